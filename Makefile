@@ -1,0 +1,53 @@
+# Each target sets up what it needs on a machine that has only Python 3.11 or newer.
+#   .venv        the library and its tools, no PyTorch    (demo, test, lint, docs)
+#   .venv-torch  the library beside the real PyTorch      (parity, bench)
+
+PYTHON ?= python3
+PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test parity bench lint docs clean
+
+help:
+	@echo "make demo     train a digit classifier and show the result"
+	@echo "make test     run the test suite, without PyTorch"
+	@echo "make parity   compare with the real PyTorch, operator by operator"
+	@echo "make bench    time the library against the real PyTorch"
+	@echo "make lint     ruff and mypy"
+	@echo "make docs     check the links of the documentation and run every example"
+	@echo "make clean    remove the virtual environments and caches"
+
+demo: .venv/.ready
+	@.venv/bin/python examples/digits.py
+
+test: .venv/.ready
+	@.venv/bin/python -m pytest -q tests/mindtorch_v2
+
+parity: .venv-torch/.ready
+	@.venv-torch/bin/python tests/parity/run_opdb.py
+	@.venv-torch/bin/python -m pytest -q tests/parity
+
+bench: .venv-torch/.ready
+	@.venv-torch/bin/python bench/run.py
+
+lint: .venv/.ready
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy src/mindtorch_v2
+
+docs: .venv/.ready
+	@.venv/bin/python docs/check.py
+
+# A stamp older than pyproject.toml means the dependencies may have changed: install again.
+.venv/.ready: EXTRAS = dev,plot,progress
+.venv-torch/.ready: EXTRAS = parity
+
+.venv/.ready .venv-torch/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "mindtorch_v2 needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
+	    echo "Name a newer one, for example: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12"; exit 1; }
+	@echo "Setting up $(@D) (once) ..."
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[$(EXTRAS)]'
+	@touch $@
+
+clean:
+	rm -rf .venv .venv-torch .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out

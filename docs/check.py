@@ -1,0 +1,85 @@
+"""Checks the documentation: every relative link resolves, the README's code runs, every example runs.
+
+python docs/check.py            # all of it (make docs)
+python docs/check.py --links    # only the links
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TIME_LIMIT = 120  # seconds for one example
+
+LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE_SPAN = re.compile(r"`[^`\n]+`")
+HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+
+
+def documents() -> list[Path]:
+    """The Markdown files at the top and below docs and examples."""
+    folders = (ROOT / "docs", ROOT / "examples")
+    return [*sorted(ROOT.glob("*.md")), *(path for folder in folders for path in sorted(folder.rglob("*.md")))]
+
+
+def anchors(text: str) -> set[str]:
+    """The fragment names that the headings of a Markdown text get on code hosting sites."""
+    titles = HEADING.findall(FENCE.sub("", text))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(document: Path) -> Iterator[str]:
+    """A line for each relative link of a document that leads nowhere."""
+    prose = CODE_SPAN.sub("", FENCE.sub("", document.read_text(encoding="utf-8")))
+    for link in LINK.findall(prose):
+        if re.match(r"[a-z][a-z0-9+.-]*:", link):
+            continue
+        name, _, fragment = link.partition("#")
+        target = (document.parent / name).resolve() if name else document
+        if not target.exists():
+            yield f"{document.relative_to(ROOT)}: no such file: {link}"
+        elif fragment and target.suffix == ".md" and fragment not in anchors(target.read_text(encoding="utf-8")):
+            yield f"{document.relative_to(ROOT)}: no such heading: {link}"
+
+
+def failure(label: str, arguments: list[str]) -> str | None:
+    """What a Python run with these arguments said if it failed; a line with its time is printed."""
+    started = time.perf_counter()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    try:
+        run = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, timeout=TIME_LIMIT,
+                             capture_output=True, text=True)  # fmt: skip
+        error = run.stderr.strip() if run.returncode else None
+    except subprocess.TimeoutExpired:
+        error = f"still running after {TIME_LIMIT} s"
+    print(f"{'ok  ' if error is None else 'FAIL'} {label}  {time.perf_counter() - started:.1f} s", flush=True)
+    return None if error is None else f"{label}:\n{error}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--links", action="store_true", help="check the links only")
+    options = parser.parse_args()
+
+    found = documents()
+    problems: list[str | None] = [line for document in found for line in broken_links(document)]
+    print(f"{'FAIL' if problems else 'ok  '} links of {len(found)} documents")
+    if not options.links:
+        blocks = [code for language, code in FENCE.findall((ROOT / "README.md").read_text()) if language == "python"]
+        problems.append(failure(f"README.md, {len(blocks)} blocks of code", ["-c", "\n".join(blocks)]))
+        for example in sorted((ROOT / "examples").glob("*.py")):
+            problems.append(failure(str(example.relative_to(ROOT)), [str(example)]))
+
+    failures = [problem for problem in problems if problem]
+    print(*(f"\n{problem}" for problem in failures), sep="", end="\n" if failures else "")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""The Autograd kernel and the backward Node of an operator, generated from its derivative formulas.
+
+A formula's parameters say what it needs: `grad` (or `grads`, one an output), an argument of the schema, an output by
+its name (`result`), `<argument>_shape`, `<argument>_dtype`, or `needs` (which differentiable arguments want a
+gradient). What is named is saved, nothing else. The key of a formula is an argument, or several separated by commas
+for one formula that returns a tuple.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .._dispatch.callers import compile_function
+from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, REQUIRES_GRAD, WITH_GRAD
+from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS
+from .._dtype import FLOAT, OF_ARRAY
+from .node import FREED, Node, SavedOutput, _sequence, pack_saved, saving_hooks
+
+SUFFIXES = ("_shape", "_dtype")
+
+
+@dataclass(frozen=True)
+class Formula:
+    arguments: tuple[str, ...]  # whose gradients it gives
+    function: Callable
+    parameters: tuple[str, ...]
+
+
+class Derivative:
+    """The checked formulas of one operator."""
+
+    def __init__(self, operator: Operator, grad: dict[str, Callable]) -> None:
+        schema = operator.schema
+        outputs = [r.name for r in schema.returns]
+        self.formulas = []
+        for key, function in grad.items():
+            code = function.__code__
+            parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            arguments = tuple(part.strip() for part in key.split(","))
+            known = {"grad", "grads", "needs", *schema.names, *outputs}
+            known |= {name + suffix for name in schema.names for suffix in SUFFIXES}
+            wrong = [n for n in (*parameters, *arguments) if n not in known]
+            if wrong:
+                raise TypeError(f"{schema}: the derivative names {wrong}, which the schema does not have")
+            self.formulas.append(Formula(arguments, function, parameters))
+        self.differentiable = [a for a in schema.arguments if any(a.name in f.arguments for f in self.formulas)]
+        names = [n for f in self.formulas for n in f.parameters if n not in ("grad", "grads", "needs")]
+        self.saved = tuple(dict.fromkeys(names))
+        self.outputs = outputs
+
+    def users(self, saved: str) -> list[str]:
+        """The arguments whose gradient needs this saved value."""
+        return [a for f in self.formulas if saved in f.parameters for a in f.arguments]
+
+
+_EDGE = "((({t}._edge if {t}._base is None else {t}._current_edge()) or ({t}, -1)) if {need} else None)"
+_VERSION = "(0 if {t}._counter is None else {t}._counter.value)"
+
+
+def _needs_lines(derivative: Derivative) -> list[str]:
+    lines = []
+    for a in derivative.differentiable:
+        if a.is_list:
+            value = f"any(t is not None and t._keys & {REQUIRES_GRAD} for t in {a.name})"
+        elif a.type == "Tensor|Scalar":
+            value = f"{a.name}.__class__ not in NUMBERS and {a.name}._keys & {REQUIRES_GRAD}"
+        elif a.optional:
+            value = f"{a.name} is not None and {a.name}._keys & {REQUIRES_GRAD}"
+        else:
+            value = f"{a.name}._keys & {REQUIRES_GRAD}"
+        if a.optional and a.type == "Tensor|Scalar":
+            value = f"{a.name} is not None and {value}"
+        lines.append(f"need_{a.name} = {value}")
+    return lines
+
+
+def _edges(derivative: Derivative) -> str:
+    parts = []
+    for a in derivative.differentiable:
+        if a.is_list:
+            each = _EDGE.format(t="t", need=f"t is not None and t._keys & {REQUIRES_GRAD}")
+            parts.append(f"*[{each} for t in {a.name}]")
+        else:
+            parts.append(_EDGE.format(t=a.name, need=f"need_{a.name}"))
+    return f"({''.join(p + ', ' for p in parts)})"
+
+
+def _saved_expression(name: str, derivative: Derivative, operator: Operator, inplace: bool) -> tuple[str, str]:
+    """Source for one saved value and for its version."""
+    schema = operator.schema
+    need = " or ".join(f"need_{u}" for u in dict.fromkeys(derivative.users(name)))
+    argument = next((a for a in schema.arguments if a.name == name), None)
+    if argument is not None and argument.is_tensor:
+        if argument.is_list:
+            return f"tuple({name})", f"tuple({_VERSION.format(t='t')} if t is not None else None for t in {name})"
+        if inplace and name == "self":
+            return f"(original if {need} else None)", f"(0 if {need} else None)"
+        tensor = f"{name}.__class__ not in NUMBERS" if argument.type == "Tensor|Scalar" else f"{name} is not None"
+        if argument.type == "Tensor" and not argument.optional:
+            return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if {need} else None)"
+        return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if {tensor} and ({need}) else None)"
+    if argument is not None:
+        return name, "None"
+    if name in derivative.outputs:
+        nr = derivative.outputs.index(name)
+        value = "result" if len(derivative.outputs) == 1 else f"result[{nr}]"
+        return f"SavedOutput({value}, {nr})", _VERSION.format(t=value)
+    base, _, attribute = name.rpartition("_")
+    argument = next(a for a in schema.arguments if a.name == base)
+    field = "_array.shape" if attribute == "shape" else "dtype"
+    if argument.is_list:
+        return f"tuple(None if t is None else t.{field} for t in {base})", "None"
+    if argument.type == "Tensor|Scalar" or argument.optional:
+        absent = f"{base} is None or {base}.__class__ in NUMBERS"
+        return f"(None if {absent} else {base}.{field})", "None"
+    return f"{base}.{field}", "None"
+
+
+def kernel_source(operator: Operator, derivative: Derivative, inplace: bool) -> str:
+    """Source of `make(below, grad_keys)`, which gives the Autograd kernel."""
+    schema = operator.schema
+    names = ", ".join(schema.names)
+    body: list[str] = _needs_lines(derivative)
+    conditions = " or ".join(f"need_{a.name}" for a in derivative.differentiable)
+    expressions = [_saved_expression(n, derivative, operator, inplace) for n in derivative.saved]
+    if inplace:
+        # A view whose base came to need grad is looked at by its own key's kernel before this one runs.
+        body += [f"if not ({conditions}): return below({names})", "check_inplace(self)",
+                 f"edges = {_edges(derivative)}"]  # fmt: skip
+        if "self" in derivative.saved:
+            need = " or ".join(f"need_{u}" for u in dict.fromkeys(derivative.users("self")))
+            body.append(f"original = copy_of(self) if {need} else None")
+        body += [f"result = below({names})"]
+    else:
+        body += [f"result = below({names})", f"if not ({conditions}): return result"]
+        if "dtype" in schema.index:
+            body.append("if not differentiable(result): return result")
+    body += ["node = new(Backward)", "node.seq = next(sequence)"]
+    body.append("node.edges = edges" if inplace else f"node.edges = {_edges(derivative)}")
+    if expressions:
+        body.append(f"node.saved = ({''.join(e + ', ' for e, _ in expressions)})")
+        body.append(f"node.versions = ({''.join(v + ', ' for _, v in expressions)})")
+    if len(schema.returns) == 1 and not schema.returns[0].is_list:
+        body += ["array = result._array", "node.outputs = ((array.shape, array.dtype, result._device),)"]
+        body += ["rebase(self, node)"] if inplace else ["result._edge = (node, 0)", "result._keys = grad_keys"]
+    else:
+        body.append("attach_all(result, node, grad_keys)")
+    body += ["if saving_hooks.users: pack_saved(node)", "return result"]
+    text = "\n".join("        " + line for line in body)
+    return f"def make(below, grad_keys):\n    def {schema.base_name}({names}):\n{text}\n    return {schema.base_name}\n"
+
+
+def _apply_source(operator: Operator, derivative: Derivative) -> str:
+    """Source of the node's `apply`."""
+    several = len(operator.schema.returns) != 1 or operator.schema.returns[0].is_list
+    lines = ["saved = self.saved", "if saved is None: raise RuntimeError(FREED)", "edges = self.edges"]
+    if several:
+        lines.append("if all(g is None for g in grads): return (None,) * len(edges)")
+        lines.append("grad = grads[0]")
+    else:
+        lines.append("if grad is None: return (None,) * len(edges)")
+    lists = [a for a in derivative.differentiable if a.is_list]
+    position: dict[str, str] = {}
+    at = 0
+    for a in derivative.differentiable:  # a list takes the edges that the single arguments leave over
+        if a.is_list:
+            singles = len(derivative.differentiable) - len(lists)
+            position[a.name] = f"edges[{at}:{at} + len(edges) - {singles}]"
+        else:
+            position[a.name] = f"edges[{at}]" if not any(x.is_list for x in derivative.differentiable[: derivative.differentiable.index(a)]) \
+                else f"edges[{at - len(derivative.differentiable)}]"  # fmt: skip
+        at += 1
+    for a in derivative.differentiable:
+        wanted = f"any(e is not None for e in {position[a.name]})" if a.is_list else f"{position[a.name]} is not None"
+        lines.append(f"need_{a.name} = {wanted}")
+    for i, formula in enumerate(derivative.formulas):
+        values = []
+        for p in formula.parameters:
+            if p in ("grad", "grads"):
+                values.append(p)
+            elif p == "needs":
+                values.append("(" + "".join(f"need_{a}, " for a in formula.arguments) + ")")
+            else:
+                values.append(f"self.unpack({derivative.saved.index(p)})")
+        need = " or ".join(f"need_{a}" for a in formula.arguments)
+        targets = ", ".join(f"grad_{a}" for a in formula.arguments)
+        empty = "None" if len(formula.arguments) == 1 else "(None,) * " + str(len(formula.arguments))
+        lines.append(f"{targets} = formula_{i}({', '.join(values)}) if {need} else {empty}")
+    results = []
+    for a in derivative.differentiable:
+        results.append(f"*(grad_{a.name} or (None,) * len({position[a.name]}))" if a.is_list else f"grad_{a.name}")
+    lines.append(f"return ({''.join(r + ', ' for r in results)})")
+    parameter = "*grads" if several else "grad"
+    return f"def apply(self, {parameter}):\n" + "\n".join("    " + line for line in lines) + "\n"
+
+
+def node_name(operator: Operator) -> str:
+    """MulBackward0 for mul and mul_, MaxBackward1 for its first overload, and so on."""
+    base = operator.schema.base_name.strip("_")
+    return "".join(part[:1].upper() + part[1:] for part in base.split("_")) + "Backward0"
+
+
+def make_node_class(operator: Operator, derivative: Derivative) -> type[Node]:
+    scope: dict[str, Any] = {"FREED": FREED, "__opname__": f"{operator.name} backward"}
+    scope |= {f"formula_{i}": f.function for i, f in enumerate(derivative.formulas)}
+    apply = compile_function("apply", _apply_source(operator, derivative), scope)
+    return type(node_name(operator), (Node,), {"apply": apply, "saved_names": derivative.saved, "operator": operator})
+
+
+def differentiable(result: Any) -> bool:
+    return OF_ARRAY[result._array.dtype].category >= FLOAT
+
+
+def attach_all(results: Any, node: Node, grad_keys: int) -> None:
+    """Makes `node` the origin of each output that can carry a gradient."""
+    node.outputs = tuple((t._array.shape, t._array.dtype, t._device) for t in results)
+    for nr, tensor in enumerate(results):
+        if differentiable(tensor):
+            tensor._edge = (node, nr)
+            tensor._keys = grad_keys
+
+
+def refuse_inference(operator: Operator, make: Callable) -> Callable:
+    """A kernel for calls that mix recording with tensors of inference mode."""
+
+    def kernel(*args: Any) -> Any:
+        flat = [t for a in args for t in (a if isinstance(a, (tuple, list)) else (a,))]
+        if any(getattr(t, "_keys", 0) & INFERENCE_MASK for t in flat):
+            raise RuntimeError("Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+                               "inference mode in computation tracked by autograd. To work around this, you can make a "
+                               "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead "
+                               "of `torch.inference_mode()`.")  # fmt: skip
+        return make(*args)
+
+    return kernel
+
+
+def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: Derivative, node_class: type[Node],
+                    inplace: bool, context: dict[str, Any]) -> Callable:  # fmt: skip
+    """The kernel that runs `below` and records a node; `context` brings the write rules of in-place operators."""
+    backend = mask & BACKEND_MASK
+    backend = 1 << (backend.bit_length() - 1)
+    scope: dict[str, Any] = {
+        "NUMBERS": NUMBERS, "new": object.__new__, "sequence": _sequence, "SavedOutput": SavedOutput,
+        "saving_hooks": saving_hooks, "pack_saved": pack_saved, "attach_all": attach_all,
+        "differentiable": differentiable, "Backward": node_class,
+        "__opname__": f"{operator.name} autograd", **context,
+    }  # fmt: skip
+    make = compile_function("make", kernel_source(operator, derivative, inplace), scope)
+    kernel = make(below, WITH_GRAD[backend])
+    return refuse_inference(operator, kernel) if mask & INFERENCE_MASK and derivative.saved else kernel
+
+

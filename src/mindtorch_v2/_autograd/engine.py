@@ -1,0 +1,326 @@
+"""Runs the recorded graph backwards.
+
+Nodes become ready when all that lead to them have run, and of the ready ones the youngest goes first, leaves before
+all: the order PyTorch's engine has. Nothing recurses, so depth is bounded by memory alone.
+"""
+
+import heapq
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .._dispatch.keys import BACKEND_MASK, REQUIRES_GRAD, changed_modes, modes
+from .._dtype import COMPLEX, OF_ARRAY
+from .node import FREED, HookDict, Node
+
+# References that exist to a gradient nobody else holds when `accumulate` counts them.
+_OWN_REFERENCES = 4
+
+
+class Task:
+    """One backward pass."""
+
+    def __init__(self, keep_graph: bool, accumulate_grad: bool) -> None:
+        self.keep_graph = keep_graph
+        self.accumulate_grad = accumulate_grad
+        self.pending: dict[int, int] = {}  # id of a target -> nodes that still have to run before it
+        self.buffers: dict[int, list] = {}  # id of a target -> gradients of its outputs, summed so far
+        self.heap: list[tuple] = []
+        self.pushed = 0
+        self.captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
+        self.captured: list[Any] = []
+        self.needed: set[int] | None = None
+        self.finals: list = []
+
+    # preparation -----------------------------------------------------------------------------------------------
+
+    def count_dependencies(self, roots: Sequence[tuple]) -> None:
+        pending = self.pending
+        seen = set()
+        stack = []
+        for target, nr in roots:
+            if nr >= 0 and id(target) not in seen:
+                seen.add(id(target))
+                stack.append(target)
+        while stack:
+            for edge in stack.pop().edges:
+                if edge is None:
+                    continue
+                target, nr = edge
+                key = id(target)
+                pending[key] = pending.get(key, 0) + 1
+                if nr >= 0 and key not in seen:
+                    seen.add(key)
+                    stack.append(target)
+
+    def find_needed(self, roots: Sequence[tuple]) -> None:
+        """Marks the targets that lead to a captured one; only these run."""
+        wanted = {key for key, _ in self.captures}
+        needed: set[int] = set()
+        done: set[int] = set()
+        stack: list[tuple[Any, int, bool]] = [(t, nr, False) for t, nr in roots]
+        while stack:
+            target, nr, expanded = stack.pop()
+            key = id(target)
+            edges = target.edges if nr >= 0 else ()
+            if expanded:
+                if key in wanted or any(e is not None and id(e[0]) in needed for e in edges):
+                    needed.add(key)
+                continue
+            if key in done:
+                continue
+            done.add(key)
+            stack.append((target, nr, True))
+            stack.extend((e[0], e[1], False) for e in edges if e is not None and id(e[0]) not in done)
+        self.needed = needed
+
+    # running ---------------------------------------------------------------------------------------------------
+
+    def push(self, target: Any, nr: int) -> None:
+        self.pushed += 1
+        heapq.heappush(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
+
+    def give(self, edge: tuple, grad: Any) -> None:
+        """Adds a gradient to what has come for an edge."""
+        target, nr = edge
+        buffer = self.buffers.get(id(target))
+        if buffer is None:
+            buffer = self.buffers[id(target)] = [None] * (len(target.outputs) or 1 if nr >= 0 else 1)
+        if grad is None:
+            return
+        at = max(nr, 0)
+        while len(buffer) <= at:
+            buffer.append(None)
+        buffer[at] = grad if buffer[at] is None else buffer[at] + grad
+
+    def run(self) -> None:
+        heap, buffers = self.heap, self.buffers
+        while heap:
+            _, _, target, nr = heapq.heappop(heap)
+            if nr < 0:
+                self.run_leaf(target, buffers.pop(id(target)))
+            else:
+                self.route(target, target.edges, self.run_node(target, buffers.pop(id(target))))
+
+    def route(self, source: Node, edges: tuple, grads: Sequence | None) -> None:
+        """Hands a node's gradients on; a function of its own, so that no name of it keeps a gradient alive."""
+        if grads is None:
+            return
+        pending, needed = self.pending, self.needed
+        for edge, grad in zip(edges, grads, strict=False):
+            if edge is None:
+                continue
+            key = id(edge[0])
+            left = pending[key] = pending[key] - 1
+            if needed is not None and key not in needed:
+                continue
+            self.give(edge, None if grad is None else fitted(grad, edge, source))
+            if not left:
+                self.push(*edge)
+
+    def run_node(self, node: Node, grads: list) -> Any:
+        """The node's gradients for its edges; None if it only had to be reached."""
+        if node.tensor_hooks is not None:
+            for nr, hooks in list(node.tensor_hooks.items()):
+                grads[nr] = run_tensor_hooks(hooks, grads[nr])
+        if node.pre_hooks:
+            for hook in list(node.pre_hooks.values()):
+                replaced = hook(tuple(grads))
+                if replaced is not None:
+                    grads = list(replaced if isinstance(replaced, tuple) else (replaced,))
+        if node.retained is not None:
+            for nr, ref in node.retained.items():
+                tensor = ref()
+                if tensor is not None and grads[nr] is not None:
+                    retain(tensor, grads[nr])
+        if self.captures:
+            for nr, grad in enumerate(grads):
+                at = self.captures.get((id(node), nr))
+                if at is not None:
+                    self.captured[at] = grad
+            if self.needed is not None and not any(e is not None and id(e[0]) in self.needed for e in node.edges):
+                return None
+        try:
+            result = node.apply(*grads)
+        except Exception:
+            if node.traceback:
+                import warnings
+
+                warnings.warn(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
+                              f"{node.traceback}", stacklevel=2)  # fmt: skip
+            raise
+        if modes.__dict__.get("anomaly_nan"):
+            _check_nan(node, result)
+        if node.post_hooks:
+            for hook in list(node.post_hooks.values()):
+                replaced = hook(tuple(result), tuple(grads))
+                if replaced is not None:
+                    result = replaced if isinstance(replaced, tuple) else (replaced,)
+        if not self.keep_graph:
+            node.release()
+        return result
+
+    def run_leaf(self, leaf: Any, buffer: list) -> None:
+        grad = buffer.pop()
+        if leaf._hooks:
+            grad = run_tensor_hooks(leaf._hooks, grad)
+        at = self.captures.get((id(leaf), -1))
+        if at is not None:
+            self.captured[at] = grad
+        if not self.accumulate_grad or (self.needed is not None and at is None) or grad is None:
+            return
+        node = leaf._accumulator() if leaf._accumulator is not None else None
+        if node is not None and node.pre_hooks:
+            for hook in list(node.pre_hooks.values()):
+                replaced = hook((grad,))
+                if replaced is not None:
+                    grad = replaced[0] if isinstance(replaced, tuple) else replaced
+        accumulate(leaf, grad)
+        if node is not None and node.post_hooks:
+            for hook in list(node.post_hooks.values()):
+                hook((), (grad,))
+        if leaf._post_accumulate_hooks:
+            for hook in list(leaf._post_accumulate_hooks.values()):
+                hook(leaf)
+
+
+def fitted(grad: Any, edge: tuple, source: Node) -> Any:
+    """A gradient in the shape and type of what it is the gradient of: broadcasting undone, cast back."""
+    target, nr = edge
+    if nr < 0:
+        shape, kind = target._array.shape, target._array.dtype
+    elif nr < len(target.outputs):
+        shape, kind, _ = target.outputs[nr]
+    else:
+        return grad
+    array = grad._array
+    if array.shape != shape:
+        if not _expandable(shape, array.shape):
+            raise RuntimeError(f"Function {source.name()} returned an invalid gradient at index "
+                               f"{source.edges.index(edge)} - got {list(array.shape)} but expected shape compatible with "
+                               f"{list(shape)}")  # fmt: skip
+        grad = grad.sum_to_size(shape)
+    if array.dtype is not kind:
+        wanted = OF_ARRAY[kind]
+        if grad.dtype.category == COMPLEX > wanted.category:
+            grad = grad.real
+        grad = grad.to(wanted)
+    return grad
+
+
+def _expandable(shape: tuple, target: tuple) -> bool:
+    if len(shape) > len(target):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(target), strict=False))
+
+
+def run_tensor_hooks(hooks: HookDict, grad: Any) -> Any:
+    for hook in list(hooks.values()):
+        if grad is None:
+            break
+        replaced = hook(grad)
+        if replaced is not None:
+            grad = replaced
+    return grad
+
+
+def retain(tensor: Any, grad: Any) -> None:
+    """Puts a gradient into the `.grad` of a tensor that asked to retain it."""
+    tensor._grad = grad.clone() if tensor._grad is None else tensor._grad + grad
+
+
+def accumulate(leaf: Any, grad: Any) -> None:
+    """Adds into `leaf.grad`; takes the gradient itself where nobody else can see it, else a copy."""
+    old = leaf._grad
+    if old is None:
+        if modes.grad_enabled:
+            leaf._grad = grad.clone()
+        elif _is_ours(grad):
+            leaf._grad = grad
+        else:
+            leaf._grad = _copy_like(grad.detach(), leaf)
+    elif modes.grad_enabled:
+        leaf._grad = old + grad
+    else:
+        old.add_(grad)
+
+
+def _is_ours(grad: Any) -> bool:
+    """Whether the caller's references are the only ones, to the tensor and to its memory."""
+    array = grad._array
+    return (grad._storage is None and grad._edge is None and not grad._keys & REQUIRES_GRAD
+            and sys.getrefcount(grad) <= _OWN_REFERENCES
+            and getattr(array, "base", None) is None and sys.getrefcount(array) <= 3
+            and getattr(getattr(array, "flags", None), "c_contiguous", True))  # fmt: skip
+
+
+def _copy_like(grad: Any, leaf: Any) -> Any:
+    """A copy with the leaf's strides where they are dense, contiguous otherwise."""
+    copy = leaf._empty_like_layout()
+    if copy is None or copy.dtype is not grad.dtype:
+        return grad.clone()
+    copy.copy_(grad)
+    return copy
+
+
+def _check_nan(node: Node, grads: Sequence) -> None:
+    for i, grad in enumerate(grads):
+        if grad is not None and grad._keys & BACKEND_MASK == 1 and bool((grad != grad).any()):
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
+
+
+def edge_for(tensor: Any) -> tuple | None:
+    """Where a tensor's gradient goes: its node, itself if it is a leaf that needs grad, or nowhere."""
+    if not tensor.requires_grad:
+        return None
+    return tensor._current_edge() or (tensor, -1)
+
+
+def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool, create_graph: bool,
+                 inputs: Sequence[Any] = (), allow_unused: bool = True, accumulate_grad: bool = True) -> tuple:  # fmt: skip
+    """Backpropagates `grads` from `tensors`; gradients of `inputs` are returned, or accumulated if so asked."""
+    roots = []
+    for i, tensor in enumerate(tensors):
+        edge = edge_for(tensor)
+        if edge is None:
+            raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
+        roots.append(edge)
+    task = Task(keep_graph, accumulate_grad)
+    task.count_dependencies(roots)
+    if inputs:
+        for i, tensor in enumerate(inputs):
+            edge = edge_for(tensor)
+            if edge is None:
+                raise RuntimeError("One of the differentiated Tensors does not require grad")
+            key = (id(edge[0]), edge[1])
+            if accumulate_grad and edge[1] >= 0:
+                tensor.retain_grad()
+            task.captures.setdefault(key, i)
+        task.captured = [None] * len(inputs)
+        task.find_needed(roots)
+    with changed_modes(grad_enabled=create_graph):
+        for edge, grad in zip(roots, grads, strict=True):
+            task.give(edge, grad)
+        for target, nr in {(id(t), nr if nr < 0 else 0): (t, nr) for t, nr in roots}.values():
+            if not task.pending.get(id(target)) and (task.needed is None or id(target) in task.needed):
+                task.push(target, nr)
+        task.run()
+    if accumulate_grad:
+        return ()
+    return _collected(task, inputs, allow_unused)
+
+
+def _collected(task: Task, inputs: Sequence[Any], allow_unused: bool) -> tuple:
+    results = []
+    for i, tensor in enumerate(inputs):
+        target, nr = edge_for(tensor) or (tensor, -1)
+        grad = task.captured[task.captures[(id(target), nr)]]
+        if grad is None and not allow_unused:
+            raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
+                               "Set allow_unused=True if this is the desired behavior.")  # fmt: skip
+        results.append(grad)
+    return tuple(results)
+
+
+__all__ = ["FREED", "accumulate", "edge_for", "run_backward"]

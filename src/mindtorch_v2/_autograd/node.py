@@ -1,0 +1,267 @@
+"""Nodes of the recorded graph, and what they keep."""
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._dispatch.keys import modes
+
+_sequence = itertools.count()
+
+FREED = ("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+         "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+         "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+         "saved tensors after calling backward.")  # fmt: skip
+
+
+class VersionCounter:
+    """How often memory was written in place; shared by a tensor and its views."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+
+class RemovableHandle:
+    """Takes a hook out again."""
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks: OrderedDict, *, extra_dict: Any = None) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks)
+        self.id = next(RemovableHandle._ids)
+        extras = [] if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras)
+
+    def remove(self) -> None:
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = ref()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __enter__(self) -> "RemovableHandle":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class HookDict(OrderedDict):
+    """Hooks in the order in which they were registered."""
+
+    def add(self, hook: Callable) -> RemovableHandle:
+        handle = RemovableHandle(self)
+        self[handle.id] = hook
+        return handle
+
+
+class Node:
+    """A recorded operation. `edges` are (target, output number) or None: the target is the Node that made the
+    input, or with number -1 the leaf tensor itself."""
+
+    edges: tuple = ()
+    outputs: tuple = ()  # (shape, NumPy type, device) of each output, for fitting incoming gradients
+    saved: tuple | None = ()
+    versions: tuple = ()
+    pre_hooks: HookDict | None = None
+    post_hooks: HookDict | None = None
+    tensor_hooks: dict[int, HookDict] | None = None
+    retained: dict[int, Any] | None = None  # output number -> weakref to the tensor that wants its grad
+    traceback: str | None = None
+
+    def __init__(self) -> None:
+        self.seq = next(_sequence)
+
+    # what users see --------------------------------------------------------------------------------------------
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+    @property
+    def next_functions(self) -> tuple:
+        return tuple((None, 0) if e is None else ((accumulator_of(e[0]), 0) if e[1] < 0 else e) for e in self.edges)
+
+    @next_functions.setter
+    def next_functions(self, functions: Sequence) -> None:
+        self.edges = tuple(
+            None if f is None else (f.variable, -1) if isinstance(f, AccumulateGrad) else (f, nr) for f, nr in functions)  # fmt: skip
+        self.seq = next(_sequence)  # a node runs before those it leads to, so it must be the younger
+
+    @property
+    def metadata(self) -> dict:
+        return self.__dict__.setdefault("_metadata", {})
+
+    @property
+    def saved_tensors(self) -> tuple:
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        return tuple(v for v in map(self.unpack, range(len(self.saved))) if hasattr(v, "_keys"))
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """`hook(grad_inputs, grad_outputs)` runs after the node and may replace grad_inputs."""
+        if self.post_hooks is None:
+            self.post_hooks = HookDict()
+        return self.post_hooks.add(hook)
+
+    def register_prehook(self, hook: Callable) -> RemovableHandle:
+        """`hook(grad_outputs)` runs before the node and may replace grad_outputs."""
+        if self.pre_hooks is None:
+            self.pre_hooks = HookDict()
+        return self.pre_hooks.add(hook)
+
+    def backward(self, *grad_outputs: Any) -> Any:
+        raise NotImplementedError(f"{self.name()}.backward is not implemented: override it in a subclass")
+
+    def apply(self, *grad_outputs: Any) -> tuple:
+        """The gradients for `edges`; what the engine calls."""
+        result = self.backward(*grad_outputs)
+        return result if isinstance(result, tuple) else (result,)
+
+    def __call__(self, *grad_outputs: Any) -> Any:
+        result = self.apply(*grad_outputs)
+        return result[0] if len(result) == 1 else result
+
+    # saved values ----------------------------------------------------------------------------------------------
+
+    saved_names: tuple[str, ...] = ()
+
+    def save(self, *values: Any) -> None:
+        """Keeps tensors, with the versions they have now, and other values."""
+        self.saved = values
+        self.versions = tuple(version_of(v) for v in values)
+        if saving_hooks.users:
+            pack_saved(self)
+
+    def unpack(self, i: int) -> Any:
+        """The i-th saved value, if it is still what was saved."""
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        value = self.saved[i]
+        if value.__class__ is Packed:
+            return value.unpack()
+        version = self.versions[i]
+        if version is not None and version_of(value) != version:
+            raise_modified(self, value, version)
+        if value.__class__ is SavedOutput:
+            return value.unpack(self)
+        return value
+
+    def release(self) -> None:
+        self.saved, self.versions = None, ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_") and name[7:] in type(self).saved_names:
+            return self.unpack(type(self).saved_names.index(name[7:]))
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
+class SavedOutput:
+    """A node's own output, kept without the edge that would make a cycle."""
+
+    __slots__ = ("nr", "tensor")
+
+    def __init__(self, tensor: Any, nr: int = 0) -> None:
+        self.tensor, self.nr = tensor._detached(), nr
+
+    def unpack(self, node: Node) -> Any:
+        return self.tensor._with_edge((node, self.nr))
+
+
+def version_of(value: Any) -> Any:
+    """A tensor's version, None for anything else, a tuple of them for a tuple."""
+    if value.__class__ is SavedOutput:
+        value = value.tensor
+    if hasattr(value, "_keys"):
+        counter = value._counter
+        return 0 if counter is None else counter.value
+    if value.__class__ is tuple and any(hasattr(v, "_keys") for v in value):
+        return tuple(version_of(v) for v in value)
+    return None
+
+
+def raise_modified(node: Node, value: Any, expected: Any) -> None:
+    """PyTorch's error for a saved tensor that was written in place."""
+    if value.__class__ is tuple:
+        value, expected = next((v, e) for v, e in zip(value, expected, strict=True) if version_of(v) != e)
+    tensor, edge = (value.tensor, (node, value.nr)) if value.__class__ is SavedOutput else (value, value._current_edge())
+    source = f", which is output {edge[1]} of {edge[0].name().removesuffix('Backward0')}," if edge else ""
+    raise RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{tensor.type()} {list(tensor.shape)}]{source} is at version {version_of(value)}; expected version {expected} "
+        "instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True, check_nan=False).")  # fmt: skip
+
+
+class AccumulateGrad(Node):
+    """What adds into a leaf's `.grad`. The engine does it on the leaf itself; this object is for looking and hooks."""
+
+    def __init__(self, variable: Any) -> None:
+        super().__init__()
+        self.variable = variable
+        self.outputs = ((variable._array.shape, variable._array.dtype, variable._device),)
+
+    def apply(self, *grad_outputs: Any) -> tuple:
+        from .engine import accumulate
+
+        if grad_outputs[0] is not None:
+            accumulate(self.variable, grad_outputs[0])
+        return ()
+
+
+def accumulator_of(leaf: Any) -> AccumulateGrad:
+    """The leaf's one AccumulateGrad, held weakly by the leaf."""
+    ref = leaf._accumulator
+    node = ref() if ref is not None else None
+    if node is None:
+        node = AccumulateGrad(leaf)
+        leaf._accumulator = weakref.ref(node)
+    return node
+
+
+# saved-tensor hooks --------------------------------------------------------------------------------------------------
+
+
+class _SavingHooks:
+    """How many contexts of any thread are watching; zero keeps the recording path free of look-ups."""
+
+    users = 0
+
+
+saving_hooks = _SavingHooks
+
+
+class Packed:
+    """A saved tensor that went through a pack hook."""
+
+    __slots__ = ("packed", "unpack_hook")
+
+    def __init__(self, packed: Any, unpack_hook: Callable) -> None:
+        self.packed, self.unpack_hook = packed, unpack_hook
+
+    def unpack(self) -> Any:
+        return self.unpack_hook(self.packed)
+
+
+def pack_saved(node: Node) -> None:
+    """Runs this thread's innermost pack hook over what `node` saved, and notes where it was recorded."""
+    if modes.__dict__.get("anomaly"):
+        import traceback
+
+        node.traceback = "".join(traceback.format_stack()[:-2])
+    stack = modes.__dict__.get("saved_hooks")
+    if not stack or not node.saved:
+        return
+    pack, unpack = stack[-1]
+
+    def packed(value: Any) -> Any:
+        if value.__class__ is SavedOutput:
+            return Packed(pack(value.tensor), unpack)
+        return Packed(pack(value), unpack) if hasattr(value, "_keys") else value
+
+    node.saved = tuple(packed(value) for value in node.saved)

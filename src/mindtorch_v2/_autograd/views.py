@@ -1,0 +1,194 @@
+"""Views and in-place writes: whose memory a tensor shows, and how history follows a write."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .._dispatch.callers import call_bound
+from .._dispatch.keys import (
+    INFERENCE_MASK,
+    REQUIRES_GRAD,
+    VIEW_MASK,
+    WITH_GRAD,
+    DispatchKey,
+    changed_modes,
+    modes,
+)
+from .._dispatch.registry import Around, Operator, registry
+from .node import Node
+
+# How a view came to be; what is not DEFAULT forbids a recorded in-place write.
+DEFAULT, NO_GRAD, INFERENCE, MULTI_OUTPUT, CUSTOM_FUNCTION = range(5)
+
+_BOTH_SIDES = ("Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
+               "both the view and the inplace either both inside the {block} block (if you don't want the inplace to be "
+               "tracked) or both outside (if you want the inplace to be tracked).")  # fmt: skip
+
+
+def creation_now() -> int:
+    if modes.grad_enabled:
+        return DEFAULT
+    return INFERENCE if modes.inference else NO_GRAD
+
+
+def replay(steps: tuple, base: Any) -> Any:
+    """The view that `steps` (operator, arguments, output number or None) make of `base`."""
+    for operator, args, nr in steps:
+        base = call_bound(operator, (base, *args))
+        if nr is not None:
+            base = base[nr]
+    return base
+
+
+def edge_of_view(view: Any) -> tuple | None:
+    """The view's edge, made anew from its base if the memory was written since the view knew it."""
+    version = 0 if view._counter is None else view._counter.value
+    if view._edge_version == version:
+        return view._edge
+    base = view._base
+    if not base.requires_grad:
+        return view._edge
+    with changed_modes(grad_enabled=True, exclude=0):
+        shown = replay(view._view_meta, base._with_edge(base._current_edge() or (base, -1)))
+    view._edge, view._edge_version = shown._edge, version
+    return view._edge
+
+
+def check_inplace(tensor: Any) -> None:
+    """Raises if a recorded write to `tensor` cannot be tracked."""
+    if tensor._base is not None:
+        creation = tensor._creation
+        if creation == NO_GRAD:
+            raise RuntimeError("A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
+                               + _BOTH_SIDES.format(block="no_grad"))  # fmt: skip
+        if creation == INFERENCE:
+            raise RuntimeError("A view was created in inference mode and is being modified inplace in normal mode. "
+                               + _BOTH_SIDES.format(block="inference_mode"))  # fmt: skip
+        if creation == MULTI_OUTPUT:
+            edge = tensor._current_edge()
+            source = f"Output {edge[1]} of {edge[0].name().removesuffix('Backward0')}" if edge else "Output 0 of Unbind"
+            raise RuntimeError(
+                f"{source} is a view and is being modified inplace. This view is the output of a function that returns "
+                "multiple views. Such functions do not allow the output views to be modified inplace. You should replace "
+                "the inplace operation by an out-of-place one.")  # fmt: skip
+        if creation == CUSTOM_FUNCTION:
+            edge = tensor._current_edge()
+            source = f"Output {edge[1]} of {edge[0].name()}" if edge else "This tensor"
+            raise RuntimeError(
+                f"{source} is a view and is being modified inplace. This view was created inside a custom Function (or "
+                "because an input was returned as-is) and the autograd logic to handle view+inplace would override the "
+                "custom backward associated with the custom Function, leading to incorrect gradients. This behavior is "
+                "forbidden. You can fix this by cloning the output of the custom Function.")  # fmt: skip
+        base = tensor._base
+        if base._keys & REQUIRES_GRAD and base._current_edge() is None:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    if tensor._keys & REQUIRES_GRAD and tensor._current_edge() is None:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+class CopySlices(Node):
+    """A write through a view, seen from the base: the slice's gradient goes through the writing node."""
+
+    def __init__(self, base: Any, view: Any, writer: Node) -> None:
+        super().__init__()
+        base_edge = (base._current_edge() or (base, -1)) if base.requires_grad else None
+        self.steps, self.writer = view._view_meta, writer
+        self.edges = (base_edge, *writer.edges[1:])
+        writer.edges = self.edges
+        self.outputs = ((base._array.shape, base._array.dtype, base._device),)
+
+    def apply(self, *grads: Any) -> tuple:
+        grad = grads[0]
+        if grad is None:
+            return (None,) * len(self.edges)
+        result = grad.contiguous().clone()
+        part = replay(self.steps, result)
+        inner = list(self.writer.apply(part.clone()))
+        if self.edges[0] is not None:
+            if inner[0] is None:
+                part.zero_()
+            else:
+                part.copy_(inner[0])
+            inner[0] = result
+        return tuple(inner)
+
+    def release(self) -> None:
+        self.writer.release()
+
+
+def rebase(tensor: Any, node: Node) -> None:
+    """Makes `node` the history of a tensor that was written in place, and of its base."""
+    base = tensor._base
+    if base is None:
+        _move_retained(tensor, node)
+        tensor._edge = (node, 0)
+        tensor._keys |= _grad_keys(tensor)
+        return
+    base_node = CopySlices(base, tensor, node)
+    _move_retained(base, base_node)
+    base._edge = (base_node, 0)
+    base._keys = (base._keys & ~VIEW_MASK) | _grad_keys(base)
+    tensor._keys = (tensor._keys & ~VIEW_MASK) | _grad_keys(tensor)
+
+
+def _move_retained(tensor: Any, node: Node) -> None:
+    """A tensor that retains its grad goes on doing so under its new history."""
+    old = tensor._edge
+    if old is not None and old[1] >= 0 and old[0].retained and old[1] in old[0].retained:
+        node.retained = {0: old[0].retained.pop(old[1])}
+
+
+def _grad_keys(tensor: Any) -> int:
+    return WITH_GRAD[tensor._backend_mask()]
+
+
+def wake(tensor: Any) -> bool:
+    """Turns a plain view into one that needs grad, if its base does by now; whether it did."""
+    if tensor._keys & VIEW_MASK and tensor._base.requires_grad:
+        tensor._keys = (tensor._keys & ~VIEW_MASK) | _grad_keys(tensor)
+        return True
+    return False
+
+
+def _view_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
+    arguments = operator.schema.arguments
+    if sum(a.is_tensor for a in arguments) == 1 and not arguments[0].is_list and arguments[0].type == "Tensor":
+
+        def kernel_of_one(tensor: Any, *args: Any) -> Any:
+            if tensor._base._keys & REQUIRES_GRAD and wake(tensor):
+                return call_bound(operator, (tensor, *args))
+            return below(tensor, *args)
+
+        return kernel_of_one
+
+    def kernel(*args: Any) -> Any:
+        woken = False
+        for arg in args:
+            for tensor in arg if arg.__class__ in (tuple, list) else (arg,):
+                if getattr(tensor, "_keys", 0) & VIEW_MASK:
+                    woken |= wake(tensor)
+        return call_bound(operator, args) if woken else below(*args)
+
+    return kernel
+
+
+def _inference_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
+    writes = [i for i, a in enumerate(operator.schema.arguments) if a.writes]
+
+    def kernel(*args: Any) -> Any:
+        for i in writes:
+            if args[i]._keys & INFERENCE_MASK and not modes.inference:
+                raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a "
+                                   "clone to get a normal tensor before doing inplace update."
+                                   "See https://github.com/pytorch/rfcs/pull/17 for more details.")  # fmt: skip
+        result = below(*args)
+        if modes.inference and not writes:
+            for tensor in result if isinstance(result, (tuple, list)) else (result,):
+                if hasattr(tensor, "_keys") and tensor._base is None and not any(tensor is a for a in args):
+                    tensor._keys |= INFERENCE_MASK
+        return result
+
+    return kernel
+
+
+registry.register_for_all(DispatchKey.ADInplaceOrView, Around(_view_kernel))
+registry.register_for_all(DispatchKey.Inference, Around(_inference_kernel))

@@ -1,0 +1,1 @@
+"""Arrays, memory and kernels that are not array-generic, one package a device."""

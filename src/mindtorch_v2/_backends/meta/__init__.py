@@ -1,0 +1,36 @@
+"""The Meta device: arrays that have a shape, strides and a type, and no memory."""
+
+import math
+
+import numpy as np
+
+
+class MetaArray:
+    """Geometry with the attributes of an ndarray that the tensor layer reads. Strides are in bytes."""
+
+    __slots__ = ("dtype", "shape", "strides")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.strides = contiguous_strides(shape, dtype.itemsize) if strides is None else strides
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+
+def contiguous_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]:
+    """Row-major strides; a dimension of size 0 counts as 1, as in PyTorch."""
+    strides = []
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size or 1
+    return tuple(reversed(strides))

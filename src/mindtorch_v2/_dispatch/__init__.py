@@ -1,0 +1,1 @@
+"""Keys, schemas, the registry of operators, and the call path between them."""

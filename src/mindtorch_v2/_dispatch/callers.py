@@ -1,0 +1,224 @@
+"""The public function of an operator, generated from its schema.
+
+A general binder would cost several times what a small operator takes, so each operator gets a Python function with
+its own signature: quick checks that the arguments are what kernels take, the keys OR-ed together, one table look-up,
+the kernel. Whatever fails a quick check goes through `Schema.bind`, which converts or raises. The source is made
+when the function is first called, and is in `linecache`, so tracebacks and debuggers show it.
+"""
+
+import linecache
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from .._device import device, get_default_device
+from .._dtype import dtype
+from .keys import BACKEND_MASK, DEVICE_MASKS, modes
+from .registry import Operator
+from .schema import MISSING, NUMBERS, Argument
+
+
+def _stub(*args: Any, **kwargs: Any) -> Any:
+    return __build__()(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821 - the scope's own
+
+
+def lazy_function(name: str, scope: dict[str, Any], source: Callable[[], str], doc: str = "") -> FunctionType:
+    """A function whose body is compiled at its first call; the function object stays the same."""
+
+    def build() -> FunctionType:
+        made = compile_function(name, source(), scope)
+        function.__code__, function.__defaults__ = made.__code__, made.__defaults__
+        function.__kwdefaults__ = made.__kwdefaults__
+        return function
+
+    scope["__build__"] = build
+    function = FunctionType(_stub.__code__, scope, name)
+    function.__doc__ = doc
+    function.__qualname__ = name
+    return function
+
+
+def compile_function(name: str, source: str, scope: dict[str, Any]) -> FunctionType:
+    """The function `name` out of `source`, with the source kept for tracebacks."""
+    filename = f"<mindtorch_v2 {scope.get('__opname__', name)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), scope)
+    return scope[name]
+
+
+def device_keys(requested: device | None, keys: int) -> int:
+    """The keys of a call that names a device: that device's, else the tensors', else the default's."""
+    if requested is None:
+        return keys if keys & BACKEND_MASK else keys | DEVICE_MASKS[get_default_device().type]
+    mask = DEVICE_MASKS.get(requested.type)
+    if mask is None:
+        raise RuntimeError(f"device type '{requested.type}' is not one this build of mindtorch_v2 can run on")
+    return (keys & ~BACKEND_MASK) | mask
+
+
+def keys_of(operator: Operator, values: Sequence[Any]) -> int:
+    """The keys of bound arguments."""
+    keys, requested, takes_device = 0, None, False
+    for argument, value in zip(operator.schema.arguments, values, strict=True):
+        if value is None:
+            takes_device |= argument.type == "Device"
+        elif argument.is_tensor:
+            for tensor in value if argument.is_list else (value,):
+                keys |= getattr(tensor, "_keys", 0)
+        elif argument.type == "Device":
+            takes_device, requested = True, value
+    return device_keys(requested, keys) if takes_device or not keys else keys
+
+
+def call_bound(operator: Operator, values: Sequence[Any]) -> Any:
+    """Runs an operator on values in the schema's order."""
+    include, allow = modes.masks
+    return operator.lookup((keys_of(operator, values) | include) & allow)(*values)
+
+
+def _quick_check(argument: Argument) -> list[str]:
+    """Lines that leave for the slow path unless the argument is as kernels take it."""
+    name, leave = argument.name, "return __slow__"
+    unless_none = f"{name} is not None and " if argument.optional else ""
+    if argument.is_list:
+        if argument.is_tensor:
+            return []
+        lines = [f"if {unless_none}{name}.__class__ is not tuple: {leave}"]
+        kind = {"int": "int", "float": "float", "bool": "bool"}.get(argument.type)
+        if kind:
+            lines.append(f"for _item in {name}{' or ()' if argument.optional else ''}:")
+            lines.append(f"    if _item.__class__ is not {kind}: {leave}")
+        if argument.size and argument.size > 1:
+            lines.append(f"if {unless_none}len({name}) != {argument.size}: {leave}")
+        return lines
+    test = {"int": "is not int", "bool": "is not bool", "float": "is not float", "Scalar": "not in NUMBERS",
+            "ScalarType": "is not __dtype__", "Device": "is not __device__"}.get(argument.type)  # fmt: skip
+    return [f"if {unless_none}{name}.__class__ {test}: {leave}"] if test else []
+
+
+def _key_lines(arguments: Sequence[Argument]) -> list[str]:
+    """Lines that OR the tensors' keys into `keys`, in as few statements as can be."""
+    plain = [a for a in arguments if a.type == "Tensor" and not a.optional and not a.is_list]
+    lines = [f"keys = {' | '.join(f'{a.name}._keys' for a in plain) or '0'}"]
+    for a in arguments:
+        if not a.is_tensor or a in plain:
+            continue
+        if a.is_list:
+            unless_none = f"{a.name} is not None and " if a.optional else ""
+            lines.append(f"if {unless_none}{a.name}.__class__ is not tuple and {a.name}.__class__ is not list: return __slow__")
+            lines.append(f"for _item in {a.name}{' or ()' if a.optional else ''}:")
+            lines.append("    if _item is not None: keys |= _item._keys")
+        elif a.type == "Tensor|Scalar":
+            unless_none = f"{a.name} is not None and " if a.optional else ""
+            lines.append(f"if {unless_none}{a.name}.__class__ not in NUMBERS: keys |= {a.name}._keys")
+        else:
+            lines.append(f"if {a.name} is not None: keys |= {a.name}._keys")
+    return lines
+
+
+def _caller_source(operator: Operator, name: str, takes_out: bool) -> str:
+    schema = operator.schema
+    positional, keyword_only = schema.positional, [a for a in schema.arguments if a.keyword_only]
+    signature: list[str] = []
+    for a in positional:
+        if a.name == schema.varargs:
+            break
+        signature.append(f"{a.name}=__default_{a.name}__")
+    if schema.varargs:
+        rest = [a for a in positional[schema.index[schema.varargs] :] if a.name != schema.varargs]
+        signature.append("*extra")
+        signature += [f"{a.name}=__default_{a.name}__" for a in rest]
+    else:
+        rest = []
+        signature.append("*extra")
+    signature += [f"{a.name}=__default_{a.name}__" for a in keyword_only]
+    signature += ["out=None"] * takes_out + ["**unexpected"]
+    given = [a.name for a in positional if a.name != schema.varargs and a not in rest]
+    kwargs = "".join(f"{a.name}={a.name}, " for a in (*rest, *keyword_only))
+    slow = f"__bound_call__(({''.join(n + ', ' for n in given)}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'None'})"
+    leave = " or ".join(["unexpected", *(["out is not None"] if takes_out else [])])
+    body = []
+    if schema.varargs:
+        # one tuple given: take it; integers given one by one: they are the tuple
+        body += [f"if {leave}: return {slow}",
+                 f"{schema.varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]  # fmt: skip
+    else:
+        body += [f"if extra or {leave}: return {slow}"]
+    checks = [line for a in schema.arguments if not a.is_tensor for line in _quick_check(a)]
+    body += ["try:", *("    " + line for line in _key_lines(schema.arguments)), f"except AttributeError: return {slow}"]
+    body += checks
+    requested = next((a.name for a in schema.arguments if a.type == "Device"), None)
+    if requested:
+        body.append(f"keys = __device_keys__({requested}, keys)")
+    elif not any(a.is_tensor for a in schema.arguments):
+        body.append("keys = __device_keys__(None, 0)")
+    body += ["include, allow = modes.masks",
+             "mask = (keys | include) & allow",
+             f"return (table.get(mask) or lookup(mask))({', '.join(schema.names)})"]  # fmt: skip
+    text = "\n".join("    " + line.replace("return __slow__", f"return {slow}") for line in body)
+    return f"def {name}({', '.join(signature)}):\n{text}\n"
+
+
+def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], out: Any,
+               write_out: Callable | None, public: Callable) -> Any:  # fmt: skip
+    """The general path of a public function: __torch_function__ of foreign objects, binding, `out=`."""
+    args = tuple(a for a in args if a is not MISSING)
+    kwargs = {k: v for k, v in kwargs.items() if v is not MISSING}
+    foreign = [v for v in (*args, *kwargs.values()) if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
+    if foreign:
+        return call_torch_function(public, foreign, args, kwargs if out is None else {**kwargs, "out": out})
+    values = operator.schema.bind(args, kwargs)
+    if out is None:
+        return call_bound(operator, values)
+    assert write_out is not None
+    return write_out(operator, values, out)
+
+
+def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kwargs: dict) -> Any:
+    """Asks each owner's __torch_function__ in turn, subclasses first, as PyTorch orders them."""
+    ordered: list[Any] = []
+    for owner in owners:
+        if type(owner) not in map(type, ordered):
+            at = next((i for i, o in enumerate(ordered) if isinstance(owner, type(o))), len(ordered))
+            ordered.insert(at, owner)
+    types = tuple(type(o) for o in ordered)
+    for owner in ordered:
+        result = type(owner).__torch_function__(public, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(f"no implementation found for '{public.__name__}' on types that implement __torch_function__: "
+                    f"{[t.__name__ for t in types]}")  # fmt: skip
+
+
+def make_caller(operator: Operator, name: str, write_out: Callable | None = None, doc: str = "") -> FunctionType:
+    """The public function of one operator."""
+    scope: dict[str, Any] = {
+        "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "table": operator.table, "lookup": operator.lookup,
+        "__dtype__": dtype, "__device__": device, "__device_keys__": device_keys, "__opname__": operator.name,
+        "__name__": "mindtorch_v2",
+        "__bound_call__": lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function),
+    }  # fmt: skip
+    scope |= {f"__default_{a.name}__": a.default for a in operator.schema.arguments}
+    function = lazy_function(name, scope, lambda: _caller_source(operator, name, write_out is not None), doc)
+    return function
+
+
+def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable, doc: str = "") -> Callable:
+    """One public function over several overloads: the first whose schema takes the arguments is run."""
+
+    def overloaded(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        foreign = [v for v in (*args, *kwargs.values()) if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
+        if foreign:
+            return call_torch_function(overloaded, foreign, args, kwargs)
+        for operator in operators:
+            values = operator.schema.match(args, kwargs)
+            if values is not None:
+                return call_bound(operator, values) if out is None else write_out(operator, values, out)
+        shown = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
+        choices = "".join(f"\n * {operator.schema}" for operator in operators)
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({shown}), but expected one of:{choices}")
+
+    overloaded.__name__ = overloaded.__qualname__ = name
+    overloaded.__doc__ = doc
+    overloaded.__module__ = "mindtorch_v2"
+    return overloaded

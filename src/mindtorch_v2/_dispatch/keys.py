@@ -1,0 +1,169 @@
+"""Dispatch keys and sets of them.
+
+A set is an int with one bit a key. A key of a higher bit is served first, so iteration and
+resolution go from the highest bit down.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+
+class DispatchKey(IntEnum):
+    CPU = 0
+    CUDA = 1
+    NPU = 2
+    Meta = 3
+    # A tensor made in inference mode, or a call inside it: results are marked, writes from outside refused.
+    Inference = 4
+    Autograd = 5
+    AutogradMeta = 6
+    AutogradNPU = 7
+    AutogradCUDA = 8
+    AutogradCPU = 9
+    # A view of a tensor that does not need grad. Its base may come to need it through an in-place write
+    # on a sibling, and then so does the view: the key's kernel looks before the call goes on.
+    ADInplaceOrView = 10
+    Functionalize = 11
+    Autocast = 12
+    Pipeline = 13
+    # A subclass of Tensor, or a mode, whose __torch_function__ sees the call first.
+    Python = 14
+
+
+BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.NPU, DispatchKey.Meta)
+AUTOGRAD_OF = {DispatchKey.CPU: DispatchKey.AutogradCPU, DispatchKey.CUDA: DispatchKey.AutogradCUDA,
+               DispatchKey.NPU: DispatchKey.AutogradNPU, DispatchKey.Meta: DispatchKey.AutogradMeta}  # fmt: skip
+
+
+def mask_of(*keys: DispatchKey) -> int:
+    return sum(1 << key for key in keys)
+
+
+CPU_MASK, CUDA_MASK, NPU_MASK, META_MASK = (1 << key for key in BACKENDS)
+BACKEND_MASK = CPU_MASK | CUDA_MASK | NPU_MASK | META_MASK
+INFERENCE_MASK = 1 << DispatchKey.Inference
+VIEW_MASK = 1 << DispatchKey.ADInplaceOrView
+REQUIRES_GRAD = 1 << DispatchKey.Autograd
+AUTOGRAD_MASK = mask_of(DispatchKey.Autograd, *AUTOGRAD_OF.values())
+PIPELINE_MASK = 1 << DispatchKey.Pipeline
+PYTHON_MASK = 1 << DispatchKey.Python
+ALL_KEYS = (1 << len(DispatchKey)) - 1
+
+DEVICE_MASKS = {"cpu": CPU_MASK, "cuda": CUDA_MASK, "npu": NPU_MASK, "meta": META_MASK}
+# backend bits -> the same with the autograd bits of that backend
+WITH_GRAD = {1 << b: mask_of(b, DispatchKey.Autograd, AUTOGRAD_OF[b]) for b in BACKENDS}
+_DESCENDING = tuple(sorted(DispatchKey, reverse=True))
+
+
+class DispatchKeySet:
+    """A set of dispatch keys, iterated in the order in which they are served."""
+
+    __slots__ = ("mask",)
+
+    def __init__(self, keys: "int | Iterable[DispatchKey]" = 0) -> None:
+        self.mask = keys if isinstance(keys, int) else mask_of(*set(keys))
+
+    @classmethod
+    def from_tensors(cls, tensors: Iterable[Any], *, grad_enabled: bool = True, pipeline_enabled: bool = False,
+                     autocast_enabled: bool = False, functionalize_enabled: bool = False,
+                     device: Any = None) -> "DispatchKeySet":  # fmt: skip
+        """The set a call over these tensors would be dispatched with; `device` serves a call without any."""
+        mask = 0
+        for tensor in tensors:
+            mask |= getattr(tensor, "_keys", 0)
+        if device is not None:
+            mask |= DEVICE_MASKS[getattr(device, "type", str(device).partition(":")[0])]
+        if not mask & BACKEND_MASK:
+            mask |= CPU_MASK
+        if not grad_enabled:
+            mask &= ~(AUTOGRAD_MASK | VIEW_MASK)
+        for enabled, key in ((pipeline_enabled, DispatchKey.Pipeline), (autocast_enabled, DispatchKey.Autocast),
+                             (functionalize_enabled, DispatchKey.Functionalize)):  # fmt: skip
+            if enabled:
+                mask |= 1 << key
+        return cls(mask)
+
+    def __contains__(self, key: DispatchKey) -> bool:
+        return bool(self.mask >> key & 1)
+
+    def __iter__(self) -> Iterator[DispatchKey]:
+        return (key for key in _DESCENDING if self.mask >> key & 1)
+
+    def __len__(self) -> int:
+        return self.mask.bit_count()
+
+    def without(self, *keys: "DispatchKey | DispatchKeySet | Iterable[DispatchKey]") -> "DispatchKeySet":
+        return DispatchKeySet(self.mask & ~_merged(keys))
+
+    def __or__(self, other: "DispatchKeySet") -> "DispatchKeySet":
+        return DispatchKeySet(self.mask | other.mask)
+
+    def __and__(self, other: "DispatchKeySet") -> "DispatchKeySet":
+        return DispatchKeySet(self.mask & other.mask)
+
+    def __sub__(self, other: "DispatchKeySet") -> "DispatchKeySet":
+        return DispatchKeySet(self.mask & ~other.mask)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DispatchKeySet) and self.mask == other.mask
+
+    def __hash__(self) -> int:
+        return hash(self.mask)
+
+    def __repr__(self) -> str:
+        return f"DispatchKeySet({', '.join(key.name for key in self)})"
+
+
+def _merged(keys: Iterable[Any]) -> int:
+    mask = 0
+    for key in keys:
+        if isinstance(key, DispatchKey):
+            mask |= 1 << key
+        elif isinstance(key, DispatchKeySet):
+            mask |= key.mask
+        else:
+            mask |= _merged(key)
+    return mask
+
+
+class _Modes(threading.local):
+    """What this thread adds to every call's keys, and what it lets through."""
+
+    def __init__(self) -> None:
+        self.include = 0
+        self.exclude = 0
+        self.grad_enabled = True
+        self.inference = False
+        self.masks = (0, ALL_KEYS)
+        # PyTorch has no floating point warnings, and a guard around each ufunc would cost more than the ufunc.
+        np.seterr(all="ignore")
+
+    def update(self, **changes: Any) -> None:
+        """Sets modes and recomputes `masks`, the one attribute that a call reads."""
+        self.__dict__.update(changes)
+        exclude = self.exclude if self.grad_enabled else self.exclude | AUTOGRAD_MASK | VIEW_MASK
+        self.masks = (self.include, ALL_KEYS & ~exclude)
+
+
+modes = _Modes()
+
+
+class changed_modes:
+    """Context in which some of this thread's modes have other values."""
+
+    __slots__ = ("changes", "previous")
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+
+    def __enter__(self) -> None:
+        state = modes.__dict__
+        self.previous = {name: state[name] for name in self.changes}
+        modes.update(**self.changes)
+
+    def __exit__(self, *exc: object) -> None:
+        modes.update(**self.previous)

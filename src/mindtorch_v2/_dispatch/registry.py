@@ -1,0 +1,164 @@
+"""The operators: schema, kernels by key, and the cached way from a key mask to a kernel."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .keys import AUTOGRAD_OF, BACKEND_MASK, BACKENDS, DispatchKey, DispatchKeySet
+from .schema import Schema
+
+
+class Around:
+    """A kernel that runs another one inside: `make(operator, below, mask)` gives the function to call."""
+
+    def __init__(self, make: Callable[["Operator", Callable, int], Callable]) -> None:
+        self.make = make
+
+
+class PerOperator:
+    """A kernel for all operators that is made for each: `make(operator)` gives the function to call."""
+
+    def __init__(self, make: Callable[["Operator"], Callable]) -> None:
+        self.make = make
+
+
+class Lazy:
+    """A kernel whose function is made when it is first wanted."""
+
+    def __init__(self, make: Callable[[], Callable]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def function(self) -> Callable:
+        return self._make()
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+class Operator:
+    """An entry of the registry."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.name = f"{schema.namespace}::{schema.name}"
+        self.kernels: dict[DispatchKey, Any] = {}
+        self.fallthrough: set[DispatchKey] = set()
+        # key mask -> function; emptied in place when something is registered, since callers hold this dict
+        self.table: dict[int, Callable] = {}
+        self.declaration: Any = None
+        # Operators such as copy_ and index take tensors of several devices; the highest backend key serves them.
+        self.mixes_devices = False
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.schema}>"
+
+    def lookup(self, mask: int) -> Callable:
+        """The function that serves a call with these keys."""
+        function = self.table.get(mask)
+        if function is None:
+            function = self.table[mask] = self._resolve(mask)
+        return function
+
+    def _resolve(self, mask: int) -> Callable:
+        backends = mask & BACKEND_MASK
+        if backends & (backends - 1) and not self.mixes_devices:
+            return registry.mixed_devices(self, mask)
+        for key in DispatchKeySet(mask):
+            if key in self.fallthrough:
+                continue
+            kernel = self.kernels.get(key)
+            if kernel is None and key in _SPECIFIC_AUTOGRAD and DispatchKey.Autograd in self.fallthrough:
+                continue
+            if kernel is None:
+                kernel = registry.backend_select.get(key)
+            if kernel is None:
+                continue
+            if isinstance(kernel, Around):
+                below = mask & ((1 << (DispatchKey.Autograd if key in _ALL_AUTOGRAD else key)) - 1)
+                return kernel.make(self, self.lookup(below), mask)
+            if isinstance(kernel, PerOperator):
+                return kernel.make(self)
+            return kernel.function if isinstance(kernel, Lazy) else kernel
+        raise NotImplementedError(
+            f"Could not run '{self.name}' with {DispatchKeySet(mask)}: no kernel is registered for "
+            f"device type '{_device_of(mask)}'. Kernels exist for: {', '.join(k.name for k in self.kernels) or 'no key'}.")  # fmt: skip
+
+
+_SPECIFIC_AUTOGRAD = frozenset(AUTOGRAD_OF.values())
+_ALL_AUTOGRAD = _SPECIFIC_AUTOGRAD | {DispatchKey.Autograd}
+
+
+def _device_of(mask: int) -> str:
+    names = [key.name.lower() for key in BACKENDS if mask >> key & 1]
+    return "/".join(names) or "none"
+
+
+class Registry:
+    """All operators by name; names without a namespace are `aten::` ones."""
+
+    def __init__(self) -> None:
+        self._operators: dict[str, Operator] = {}
+        # Kernels that serve a key for every operator: the __torch_function__ call, the pipeline's recorder, ...
+        self.backend_select: dict[DispatchKey, Any] = {}
+        self.mixed_devices: Callable[[Operator, int], Callable] = _refuse_mixed
+
+    def register_schema(self, name: str, schema: "str | Schema") -> Operator:
+        """Declares an operator; its kernels come after."""
+        full = _qualified(name)
+        if not isinstance(schema, Schema):
+            schema = Schema(schema, namespace=full.partition("::")[0])
+        if f"{schema.namespace}::{schema.name}" != full and f"{schema.namespace}::{schema.base_name}" != full:
+            raise ValueError(f"the schema {schema} is not one of {full}")
+        if full in self._operators:
+            raise ValueError(f"{full}: declared twice ({self._operators[full].schema} and {schema})")
+        operator = self._operators[full] = Operator(schema)
+        operator.name = full
+        return operator
+
+    def register_kernel(self, name: str, key: DispatchKey, kernel: Any) -> None:
+        operator = self.get(name)
+        operator.kernels[key] = kernel
+        operator.fallthrough.discard(key)
+        operator.table.clear()
+
+    def register_fallthrough(self, name: str, key: DispatchKey) -> None:
+        operator = self.get(name)
+        operator.fallthrough.add(key)
+        operator.table.clear()
+
+    def register_for_all(self, key: DispatchKey, kernel: Any) -> None:
+        """Registers a kernel that serves `key` for every operator without one of its own."""
+        self.backend_select[key] = kernel
+        for operator in self._operators.values():
+            operator.table.clear()
+
+    def get(self, name: str) -> Operator:
+        operator = self._operators.get(_qualified(name))
+        if operator is None:
+            raise KeyError(f"no operator {_qualified(name)} is registered: register its schema first")
+        return operator
+
+    def __contains__(self, name: str) -> bool:
+        return _qualified(name) in self._operators
+
+    def __iter__(self) -> Iterator[Operator]:
+        return iter(self._operators.values())
+
+    def remove(self, name: str) -> None:
+        del self._operators[_qualified(name)]
+
+
+def _qualified(name: str) -> str:
+    return name if "::" in name else f"aten::{name}"
+
+
+def _refuse_mixed(operator: Operator, mask: int) -> Callable:
+    def kernel(*args: Any) -> Any:
+        raise RuntimeError(f"{operator.name}: Expected all tensors to be on the same device, "
+                           f"but found at least two devices: {_device_of(mask)}")  # fmt: skip
+
+    return kernel
+
+
+registry = Registry()

@@ -1,0 +1,304 @@
+"""Operator schemas: parsing, argument binding and conversion.
+
+The language is ATen's (`add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`), with one
+addition: `Tensor|Scalar` takes a tensor or a Python number in the same place.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._device import contiguous_format, device, layout, memory_format, preserve_format
+from .._dtype import as_dtype, dtype
+
+NUMBERS = frozenset((int, float, bool, complex))
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
+
+# Keyword names that PyTorch takes for another, and the NumPy spellings it also knows.
+KEYWORD_ALIASES = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x": "self", "a": "self", "x1": "self",
+                   "x2": "other", "self": "input"}  # fmt: skip
+
+# How PyTorch's messages call our types.
+_SHOWN = {"Scalar": "Number", "ScalarType": "torch.dtype", "Device": "torch.device", "Layout": "torch.layout",
+          "MemoryFormat": "torch.memory_format", "Generator": "torch.Generator", "Tensor|Scalar": "Tensor"}  # fmt: skip
+
+
+class Mismatch(TypeError):
+    """An argument that does not fit; the text names the argument, the schema is added by the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    name: str
+    type: str  # without list brackets, question mark and alias
+    optional: bool = False
+    is_list: bool = False
+    size: int | None = None
+    writes: bool = False
+    keyword_only: bool = False
+    default: Any = MISSING
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.type in ("Tensor", "Tensor|Scalar")
+
+    @property
+    def shown_type(self) -> str:
+        if self.is_list:
+            return "tuple of Tensors" if self.type == "Tensor" else f"tuple of {self.type}s"
+        return _SHOWN.get(self.type, self.type)
+
+    def convert(self, value: Any) -> Any:
+        """The value as kernels take it, or Mismatch."""
+        if value is None:
+            if self.optional:
+                return None
+            raise Mismatch(self._expected(value))
+        converter = _CONVERTERS[self.type]
+        if not self.is_list:
+            return self._converted(converter, value)
+        if isinstance(value, (list, tuple)):
+            values = tuple(self._converted(converter, v) for v in value)
+            if self.size is not None and len(values) == 1 and self.size > 1:
+                values *= self.size
+            return values
+        if self.type == "Tensor" or self.size is None:
+            raise Mismatch(self._expected(value))
+        return (self._converted(converter, value),) * self.size
+
+    def _converted(self, converter: Callable, value: Any) -> Any:
+        if value is None and self.is_list and self.type == "Tensor":  # Tensor?[] holds None for a full slice
+            return None
+        converted = converter(value)
+        if converted is MISSING:
+            raise Mismatch(self._expected(value))
+        return converted
+
+    def _expected(self, value: Any) -> str:
+        return f"argument '{self.name}' must be {self.shown_type}, not {type(value).__name__}"
+
+
+def _to_tensor(value: Any) -> Any:
+    return value if hasattr(value, "_keys") else MISSING
+
+
+def _to_tensor_or_number(value: Any) -> Any:
+    return value if hasattr(value, "_keys") else _to_number(value)
+
+
+def _to_int(value: Any) -> Any:
+    if value.__class__ is int:
+        return value
+    if isinstance(value, bool):
+        return MISSING
+    if hasattr(value, "_keys") and (value.dtype.category > 1 or value.requires_grad):
+        return MISSING
+    return value.__index__() if hasattr(value, "__index__") else MISSING
+
+
+def _to_bool(value: Any) -> Any:
+    return bool(value) if isinstance(value, (bool, np.bool_)) or value.__class__ is int else MISSING
+
+
+def _to_float(value: Any) -> Any:
+    value = _to_number(value)
+    return MISSING if value is MISSING or value.__class__ is complex else float(value)
+
+
+def _to_number(value: Any) -> Any:
+    if value.__class__ in NUMBERS:
+        return value
+    if isinstance(value, np.generic) or (hasattr(value, "_keys") and value.dim() == 0):
+        return value.item()
+    if isinstance(value, (int, float, complex)):
+        return next(base(value) for base in (int, float, complex) if isinstance(value, base))
+    return MISSING
+
+
+def _to_dtype(value: Any) -> Any:
+    return as_dtype(value) if isinstance(value, (dtype, type)) else MISSING
+
+
+def _to_device(value: Any) -> Any:
+    return device(value) if isinstance(value, (str, int, device)) else MISSING
+
+
+def _instance_of(kind: type | tuple) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, kind) else MISSING
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "Tensor": _to_tensor, "Tensor|Scalar": _to_tensor_or_number, "Scalar": _to_number, "int": _to_int,
+    "float": _to_float, "bool": _to_bool, "str": _instance_of(str), "ScalarType": _to_dtype, "Device": _to_device,
+    "Layout": _instance_of(layout), "MemoryFormat": _instance_of(memory_format), "Any": lambda value: value,
+    "Generator": lambda value: value if hasattr(value, "manual_seed") else MISSING,
+}  # fmt: skip
+
+_SCHEMA = re.compile(r"\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\((?P<args>.*)\)\s*->\s*(?P<ret>.+?)\s*", re.S)
+_ARGUMENT = re.compile(
+    r"(?P<type>Tensor\|Scalar|[A-Za-z]\w*)(?:\((?P<alias>[a-z*]+!?(?:\s*->\s*[a-z*!]+)?)\))?(?P<opt1>\?)?"
+    r"(?P<list>\[(?P<size>\d*)\])?(?P<opt2>\?)?\s+(?P<name>\w+)\s*(?:=\s*(?P<default>.+))?", re.S)  # fmt: skip
+_RETURN = re.compile(r"(?P<type>\w+)(?:\((?P<alias>[^)]*)\))?(?P<list>\[\])?\??(?:\s+(?P<name>\w+))?")
+_ALIASES = {"SymInt": "int"}
+_WORDS = {"contiguous_format": contiguous_format, "preserve_format": preserve_format}
+
+
+def _split(text: str) -> list[str]:
+    """Splits at top-level commas."""
+    parts, depth, start = [], 0, 0
+    for i, ch in enumerate(text):
+        if ch in "([":
+            depth += 1
+        elif ch in ")]":
+            depth -= 1
+        elif ch == "," and not depth:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
+
+
+def _default(text: str, type_name: str) -> Any:
+    try:
+        value = ast.literal_eval(text)
+    except ValueError:
+        value = float(text) if text in ("inf", "-inf") else _WORDS.get(text, text)
+    if type_name == "float" and value.__class__ is int:
+        return float(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    name: str
+    type: str
+    is_list: bool
+    alias: str | None
+
+
+class Schema:
+    """One overload's signature."""
+
+    def __init__(self, text: str, namespace: str = "aten") -> None:
+        match = _SCHEMA.fullmatch(text)
+        if match is None:
+            raise ValueError(f"not a schema (name(type argument, ...) -> type): {text!r}")
+        self.text = " ".join(text.split())
+        self.namespace = match["ns"] or namespace
+        self.base_name: str = match["name"]
+        self.overload: str = match["overload"] or ""
+        self.name = self.base_name + (f".{self.overload}" if self.overload else "")
+        self.arguments = self._parse_arguments(match["args"])
+        self.names = tuple(a.name for a in self.arguments)
+        self.positional = tuple(a for a in self.arguments if not a.keyword_only)
+        self.returns = self._parse_returns(match["ret"])
+        self.index = {name: i for i, name in enumerate(self.names)}
+        self.defaults = tuple(a.default for a in self.arguments)
+        # x.view(2, 3): integers may be given without a tuple where PyTorch's parser allows it.
+        rest = [a for a in self.positional if a.name != "self"]
+        self.varargs: str | None = None
+        if rest and rest[0].is_list and rest[0].type == "int" and rest[0].size is None and not rest[0].optional:
+            self.varargs = rest[0].name
+
+    def _parse_arguments(self, text: str) -> tuple[Argument, ...]:
+        arguments, keyword_only = [], False
+        for part in _split(text):
+            if part == "*":
+                keyword_only = True
+                continue
+            m = _ARGUMENT.fullmatch(part)
+            if m is None:
+                raise ValueError(f"not an argument: {part!r} in {self.text}")
+            type_name = _ALIASES.get(m["type"], m["type"])
+            if type_name not in _CONVERTERS:
+                raise ValueError(f"unknown type {type_name!r} of {m['name']!r} in {self.text}")
+            default = MISSING if m["default"] is None else _default(m["default"].strip(), type_name)
+            if any(a.name == m["name"] for a in arguments):
+                raise ValueError(f"argument {m['name']!r} twice in {self.text}")
+            if default is MISSING and not keyword_only and arguments and arguments[-1].default is not MISSING:
+                raise ValueError(f"{m['name']!r} without a default follows one with a default in {self.text}")
+            arguments.append(Argument(
+                m["name"], type_name, bool(m["opt2"]) or (bool(m["opt1"]) and not m["list"]), m["list"] is not None,
+                int(m["size"]) if m["size"] else None, bool(m["alias"] and "!" in m["alias"]), keyword_only, default))  # fmt: skip
+        return tuple(arguments)
+
+    def _parse_returns(self, text: str) -> tuple[Return, ...]:
+        if text == "()":
+            return ()
+        inner = text[1:-1] if text.startswith("(") else text
+        returns = []
+        for i, part in enumerate(_split(inner)):
+            m = _RETURN.fullmatch(part)
+            if m is None:
+                raise ValueError(f"not a return type: {part!r} in {self.text}")
+            returns.append(Return(m["name"] or ("result" if i == 0 else f"result{i}"), m["type"], bool(m["list"]), m["alias"]))
+        return tuple(returns)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}::{self.text}" if "::" not in self.text else self.text
+
+    __repr__ = __str__
+
+    # binding ---------------------------------------------------------------------------------------------------
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The call's values in the order of the schema, converted; TypeError with the schema if they do not fit."""
+        try:
+            return self._bound(args, kwargs)
+        except Mismatch as error:
+            raise TypeError(f"{self.base_name}(): {error}. Schema: {self}") from None
+
+    def match(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any] | None:
+        """As `bind`, but None if the call does not fit."""
+        try:
+            return self._bound(args, kwargs)
+        except Mismatch:
+            return None
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        args = self._gathered(args)
+        if len(args) > len(self.positional):
+            raise Mismatch(f"takes {len(self.positional)} positional arguments but {len(args)} were given")
+        values = list(self.defaults)
+        values[: len(args)] = args
+        for name, value in kwargs.items():
+            at = self.index.get(name)
+            if at is None:
+                at = self.index.get(KEYWORD_ALIASES.get(name, ""))
+            if at is None:
+                raise Mismatch(f"got an unexpected keyword argument '{name}'")
+            if at < len(args):
+                raise Mismatch(f"got multiple values for argument '{name}'")
+            values[at] = value
+        for i, argument in enumerate(self.arguments):
+            value = values[i]
+            if value is MISSING:
+                raise Mismatch(f"missing argument '{argument.name}' ({self._received(args, kwargs)})")
+            if value is not argument.default:
+                try:
+                    values[i] = argument.convert(value)
+                except Mismatch as error:
+                    position = f" (position {i + 1})" if i < len(args) else ""
+                    raise Mismatch(str(error).replace("' must", f"'{position} must", 1)) from None
+        return values
+
+    def _gathered(self, args: Sequence[Any]) -> Sequence[Any]:
+        """`args` with bare integers of x.view(2, 3) in a tuple."""
+        if self.varargs is None:
+            return args
+        first = self.index[self.varargs]
+        rest = args[first:]
+        if rest and all(v.__class__ is int or (hasattr(v, "__index__") and not hasattr(v, "__len__")) for v in rest):
+            return (*args[:first], tuple(rest))
+        if len(rest) > 1 and all(hasattr(v, "_keys") for v in rest):
+            return (*args[:first], tuple(rest))
+        return args
+
+    def _received(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        shown = [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
+        return f"received an invalid combination of arguments - got ({', '.join(shown)})"
+

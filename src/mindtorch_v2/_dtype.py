@@ -1,0 +1,205 @@
+"""Element types, their limits, and the promotion lattice."""
+
+import functools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+class dtype:
+    """An element type; the instances below are the only ones."""
+
+    __slots__ = ("category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np", "scalar_name")
+
+    name: str
+    np: np.dtype
+    scalar_name: str
+    category: int
+
+    def __init__(self, name: str, array_type: Any, scalar_name: str, category: int) -> None:
+        self.name = name
+        self.np = np.dtype(array_type)
+        self.scalar_name = scalar_name
+        self.category = category
+        self.itemsize = self.np.itemsize
+        self.is_floating_point = category == FLOAT
+        self.is_complex = category == COMPLEX
+        self.is_signed = category >= FLOAT or (category == INT and name.startswith("int"))
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    def to_real(self) -> "dtype":
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    def to_complex(self) -> "dtype":
+        if self is float64:
+            return complex128
+        return self if self.is_complex else complex64
+
+
+# Categories, in the order in which a higher one decides a mixed operation.
+BOOL, INT, FLOAT, COMPLEX = range(4)
+
+bool_ = dtype("bool", np.bool_, "Bool", BOOL)
+uint8 = dtype("uint8", np.uint8, "Byte", INT)
+int8 = dtype("int8", np.int8, "Char", INT)
+int16 = dtype("int16", np.int16, "Short", INT)
+int32 = dtype("int32", np.int32, "Int", INT)
+int64 = dtype("int64", np.int64, "Long", INT)
+uint16 = dtype("uint16", np.uint16, "UInt16", INT)
+uint32 = dtype("uint32", np.uint32, "UInt32", INT)
+uint64 = dtype("uint64", np.uint64, "UInt64", INT)
+float16 = dtype("float16", np.float16, "Half", FLOAT)
+bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, "BFloat16", FLOAT)
+float32 = dtype("float32", np.float32, "Float", FLOAT)
+float64 = dtype("float64", np.float64, "Double", FLOAT)
+float8_e4m3fn = dtype("float8_e4m3fn", ml_dtypes.float8_e4m3fn, "Float8_e4m3fn", FLOAT)
+float8_e5m2 = dtype("float8_e5m2", ml_dtypes.float8_e5m2, "Float8_e5m2", FLOAT)
+complex64 = dtype("complex64", np.complex64, "ComplexFloat", COMPLEX)
+complex128 = dtype("complex128", np.complex128, "ComplexDouble", COMPLEX)
+
+ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, bfloat16, float32, float64,
+       float8_e4m3fn, float8_e5m2, complex64, complex128)
+
+# The public names; `bool` is left to the package, which must not shadow the builtin here.
+NAMES = {d.name: d for d in ALL} | {
+    "half": float16, "float": float32, "double": float64, "short": int16, "int": int32, "long": int64,
+    "cfloat": complex64, "cdouble": complex128,
+}  # fmt: skip
+
+OF_ARRAY = {d.np: d for d in ALL}
+# Types narrower than float32 compute in it, as PyTorch's kernels do, and round once at the end.
+COMPUTE = {float16: float32, bfloat16: float32, float8_e4m3fn: float32, float8_e5m2: float32}
+REDUCED = frozenset(d.np for d in COMPUTE)
+
+_PYTHON_TYPES = {float: float64, int: int64, bool: bool_, complex: complex128}
+_FLOAT8 = (float8_e4m3fn, float8_e5m2)
+_WIDE_UNSIGNED = (uint16, uint32, uint64)
+
+
+def as_dtype(value: Any) -> dtype:
+    """A dtype out of a dtype, a Python type, or a NumPy type."""
+    if value.__class__ is dtype:
+        return value
+    if isinstance(value, type) and value in _PYTHON_TYPES:
+        return _PYTHON_TYPES[value]
+    raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(value).__name__}")
+
+
+class _Default:
+    dtype = float32
+
+
+def get_default_dtype() -> dtype:
+    return _Default.dtype
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Sets what Python floats become; floating types only, as in PyTorch."""
+    if d.__class__ is not dtype or not d.is_floating_point:
+        raise TypeError("only floating-point types are supported as the default type")
+    _Default.dtype = d
+
+
+def default_complex() -> dtype:
+    return _Default.dtype.to_complex()
+
+
+@functools.cache
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest type that can hold both, in PyTorch's lattice."""
+    if type1 is type2:
+        return type1
+    if type1 in _FLOAT8 or type2 in _FLOAT8:
+        raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
+                           f"{type1.scalar_name} and {type2.scalar_name}")  # fmt: skip
+    low, high = sorted((type1, type2), key=lambda d: d.category)
+    if low.category == BOOL:
+        return high
+    if high.category == INT:
+        if low in _WIDE_UNSIGNED or high in _WIDE_UNSIGNED:
+            raise RuntimeError("Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+                               f"{type1.scalar_name} and {type2.scalar_name}")  # fmt: skip
+        return OF_ARRAY[np.promote_types(low.np, high.np)]
+    if low.category == INT:
+        return high
+    if high.category == FLOAT:
+        if low.itemsize == high.itemsize:  # float16 with bfloat16
+            return float32
+        return low if low.itemsize > high.itemsize else high
+    return complex128 if float64 in (low, high) or complex128 in (low, high) else complex64
+
+
+def of_number(value: Any) -> dtype:
+    """The type a Python number has when it meets nothing else."""
+    kind = value.__class__
+    if kind is bool:
+        return bool_
+    if kind is int:
+        return int64
+    if kind is float:
+        return _Default.dtype
+    if kind is complex:
+        return default_complex()
+    if isinstance(value, np.generic):
+        return of_number(value.item())
+    return of_number(bool(value) if isinstance(value, bool) else value.__index__())
+
+
+def combine(dimensioned: dtype | None, zero_dim: dtype | None, number: dtype | None) -> dtype:
+    """PyTorch's rule: an operand of lower rank decides only if its category is higher."""
+    result = _combine_two(dimensioned, _combine_two(zero_dim, number))
+    assert result is not None
+    return result
+
+
+def _combine_two(strong: dtype | None, weak: dtype | None) -> dtype | None:
+    if strong is None or weak is None:
+        return strong or weak
+    if weak.category <= strong.category and strong.category != BOOL:
+        return strong
+    if strong.is_floating_point:  # a complex weak operand keeps the strong one's width
+        return strong.to_complex()
+    return promote_types(strong, weak)
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether a result of type `from_` may be stored in `to` without losing its category."""
+    return from_.category <= to.category
+
+
+class finfo:
+    """Limits of a floating or complex type."""
+
+    def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 - PyTorch's parameter name
+        d = get_default_dtype() if type is None else type
+        if d.__class__ is not dtype or d.category < FLOAT:
+            raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'")
+        d = d.to_real()
+        info = ml_dtypes.finfo(d.np)
+        self.dtype, self.bits = d.name, d.itemsize * 8
+        self.max, self.min = float(info.max), float(info.min)
+        self.eps, self.resolution = float(info.eps), float(info.resolution)
+        self.tiny = self.smallest_normal = float(info.smallest_normal)
+
+    def __repr__(self) -> str:
+        return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+                f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})")  # fmt: skip
+
+
+class iinfo:
+    """Limits of an integer type."""
+
+    def __init__(self, type: dtype) -> None:  # noqa: A002 - PyTorch's parameter name
+        if type.__class__ is not dtype or type.category != INT:
+            raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
+        info = np.iinfo(type.np)
+        self.dtype, self.bits, self.max, self.min = type.name, info.bits, int(info.max), int(info.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -1,0 +1,1 @@
+"""The operators: one declaration each, grouped by what they mean."""

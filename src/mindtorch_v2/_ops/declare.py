@@ -1,0 +1,223 @@
+"""`op` and `composite`: one declaration an operator, from which everything else is derived.
+
+A declaration registers the operator with kernels for each backend, its Autograd kernel, its in-place form with the
+same two, and names the public places (`torch`, `Tensor`, `nn.functional`, ...) where it appears.
+"""
+
+import re
+import warnings
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._autograd.derive import Derivative, autograd_kernel, make_node_class
+from .._autograd.views import check_inplace, rebase
+from .._dispatch.callers import call_bound, keys_of, make_caller, make_overloaded
+from .._dispatch.keys import REQUIRES_GRAD, DispatchKey, changed_modes, modes
+from .._dispatch.registry import Around, Operator, registry
+from .._dispatch.schema import Schema
+from .._tensor import Tensor
+from .families import Composite, Family, Spec, check_result_fits, shape_text
+
+DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max.dim"
+# public place -> name -> the operators behind it, in the order in which their schemas are tried
+PUBLIC: dict[str, dict[str, list[Operator]]] = {}
+RETURN_TYPES: dict[str, type] = {}
+
+
+class Declaration:
+    """What was declared of one operator."""
+
+    def __init__(self, operator: Operator, family: Family, grad: dict[str, Callable], samples: Callable | None,
+                 npu: str | None, inplace_of: Operator | None = None) -> None:  # fmt: skip
+        self.operator, self.family, self.samples, self.npu = operator, family, samples, npu
+        self.grad = grad
+        self.inplace_of = inplace_of
+        self.inplace: Operator | None = None
+        self.public: Callable = operator  # type: ignore[assignment]  # the function users see
+        self.result_type = _result_type(operator.schema)
+        self.derivative = Derivative(operator, grad) if grad else None
+        self.node_class: type | None = None
+
+    def __repr__(self) -> str:
+        return f"<declaration of {self.operator.schema}>"
+
+
+def _result_type(schema: Schema) -> Any:
+    """The named tuple of an operator with several outputs; None for a list."""
+    if any(r.is_list for r in schema.returns):
+        return tuple_of if schema.returns[0].alias else None
+    if len(schema.returns) < 2:
+        return None
+    names = [r.name for r in schema.returns]
+    if names[0] == "result":
+        return lambda *values: tuple(values)
+    kind = RETURN_TYPES.get(schema.base_name)
+    if kind is None:
+        kind = namedtuple(schema.base_name, names)  # type: ignore[misc]
+        kind.__module__ = "torch.return_types"
+        kind.__repr__ = _repr_result  # type: ignore[method-assign]
+        RETURN_TYPES[schema.base_name] = kind
+    return kind
+
+
+def tuple_of(*values: Any) -> tuple:
+    return values
+
+
+def _repr_result(self: Any) -> str:
+    fields = "".join(f"\n{name}={value!r}," for name, value in zip(self._fields, self, strict=True))
+    return f"torch.return_types.{type(self).__name__}({fields[:-1]})"
+
+
+def _copy_of(tensor: Tensor) -> Tensor:
+    """The value before an in-place write, with its history, for a derivative that needs it."""
+    return tensor.clone()  # type: ignore[attr-defined]
+
+
+_INPLACE_CONTEXT = {"check_inplace": check_inplace, "rebase": rebase, "copy_of": _copy_of}
+
+
+def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, samples: Callable | None = None,
+       npu: str | None = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
+       mixes_devices: bool = False) -> Operator:  # fmt: skip
+    """Declares an operator.
+
+    `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
+    it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places.
+    """
+    parsed = Schema(schema)
+    operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
+    operator.mixes_devices = mixes_devices
+    declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu)
+    takes_self = parsed.names[:1] == ("self",)
+    places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
+    names = (parsed.base_name, *aliases)
+    for place in places:
+        for name in names:
+            PUBLIC.setdefault(place, {}).setdefault(name, []).append(operator)
+    if takes_self and (kernel.inplace if inplace is None else inplace):
+        _declare_inplace(declaration, names, places)
+    return operator
+
+
+def _declare(operator: Operator, family: Family, kernels: dict[DispatchKey, Any], grad: dict[str, Callable],
+             samples: Callable | None, npu: str | None, inplace_of: Operator | None = None) -> Declaration:  # fmt: skip
+    declaration = Declaration(operator, family, grad, samples, npu, inplace_of)
+    operator.declaration = DECLARATIONS[operator.name] = declaration
+    for key, function in kernels.items():
+        registry.register_kernel(operator.name, key, function)
+    if declaration.derivative is not None:
+        registry.register_kernel(operator.name, DispatchKey.Autograd, Around(_autograd))
+    return declaration
+
+
+def _autograd(operator: Operator, below: Callable, mask: int) -> Callable:
+    declaration: Declaration = operator.declaration
+    assert declaration.derivative is not None
+    if declaration.node_class is None:
+        declaration.node_class = make_node_class(operator, declaration.derivative)
+    writes = operator.schema.arguments[0].writes
+    return autograd_kernel(operator, below, mask, declaration.derivative, declaration.node_class, writes,
+                           _INPLACE_CONTEXT if writes else {})  # fmt: skip
+
+
+def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Sequence[str]) -> None:
+    """The in-place form: `name_`, a method, and a function where PyTorch has one."""
+    functional = declaration.operator
+    base, overload = functional.schema.base_name, functional.schema.overload
+    name = base + "_" + (f".{overload}" if overload else "")
+    text = functional.schema.text.split("(", 1)[1].rsplit("->", 1)[0]
+    text = re.sub(r"^Tensor(\(a\)|\|Scalar)? self", "Tensor(a!) self", text)
+    operator = registry.register_schema(f"aten::{name}", f"{name}({text}-> Tensor(a!)")
+    operator.mixes_devices = functional.mixes_devices
+    made = _declare(operator, declaration.family, declaration.family.inplace_kernels(operator, functional), declaration.grad,
+                    None, None, inplace_of=functional)  # fmt: skip
+    declaration.inplace = made.operator
+    for place in {"Tensor", *(p for p in places if p in ("torch", "nn.functional"))}:
+        for alias in names:
+            PUBLIC.setdefault(place, {}).setdefault(alias + "_", []).append(operator)
+
+
+def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),
+              inplace: bool = False) -> Callable[[Callable], Callable]:  # fmt: skip
+    """Declares an operator that is written as other operators; decorates the function that does it."""
+
+    def decorate(function: Callable) -> Callable:
+        op(schema, kernel=Composite(function, inplace=inplace), samples=samples, public=public, aliases=aliases)
+        return function
+
+    return decorate
+
+
+# out= ----------------------------------------------------------------------------------------------------------------
+
+
+def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
+    """Runs an operator and stores its results in the tensors given as `out=`."""
+    name = operator.schema.base_name
+    targets = out if isinstance(out, (tuple, list)) else (out,)
+    for target in targets:
+        if not isinstance(target, Tensor):
+            raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+    needs_grad = keys_of(operator, values) & REQUIRES_GRAD or any(t.requires_grad for t in targets)
+    if modes.grad_enabled and needs_grad:
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of "
+                           "the arguments requires grad.")  # fmt: skip
+    with changed_modes(grad_enabled=False):
+        result = call_bound(operator, values)
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        for target, value in zip(targets, results, strict=True):
+            _store(target, value, values, explicit="dtype" in operator.schema.index, name=name)
+    if not isinstance(out, (tuple, list)):
+        return out
+    kind = operator.declaration.result_type
+    return out if kind is None else kind(*targets)
+
+
+def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bool, name: str) -> None:
+    if target._array.shape != value._array.shape:
+        if target.numel():
+            warnings.warn(f"An output with one or more elements was resized since it had shape {shape_text(target.shape)}, which "
+                          f"does not match the required output shape {shape_text(value.shape)}. This behavior is deprecated, and "
+                          "in a future PyTorch release outputs will not be resized unless they have zero elements. You can "
+                          "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                          stacklevel=4)  # fmt: skip
+        target.resize_(value.shape)  # type: ignore[attr-defined]
+    if explicit and target.dtype is not value.dtype and value.dtype.category > target.dtype.category:
+        raise RuntimeError(f"Expected out tensor to have dtype {value.dtype}, but got {target.dtype} instead")
+    check_result_fits(target, Spec(value._array.shape, value.dtype))
+    if target._array.__class__ is np.ndarray:
+        np.copyto(target._array, value._array, casting="unsafe")
+    target._bump_version()
+
+
+# public names --------------------------------------------------------------------------------------------------------
+
+
+def public_functions(place: str) -> dict[str, Callable]:
+    """The functions of a public place by name; the same object wherever the same operators stand."""
+    return {name: _public(name, operators) for name, operators in PUBLIC.get(place, {}).items()}
+
+
+_made: dict[tuple, Callable] = {}
+
+
+def _public(name: str, operators: Sequence[Operator]) -> Callable:
+    key = tuple(operators)
+    function = _made.get(key)
+    if function is not None:
+        return function
+    doc = "\n".join(str(o.schema) for o in operators)
+    if len(operators) == 1:
+        takes_out = not (operators[0].declaration.family.is_view or operators[0].schema.arguments[:1]
+                         and operators[0].schema.arguments[0].writes)  # fmt: skip
+        function = make_caller(operators[0], operators[0].schema.base_name, write_out if takes_out else None, doc)
+    else:
+        function = make_overloaded(operators[0].schema.base_name, operators, write_out, doc)
+    for operator in operators:
+        operator.declaration.public = function
+    _made[key] = function
+    return function

@@ -1,0 +1,592 @@
+"""Families of operators: what their members share of shape, type, memory and write rules.
+
+A family gives an operator its kernels. `infer` takes the call's arguments, looks at their metadata only, raises every
+argument error, and says what comes out: it is the Meta kernel. `array` computes over an array namespace `xp`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._autograd.node import VersionCounter
+from .._autograd.views import MULTI_OUTPUT, creation_now
+from .._backends.cpu import xp as cpu_xp
+from .._backends.npu import unavailable_kernel
+from .._dispatch.callers import compile_function
+from .._device import CPU
+from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, VIEW_MASK, DispatchKey, modes
+from .._dispatch.registry import Lazy, Operator
+from .._dispatch.schema import NUMBERS
+from .._dtype import (
+    BOOL,
+    COMPUTE,
+    FLOAT,
+    INT,
+    OF_ARRAY,
+    REDUCED,
+    bool_,
+    can_cast,
+    combine,
+    dtype,
+    float32,
+    float64,
+    get_default_dtype,
+    of_number,
+    promote_types,
+)
+from .._tensor import Tensor, alias, element_strides, track_view, wrap, wrap_meta
+
+_ndarray = np.ndarray
+_new = object.__new__
+SHARED_KEYS = BACKEND_MASK | INFERENCE_MASK
+
+
+class Spec(NamedTuple):
+    """What an operator returns: a shape, a type, and element strides where they are not contiguous."""
+
+    shape: tuple[int, ...]
+    dtype: dtype
+    strides: tuple[int, ...] | None = None
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+# types ---------------------------------------------------------------------------------------------------------------
+
+
+def common_dtype(operands: Sequence[Any]) -> dtype:
+    """PyTorch's result type of tensors and numbers."""
+    ranks: list[dtype | None] = [None, None, None]
+    for operand in operands:
+        if hasattr(operand, "_array"):
+            rank, kind = (0 if operand._array.ndim else 1), OF_ARRAY[operand._array.dtype]
+        else:
+            rank, kind = 2, of_number(operand)
+        known = ranks[rank]
+        ranks[rank] = kind if known is None or known is kind else promote_types(known, kind)
+    return combine(*ranks)
+
+
+def promoted(common: dtype) -> tuple[dtype, dtype]:
+    """Computed and returned in the operands' common type."""
+    return common, common
+
+
+def floating(common: dtype) -> tuple[dtype, dtype]:
+    """As `promoted`, but integers become the default floating type."""
+    kind = common if common.category >= FLOAT else get_default_dtype()
+    return kind, kind
+
+
+def boolean(common: dtype) -> tuple[dtype, dtype]:
+    return common, bool_
+
+
+def real_of_complex(common: dtype) -> tuple[dtype, dtype]:
+    """As `promoted`, but complex numbers give real ones."""
+    return common, common.to_real()
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The common shape, with PyTorch's error text."""
+    result: tuple[int, ...] = ()
+    for shape in shapes:
+        if shape == result or not shape:
+            continue
+        if not result:
+            result = shape
+            continue
+        ndim = max(len(result), len(shape))
+        a, b = (1,) * (ndim - len(result)) + result, (1,) * (ndim - len(shape)) + shape
+        for d, (m, n) in enumerate(zip(a, b, strict=True)):
+            if m != n and m != 1 and n != 1:
+                raise RuntimeError(f"The size of tensor a ({m}) must match the size of tensor b ({n}) "
+                                   f"at non-singleton dimension {d}")  # fmt: skip
+        result = tuple(n if m == 1 else m for m, n in zip(a, b, strict=True))
+    return result
+
+
+def pointwise_strides(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
+    """Element strides of a pointwise result: the operands' order of dimensions, densely packed; None if contiguous."""
+    known = []
+    for tensor in tensors:
+        array = tensor._array
+        if array.ndim == len(shape) and array.shape == shape or array.ndim:
+            strides = element_strides(array)
+            pad = len(shape) - array.ndim
+            known.append((0,) * pad + tuple(0 if n == 1 and shape[pad + i] != 1 else s
+                                            for i, (n, s) in enumerate(zip(array.shape, strides, strict=True))))  # fmt: skip
+    order = list(range(len(shape) - 1, -1, -1))  # innermost first
+    for i in range(1, len(order)):
+        at = i
+        for j in range(i - 1, -1, -1):
+            ahead = _must_swap(order[j], order[at], known, shape)
+            if ahead > 0:
+                order[j], order[at] = order[at], order[j]
+                at = j
+            elif ahead < 0:
+                break
+    if order == list(range(len(shape) - 1, -1, -1)):
+        return None
+    result, step = [0] * len(shape), 1
+    for d in order:
+        result[d] = step
+        step *= max(shape[d], 1)
+    return tuple(result)
+
+
+def _must_swap(inner: int, outer: int, known: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> int:
+    """1 if the dimension now further in has the larger stride, -1 if not, 0 if no operand tells."""
+    for strides in known:
+        a, b = strides[inner], strides[outer]
+        if a == 0 or b == 0:
+            continue
+        if a < b:
+            return -1
+        if a > b:
+            return 1
+        if shape[inner] > shape[outer]:
+            return 1
+    return 0
+
+
+# writing -------------------------------------------------------------------------------------------------------------
+
+
+def check_writable(tensor: Tensor) -> None:
+    """Raises for memory in which one element stands for several (an expanded tensor)."""
+    array = tensor._array
+    if 0 in array.strides and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)) and array.size:
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                           "location. Please clone() the tensor before performing the operation.")  # fmt: skip
+
+
+def check_overlap(target: Tensor, source: Any) -> None:
+    """Raises if `source` shows some, but not exactly, the elements that are written."""
+    if source.__class__ in NUMBERS or source is target or target._storage is None or source._storage is not target._storage:
+        return
+    a, b = target._array, source._array
+    if a.__class__ is not _ndarray or not np.may_share_memory(a, b):
+        return
+    if target._offset == source._offset and a.shape == b.shape and a.strides == b.strides:
+        return
+    raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                       "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+
+
+def check_result_fits(target: Tensor, spec: Spec) -> None:
+    """Raises unless a result of this shape and type may be written into `target`."""
+    if not can_cast(spec.dtype, target.dtype):
+        raise RuntimeError(f"result type {spec.dtype.scalar_name} can't be cast to the desired output type "
+                           f"{target.dtype.scalar_name}")  # fmt: skip
+    if spec.shape != target._array.shape:
+        raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast shape "
+                           f"{shape_text(spec.shape)}")  # fmt: skip
+
+
+# families ------------------------------------------------------------------------------------------------------------
+
+
+class Family:
+    """Gives an operator its kernels, one for each backend key."""
+
+    inplace = False  # whether members have an in-place form unless they say otherwise
+    is_view = False
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        return {
+            DispatchKey.CPU: Lazy(lambda: self.cpu(operator)),
+            DispatchKey.Meta: Lazy(lambda: self.meta(operator)),
+            DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator)),
+        }
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        """Kernels of the in-place form: the functional one, and one write path."""
+
+        def kernel(self: Tensor, *args: Any) -> Tensor:
+            check_writable(self)
+            result = functional.lookup(self._backend_mask())(self, *args)
+            check_result_fits(self, Spec(result._array.shape, result.dtype))
+            if self._array.__class__ is _ndarray:
+                np.copyto(self._array, result._array, casting="unsafe")
+            self._bump_version()
+            return self
+
+        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
+                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}  # fmt: skip
+
+    def cpu(self, operator: Operator) -> Callable:
+        raise NotImplementedError
+
+    def meta(self, operator: Operator) -> Callable:
+        raise NotImplementedError
+
+
+class ArrayFamily(Family):
+    """An `infer` and an `array` function; the two are all there is to such an operator.
+
+    With `widen`, arrays of half precision reach `array` as float32, as PyTorch computes them. `array` may ask for the
+    inferred result with a keyword parameter `spec`.
+    """
+
+    def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False) -> None:
+        self.infer, self.array, self.widen, self.inplace = infer, array, widen, inplace
+
+    def cpu(self, operator: Operator) -> Callable:
+        schema = operator.schema
+        passed = []
+        for a in schema.arguments:
+            take = "_widened({})" if self.widen else "{}"
+            if not a.is_tensor:
+                passed.append(a.name)
+            elif a.is_list:
+                each = f"[None if t is None else {take.format('t._array')} for t in {a.name}]"
+                passed.append(f"None if {a.name} is None else {each}" if a.optional else each)
+            elif a.type == "Tensor|Scalar":
+                absent = f"{a.name} is None or " if a.optional else ""
+                passed.append(f"{a.name} if {absent}{a.name}.__class__ in NUMBERS else {take.format(a.name + '._array')}")
+            elif a.optional:
+                passed.append(f"None if {a.name} is None else {take.format(a.name + '._array')}")
+            else:
+                passed.append(take.format(a.name + "._array"))
+        if "spec" in _parameters(self.array):
+            passed.append("spec=spec")
+        names = ", ".join(schema.names)
+        finish = "wrap_one" if len(schema.returns) == 1 and not schema.returns[0].is_list else "wrap_all"
+        source = (f"def {schema.base_name}({names}):\n"
+                  f"    spec = infer({names})\n"
+                  f"    return {finish}(array(xp, {', '.join(passed)}), spec)\n")  # fmt: skip
+        scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "wrap_one": wrap_one, "NUMBERS": NUMBERS,
+                 "wrap_all": lambda arrays, specs: result_of(operator, map(wrap_one, arrays, specs)),
+                 "_widened": _widened, "__opname__": f"{operator.name} cpu"}  # fmt: skip
+        return compile_function(schema.base_name, source, scope)
+
+    def meta(self, operator: Operator) -> Callable:
+        infer = self.infer
+
+        def kernel(*args: Any) -> Any:
+            spec = infer(*args)
+            return meta_of(spec) if spec.__class__ is Spec else result_of(operator, map(meta_of, spec))
+
+        return kernel
+
+
+def computes(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
+    """An operator that does arithmetic: half precision is computed in float32."""
+    return ArrayFamily(infer, array, widen=True, inplace=inplace)
+
+
+def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
+    """An operator that only moves or compares elements: any type as it is."""
+    return ArrayFamily(infer, array, widen=False, inplace=inplace)
+
+
+def _parameters(function: Callable) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype in REDUCED else array
+
+
+def wrap_one(array: Any, spec: Spec) -> Tensor:
+    """A kernel's array as a tensor of the type that was inferred."""
+    if array.__class__ is not _ndarray:
+        array = np.asarray(array)
+    kind = spec.dtype.np
+    if array.dtype is not kind and array.dtype != kind:
+        array = array.astype(kind)
+    made = _new(Tensor)
+    made._array = array
+    return made
+
+
+def meta_of(spec: Spec) -> Tensor:
+    strides = spec.strides
+    if strides is not None:
+        strides = tuple(s * spec.dtype.itemsize for s in strides)
+    return wrap_meta(spec.shape, spec.dtype.np, strides)
+
+
+def result_of(operator: Operator, tensors: Any) -> Any:
+    """Several outputs as the operator's named tuple, or a list where the schema says so."""
+    kind = operator.declaration.result_type
+    return list(tensors) if kind is None else kind(*tensors)
+
+
+class Pointwise(Family):
+    """Elementwise over broadcast operands; `compute(xp, *arguments)` sees them in one type.
+
+    `result` says in which type is computed and which comes out, given the operands' common type. `ufunc` names the NumPy
+    function that the operator is when every other argument has its default. `excluding` lists categories PyTorch
+    refuses.
+    """
+
+    inplace = True
+
+    def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
+                 excluding: Sequence[int] = (), check: Callable | None = None) -> None:  # fmt: skip
+        self.result, self.excluding, self.check = result, frozenset(excluding), check
+        self.ufunc = compute if isinstance(compute, str) else ufunc
+        self.compute = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
+
+    def plan(self, operator: Operator, args: Sequence[Any]) -> tuple[Spec, dtype, list[int]]:
+        """The result's spec, the type to compute in, and the positions of the operands."""
+        at = [i for i, a in enumerate(operator.schema.arguments) if a.is_tensor and args[i] is not None]
+        operands = [args[i] for i in at]
+        if self.check is not None:
+            self.check(*args)
+        common = common_dtype(operands)
+        if common.category in self.excluding:
+            raise NotImplementedError(f'"{operator.schema.base_name}_cpu" not implemented for \'{common.scalar_name}\'')
+        compute, out = self.result(common)
+        tensors = [t for t in operands if t.__class__ not in NUMBERS]
+        shape = broadcast_shape([t._array.shape for t in tensors])
+        return Spec(shape, out, None), COMPUTE.get(compute, compute), at
+
+    def values(self, operator: Operator, args: Sequence[Any]) -> tuple[Any, Spec]:
+        """The computed array (of the computing type) and the spec it must take."""
+        spec, kind, at = self.plan(operator, args)
+        values = list(args)
+        for i in at:
+            value = values[i]
+            if value.__class__ in NUMBERS:
+                values[i] = number_array(value, kind)
+            else:
+                array = value._array
+                values[i] = array if array.dtype is kind.np else array.astype(kind.np)
+        return self.compute(cpu_xp, *values), spec
+
+    def cpu(self, operator: Operator) -> Callable:
+        def general(*args: Any) -> Tensor:
+            array, spec = self.values(operator, args)
+            if np.shape(array) != spec.shape:  # an operand that only tells the shape
+                array = np.broadcast_to(array, spec.shape).copy()
+            return wrap_one(array, spec)
+
+        return self._quick(operator, general, inplace=False)
+
+    def _quick(self, operator: Operator, general: Callable, *, inplace: bool) -> Callable:
+        """A kernel for operands of one plain type straight into the array function, else `general`."""
+        arguments = operator.schema.arguments
+        operands = [a for a in arguments if a.is_tensor]
+        names = ", ".join(a.name for a in arguments)
+        if len(operands) > 2 or operands[0] is not arguments[0] or any(a.optional or a.is_list for a in operands):
+            return general
+        plain = {d.np for d in (float32, float64) if self.result(d)[0] is d}
+        same = all(self.result(d) == (d, d) for d in (float32, OF_ARRAY[np.dtype(np.int64)]))
+        if same and not self.excluding & {INT}:
+            plain |= {d.np for d in OF_ARRAY.values() if d.category == INT}
+        others = [a for a in arguments if not a.is_tensor]
+        lines = [f"if {arguments[0].name}.__class__ in NUMBERS: return general({names})"] if "|" in arguments[0].type else []
+        lines += ["a = self._array" if arguments[0].name == "self" else f"a = {arguments[0].name}._array", "kind = a.dtype",
+                 "if kind in plain:"]  # fmt: skip
+        at_default = " and ".join(f"{a.name} == default_{a.name}" for a in others)
+        use_ufunc = self.ufunc is not None
+        if use_ufunc and others:
+            lines[-1] = f"if kind in plain and {at_default}:"
+        function = "ufunc(" if use_ufunc else "compute(xp, "
+        extra = "" if use_ufunc else "".join(f", {a.name}" for a in others)
+        out = ", out=a" if inplace and use_ufunc else ""
+        if len(operands) == 2:
+            other = operands[1].name
+            if operands[1].type == "Tensor|Scalar":
+                lines += [f"    if {other}.__class__ in NUMBERS:",
+                          f"        if kind.kind != 'f' or {other}.__class__ is complex: return general({names})",
+                          f"        b = {other}",
+                          f"    elif {other}._array.dtype is kind: b = {other}._array",
+                          f"    else: return general({names})"]  # fmt: skip
+            else:
+                lines += [f"    if {other}._array.dtype is not kind: return general({names})", f"    b = {other}._array"]
+            if inplace:
+                lines += [f"    if {other}.__class__ not in NUMBERS:",
+                          f"        if b.shape != a.shape: return general({names})",
+                          f"        check_overlap({arguments[0].name}, {other})"]  # fmt: skip
+            call = f"{function}a, b{extra}{out})"
+        else:
+            call = f"{function}a{extra}{out})"
+        if inplace:
+            lines += [f"    check_writable({arguments[0].name})"]
+        if len(operands) == 2 and not inplace:
+            lines += ["    try:", f"        r = {call}", "    except ValueError:", f"        plan(operator, ({names},))", "        raise"]
+        else:
+            lines += [f"    r = {call}"]
+        if inplace:
+            if not use_ufunc:
+                lines.append("    copyto(a, r)")
+            lines += [f"    {arguments[0].name}._bump_version()", f"    return {arguments[0].name}"]
+        else:
+            lines += ["    if r.__class__ is not ndarray: r = asarray(r)"]
+            if not use_ufunc and self.result(float32)[1] is not bool_:
+                lines += ["    if r.dtype is not kind: r = r.astype(kind)"]
+            lines += ["    made = new(Tensor)", "    made._array = r", "    return made"]
+        lines.append(f"return general({names})")
+        body = "\n".join("    " + line for line in lines)
+        source = f"def {operator.schema.base_name}({names}):\n{body}\n"
+        scope: dict[str, Any] = {
+            "plain": frozenset(plain), "NUMBERS": NUMBERS, "general": general, "ndarray": _ndarray, "asarray": np.asarray,
+            "new": _new, "Tensor": Tensor, "plan": self.plan, "operator": operator, "compute": self.compute, "xp": cpu_xp,
+            "ufunc": getattr(cpu_xp, self.ufunc) if self.ufunc else None, "check_overlap": check_overlap,
+            "check_writable": check_writable, "copyto": np.copyto,
+            "__opname__": f"{operator.name} cpu", **{f"default_{a.name}": a.default for a in others},
+        }  # fmt: skip
+        return compile_function(operator.schema.base_name, source, scope)
+
+    def meta(self, operator: Operator) -> Callable:
+        def kernel(*args: Any) -> Tensor:
+            spec, _, at = self.plan(operator, args)
+            tensors = [args[i] for i in at if args[i].__class__ not in NUMBERS]
+            return meta_of(spec._replace(strides=pointwise_strides(spec.shape, tensors)))
+
+        return kernel
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        def general(self_: Tensor, *args: Any) -> Tensor:
+            check_writable(self_)
+            for value in args:
+                if hasattr(value, "_array"):
+                    check_overlap(self_, value)
+            spec, _, _ = self.plan(functional, (self_, *args))
+            check_result_fits(self_, spec)
+            if self_._array.__class__ is _ndarray:
+                array, _ = self.values(functional, (self_, *args))
+                np.copyto(self_._array, array, casting="unsafe")
+            self_._bump_version()
+            return self_
+
+        return {DispatchKey.CPU: Lazy(lambda: self._quick(functional, general, inplace=True)), DispatchKey.Meta: general,
+                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}  # fmt: skip
+
+
+pointwise = Pointwise
+
+
+def number_array(value: Any, kind: dtype) -> np.ndarray:
+    """A Python number as a 0-dim array, with the wrap-around of a C cast."""
+    if kind.category == INT and value.__class__ is int and not -(2**63) <= value < 2**64:
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
+    if kind.category == BOOL:
+        return np.asarray(bool(value))
+    return np.asarray(value).astype(kind.np)
+
+
+class View(Family):
+    """Another geometry on the same memory: `geometry(shape, strides, *arguments)` gives shape, strides and offset.
+
+    Strides and offset are in bytes. A fourth value is another element type. With `several`, it gives a list of them.
+    """
+
+    is_view = True
+
+    def __init__(self, geometry: Callable, *, several: bool = False) -> None:
+        self.geometry, self.several = geometry, several
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        geometry = self.geometry
+
+        def one(source: Tensor, *args: Any) -> Tensor:
+            # `alias` and `track_view` written out: views are made so often that their two calls show.
+            array = source._array
+            shape, strides, offset, *kind = geometry(array.shape, array.strides, *args)
+            storage = source._storage
+            if storage is None:
+                storage = source._shared_storage()
+            counter = source._counter
+            if counter is None:
+                counter = source._counter = VersionCounter()
+            offset += source._offset
+            made = _new(Tensor)
+            made._array = storage.array(shape, kind[0] if kind else array.dtype, offset, strides)
+            made._storage, made._offset, made._counter = storage, offset, counter
+            base = source._base
+            if base is None:
+                made._base, made._view_meta = source, ((operator, args, None),)
+            else:
+                made._base, made._view_meta = base, (*source._view_meta, (operator, args, None))
+            made._keys = (source._keys & SHARED_KEYS) | VIEW_MASK
+            if source._device is not CPU:
+                made._device = source._device
+            if counter.value:
+                made._edge_version = counter.value
+            creation = source._creation if modes.grad_enabled else creation_now() or source._creation
+            if creation:
+                made._creation = creation
+            return made
+
+        def many(source: Tensor, *args: Any) -> Any:
+            array = source._array
+            views = []
+            for nr, made in enumerate(geometry(array.shape, array.strides, *args)):
+                view = alias(source, made[0], made[1], source._offset + made[2])
+                views.append(track_view(view, source, operator, args, nr, MULTI_OUTPUT if not source._creation else None))
+            return tuple(views)
+
+        kernel = many if self.several else one
+        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
+                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}  # fmt: skip
+
+
+def view(geometry: Callable) -> View:
+    return View(geometry)
+
+
+def views(geometry: Callable) -> View:
+    return View(geometry, several=True)
+
+
+class Composite(Family):
+    """Written as other operators: runs wherever they run, and has their derivative."""
+
+    def __init__(self, function: Callable, *, inplace: bool = False) -> None:
+        self.function, self.inplace = function, inplace
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        return dict.fromkeys((DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, DispatchKey.CUDA), self.function)
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        function = self.function
+
+        def kernel(target: Any, *args: Any) -> Any:
+            check_writable(target)
+            result = function(target, *args)
+            check_result_fits(target, Spec(result._array.shape, result.dtype))
+            return target.copy_(result)
+
+        return dict.fromkeys((DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, DispatchKey.CUDA), kernel)
+
+
+class Writes(Family):
+    """An operator that is a write by nature (fill_, copy_): `write(xp, *arguments)` stores into its first array."""
+
+    def __init__(self, check: Callable, write: Callable) -> None:
+        self.check, self.write = check, write
+
+    def cpu(self, operator: Operator) -> Callable:
+        check, write = self.check, self.write
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            check_writable(target)
+            check(target, *args)
+            write(cpu_xp, target._array, *[getattr(a, "_array", a) for a in args])
+            target._bump_version()
+            return target
+
+        return kernel
+
+    def meta(self, operator: Operator) -> Callable:
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            check_writable(target)
+            self.check(target, *args)
+            target._bump_version()
+            return target
+
+        return kernel
+
+
+writes = Writes
+__all__ = ["ArrayFamily", "Composite", "Family", "Pointwise", "Spec", "View", "Writes", "boolean", "computes", "floating",
+           "moves", "pointwise", "promoted", "real_of_complex", "view", "views", "wrap", "writes"]  # fmt: skip

@@ -1,0 +1,76 @@
+"""Puts the declared operators where users look for them."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from .._tensor import Tensor
+from .declare import public_functions
+
+FAMILIES = ("create",)
+
+for _family in FAMILIES:
+    importlib.import_module(f"{__package__}.{_family}")
+
+# Python's operator -> the method it is; a reflected one takes its operands the other way round.
+_OPERATORS = {
+    "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "div",
+    "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__and__": "bitwise_and", "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor", "__rand__": "bitwise_and", "__ror__": "bitwise_or", "__rxor__": "bitwise_xor",
+    "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt",
+    "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not",
+    "__floordiv__": "floor_divide",
+}  # fmt: skip
+_INPLACE_OPERATORS = {
+    "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__imod__": "remainder_",
+    "__ipow__": "pow_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
+    "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_", "__ifloordiv__": "floor_divide_",
+}  # fmt: skip
+_REFLECTED = {"__rsub__": "sub", "__rtruediv__": "div", "__rpow__": "pow", "__rmod__": "remainder",
+              "__rfloordiv__": "floor_divide", "__rmatmul__": "matmul", "__rlshift__": "bitwise_left_shift",
+              "__rrshift__": "bitwise_right_shift"}  # fmt: skip
+
+
+def attach_methods() -> None:
+    """Gives Tensor the methods of all declared operators, and Python's operators on top of them."""
+    functions = public_functions("Tensor")
+    for name, function in functions.items():
+        setattr(Tensor, name, function)
+    for names, wrap in ((_OPERATORS, _operator), (_INPLACE_OPERATORS, _operator), (_REFLECTED, _reflected)):
+        for special, name in names.items():
+            if name in functions:
+                setattr(Tensor, special, wrap(functions[name], special))
+
+
+_OPERAND_TYPES = (Tensor, int, float, complex)
+
+
+def _operator(function: Callable, special: str) -> Callable:
+    """The method behind an operator: what it cannot take is left to the other operand."""
+    if special in ("__neg__", "__abs__", "__invert__"):
+        return function
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, _OPERAND_TYPES) or hasattr(other, "__torch_function__"):
+            return function(self, other)
+        return _foreign(function, self, other)
+
+    operator.__name__ = operator.__qualname__ = special
+    return operator
+
+
+def _reflected(function: Callable, special: str) -> Callable:
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (int, float, complex)):
+            return function(other, self)
+        return _foreign(lambda a, b: function(b, a), self, other)
+
+    operator.__name__ = operator.__qualname__ = special
+    return operator
+
+
+def _foreign(function: Callable, self: Tensor, other: Any) -> Any:
+    if hasattr(other, "__array__") and hasattr(other, "item") and other.ndim == 0:  # a NumPy scalar
+        return function(self, other.item())
+    return NotImplemented
+

@@ -1,0 +1,640 @@
+"""The Tensor: a strided array of some backend, its dispatch keys, and its place in the recorded graph.
+
+Fields have class-level defaults, so that making a result sets only what differs. Methods that compute are attached
+from the operator table by `_ops.public`; what stands here is state and conversion.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ._autograd.engine import run_backward
+from ._autograd.node import HookDict, RemovableHandle, VersionCounter, accumulator_of
+from ._autograd.views import creation_now, edge_of_view
+from ._backends.meta import MetaArray, contiguous_strides
+from ._device import CPU, META, Size, device, layout, strided
+from ._dispatch.callers import call_torch_function
+from ._dispatch.keys import (
+    AUTOGRAD_MASK,
+    BACKEND_MASK,
+    CPU_MASK,
+    INFERENCE_MASK,
+    META_MASK,
+    PYTHON_MASK,
+    REQUIRES_GRAD,
+    VIEW_MASK,
+    WITH_GRAD,
+    DispatchKey,
+    changed_modes,
+    modes,
+)
+from ._dispatch.registry import Operator, PerOperator, registry
+from ._dtype import FLOAT, OF_ARRAY, dtype
+from ._storage import MetaStorage, TypedStorage, UntypedStorage
+
+_new = object.__new__
+_size = tuple.__new__
+
+
+class Tensor:
+    """A multi-dimensional array of one element type that remembers how it was computed."""
+
+    _array: Any
+    _keys: int = CPU_MASK
+    _device: device = CPU
+    _storage: UntypedStorage | None = None  # made when first asked for; a view always has its base's
+    _offset: int = 0  # of the first element in the storage, in bytes
+    _counter: VersionCounter | None = None  # made at the first write or view; None means version 0
+    _edge: tuple | None = None  # (node, output number) that made this tensor
+    _edge_version: int = 0  # the version at which `_edge` was right; only views look
+    _base: "Tensor | None" = None
+    _view_meta: tuple = ()  # the steps from the base to this view
+    _creation: int = 0
+    _grad: "Tensor | None" = None
+    _hooks: HookDict | None = None
+    _post_accumulate_hooks: HookDict | None = None
+    _accumulator: Any = None
+    _pending: Any = None  # the pipeline's record while the value is not computed yet
+    _backward_hooks: Any = None
+    __array_priority__ = 1000
+
+    # Iterating and comparing are attached later, and a class with __eq__ loses its hash unless told.
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Tensor":
+        """The legacy constructor: a size, or data, in the default type."""
+        return legacy_constructor[0](cls, *args, **kwargs)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        disabled = cls.__torch_function__ is _disabled_torch_function_impl
+        cls._keys = Tensor._keys if disabled else Tensor._keys | PYTHON_MASK
+
+    @classmethod
+    def __torch_function__(cls, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """Runs `func` below the subclass and gives its results the subclass's type."""
+        if not all(issubclass(cls, t) for t in types):
+            return NotImplemented
+        with changed_modes(exclude=modes.exclude | PYTHON_MASK):
+            result = func(*args, **(kwargs or {}))
+        return _as_subclass_everywhere(result, cls)
+
+    # geometry --------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        return _size(Size, self._array.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        return _size(Size, self._array.shape) if dim is None else self._array.shape[wrapped_dim(dim, self._array.ndim)]
+
+    def stride(self, dim: int | None = None) -> Any:
+        strides = element_strides(self._array)
+        return strides if dim is None else strides[wrapped_dim(dim, len(strides))]
+
+    def storage_offset(self) -> int:
+        return self._offset // self._array.itemsize
+
+    def dim(self) -> int:
+        return self._array.ndim
+
+    ndimension = dim
+    ndim = property(dim)
+
+    def numel(self) -> int:
+        return self._array.size
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        return self._array.itemsize
+
+    itemsize = property(element_size)
+    nbytes = property(lambda self: self._array.itemsize * self._array.size)
+
+    def dim_order(self) -> tuple[int, ...]:
+        strides = self.stride()
+        return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+
+    @property
+    def dtype(self) -> dtype:
+        return OF_ARRAY[self._array.dtype]
+
+    @property
+    def device(self) -> device:
+        return self._device
+
+    layout: layout = strided
+
+    def _backend_mask(self) -> int:
+        return self._keys & BACKEND_MASK
+
+    # storage ---------------------------------------------------------------------------------------------------
+
+    def _shared_storage(self) -> UntypedStorage:
+        """The storage, made now if nobody asked before."""
+        storage = self._storage
+        if storage is None:
+            array = self._array
+            if array.__class__ is MetaArray:
+                storage = MetaStorage(array.size * array.itemsize)
+            else:
+                storage = UntypedStorage.of_array(array)
+            self._storage = storage
+        return storage
+
+    def untyped_storage(self) -> UntypedStorage:
+        return self._shared_storage()
+
+    def storage(self) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._shared_storage(), dtype=self.dtype)
+
+    def data_ptr(self) -> int:
+        storage = self._shared_storage()
+        return storage.data_ptr() + self._offset if self._array.size else 0
+
+    # graph -----------------------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        if self._keys & REQUIRES_GRAD:
+            return True
+        return self._base is not None and bool(self._base._keys & REQUIRES_GRAD)
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        self.requires_grad_(wanted)
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
+        if self._current_edge() is not None and not requires_grad:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                               "variable in a subgraph that doesn't require differentiation use "
+                               "var_no_grad = var.detach().")  # fmt: skip
+        if requires_grad and OF_ARRAY[self._array.dtype].category < FLOAT:
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if requires_grad and self._keys & INFERENCE_MASK and not modes.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        if requires_grad:
+            self._keys = (self._keys & ~VIEW_MASK) | WITH_GRAD[self._backend_mask()]
+        else:
+            self._keys &= ~AUTOGRAD_MASK
+        return self
+
+    def _current_edge(self) -> tuple | None:
+        return self._edge if self._base is None else edge_of_view(self)
+
+    @property
+    def grad_fn(self) -> Any:
+        edge = self._current_edge()
+        if edge is None:
+            return None
+        return edge[0] if edge[1] >= 0 else accumulator_of(edge[0])
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._current_edge() is None
+
+    @property
+    def output_nr(self) -> int:
+        edge = self._current_edge()
+        return max(edge[1], 0) if edge else 0
+
+    @property
+    def _version_counter(self) -> VersionCounter:
+        counter = self._counter
+        if counter is None:
+            counter = self._counter = VersionCounter()
+        return counter
+
+    @property
+    def _version(self) -> int:
+        if self._keys & INFERENCE_MASK:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return 0 if self._counter is None else self._counter.value
+
+    def _bump_version(self) -> None:
+        counter = self._counter
+        if counter is None:
+            counter = self._counter = VersionCounter()
+        counter.value += 1
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    def is_inference(self) -> bool:
+        return bool(self._keys & INFERENCE_MASK)
+
+    def _detached(self) -> "Tensor":
+        """The same memory and version, outside the graph."""
+        made = _new(Tensor)
+        made._array = self._array
+        made._storage = self._shared_storage()
+        made._counter = self._version_counter
+        made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK)
+        if self._offset:
+            made._offset = self._offset
+        if self._device is not CPU:
+            made._device = self._device
+        return made
+
+    def _with_edge(self, edge: tuple) -> "Tensor":
+        """The same memory and version, as output of another node."""
+        made = self._detached()
+        made._edge, made._keys = edge, WITH_GRAD[made._keys & BACKEND_MASK]
+        return made
+
+    def detach(self) -> "Tensor":
+        """The same memory, outside the graph; writes to either are seen, and counted, by both."""
+        if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+            return call_torch_function(Tensor.detach, [self], (self,), {})
+        return self._detached()
+
+    def detach_(self) -> "Tensor":
+        if self._base is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel "
+                               "(DDP) for training, and gradient_as_bucket_view is set as True, gradients are views of DDP "
+                               "buckets, and hence detach_() cannot be called on these gradients. To fix this error, please "
+                               "refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as a solution.")  # fmt: skip
+        self._edge = None
+        self._keys &= ~AUTOGRAD_MASK
+        return self
+
+    @property
+    def data(self) -> "Tensor":
+        """The same memory with a version of its own: writes through it are not checked."""
+        made = self._detached()
+        made._counter = None
+        return made
+
+    @data.setter
+    def data(self, new: "Tensor") -> None:
+        if not isinstance(new, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
+        self._array, self._storage, self._offset = new._array, new._shared_storage(), new._offset
+        self._device = new._device
+        self._keys = (self._keys & PYTHON_MASK) | (WITH_GRAD[new._backend_mask()] if self.requires_grad else new._backend_mask())
+
+    @property
+    def grad(self) -> "Tensor | None":
+        if self._grad is None and self.requires_grad and not self.is_leaf and not self.retains_grad:
+            import warnings
+
+            warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                          "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
+                          "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf "
+                          "Tensor by mistake, make sure you access the leaf Tensor instead. See "
+                          "github.com/pytorch/pytorch/pull/30531 for more informations.", stacklevel=2)  # fmt: skip
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: "Tensor | None") -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+            if value.dtype is not self.dtype:
+                raise RuntimeError(f"attempting to assign a gradient with dtype '{value.dtype.scalar_name}' to a tensor with "
+                                   f"dtype '{self.dtype.scalar_name}'. Please ensure that the gradient and the tensor have the same dtype")  # fmt: skip
+            if value._device != self._device:
+                raise RuntimeError(f"attempting to assign a gradient with device type '{value._device}' to a tensor with device "
+                                   f"type '{self._device}'. Please ensure that the gradient and the tensor are on the same device")  # fmt: skip
+            if value._array.shape != self._array.shape:
+                raise RuntimeError(f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
+                                   f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size")  # fmt: skip
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def zero_grad_(self) -> "Tensor":
+        """Sets `.grad` to None."""
+        self._grad = None
+        return self
+
+    @property
+    def retains_grad(self) -> bool:
+        edge = self._current_edge()
+        return bool(edge and edge[1] >= 0 and edge[0].retained and edge[1] in edge[0].retained)
+
+    def retain_grad(self) -> None:
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        edge = self._current_edge()
+        if edge is None:
+            return
+        node, nr = edge
+        if node.retained is None:
+            node.retained = {}
+        node.retained.setdefault(nr, weakref.ref(self))
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """`hook(grad)` runs when this tensor's gradient is known, and may replace it."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        edge = self._current_edge()
+        if edge is None:
+            if self._hooks is None:
+                self._hooks = HookDict()
+            return self._hooks.add(hook)
+        node, nr = edge
+        if node.tensor_hooks is None:
+            node.tensor_hooks = {}
+        return node.tensor_hooks.setdefault(nr, HookDict()).add(hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable) -> RemovableHandle:
+        """`hook(tensor)` runs after `.grad` of this leaf was added to."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if not self.is_leaf:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        if self._post_accumulate_hooks is None:
+            self._post_accumulate_hooks = HookDict()
+        return self._post_accumulate_hooks.add(hook)
+
+    def backward(self, gradient: "Tensor | None" = None, retain_graph: bool | None = None, create_graph: bool = False,
+                 inputs: Any = None) -> None:  # fmt: skip
+        """Adds the gradients of this tensor into the `.grad` of the leaves it was computed from."""
+        if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+            kwargs = {"gradient": gradient, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
+            call_torch_function(Tensor.backward, [self], (self,), kwargs)
+            return
+        backward_of((self,), (gradient,), retain_graph, create_graph, inputs)
+
+    # conversion ------------------------------------------------------------------------------------------------
+
+    def _host_array(self, action: str) -> np.ndarray:
+        """The ndarray behind a CPU tensor whose data is wanted now."""
+        flush_pending[0]()
+        array = self._array
+        if array.__class__ is not np.ndarray:
+            raise NotImplementedError(f"Cannot copy out of {self._device.type} tensor; no data!"
+                                      if self._device is META else f"{action} needs a CPU tensor, got {self._device}")  # fmt: skip
+        return array
+
+    def item(self) -> Any:
+        if self._device is META:
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        array = self._host_array("item()")
+        if array.size != 1:
+            raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
+        value = array.item()
+        return value if value.__class__ in (int, float, bool, complex) else float(value)
+
+    def tolist(self) -> Any:
+        array = self._host_array("tolist()")
+        return array.tolist() if array.dtype.isbuiltin == 1 else array.astype(np.float32).tolist()
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The same memory as an ndarray."""
+        if force:
+            return self.detach().cpu()._host_array("numpy()")
+        if self._device is not CPU:
+            raise TypeError(f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                            "host memory first.")  # fmt: skip
+        if self.requires_grad:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        array = self._host_array("numpy()")
+        if array.dtype.isbuiltin != 1:
+            raise TypeError(f"Got unsupported ScalarType {self.dtype.scalar_name}")
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self._array.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        if not self._array.ndim:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))  # type: ignore[attr-defined]
+
+    def __bool__(self) -> bool:
+        if self._array.size > 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        if self._array.size == 0:
+            raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.category > 1 or self._array.size != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __contains__(self, element: Any) -> bool:
+        if isinstance(element, (Tensor, int, float, complex, bool)):
+            return bool((element == self).any())  # type: ignore[union-attr]
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+    def __format__(self, spec: str) -> str:
+        if self._array.ndim == 0 and self._device is not META and type(self) is Tensor:
+            return self.item().__format__(spec)
+        return object.__format__(self, spec)
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same tensor as an instance of another Tensor class."""
+        made = self._alias(cls)
+        made._edge = self._current_edge()
+        if self.requires_grad:
+            made._keys |= WITH_GRAD[self._backend_mask()]
+        return made
+
+    def _alias(self, cls: type) -> Any:
+        plain = self._detached()
+        made = _new(cls)
+        made.__dict__.update(plain.__dict__)
+        made._keys = plain._keys | (cls._keys & PYTHON_MASK)
+        return made
+
+    @staticmethod
+    def _make_subclass(cls: type, data: "Tensor", require_grad: bool = False) -> Any:  # noqa: PLW0211
+        """An instance of a subclass on the memory of `data`, a leaf."""
+        made = data._alias(cls)
+        made._counter = None
+        return made.requires_grad_(True) if require_grad else made
+
+    def _empty_like_layout(self) -> "Tensor | None":
+        """Uninitialised memory with this tensor's dense strides on the CPU; None if it has no such strides."""
+        if self._array.__class__ is not np.ndarray or not self._array.flags.forc:
+            return None
+        return wrap(np.empty_like(self._array))
+
+
+def _disabled_torch_function_impl(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    """What a subclass sets as its __torch_function__ to be treated as a plain Tensor."""
+    with changed_modes(exclude=modes.exclude | PYTHON_MASK):
+        return func(*args, **(kwargs or {}))
+
+
+def _as_subclass_everywhere(result: Any, cls: type) -> Any:
+    if cls is Tensor:
+        return result
+    if isinstance(result, Tensor) and not isinstance(result, cls):
+        return result.as_subclass(cls)
+    if isinstance(result, (tuple, list)):
+        converted = [_as_subclass_everywhere(r, cls) for r in result]
+        return type(result)(*converted) if hasattr(result, "_fields") else type(result)(converted)
+    return result
+
+
+# making tensors ------------------------------------------------------------------------------------------------------
+
+# Places that upper layers fill, so that this module imports nothing above it.
+legacy_constructor: list[Callable] = []
+flush_pending: list[Callable] = [lambda: None]
+
+
+def wrap(array: Any) -> Tensor:
+    """A CPU tensor on a fresh ndarray (NumPy gives a scalar where a result has no dimensions)."""
+    made = _new(Tensor)
+    made._array = array if array.__class__ is np.ndarray else np.asarray(array)
+    return made
+
+
+def wrap_meta(shape: tuple[int, ...], kind: np.dtype, strides: tuple[int, ...] | None = None) -> Tensor:
+    made = _new(Tensor)
+    made._array = MetaArray(shape, kind, strides)
+    made._keys, made._device = META_MASK, META
+    return made
+
+
+def alias(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, kind: np.dtype | None = None) -> Tensor:
+    """Another geometry on a tensor's memory; offset and strides in bytes. Knows nothing of its origin yet."""
+    storage = tensor._storage
+    if storage is None:
+        storage = tensor._shared_storage()
+    counter = tensor._counter
+    if counter is None:
+        counter = tensor._counter = VersionCounter()
+    made = _new(Tensor)
+    made._array = storage.array(shape, kind or tensor._array.dtype, offset, strides)
+    made._storage = storage
+    made._counter = counter
+    if offset:
+        made._offset = offset
+    if tensor._device is not CPU:
+        made._device = tensor._device
+    return made
+
+
+def track_view(view: Tensor, source: Tensor, operator: Operator, args: tuple, nr: int | None = None,
+               creation: int | None = None) -> Tensor:  # fmt: skip
+    """Notes that `view` shows the memory of `source` through `operator(source, *args)`."""
+    base = source._base
+    if base is None:
+        view._base, view._view_meta = source, ((operator, args, nr),)
+    else:
+        view._base, view._view_meta = base, (*source._view_meta, (operator, args, nr))
+    view._keys = (source._keys & (BACKEND_MASK | INFERENCE_MASK)) | VIEW_MASK
+    assert view._counter is not None
+    if view._counter.value:
+        view._edge_version = view._counter.value
+    made = creation_now() if creation is None else creation
+    if made or source._creation:
+        view._creation = made or source._creation
+    return view
+
+
+def element_strides(array: Any) -> tuple[int, ...]:
+    """Strides in elements. NumPy gives a fresh empty array zero strides; PyTorch gives it contiguous ones."""
+    itemsize = array.itemsize
+    strides = array.strides
+    if 0 in array.shape and not any(strides):
+        return contiguous_strides(array.shape)
+    return tuple([s // itemsize for s in strides])
+
+
+def wrapped_dim(dim: int, ndim: int) -> int:
+    """`dim` counted from the front; a 0-dim tensor takes 0 and -1."""
+    limit = ndim or 1
+    if -limit <= dim < limit:
+        return dim + limit if dim < 0 else dim
+    raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})")
+
+
+# backward ------------------------------------------------------------------------------------------------------------
+
+
+def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
+    flush_pending[0]()
+    if inputs is not None and isinstance(inputs, Tensor):
+        inputs = (inputs,)
+    if inputs is not None and len(inputs) == 0:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    keep = create_graph if retain_graph is None else retain_graph
+    run_backward(tensors, root_gradients(tensors, grads), keep, create_graph, tuple(inputs or ()))
+
+
+def root_gradients(tensors: tuple, grads: tuple) -> list:
+    """The gradients to start from; a scalar's is one."""
+    made = []
+    for tensor, grad in zip(tensors, grads, strict=True):
+        if grad is None:
+            if tensor.requires_grad and tensor._array.size != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if tensor.requires_grad and tensor.dtype.is_complex:
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype}")
+            if not tensor.requires_grad:
+                made.append(None)
+                continue
+            with changed_modes(grad_enabled=False):
+                grad = ones_like[0](tensor)
+        elif grad._array.shape != tensor._array.shape:
+            raise RuntimeError(f"Mismatch in shape: grad_output[{len(made)}] has a shape of {grad.shape} and "
+                               f"output[{len(made)}] has a shape of {tensor.shape}.")  # fmt: skip
+        elif grad.dtype.is_complex != tensor.dtype.is_complex:
+            raise RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch "
+                               f"in dtype: grad_output[{len(made)}] has a dtype of {grad.dtype} and output[{len(made)}] has a "
+                               f"dtype of {tensor.dtype}.")  # fmt: skip
+        made.append(grad)
+    return made
+
+
+def _fresh_ones(tensor: Tensor) -> Tensor:
+    if tensor._array.__class__ is np.ndarray:
+        return wrap(np.ones(tensor._array.shape, tensor._array.dtype))
+    if tensor._device is META:
+        return wrap_meta(tensor._array.shape, tensor._array.dtype)
+    return tensor.new_ones(tensor.shape)  # type: ignore[attr-defined]
+
+
+ones_like: list[Callable[[Tensor], Tensor]] = [_fresh_ones]
+
+
+def _torch_function_kernel(operator: Operator) -> Callable:
+    """The Python key's kernel: hands the call, as the user wrote it, to the subclass."""
+
+    def kernel(*values: Any) -> Any:
+        schema = operator.schema
+        owners = [t for a, v in zip(schema.arguments, values, strict=True) if a.is_tensor
+                  for t in (v if a.is_list and v is not None else (v,)) if getattr(t, "_keys", 0) & PYTHON_MASK]  # fmt: skip
+        positional = len(schema.positional)
+        args, kwargs = list(values[:positional]), {}
+        while args and args[-1] is schema.defaults[len(args) - 1]:
+            args.pop()
+        for a, v in zip(schema.arguments[positional:], values[positional:], strict=True):
+            if v is not a.default:
+                kwargs[a.name] = v
+        public = operator.declaration.public if operator.declaration is not None else operator
+        return call_torch_function(public, owners, tuple(args), kwargs)
+
+    return kernel
+
+
+registry.register_for_all(DispatchKey.Python, PerOperator(_torch_function_kernel))

@@ -1,0 +1,54 @@
+"""Adam with weight decay apart from the gradient."""
+
+from typing import Any
+
+import mindtorch_v2 as torch
+
+from .adam import Adam, adam
+from .optimizer import ParamsT
+
+__all__ = ["AdamW", "adamw"]
+
+
+class AdamW(Adam):
+    """Adam that shrinks the parameters by lr * weight_decay instead of adding to their gradients."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | torch.Tensor = 1e-3,
+        betas: tuple[float | torch.Tensor, float | torch.Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True
+
+
+def adamw(*args: Any, **kwargs: Any) -> None:
+    """Makes one step with the given gradients and running means; takes the arguments of `adam`."""
+    adam(*args, decoupled_weight_decay=True, **kwargs)

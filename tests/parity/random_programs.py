@@ -1,0 +1,575 @@
+"""Random tensor programs, run line by line in PyTorch and in another library, compared after every line.
+
+    python tests/parity/random_programs.py --module mindtorch_v2 --programs 500 --seed 3
+
+A program is a list of short byte strings. Each one selects a template (a line of Python with places) and fills its
+places from the tensors that PyTorch has at that moment; the line then runs in both libraries. So every program is
+readable source, and dropping or shrinking byte strings leaves a valid program. Lines that raise are part of it: both
+must raise the same, and both libraries' tensors are compared after it as after any other line.
+"""
+
+import argparse
+import collections
+import copy
+import importlib
+import random
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LEAVES = (
+    "{new} = torch.tensor({values}, dtype=torch.float64, requires_grad=True)",
+    "{new} = torch.tensor({values}, dtype={dtype}, requires_grad={flag})",
+    "{new} = torch.tensor({values}, dtype=torch.float64)",
+    "{new} = torch.tensor({values}, dtype={kind})",
+)
+VIEWS = (
+    "{new} = {x}.view({shape})",
+    "{new} = {x}.reshape({shape})",
+    "{new} = {x}.transpose({dim}, {dim2})",
+    "{new} = {x}.t()",
+    "{new} = {x}.permute({order})",
+    "{new} = {x}.select({dim}, {place})",
+    "{new} = {x}[{item}]",
+    "{new} = {x}[{item}]",
+    "{new} = {x}.narrow({dim}, {place}, {count})",
+    "{new} = {x}.expand({wide})",
+    "{new} = {x}.squeeze()",
+    "{new} = {x}.squeeze({dim})",
+    "{new} = {x}.unsqueeze({dim})",
+    "{new} = {x}.diagonal()",
+    "{new} = {x}.diagonal({offset}, {dim}, {dim2})",
+    "{new} = {x}.unbind({dim})[{end}]",
+    "{new} = {x}.split({count}, {dim})[{end}]",
+    "{new}, {new2} = {x}.chunk(2, {dim})",
+    "{new} = {x}.as_strided({strided})",
+    "{new} = {x}.detach()",
+    "{new} = {x}.data",
+    "{new} = {x}.unfold({dim}, {count}, {count2})",
+    "{new} = {x}.flatten()",
+    "{new} = {x}.flatten({dim}, {dim2})",
+    "{new} = {x}.view_as({z})",
+    "{new} = {x}.expand_as({z})",
+    "{new} = {x}.movedim({dim}, {dim2})",
+)
+WRITES = (
+    "{w}.add_({y})",
+    "{w}.add_({scalar})",
+    "{w}.mul_({y})",
+    "{w}.mul_({scalar})",
+    "{w} += {y}",
+    "{w}.sub_({y}, alpha={scalar})",
+    "{w}.div_({scalar})",
+    "{w}.zero_()",
+    "{w}.fill_({scalar})",
+    "{w}.copy_({y})",
+    "{w}[{item}] = {scalar}",
+    "{w}[{item}] = {y}",
+    "{w}[{item}] *= {scalar}",
+    "{w}[{w} > {scalar}] = {scalar2}",
+    "{w}.clamp_({scalar}, 2)",
+    "{w}.neg_()",
+    "{w}.relu_()",
+    "{w}.tanh_()",
+    "{w}.t_()",
+    "{w}.transpose_({dim}, {dim2})",
+    "{w}.squeeze_()",
+    "{w}.squeeze_({dim})",
+    "{w}.unsqueeze_({dim})",
+    "{w}.masked_fill_({w} < {scalar}, {scalar2})",
+    "{w}.index_fill_({dim}, torch.tensor([{place}]), {scalar})",
+    "{w}.addcmul_({y}, {z}, value={scalar})",
+    "{w}.detach_()",
+    "{w}.data.mul_({scalar})",
+)
+RESULTS = (
+    "{new} = {x} + {y}",
+    "{new} = {x} * {y}",
+    "{new} = {x} - {y}",
+    "{new} = {x} / {y}",
+    "{new} = {x} * {scalar}",
+    "{new} = {scalar} - {x}",
+    "{new} = {tame}.exp()",
+    "{new} = {x}.tanh()",
+    "{new} = {x}.relu()",
+    "{new} = {x}.sum()",
+    "{new} = {x}.sum({dims}, keepdim={flag})",
+    "{new} = {x}.mean({dims})",
+    "{new} = {x} @ {partner}",
+    "{new} = torch.matmul({x}, {z})",
+    "{new} = torch.cat([{x}, {same}], {dim})",
+    "{new} = torch.stack([{x}, {same}], {dim})",
+    "{new} = torch.where({x} > {scalar}, {x}, {y})",
+    "{new} = {x}.max({dim}).values",
+    "{new}, {new2} = {x}.max({dim}, keepdim=True)",
+    "{new} = {x}.cumsum({dim})",
+    "{new} = {x}.softmax({dim})",
+    "{new} = {x}.clone()",
+    "{new} = {x}.contiguous()",
+    "{new} = {x}.to({kind})",
+    "{new} = copy.deepcopy({x})",
+    "del {x}",
+)
+MODES = (
+    "modes.append(torch.no_grad()); modes[-1].__enter__()",
+    "modes.append(torch.enable_grad()); modes[-1].__enter__()",
+    "{mode}.__exit__(None, None, None)",
+    "{mode}.__exit__(None, None, None)",
+    "torch.set_grad_enabled({flag})",
+)
+GRADIENTS = (
+    "{g}.sum().backward()",
+    "{g}.sum().backward()",
+    "{g}.sum().backward(retain_graph=True)",
+    "{g}.backward()",
+    "{g}.backward(torch.ones_like({g}), retain_graph={flag})",
+    "{g}.sum().backward(inputs=[{leaf}])",
+    "({g} * {g}).sum().backward(create_graph={flag})",
+    "{new} = torch.autograd.grad({g}.sum(), {source})[0]",
+    "{new} = torch.autograd.grad(({g} * {g}).sum(), {source}, create_graph=True)[0]",
+    "{new} = torch.autograd.grad({g}.sum(), {source}, retain_graph=True, allow_unused=True)[0]",
+    "{new} = torch.autograd.grad({g}, {source}, torch.ones_like({g}), retain_graph={flag})[0]",
+    "{x}.requires_grad_({flag})",
+    "{f}.requires_grad_()",
+    "{f}.requires_grad = {flag}",
+    "{g}.retain_grad()",
+    "{handle} = {g}.register_hook(lambda grad: log.append(({tag}, grad.detach().clone())))",
+    "{handle} = {g}.register_hook(lambda grad: grad * 2)",
+    "{handle} = {leaf}.register_post_accumulate_grad_hook(lambda p: log.append(({tag}, p.grad.detach().clone())))",
+    "{old_handle}.remove()",
+    "{new} = {leaf}.grad",
+    "{leaf}.grad = None",
+    "{leaf}.grad.zero_()",
+)
+# The first byte of a step selects a group, with these weights.
+GROUPS = ((LEAVES, 20), (VIEWS, 75), (WRITES, 65), (RESULTS, 45), (GRADIENTS, 40), (MODES, 11))
+GROUP_OF_BYTE = [group for group, weight in GROUPS for _ in range(weight)]
+FIRST = (LEAVES, LEAVES, RESULTS)  # the groups of the first steps
+SHAPES = ((2, 3), (3,), (), (2, 2), (1, 3), (3, 2), (1,), (2, 1, 3), (2, 3, 2), (4,), (0, 3))
+SCALARS = (2, 0.5, -1, 0, 1, -1.5, 3)
+ITEMS = (
+    *("0", "-1", "1:", ":-1", "::2", "...", "None", "..., 0", "..., None", ":, 0", ":, 1:", "0, 1", "..., ::2"),
+    *("[0, -1]", "[1]", "None, 0", ":, None", "1:1", "..., 1:", "torch.tensor([0, 0])", ":, [0]", "True", "5"),
+)
+STEP_BYTES = 9
+WILD = 1e6  # larger values are left alone: their rounding errors would drown everything else
+
+
+class NotApplicable(Exception):
+    """The template's places cannot be filled now."""
+
+
+class Mismatch(AssertionError):
+    """The two libraries differ after a line; `kind` says in what."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+@dataclass
+class Raised:
+    """What a line raised."""
+
+    type: str
+    text: str
+
+
+def normalised(text: str) -> str:
+    """An error text without addresses, C++ frames, and names of tensor types and of the library."""
+    text = text.split("\nException raised from")[0]
+    text = re.sub(r"0x[0-9a-f]+", "0x", text)
+    text = re.sub(r"\b(?:torch|mindtorch_v2)\.", "", text)
+    return re.sub(r"\b(?:cpu\.)?[A-Z][a-zA-Z]*Tensor\b", "Tensor", text).strip()
+
+
+class Interpreter:
+    """One library with the variables of a program."""
+
+    def __init__(self, module: str) -> None:
+        self.library = importlib.import_module(module)
+        if hasattr(self.library, "set_warn_always"):
+            self.library.set_warn_always(True)
+        self.names: dict[str, Any] = {"torch": self.library, "copy": copy, "log": [], "modes": []}
+        self.grad_mode = True
+
+    def execute(self, code: Any) -> tuple[Raised | None, list[str]]:
+        """What the line raised, and the categories of its warnings."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.library.set_grad_enabled(self.grad_mode)
+            try:
+                exec(code, self.names)
+                raised = None
+            except Exception as error:  # noqa: BLE001 - either library may raise anything: that is what is compared
+                raised = Raised(type(error).__name__, normalised(str(error)))
+        # Kept here, because PyTorch compared with itself has one mode for both sides.
+        self.grad_mode = self.library.is_grad_enabled()
+        self.library.set_grad_enabled(True)
+        return raised, [warning.category.__name__ for warning in caught]
+
+    def tensors(self) -> dict[str, Any]:
+        """The program's tensors by name."""
+        return {k: v for k, v in self.names.items() if k[0] == "t" and isinstance(v, self.library.Tensor)}
+
+
+FIELDS: dict[str, Callable[[Any], Any]] = {
+    "shape": lambda t: tuple(t.shape),
+    "dtype": lambda t: str(t.dtype).rsplit(".", 1)[-1],
+    "stride": lambda t: tuple(t.stride()),
+    "storage_offset": lambda t: t.storage_offset(),
+    "_version": lambda t: t._version,
+    "_is_view()": lambda t: t._is_view(),
+    "requires_grad": lambda t: t.requires_grad,
+    "grad_fn is None": lambda t: t.grad_fn is None,
+    "is_leaf": lambda t: t.is_leaf,
+    "retains_grad": lambda t: t.retains_grad,
+}
+
+
+def observed(field: Callable[[Any], Any], tensor: Any) -> Any:
+    """The field's value, or what reading it raises."""
+    try:
+        return field(tensor)
+    except Exception as error:  # noqa: BLE001 - reading a field of a stale view raises in PyTorch: compared as well
+        return Raised(type(error).__name__, normalised(str(error)))
+
+
+def writable(tensor: Any) -> bool:
+    """Whether the tensor is no leaf, nor a view of one, that requires grad."""
+    base = tensor._base if tensor._is_view() else tensor
+    return not (base.requires_grad and base.is_leaf)
+
+
+def storage_groups(tensors: dict[str, Any]) -> dict[str, str]:
+    """For each tensor the first one that has the same storage."""
+    first: dict[int, str] = {}
+    groups = {}
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage()
+        if storage.nbytes() > 0:
+            groups[name] = first.setdefault(storage.data_ptr(), name)
+    return groups
+
+
+class Places(dict):
+    """Fills a template's places from a step's bytes and the tensors that PyTorch has now."""
+
+    def __init__(self, program: "Program", choices: bytes) -> None:
+        self.program, self.choices = program, iter(choices)
+
+    def below(self, limit: int) -> int:
+        return next(self.choices, 0) % limit
+
+    def pick(self, options: Any) -> Any:
+        if not options:
+            raise NotApplicable
+        return options[self.below(len(options))]
+
+    def __missing__(self, place: str) -> str:
+        self[place] = str(getattr(self, place.rstrip("2"))())
+        return self[place]
+
+    def candidates(self, suits: Callable[[Any], bool] = lambda t: True) -> list[str]:
+        """Names of tensors, newest first; of all if none suits."""
+        tensors = self.program.reference.tensors()
+        tame = [name for name in reversed(tensors) if self.program.magnitude.get(name, 0) < WILD]
+        return [name for name in tame if suits(tensors[name])] or tame
+
+    def tensor(self, name: str) -> Any:
+        return self.program.reference.names[self[name]]
+
+    # ---- one method for each place
+
+    def new(self) -> str:
+        self.program.made += 1
+        return f"t{self.program.made - 1}"
+
+    def x(self) -> str:
+        return self.pick(self.candidates())
+
+    def w(self) -> str:
+        """A tensor to write to: rarely a leaf that requires grad, because that only raises."""
+        rarely = self.below(16) == 0
+        self["x"] = self.pick(self.candidates(lambda t: rarely or observed(writable, t) is True))
+        return self["x"]
+
+    def z(self) -> str:
+        return self.pick(self.candidates())
+
+    def y(self) -> str:
+        shape = tuple(self.tensor("x").shape)
+
+        def fits(other: Any) -> bool:
+            """Whether the other broadcasts to x's shape."""
+            sizes = zip(reversed(other.shape), reversed(shape))
+            return other.dim() <= len(shape) and all(one in (1, size) for one, size in sizes)
+
+        return self.pick(self.candidates(fits if self.below(16) else lambda t: True))
+
+    def same(self) -> str:
+        shape = self.tensor("x").shape
+        return self.pick(self.candidates(lambda t: t.shape == shape))
+
+    def partner(self) -> str:
+        shape = self.tensor("x").shape
+        inner = shape[-1] if shape else None
+        return self.pick(self.candidates(lambda t: t.dim() > 0 and t.shape[-min(t.dim(), 2)] == inner))
+
+    def tame(self) -> str:
+        name = self.pick(self.candidates())
+        return name if self.program.magnitude.get(name, 0) < 4 else f"{name}.clamp(-3, 3)"
+
+    def g(self) -> str:
+        return self.pick(self.candidates(lambda t: observed(FIELDS["requires_grad"], t) is True))
+
+    def f(self) -> str:
+        return self.pick(self.candidates(lambda t: t.is_floating_point()))
+
+    def source(self) -> str:
+        return self.pick(self.candidates(lambda t: observed(FIELDS["requires_grad"], t) is True))
+
+    def leaf(self) -> str:
+        return self.pick(self.candidates(lambda t: t.requires_grad and observed(FIELDS["is_leaf"], t) is True))
+
+    def handle(self) -> str:
+        self.program.handles.append(f"h{len(self.program.handles)}")
+        return self.program.handles[-1]
+
+    def old_handle(self) -> str:
+        return self.pick([name for name in self.program.handles if name in self.program.reference.names])
+
+    def tag(self) -> str:
+        return repr(f"line {len(self.program.lines)}")
+
+    def mode(self) -> str:
+        return self.pick(["modes.pop()"] if self.program.reference.names["modes"] else [])
+
+    def flag(self) -> bool:
+        return self.pick((True, False))
+
+    def scalar(self) -> float:
+        return self.pick(SCALARS)
+
+    def dtype(self) -> str:
+        return self.pick(("torch.float64", "torch.float32"))
+
+    def kind(self) -> str:
+        return self.pick(("torch.float64", "torch.int64", "torch.float32", "torch.bool"))
+
+    def values(self) -> list:
+        shape = self.pick(SHAPES)
+        seed = self.below(256)
+        numbers = (np.arange(int(np.prod(shape))) * 7 + seed) % 11 - 5
+        return (numbers.reshape(shape) / 2).tolist()
+
+    def dim(self) -> int:
+        ndim = self.tensor("x").dim()
+        return self.pick((*range(ndim), *range(-ndim, 0), *range(ndim), *range(-ndim, 0), ndim))
+
+    def dims(self) -> str:
+        ndim = self.tensor("x").dim()
+        return self.pick([*map(str, range(ndim)), "-1", str(tuple(range(ndim))), "(0, -1)"])
+
+    def place(self) -> int:
+        return self.pick((0, 1, -1, 0, 1, 2))
+
+    def count(self) -> int:
+        return self.pick((1, 2, 1, 2, 3))
+
+    def offset(self) -> int:
+        return self.pick((0, 1, -1))
+
+    def end(self) -> int:
+        return self.pick((0, -1))
+
+    def order(self) -> str:
+        dims = list(range(self.tensor("x").dim()))
+        random.Random(self.below(256)).shuffle(dims)
+        return str(tuple(dims))
+
+    def shape(self) -> str:
+        size = self.tensor("x").numel()
+        pairs = [(k, size // k) for k in (1, 2, 3) if size % k == 0]
+        return str(self.pick([(-1,), (size,), *pairs, (1, -1), (-1, 1), (2, -1, 1), (3, 2)]))
+
+    def wide(self) -> str:
+        shape = [self.pick((2, 3)) if size == 1 else size for size in self.tensor("x").shape]
+        return str(tuple([2, *shape] if self.below(3) == 0 else shape))
+
+    def strided(self) -> str:
+        return self.pick(
+            ("(2,), (1,)", "(2, 2), (2, 1)", "(2, 2), (1, 1)", "(2,), (2,), 1", "(1, 2), (1, 2), 0", "(), ()")
+        )
+
+    def item(self) -> str:
+        return self.pick(ITEMS)
+
+
+class Program:
+    """Runs the same lines in PyTorch and in the candidate and compares what can be seen of them."""
+
+    def __init__(self, module: str, error_texts: bool = True) -> None:
+        self.reference, self.candidate = Interpreter("torch"), Interpreter(module)
+        self.module, self.error_texts = module, error_texts
+        self.made = 0
+        self.handles: list[str] = []
+        self.lines: list[tuple[str, Raised | None]] = []
+        self.magnitude: dict[str, float] = {}
+        self.scale, self.precision = 1.0, 1e-12
+
+    def run(self, steps: list[bytes]) -> "Program":
+        """This program, after all its lines; raises Mismatch at the first difference."""
+        for number, step in enumerate(steps):
+            templates = GROUP_OF_BYTE[step[0] % len(GROUP_OF_BYTE)]
+            if number < len(FIRST):
+                templates = FIRST[number]
+            self.step(templates[step[1] % len(templates)], step[2:])
+        return self
+
+    def step(self, template: str, choices: bytes) -> None:
+        try:
+            line = template.format_map(Places(self, choices))
+        except NotApplicable:
+            return
+        code = compile(line, f"<line {len(self.lines)}>", "exec")
+        expected, expected_warnings = self.reference.execute(code)
+        self.lines.append((line, expected))
+        got, warned = self.candidate.execute(code)
+        kind = template.split(" = ", 1)[-1] if template.startswith("{new}") else template
+        try:
+            self.compare_errors(expected, got)
+            self.same("warnings", expected_warnings, warned)
+            self.compare_tensors()
+        except Mismatch as mismatch:
+            text = f"{mismatch}\n\n{self.listing()}"
+            raise Mismatch(f"{mismatch.kind:<22} after  {kind}", text) from None
+
+    def same(self, kind: str, expected: Any, got: Any, where: str = "") -> None:
+        if expected != got:
+            raise Mismatch(kind, f"{where or kind}: {expected} in PyTorch, {got} in {self.module}")
+
+    def compare_errors(self, expected: Raised | None, got: Raised | None) -> None:
+        self.same("raises", expected and expected.type, got and got.type, f"raises ({expected or got})")
+        if self.error_texts and expected and got:
+            self.same("error text", expected.text, got.text)
+
+    def compare_tensors(self) -> None:
+        """Compares everything that can be seen of all tensors, their gradients, and the log of the hooks."""
+        ones, others = self.reference.tensors(), self.candidate.tensors()
+        self.same("variables", sorted(ones), sorted(others))
+        self.same("grad mode", self.reference.grad_mode, self.candidate.grad_mode)
+        for name in list(ones):
+            one, other = ones[name], others[name]
+            for field, read in FIELDS.items():
+                self.same(field, observed(read, one), observed(read, other), f"{name}.{field}")
+            self.magnitude[name] = self.compare_values("values", name, one, other)
+            if observed(FIELDS["is_leaf"], one) is True or one.retains_grad:
+                grad, found = one.grad, other.grad
+                self.same("grad is None", grad is None, found is None, f"{name}.grad is None")
+                if grad is not None:
+                    for field in ("shape", "dtype", "requires_grad", "grad_fn is None"):
+                        seen = FIELDS[field](grad), FIELDS[field](found)
+                        self.same(f"grad {field}", *seen, f"{name}.grad.{field}")
+                    self.compare_values("grad values", f"{name}.grad", grad, found)
+                    ones[f"{name}.grad"], others[f"{name}.grad"] = grad, found
+        self.same("aliasing", storage_groups(ones), storage_groups(others))
+        self.same("bases", *(self.bases(tensors) for tensors in (self.reference.tensors(), self.candidate.tensors())))
+        logs = self.reference.names["log"], self.candidate.names["log"]
+        self.same("hook calls", *([tag for tag, _ in log] for log in logs))
+        for (tag, one), (_, other) in zip(*logs):
+            self.compare_values("hook values", f"the gradient logged by {tag}", one, other)
+
+    def bases(self, tensors: dict[str, Any]) -> dict[str, str]:
+        """For each view the name of its base, where it has one."""
+        names = {id(tensor): name for name, tensor in tensors.items()}
+        views = {name: tensor._base for name, tensor in tensors.items() if tensor._is_view()}
+        return {name: names.get(id(base), "unnamed") for name, base in views.items()}
+
+    def compare_values(self, kind: str, where: str, one: Any, other: Any) -> float:
+        """The largest finite value; raises Mismatch if the arrays differ."""
+        expected, got = one.detach().numpy(), other.detach().numpy()
+        self.same(kind, (expected.shape, expected.dtype), (got.shape, got.dtype), where)
+        if expected.dtype.kind != "f":
+            self.same(kind, expected.tolist(), got.tolist(), where)
+            return float(np.abs(expected, dtype=np.float64).max(initial=0)) if expected.dtype != bool else 1.0
+        if expected.dtype == np.float32:
+            self.precision = 1e-5
+        sizes = np.abs(expected[np.isfinite(expected)])
+        largest = float(sizes.max(initial=0))
+        self.scale = max(self.scale, largest)
+        if not np.array_equal(expected, got, equal_nan=True):
+            slack = self.precision * self.scale
+            if not np.allclose(got, expected, rtol=slack, atol=slack, equal_nan=True):
+                raise Mismatch(kind, f"{where}: {expected.tolist()} in PyTorch, {got.tolist()} in {self.module}")
+        return largest
+
+    def listing(self) -> str:
+        """The program as source for either library; the last line is where they differ."""
+        return "\n".join(["import copy", f"import torch  # or: import {self.module} as torch", *self.source()])
+
+    def source(self) -> Iterator[str]:
+        yield "log, modes = [], []"
+        for line, raised in self.lines:
+            if raised is None:
+                yield line
+            else:
+                first = raised.text.splitlines()[0] if raised.text else ""
+                yield from (f"try: {line}", f"except {raised.type} as error: print(error)  # {first}")
+
+
+def shortened(module: str, steps: list[bytes], kind: str, error_texts: bool) -> Mismatch:
+    """The same kind of mismatch from as few steps as dropping one at a time leaves."""
+    smallest = mismatch_of(module, steps, error_texts)
+    assert smallest is not None
+    place = len(steps) - 1
+    while place >= 0:
+        shorter = steps[:place] + steps[place + 1 :]
+        found = mismatch_of(module, shorter, error_texts)
+        if found is not None and found.kind == kind:
+            steps, smallest = shorter, found
+        place -= 1
+    return smallest
+
+
+def mismatch_of(module: str, steps: list[bytes], error_texts: bool) -> Mismatch | None:
+    try:
+        Program(module, error_texts).run(steps)
+    except Mismatch as mismatch:
+        return mismatch
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--module", default="mindtorch_v2")
+    parser.add_argument("--programs", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--length", type=int, default=20, help="most steps of a program")
+    parser.add_argument("--show", type=int, default=5, help="kinds of mismatch to show in full")
+    parser.add_argument("--any-error-text", action="store_true", help="compare only the types of errors")
+    options = parser.parse_args()
+    texts = not options.any_error_text
+    source = random.Random(options.seed)
+    found: dict[str, list[list[bytes]]] = collections.defaultdict(list)
+    for _ in range(options.programs):
+        steps = [source.randbytes(STEP_BYTES) for _ in range(source.randint(4, options.length))]
+        mismatch = mismatch_of(options.module, steps, texts)
+        if mismatch is not None:
+            found[mismatch.kind].append(steps)
+    ranked = sorted(found.items(), key=lambda pair: -len(pair[1]))
+    for kind, programs in ranked[: options.show]:
+        print(f"==== {kind}\n{shortened(options.module, min(programs, key=len), kind, texts)}\n")
+    for kind, programs in ranked:
+        print(f"{len(programs):>5}  {kind}")
+    print(f"{sum(map(len, found.values()))} of {options.programs} programs differ, in {len(found)} ways")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
