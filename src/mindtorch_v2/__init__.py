@@ -3,6 +3,10 @@
     import mindtorch_v2 as torch
 """
 
+import importlib as _importlib
+from typing import Any as _Any
+
+from . import _convert
 from . import _dtype as _dtype_module
 from ._autograd import (
     enable_grad,
@@ -30,8 +34,11 @@ from ._device import (
     sparse_csr,
     strided,
 )
+from ._dispatch.pipeline import pipeline
 from ._dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
+from ._from_data import as_tensor, from_numpy, tensor
 from ._ops import public as _public
+from ._operator_names import ops
 from ._ops.declare import public_functions as _public_functions
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor
@@ -39,5 +46,15 @@ from ._tensor import Tensor
 __version__ = "2.13.0+mindtorch2"
 
 _public.attach_methods()
+_convert.attach()
 globals().update(_dtype_module.NAMES)
 globals().update(_public_functions("torch"))
+
+# Loaded when first asked for: importing the package pays for tensors and operators only.
+_SUBMODULES = frozenset(("autograd", "library", "linalg", "nn", "npu", "optim", "random", "special", "utils"))
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _SUBMODULES:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -173,7 +173,7 @@ def _contents(values: np.ndarray, dtype: Any, indent: int) -> str:
 
 def _joined(text: str, suffixes: list[str], indent: int) -> str:
     """`text` with its suffixes, each on a new line where the last one is full."""
-    last_line = len(text) - text.rfind("\n") + 1
+    last_line = len(text.rpartition("\n")[2]) + 2
     for suffix in suffixes:
         if last_line + len(suffix) + 2 > PRINT_OPTS.linewidth:
             text += ",\n" + " " * indent + suffix
@@ -199,7 +199,6 @@ def _grad_suffix(tensor: Any) -> list[str]:
 def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_default_dtype: Callable[[], Any]) -> str:
     """What `repr(tensor)` prints; `array_of` gives a tensor's elements."""
     kind = type(tensor).__name__
-    heading = "Parameter containing:\n" if kind == "Parameter" else ""
     prefix = "tensor(" if kind in ("Tensor", "Parameter") else f"{kind}("
     dtype, default, shape = tensor.dtype, get_default_dtype(), tuple(tensor.shape)
     device = str(tensor.device)
@@ -213,4 +212,7 @@ def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_defau
         contents, omits_dtype = _contents(array_of(tensor), dtype, len(prefix)), _omits_dtype(dtype, default)
     if not omits_dtype:
         suffixes.append(f"dtype={dtype}")
-    return heading + _joined(prefix + contents, suffixes + _grad_suffix(tensor), len(prefix))
+    text = _joined(prefix + contents, suffixes + _grad_suffix(tensor), len(prefix))
+    if not any(base.__name__ == "Parameter" for base in type(tensor).__mro__):
+        return text
+    return "Parameter containing:\n" + (text if kind == "Parameter" else f"Parameter({text})")

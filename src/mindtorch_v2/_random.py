@@ -21,7 +21,7 @@ WIDE_RANGE = 1 << 28  # from this range on, an integer takes two words, so that 
 CHUNK = 1 << 15  # elements worked on at once, so that intermediates stay in the cache
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-REAL_PART = {np.dtype(np.complex64): FLOAT32, np.dtype(np.complex128): FLOAT64}
+REAL_PART: dict[np.dtype, np.dtype] = {np.dtype(np.complex64): FLOAT32, np.dtype(np.complex128): FLOAT64}
 
 STATE_LAYOUT = np.dtype(
     {
@@ -185,12 +185,12 @@ def _in_chunks(count: int, dtype: np.dtype, draw: Callable[[int], np.ndarray]) -
     return result
 
 
-def _fused_multiply_add(values: np.ndarray, factor: float, addend: float) -> np.ndarray:
+def fused_multiply_add(values: np.ndarray, factor: float, addend: float | np.ndarray) -> np.ndarray:
     """`values * factor + addend`, rounded once, in the dtype of `values` (float32 or float64)."""
     if values.dtype == FLOAT32:  # the product of two float32 is exact in float64
-        return (values.astype(FLOAT64) * np.float64(factor) + np.float64(addend)).astype(FLOAT32)
+        return (values.astype(FLOAT64) * np.float64(factor) + addend).astype(FLOAT32)
     product = values * factor
-    if addend == 0:
+    if np.ndim(addend) == 0 and addend == 0:
         return product
     # Error-free product (halves of the numbers multiply exactly) and sum; the lost parts are added at the end.
     splitter = 2.0**27 + 1
@@ -224,7 +224,7 @@ def uniform(
     def draw(count: int) -> np.ndarray:
         values = _double_uniforms(generator, count) if kind == FLOAT64 else _float_uniforms(generator, count)
         if first != 0 or extent != 1:
-            values = _fused_multiply_add(values, extent, first)
+            values = fused_multiply_add(values, extent, first)
         if kind == dtype:
             return values
         rounded = values.astype(dtype)
@@ -246,7 +246,7 @@ def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: floa
     def normals_of(uniforms: np.ndarray) -> np.ndarray:
         normals = normals_of_blocks(uniforms)
         if mean != 0 or std != 1:
-            normals = _fused_multiply_add(normals, std, mean)
+            normals = fused_multiply_add(normals, std, mean)
         return _narrowed(normals, dtype)
 
     rest = count % BLOCK
@@ -308,7 +308,7 @@ def normal(
         return _block_normals(generator, count, dtype, mean, std).reshape(shape)
     normals = _paired_normals(generator, count)
     if mean != 0 or std != 1:
-        normals = _fused_multiply_add(normals, std, mean)
+        normals = fused_multiply_add(normals, std, mean)
     return _narrowed(normals, dtype).reshape(shape)
 
 
@@ -427,7 +427,7 @@ def cauchy(
     """Cauchy distributed numbers."""
     _require(sigma > 0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     return _from_doubles(
-        generator, shape, dtype, lambda u: _fused_multiply_add(np.tan(math.pi * (u - 0.5)), sigma, median)
+        generator, shape, dtype, lambda u: fused_multiply_add(np.tan(math.pi * (u - 0.5)), sigma, median)
     )
 
 
@@ -436,7 +436,7 @@ def log_normal(
 ) -> np.ndarray:
     """Numbers whose logarithm is normal; always drawn pair by pair."""
     _require(std > 0, f"log_normal_ expects std > 0.0, but found std={std:g}")
-    logarithms = _fused_multiply_add(_paired_normals(generator, math.prod(shape)), std, mean)
+    logarithms = fused_multiply_add(_paired_normals(generator, math.prod(shape)), std, mean)
     return _narrowed(np.exp(logarithms), np.dtype(dtype)).reshape(shape)
 
 

@@ -42,7 +42,12 @@ class UntypedStorage:
 
     def array(self, shape: tuple[int, ...], type: np.dtype, offset: int, strides: tuple[int, ...]) -> np.ndarray:  # noqa: A002
         """A strided array on these bytes; offset and strides in bytes."""
-        return _ndarray(shape, type, self.buffer, offset, strides)
+        try:
+            return _ndarray(shape, type, self.buffer, offset, strides)
+        except ValueError:
+            if 0 not in shape:
+                raise
+            return _ndarray(shape, type, None, 0, strides)  # an empty tensor may begin past the end of its memory
 
     @property
     def data(self) -> np.ndarray:

@@ -44,7 +44,7 @@ class Tensor:
     _array: Any
     _keys: int = CPU_MASK
     _device: device = CPU
-    _storage: UntypedStorage | None = None  # made when first asked for; a view always has its base's
+    _storage: UntypedStorage | None = None  # made when first asked for; a view asks its base
     _offset: int = 0  # of the first element in the storage, in bytes
     _counter: VersionCounter | None = None  # made at the first write or view; None means version 0
     _edge: tuple | None = None  # (node, output number) that made this tensor
@@ -137,11 +137,17 @@ class Tensor:
         """The storage, made now if nobody asked before."""
         storage = self._storage
         if storage is None:
+            if self._pending is not None:
+                flush_pending[0]()
             array = self._array
-            if array.__class__ is MetaArray:
+            if self._base is not None:
+                storage = self._base._shared_storage()
+            elif array.__class__ is MetaArray:
                 storage = MetaStorage(array.size * array.itemsize)
             else:
                 storage = UntypedStorage.of_array(array)
+                if not array.size and not any(array.strides):  # NumPy's strides of a fresh empty array; PyTorch's count
+                    self._array = np.ndarray(array.shape, array.dtype, strides=contiguous_strides(array.shape, array.itemsize))
             self._storage = storage
         return storage
 
@@ -187,6 +193,8 @@ class Tensor:
 
     @property
     def grad_fn(self) -> Any:
+        if self._pending is not None:
+            flush_pending[0]()
         edge = self._current_edge()
         if edge is None:
             return None
@@ -514,41 +522,34 @@ def wrap_meta(shape: tuple[int, ...], kind: np.dtype, strides: tuple[int, ...] |
     return made
 
 
-def alias(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, kind: np.dtype | None = None) -> Tensor:
-    """Another geometry on a tensor's memory; offset and strides in bytes. Knows nothing of its origin yet."""
-    storage = tensor._storage
-    if storage is None:
-        storage = tensor._shared_storage()
-    counter = tensor._counter
+_SHARED_KEYS = BACKEND_MASK | INFERENCE_MASK
+
+
+def tracked_view(source: Tensor, array: Any, offset: int, operator: Operator, args: tuple, nr: int | None = None) -> Tensor:
+    """A tensor on an array that shows memory of `source`, which `operator(source, *args)` made; offset in bytes."""
+    counter = source._counter
     if counter is None:
-        counter = tensor._counter = VersionCounter()
+        counter = source._counter = VersionCounter()
     made = _new(Tensor)
-    made._array = storage.array(shape, kind or tensor._array.dtype, offset, strides)
-    made._storage = storage
+    made._array = array
     made._counter = counter
-    if offset:
-        made._offset = offset
-    if tensor._device is not CPU:
-        made._device = tensor._device
-    return made
-
-
-def track_view(view: Tensor, source: Tensor, operator: Operator, args: tuple, nr: int | None = None,
-               creation: int | None = None) -> Tensor:  # fmt: skip
-    """Notes that `view` shows the memory of `source` through `operator(source, *args)`."""
     base = source._base
     if base is None:
-        view._base, view._view_meta = source, ((operator, args, nr),)
+        made._base, made._view_meta = source, ((operator, args, nr),)
     else:
-        view._base, view._view_meta = base, (*source._view_meta, (operator, args, nr))
-    view._keys = (source._keys & (BACKEND_MASK | INFERENCE_MASK)) | VIEW_MASK
-    assert view._counter is not None
-    if view._counter.value:
-        view._edge_version = view._counter.value
-    made = creation_now() if creation is None else creation
-    if made or source._creation:
-        view._creation = made or source._creation
-    return view
+        made._base, made._view_meta = base, (*source._view_meta, (operator, args, nr))
+    made._keys = source._keys & _SHARED_KEYS | VIEW_MASK
+    if offset:
+        made._offset = offset
+    if source._device is not CPU:
+        made._device = source._device
+    if counter.value:
+        made._edge_version = counter.value
+    if not modes.grad_enabled:
+        made._creation = creation_now()
+    elif source._creation:
+        made._creation = source._creation
+    return made
 
 
 def element_strides(array: Any) -> tuple[int, ...]:
@@ -593,8 +594,7 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
             if not tensor.requires_grad:
                 made.append(None)
                 continue
-            with changed_modes(grad_enabled=False):
-                grad = ones_like[0](tensor)
+            grad = _fresh_ones(tensor)
         elif grad._array.shape != tensor._array.shape:
             raise RuntimeError(f"Mismatch in shape: grad_output[{len(made)}] has a shape of {grad.shape} and "
                                f"output[{len(made)}] has a shape of {tensor.shape}.")  # fmt: skip
@@ -611,10 +611,7 @@ def _fresh_ones(tensor: Tensor) -> Tensor:
         return wrap(np.ones(tensor._array.shape, tensor._array.dtype))
     if tensor._device is META:
         return wrap_meta(tensor._array.shape, tensor._array.dtype)
-    return tensor.new_ones(tensor.shape)  # type: ignore[attr-defined]
-
-
-ones_like: list[Callable[[Tensor], Tensor]] = [_fresh_ones]
+    return tensor.detach().new_ones(tensor.shape)  # type: ignore[attr-defined]
 
 
 def _torch_function_kernel(operator: Operator) -> Callable:

@@ -1,7 +1,7 @@
 """The Autograd kernel and the backward Node of an operator, generated from its derivative formulas.
 
 A formula's parameters say what it needs: `grad` (or `grads`, one an output), an argument of the schema, an output by
-its name (`result`), `<argument>_shape`, `<argument>_dtype`, or `needs` (which differentiable arguments want a
+its name (`result`), `<argument>_shape`, `_dtype` or `_device`, or `needs` (which differentiable arguments want a
 gradient). What is named is saved, nothing else. The key of a formula is an argument, or several separated by commas
 for one formula that returns a tuple.
 """
@@ -17,7 +17,7 @@ from .._dispatch.schema import NUMBERS
 from .._dtype import FLOAT, OF_ARRAY
 from .node import FREED, Node, SavedOutput, _sequence, pack_saved, saving_hooks
 
-SUFFIXES = ("_shape", "_dtype")
+SUFFIXES = ("_shape", "_dtype", "_device")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
         return f"SavedOutput({value}, {nr})", _VERSION.format(t=value)
     base, _, attribute = name.rpartition("_")
     argument = next(a for a in schema.arguments if a.name == base)
-    field = "_array.shape" if attribute == "shape" else "dtype"
+    field = {"shape": "_array.shape", "dtype": "dtype", "device": "_device"}[attribute]
     if argument.is_list:
         return f"tuple(None if t is None else t.{field} for t in {base})", "None"
     if argument.type == "Tensor|Scalar" or argument.optional:
@@ -214,9 +214,9 @@ def differentiable(result: Any) -> bool:
 
 def attach_all(results: Any, node: Node, grad_keys: int) -> None:
     """Makes `node` the origin of each output that can carry a gradient."""
-    node.outputs = tuple((t._array.shape, t._array.dtype, t._device) for t in results)
+    node.outputs = tuple(None if t is None else (t._array.shape, t._array.dtype, t._device) for t in results)
     for nr, tensor in enumerate(results):
-        if differentiable(tensor):
+        if tensor is not None and differentiable(tensor):
             tensor._edge = (node, nr)
             tensor._keys = grad_keys
 

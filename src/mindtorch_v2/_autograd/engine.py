@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .._dispatch.keys import BACKEND_MASK, REQUIRES_GRAD, changed_modes, modes
+from .._dispatch.keys import BACKEND_MASK, REQUIRES_GRAD, modes
 from .._dtype import COMPLEX, OF_ARRAY
 from .node import FREED, HookDict, Node
 
@@ -54,6 +54,18 @@ class Task:
                     seen.add(key)
                     stack.append(target)
 
+    def capture(self, inputs: Sequence[Any], roots: Sequence[tuple]) -> None:
+        """Asks for the gradients of `inputs`, and for nothing that does not lead there."""
+        for i, tensor in enumerate(inputs):
+            edge = edge_for(tensor)
+            if edge is None:
+                raise RuntimeError("One of the differentiated Tensors does not require grad")
+            if self.accumulate_grad and edge[1] >= 0:
+                tensor.retain_grad()
+            self.captures.setdefault((id(edge[0]), edge[1]), i)
+        self.captured = [None] * len(inputs)
+        self.find_needed(roots)
+
     def find_needed(self, roots: Sequence[tuple]) -> None:
         """Marks the targets that lead to a captured one; only these run."""
         wanted = {key for key, _ in self.captures}
@@ -81,17 +93,21 @@ class Task:
         self.pushed += 1
         heapq.heappush(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
 
-    def give(self, edge: tuple, grad: Any) -> None:
-        """Adds a gradient to what has come for an edge."""
-        target, nr = edge
-        buffer = self.buffers.get(id(target))
+    def give(self, target: Any, nr: int, grad: Any) -> None:
+        """Adds a gradient to what has come for an output of a target."""
+        key = id(target)
+        buffer = self.buffers.get(key)
         if buffer is None:
-            buffer = self.buffers[id(target)] = [None] * (len(target.outputs) or 1 if nr >= 0 else 1)
+            count = len(target.outputs) if nr >= 0 else 1
+            if count <= 1 and nr <= 0:
+                self.buffers[key] = [grad]
+                return
+            buffer = self.buffers[key] = [None] * max(count, nr + 1)
         if grad is None:
             return
         at = max(nr, 0)
-        while len(buffer) <= at:
-            buffer.append(None)
+        if len(buffer) <= at:  # a bare Node does not say how many outputs it has
+            buffer += [None] * (at + 1 - len(buffer))
         buffer[at] = grad if buffer[at] is None else buffer[at] + grad
 
     def run(self) -> None:
@@ -111,13 +127,14 @@ class Task:
         for edge, grad in zip(edges, grads, strict=False):
             if edge is None:
                 continue
-            key = id(edge[0])
+            target, nr = edge
+            key = id(target)
             left = pending[key] = pending[key] - 1
             if needed is not None and key not in needed:
                 continue
-            self.give(edge, None if grad is None else fitted(grad, edge, source))
+            self.give(target, nr, None if grad is None else fitted(grad, edge, source))
             if not left:
-                self.push(*edge)
+                self.push(target, nr)
 
     def run_node(self, node: Node, grads: list) -> Any:
         """The node's gradients for its edges; None if it only had to be reached."""
@@ -289,23 +306,23 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     task = Task(keep_graph, accumulate_grad)
     task.count_dependencies(roots)
     if inputs:
-        for i, tensor in enumerate(inputs):
-            edge = edge_for(tensor)
-            if edge is None:
-                raise RuntimeError("One of the differentiated Tensors does not require grad")
-            key = (id(edge[0]), edge[1])
-            if accumulate_grad and edge[1] >= 0:
-                tensor.retain_grad()
-            task.captures.setdefault(key, i)
-        task.captured = [None] * len(inputs)
-        task.find_needed(roots)
-    with changed_modes(grad_enabled=create_graph):
-        for edge, grad in zip(roots, grads, strict=True):
-            task.give(edge, grad)
-        for target, nr in {(id(t), nr if nr < 0 else 0): (t, nr) for t, nr in roots}.values():
-            if not task.pending.get(id(target)) and (task.needed is None or id(target) in task.needed):
+        task.capture(inputs, roots)
+    previous = modes.grad_enabled
+    if previous is not create_graph:
+        modes.update(grad_enabled=create_graph)
+    try:
+        for (target, nr), grad in zip(roots, grads, strict=True):
+            task.give(target, nr, grad)
+        started = set()
+        for target, nr in roots:
+            key = id(target)
+            if key not in started and not task.pending.get(key) and (task.needed is None or key in task.needed):
+                started.add(key)
                 task.push(target, nr)
         task.run()
+    finally:
+        if previous is not create_graph:
+            modes.update(grad_enabled=previous)
     if accumulate_grad:
         return ()
     return _collected(task, inputs, allow_unused)

@@ -83,14 +83,15 @@ def _quick_check(argument: Argument) -> list[str]:
     if argument.is_list:
         if argument.is_tensor:
             return []
-        lines = [f"if {unless_none}{name}.__class__ is not tuple: {leave}"]
         kind = {"int": "int", "float": "float", "bool": "bool"}.get(argument.type)
+        lines = [f"if {name}.__class__ is not tuple: {leave}"]
         if kind:
-            lines.append(f"for _item in {name}{' or ()' if argument.optional else ''}:")
-            lines.append(f"    if _item.__class__ is not {kind}: {leave}")
+            lines += [f"for _item in {name}:", f"    if _item.__class__ is not {kind}: {leave}"]
+            if argument.size:  # one number stands for all
+                lines = [f"if {name}.__class__ is {kind}: {name} = ({name},) * {argument.size}", "else:", *("    " + x for x in lines)]
         if argument.size and argument.size > 1:
-            lines.append(f"if {unless_none}len({name}) != {argument.size}: {leave}")
-        return lines
+            lines.append(f"if len({name}) != {argument.size}: {leave}")
+        return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines
     test = {"int": "is not int", "bool": "is not bool", "float": "is not float", "Scalar": "not in NUMBERS",
             "ScalarType": "is not __dtype__", "Device": "is not __device__"}.get(argument.type)  # fmt: skip
     return [f"if {unless_none}{name}.__class__ {test}: {leave}"] if test else []
@@ -116,7 +117,7 @@ def _key_lines(arguments: Sequence[Argument]) -> list[str]:
     return lines
 
 
-def _caller_source(operator: Operator, name: str, takes_out: bool) -> str:
+def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Sequence[str] = ()) -> str:
     schema = operator.schema
     positional, keyword_only = schema.positional, [a for a in schema.arguments if a.keyword_only]
     signature: list[str] = []
@@ -144,7 +145,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool) -> str:
                  f"{schema.varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]  # fmt: skip
     else:
         body += [f"if extra or {leave}: return {slow}"]
-    checks = [line for a in schema.arguments if not a.is_tensor for line in _quick_check(a)]
+    checks = [*checks, *(line for a in schema.arguments if not a.is_tensor for line in _quick_check(a))]
     body += ["try:", *("    " + line for line in _key_lines(schema.arguments)), f"except AttributeError: return {slow}"]
     body += checks
     requested = next((a.name for a in schema.arguments if a.type == "Device"), None)
@@ -190,23 +191,67 @@ def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kw
                     f"{[t.__name__ for t in types]}")  # fmt: skip
 
 
-def make_caller(operator: Operator, name: str, write_out: Callable | None = None, doc: str = "") -> FunctionType:
-    """The public function of one operator."""
+def _caller_scope(operator: Operator) -> dict[str, Any]:
     scope: dict[str, Any] = {
         "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "table": operator.table, "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__device_keys__": device_keys, "__opname__": operator.name,
         "__name__": "mindtorch_v2",
-        "__bound_call__": lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function),
     }  # fmt: skip
-    scope |= {f"__default_{a.name}__": a.default for a in operator.schema.arguments}
+    return scope | {f"__default_{a.name}__": a.default for a in operator.schema.arguments}
+
+
+def make_caller(operator: Operator, name: str, write_out: Callable | None = None, doc: str = "") -> FunctionType:
+    """The public function of one operator."""
+    scope = _caller_scope(operator)
+    scope["__bound_call__"] = lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function)
     function = lazy_function(name, scope, lambda: _caller_source(operator, name, write_out is not None), doc)
     return function
 
 
+def make_operator(operator: Operator, special: str, *, reflected: bool, foreign: Callable) -> FunctionType:
+    """The method behind a Python operator (`__add__`): the caller without what an operator can never be given."""
+    first, second = ("other", "self") if reflected else ("self", "other")
+    defaults = "".join(f", __default_{n}__" for n in operator.schema.names[2:])
+    source = (f"def {special}(self, other):\n"
+              "    if other.__class__ in NUMBERS: keys = self._keys\n"
+              "    else:\n"
+              "        try: keys = self._keys | other._keys\n"
+              "        except AttributeError: return __foreign__(self, other)\n"
+              "    include, allow = modes.masks\n"
+              "    mask = (keys | include) & allow\n"
+              f"    return (table.get(mask) or lookup(mask))({first}, {second}{defaults})\n")  # fmt: skip
+    return lazy_function(special, _caller_scope(operator) | {"__foreign__": foreign}, lambda: source)
+
+
+_LEAVE: Any = type("Leave", (), {"__repr__": lambda self: "<another overload>"})()
+
+
+def _strict_checks(operator: Operator) -> list[str]:
+    """Checks of what a single operator's caller leaves to its kernel, but a choice between overloads depends on."""
+    lines = []
+    for a in operator.schema.arguments:
+        if a.type in ("str", "Layout", "MemoryFormat", "Generator", "Any"):
+            lines.append("return __slow__" if a.default is MISSING else f"if {a.name} is not __default_{a.name}__: return __slow__")
+    return lines
+
+
 def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable, doc: str = "") -> Callable:
-    """One public function over several overloads: the first whose schema takes the arguments is run."""
+    """One public function over several overloads: the first whose schema takes the arguments is run.
+
+    First each overload's own caller looks whether the arguments are exactly what its kernels take.
+    """
+    quick_callers = []
+    for operator in operators:
+        scope = _caller_scope(operator) | {"__bound_call__": lambda args, kwargs, out: _LEAVE}
+        quick_callers.append(lazy_function(name, scope, lambda o=operator: _caller_source(o, name, False, _strict_checks(o))))
+    quick_callers_ = tuple(quick_callers)
 
     def overloaded(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            for quick in quick_callers_:
+                result = quick(*args, **kwargs)
+                if result is not _LEAVE:
+                    return result
         foreign = [v for v in (*args, *kwargs.values()) if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
         if foreign:
             return call_torch_function(overloaded, foreign, args, kwargs)

@@ -1,208 +1,356 @@
-"""Making tensors: factories, copies and conversions of type, device and memory format."""
+"""Factories: tensors out of a size, a range or another tensor's geometry."""
 
+import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
+from .._backends.npu import unavailable_kernel
+from .._device import layout as layout_type
+from .._device import memory_format, strided
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Lazy, Operator
-from .._dtype import OF_ARRAY, dtype, float64, get_default_dtype, of_number
+from .._dtype import BOOL, FLOAT, INT, default_complex, dtype, get_default_dtype, int64, of_number
+from .._random import fused_multiply_add
 from .._tensor import Tensor
+from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised
 from .declare import composite, op
-from .families import (
-    ArrayFamily,
-    Spec,
-    broadcast_shape,
-    check_overlap,
-    moves,
-    number_array,
-    pointwise_strides,
-    shape_text,
-    writes,
-)
-from .samples import case, cases, t, unary
+from .families import Spec, shape_text
+from .samples import case, cases, error, ints, t
 
-FACTORY = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool requires_grad=False"
+OPTIONS = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool requires_grad=False"
+FACTORY = "*, " + OPTIONS
 
 
-class Factory(ArrayFamily):
-    """A result out of nothing but arguments: `infer` and `array` as ever, then `requires_grad`."""
+def required(tensor: Tensor) -> Tensor:
+    """A fresh tensor, now a leaf that requires grad."""
+    if tensor.dtype.category < FLOAT:
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    return tensor.requires_grad_()
 
-    def __init__(self, infer: Callable, array: Callable) -> None:
-        super().__init__(infer, array, widen=False)
+
+class Factory(Copies):
+    """A result out of arguments: `infer` and `array` as ever, then the options that all factories share."""
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        flag = operator.schema.index["requires_grad"]
+        grad, layout, pinned = (operator.schema.index[name] for name in ("requires_grad", "layout", "pin_memory"))
 
-        def requiring(make: Callable[[Operator], Callable]) -> Callable:
+        def with_options(make: Callable[[Operator], Callable]) -> Callable:
             kernel = make(operator)
-            return lambda *args: kernel(*args).requires_grad_() if args[flag] else kernel(*args)
 
-        made = super().kernels(operator)
-        return made | {DispatchKey.CPU: Lazy(lambda: requiring(self.cpu)), DispatchKey.Meta: Lazy(lambda: requiring(self.meta))}
+            def factory(*args: Any) -> Tensor:
+                if args[layout] is not None or args[pinned]:
+                    _check_options(operator, args[layout], args[pinned])
+                made = kernel(*args)
+                return required(made) if args[grad] else made
+
+            return factory
+
+        return {DispatchKey.CPU: Lazy(lambda: with_options(self.cpu)), DispatchKey.Meta: Lazy(lambda: with_options(self.meta)),
+                **{key: k for key, k in super().kernels(operator).items() if key in (DispatchKey.NPU, DispatchKey.CUDA)}}  # fmt: skip
 
 
-def checked_size(size: tuple[int, ...]) -> tuple[int, ...]:
+def _check_options(operator: Operator, layout: layout_type | None, pin_memory: bool | None) -> None:
+    if layout is not None and layout is not strided:
+        raise NotImplementedError(f"{operator.schema.base_name}(): only the strided layout exists here, not {layout}")
+    if pin_memory:
+        raise RuntimeError("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is "
+                           "available on this system.")  # fmt: skip
+
+
+def checked_size(size: tuple[int, ...], name: str) -> tuple[int, ...]:
     for n in size:
         if n < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {shape_text(size)}")
-    return tuple(size)
+            raise RuntimeError(f"{name}: Dimension size must be non-negative." if name == "zeros" else
+                               f"Trying to create tensor with negative dimension {n}: {shape_text(size)}")  # fmt: skip
+    return size
 
 
-def _sized(size: tuple, dtype: dtype | None, *rest: Any) -> Spec:
-    return Spec(checked_size(size), dtype or get_default_dtype())
-
-
-def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Element strides of a 4- or 5-dimensional tensor whose channels are innermost."""
-    strides, step = [0] * len(shape), 1
-    for d in (1, *range(len(shape) - 1, 1, -1), 0):
-        strides[d] = step
-        step *= max(shape[d], 1)
-    return tuple(strides)
-
-
-def format_strides(shape: tuple[int, ...], wanted: memory_format | None) -> tuple[int, ...] | None:
-    """Element strides of a memory format; None for a contiguous one."""
-    if wanted in (None, contiguous_format, preserve_format):
-        return None
-    ndim = 4 if wanted is channels_last else 5
-    if len(shape) != ndim:
-        raise RuntimeError(f"required rank {ndim} tensor to use {wanted._name} format")
-    return channels_last_strides(shape)
-
-
-def uninitialised(spec: Spec) -> np.ndarray:
-    """An ndarray of the spec's geometry."""
-    if spec.strides is None:
-        return np.empty(spec.shape, spec.dtype.np)
-    order = sorted(range(len(spec.shape)), key=lambda d: (-spec.strides[d], d))  # type: ignore[index]
-    flat = np.empty([spec.shape[d] for d in order], spec.dtype.np)
-    return flat.transpose(np.argsort(order))
-
-
-op(f"zeros(int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_sized, lambda xp, size, dtype, *rest, spec: xp.zeros(spec.shape, spec.dtype.np)),
-   samples=cases(case((2, 3)), case((0, 2)), case(())))  # fmt: skip
-op(f"ones(int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_sized, lambda xp, size, dtype, *rest, spec: xp.ones(spec.shape, spec.dtype.np)),
-   samples=cases(case((2, 3)), case((0, 2)), case(())))  # fmt: skip
-op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
-   kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
-                  _sized(size, dtype)._replace(strides=format_strides(checked_size(size), memory_format)),
-                  lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
-
-
-def _filled(size: tuple, fill_value: Any, dtype: dtype | None, *rest: Any) -> Spec:
-    return Spec(checked_size(size), dtype or of_number(fill_value))
-
-
-op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
-   kernel=Factory(_filled, lambda xp, size, fill_value, *rest, spec:
-                  xp.broadcast_to(number_array(fill_value, spec.dtype), spec.shape).copy()),
-   samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))  # fmt: skip
-
-
-# copies --------------------------------------------------------------------------------------------------------------
-
-
-def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, ...] | None:
-    """Element strides of a copy: a format's, or with preserve_format (None) those of the original, packed."""
-    if wanted is None or wanted is preserve_format:
-        return pointwise_strides(self._array.shape, [self])
-    return format_strides(self._array.shape, wanted)
-
-
-def _copied(xp: Any, self: Any, spec: Spec) -> Any:
+def _full(xp: Any, spec: Spec, value: Any) -> Any:
+    """A filled array of the spec's geometry."""
     made = uninitialised(spec)
-    store(xp, made, self)
+    made.fill(value)
     return made
 
 
-def store(xp: Any, target: Any, source: Any) -> None:
-    """Writes an array, or a number, into another of any type, with the casts of C."""
-    if target.dtype.kind != "c" and getattr(source, "dtype", target.dtype).kind == "c":
-        source = source.real
-    if target.dtype.kind in "iu" and getattr(source, "dtype", target.dtype).kind not in "iub":
-        source = source.astype(xp.int64) if target.dtype.kind == "i" or target.dtype.itemsize < 8 else source
-    target[...] = source if getattr(source, "dtype", None) is target.dtype else xp.asarray(source).astype(target.dtype)
+def _zeros(xp: Any, spec: Spec) -> Any:
+    return xp.zeros(spec.shape, spec.dtype.np) if spec.strides is None else _full(xp, spec, 0)
 
 
-op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-   kernel=moves(lambda self, memory_format: Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)),
-                lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
-   grad=dict(self=lambda grad: grad),
-   samples=unary())  # fmt: skip
-
-_TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor",
-   kernel=moves(lambda self, dtype, device, memory_format:
-                Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
-                lambda xp, self, dtype, device, memory_format, spec: _copied(xp, _readable(self), spec)),
-   grad=dict(self=lambda grad, self_dtype: grad.to(self_dtype)), public="",
-   samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True)  # fmt: skip
+# a size --------------------------------------------------------------------------------------------------------------
 
 
-def _readable(array: Any) -> Any:
-    if not isinstance(array, np.ndarray):
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    return array
+def _sized(name: str) -> Callable[..., Spec]:
+    return lambda size, dtype, *rest: Spec(checked_size(size, name), dtype or get_default_dtype())
 
 
-def _converted(self: Tensor, dtype: dtype | None, device: device | None, copy: bool, memory_format: memory_format | None) -> Tensor:
-    same = (dtype is None or dtype is self.dtype) and (device is None or device == self.device)
-    if same and not copy and (memory_format in (None, preserve_format) or self.is_contiguous(memory_format=memory_format)):
-        return self
-    return call_bound(_TO_COPY, (self, dtype, self.device if device is None else device, memory_format))
+def _full_spec(size: tuple[int, ...], fill_value: Any, dtype: dtype | None, *rest: Any) -> Spec:
+    return Spec(checked_size(size, "full"), dtype or of_number(fill_value))
 
 
-@composite("to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, *,"
-           " MemoryFormat? memory_format=None) -> Tensor(a)")  # fmt: skip
-def _to_dtype(self, dtype, non_blocking, copy, memory_format):
-    return _converted(self, dtype, None, copy, memory_format)
+_SIZES = cases(case((2, 3)), case((0, 2)), case(()))
+
+op(f"zeros(int[] size, {FACTORY}) -> Tensor",
+   kernel=Factory(_sized("zeros"), lambda xp, *rest, spec: _zeros(xp, spec)), samples=_SIZES)  # fmt: skip
+op(f"ones(int[] size, {FACTORY}) -> Tensor",
+   kernel=Factory(_sized("ones"), lambda xp, *rest, spec: xp.ones(spec.shape, spec.dtype.np)), samples=_SIZES)  # fmt: skip
+op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
+   kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
+                  Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
+                  lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
+_FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
+   kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype)[()])),
+   samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))  # fmt: skip
 
 
-@composite("to.device(Tensor(a) self, Device? target=None, ScalarType? dtype=None, bool non_blocking=False,"
-           " bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)")  # fmt: skip
-def _to_device(self, target, dtype, non_blocking, copy, memory_format):
-    return _converted(self, dtype, target, copy, memory_format)
+@composite(f"scalar_tensor(Scalar s, {FACTORY}) -> Tensor", samples=cases(case(3), case(1.5), case(1j)))
+def _scalar_tensor(s: Any, dtype: dtype | None, layout: Any, device: Any, pin_memory: bool | None, requires_grad: bool) -> Tensor:
+    kind = dtype or (default_complex() if s.__class__ is complex else get_default_dtype())
+    return call_bound(_FULL, ((), s, kind, layout, device, pin_memory, requires_grad))
 
 
-@composite("to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, *,"
-           " MemoryFormat? memory_format=None) -> Tensor(a)")  # fmt: skip
-def _to_other(self, other, non_blocking, copy, memory_format):
-    return _converted(self, other.dtype, other.device, copy, memory_format)
+def _check_strides(size: tuple[int, ...], stride: tuple[int, ...]) -> None:
+    if len(size) != len(stride):
+        raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})")
+    checked_size(size, "empty_strided")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={shape_text(size)} and strides={shape_text(stride)}")
 
 
-@composite("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", public="Tensor",
-           samples=unary())  # fmt: skip
-def _contiguous(self, memory_format):
-    if self.is_contiguous(memory_format=memory_format):
-        return self
-    return self.clone(memory_format=memory_format)
+def _strided(size: tuple[int, ...], stride: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
+    _check_strides(size, stride)
+    return Spec(size, dtype or get_default_dtype(), stride)
 
 
-# writes --------------------------------------------------------------------------------------------------------------
+def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
+    """Dense memory with the dimensions in the order of `physical_layout`, outermost first."""
+    if len(size) != len(physical_layout):
+        raise RuntimeError("Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+                           f"{len(size)} is not equal to len(physical_layout) = {len(physical_layout)}")  # fmt: skip
+    strides, step, seen = [0] * len(size), 1, set()
+    for d in reversed(physical_layout):
+        if not 0 <= d < len(size):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index "
+                               f"{physical_layout.index(d)}).  NB: negative dims not currently supported; file an issue if you "
+                               "want it.")  # fmt: skip
+        if d in seen:
+            raise RuntimeError("Duplicate dim not allowed")
+        seen.add(d)
+        strides[d] = step
+        step *= max(size[d], 1)
+    return Spec(checked_size(size, "empty_permuted"), dtype or get_default_dtype(), tuple(strides))
 
 
-def _check_copy(self: Tensor, src: Tensor, non_blocking: bool) -> None:
-    if self._device is not META and src._device is META:
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    if broadcast_shape([self._array.shape, src._array.shape]) != self._array.shape:
-        raise RuntimeError(f"output with shape {shape_text(self.shape)} doesn't match the broadcast shape "
-                           f"{shape_text(broadcast_shape([self._array.shape, src._array.shape]))}")  # fmt: skip
-    check_overlap(self, src)
+op(f"empty_strided(int[] size, int[] stride, {FACTORY}) -> Tensor",
+   kernel=Factory(_strided, lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
+op(f"empty_permuted(int[] size, int[] physical_layout, {FACTORY}) -> Tensor",
+   kernel=Factory(_permuted, lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
 
 
-op("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
-   kernel=writes(_check_copy, lambda xp, self, src, non_blocking: store(xp, self, src)),
-   grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad: grad),
-   public="Tensor", mixes_devices=True,
-   samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3))))  # fmt: skip
+def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
+    for name, size in (("n", n), ("m", m)):
+        if size is not None and size < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
+    return Spec((n, n if m is None else m), dtype or get_default_dtype())
 
-op("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
-   kernel=writes(lambda self, value: None, lambda xp, self, value: store(xp, self, number_array(value, OF_ARRAY[self.dtype]))),
-   grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), public="torch Tensor")  # fmt: skip
 
+op(f"eye(int n, int? m=None, {FACTORY}) -> Tensor",
+   kernel=Factory(_eye_spec, lambda xp, *rest, spec: xp.eye(*spec.shape, dtype=spec.dtype.np)),
+   samples=cases(case(3), case(2, 3), case(0), error(RuntimeError, "n must be greater or equal to 0, got -1", -1)))  # fmt: skip
+
+
+# another tensor ------------------------------------------------------------------------------------------------------
+
+LIKE = f"{FACTORY}, MemoryFormat? memory_format=None"
+
+
+def _like(self: Tensor, dtype: dtype | None, *rest: Any) -> Spec:
+    return Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, rest[-1]))
+
+
+op(f"empty_like(Tensor self, {LIKE}) -> Tensor",
+   kernel=Factory(_like, lambda xp, *rest, spec: uninitialised(spec)), public="torch")  # fmt: skip
+op(f"zeros_like(Tensor self, {LIKE}) -> Tensor",
+   kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)), public="torch",
+   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))  # fmt: skip
+op(f"ones_like(Tensor self, {LIKE}) -> Tensor",
+   kernel=Factory(_like, lambda xp, *rest, spec: _full(xp, spec, 1)), public="torch",
+   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))  # fmt: skip
+op(f"full_like(Tensor self, Scalar fill_value, {LIKE}) -> Tensor",
+   kernel=Factory(lambda self, fill_value, *rest: _like(self, *rest),
+                  lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype)[()])),
+   public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)))  # fmt: skip
+
+
+def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
+    return Spec(checked_size(size, "new"), dtype or self.dtype)
+
+
+op(f"new_empty(Tensor self, int[] size, {FACTORY}) -> Tensor",
+   kernel=Factory(_new, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")  # fmt: skip
+op(f"new_zeros(Tensor self, int[] size, {FACTORY}) -> Tensor",
+   kernel=Factory(_new, lambda xp, *rest, spec: _zeros(xp, spec)), public="Tensor",
+   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))  # fmt: skip
+op(f"new_ones(Tensor self, int[] size, {FACTORY}) -> Tensor",
+   kernel=Factory(_new, lambda xp, *rest, spec: _full(xp, spec, 1)), public="Tensor",
+   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))  # fmt: skip
+op(f"new_full(Tensor self, int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
+   kernel=Factory(lambda self, size, fill_value, *rest: _new(self, size, *rest),
+                  lambda xp, self, size, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype)[()])),
+   public="Tensor", samples=cases(case(t(2, 3), (2,), 1.5), case(ints(2), (), 3)))  # fmt: skip
+
+
+def _new_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
+    return _strided(size, stride, dtype or self.dtype)
+
+
+op(f"new_empty_strided(Tensor self, int[] size, int[] stride, {FACTORY}) -> Tensor",
+   kernel=Factory(_new_strided, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")  # fmt: skip
+
+
+# ranges --------------------------------------------------------------------------------------------------------------
+
+
+def _range_dtype(wanted: dtype | None, *numbers: Any) -> dtype:
+    if wanted is not None:
+        return wanted
+    return int64 if all(n.__class__ in (int, bool) for n in numbers) else get_default_dtype()
+
+
+def _range_bounds(name: str, kind: dtype, *numbers: Any) -> tuple[Any, ...]:
+    """Start, end and step in the precision they are counted in: Python integers or doubles."""
+    if any(n.__class__ is complex and n.imag for n in numbers):
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    numbers = tuple(n.real for n in numbers)
+    start, end, step = numbers
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
+    if kind.category == INT and any(n.__class__ is float for n in numbers) and int(step) == 0 != step:
+        raise ValueError("step must be nonzero")
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if kind.category not in (INT, FLOAT):
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{kind.scalar_name}'")
+    return numbers
+
+
+def _arange_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
+    kind = _range_dtype(dtype, start, end, step)
+    start, end, step = _range_bounds("arange", kind, start, end, step)
+    if kind is int64 and all(n.__class__ is not float for n in (start, end, step)):
+        return Spec((-((start - end) // step),), kind)
+    size = math.ceil((float(end) - float(start)) / float(step))
+    if size >= 2**63:
+        raise RuntimeError("invalid size, possible overflow?")
+    return Spec((size,), kind)
+
+
+def _stepped(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -> Any:
+    """start, start + step, ..., with the rounding of PyTorch's vector kernels.
+
+    They count in a wider type, but step inside a vector of 32 bytes from its first element, already rounded. What does
+    not fill two vectors is counted one by one.
+    """
+    kind, count = spec.dtype.np, spec.shape[0]
+    if spec.dtype.category == INT:
+        return (xp.arange(count, dtype=xp.int64) * int(step) + int(start)).astype(kind, copy=False)
+    wide = xp.float64 if kind.itemsize >= 4 else xp.float32
+    start, step = float(wide(start)), float(wide(step))
+    lanes = 32 // kind.itemsize
+    index = xp.arange(count, dtype=xp.int64)
+    lane = index % lanes
+    lane[count - count % (2 * lanes) :] = 0
+    first = fused_multiply_add((index - lane).astype(wide), step, start).astype(kind)
+    return fused_multiply_add(lane.astype(wide), step, first.astype(wide)).astype(kind)
+
+
+op(f"arange(Scalar end, {FACTORY}) -> Tensor",
+   kernel=Factory(lambda end, *rest: _arange_spec(0, end, 1, *rest),
+                  lambda xp, end, *rest, spec: _stepped(xp, 0, end, 1, spec=spec)),
+   samples=cases(case(5), case(2.5), case(0)))  # fmt: skip
+op(f"arange.start_step(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
+   kernel=Factory(_arange_spec, _stepped),
+   samples=cases(case(1, 5), case(1, 2, 0.25), case(5, 0, -2), error(RuntimeError, "step must be nonzero", 0, 5, 0),
+                 error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)))  # fmt: skip
+
+
+def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
+    kind = dtype or get_default_dtype()
+    warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent "
+                  "with Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
+                  stacklevel=4)  # fmt: skip
+    start, end, step = _range_bounds("range", kind, start, end, step)
+    return Spec((math.floor((end - start) / step) + 1,), kind)
+
+
+op(f"range(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
+   kernel=Factory(_closed_range_spec, _stepped))  # fmt: skip
+
+
+def _spaced_spec(name: str) -> Callable[..., Spec]:
+    def infer(start: Any, end: Any, steps: int, *rest: Any) -> Spec:
+        for end_name, bound in (("start", start), ("end", end)):
+            if hasattr(bound, "_array") and bound._array.ndim:
+                raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {end_name} with "
+                                   f"{bound._array.ndim} dimension(s).")  # fmt: skip
+        if steps < 0:
+            raise RuntimeError("number of steps must be non-negative")
+        kind = rest[-5]
+        if kind is None:
+            kind = default_complex() if any(_is_complex(n) for n in (start, end)) else get_default_dtype()
+        if kind.category == BOOL:
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+        return Spec((steps,), kind)
+
+    return infer
+
+
+def _is_complex(value: Any) -> bool:
+    return value.dtype.is_complex if hasattr(value, "_array") else value.__class__ is complex
+
+
+def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) -> Any:
+    """`steps` numbers from start to end: the first half counted up from start, the second down from end.
+
+    `kind` is the type of start, end and the step between them, `counted` the one the result is counted in.
+    """
+    start, end = (xp.asarray(bound).astype(kind) for bound in (start, end))
+    if steps == 1:
+        return start.reshape(1).astype(counted)
+    step = (end - start) / kind.type(max(steps - 1, 1))
+    up, down = xp.arange(steps // 2), xp.arange(steps - steps // 2 - 1, -1, -1)
+    if counted == xp.float64:
+        halves = [fused_multiply_add(xp.asarray(index, xp.float64), float(by), float(bound))
+                  for index, by, bound in ((up, step, start), (down, -step, end))]  # fmt: skip
+    else:
+        halves = [bound + (by * index.astype(counted)).astype(counted) for index, by, bound in ((up, step, start), (down, -step, end))]
+    return xp.concatenate(halves)
+
+
+def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec) -> Any:
+    kind = spec.dtype.np
+    if spec.dtype.category == INT:
+        start, end = (xp.trunc(xp.asarray(bound).real) for bound in (start, end))
+        return xp.trunc(_spaced(xp, start, end, steps, xp.dtype(xp.float64), xp.dtype(xp.float64))).astype(kind)
+    # Float32 numbers are multiplied and added with one rounding, which float64 gives.
+    return _spaced(xp, start, end, steps, kind, xp.dtype(xp.float64) if kind == xp.float32 else kind).astype(kind)
+
+
+def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any, spec: Spec) -> Any:
+    kind = spec.dtype.np if spec.dtype.category >= FLOAT else xp.dtype(xp.float64)
+    exponents = _spaced(xp, start, end, steps, kind, xp.dtype(xp.complex128 if kind.kind == "c" else xp.float64))
+    return (base**exponents).astype(spec.dtype.np)
+
+
+_LINSPACE = cases(case(0, 1, 5), case(-1.5, 3, 4), case(0, 1, 1), case(2, 1, 0), case(t(), 1, 3),
+                  error(RuntimeError, "number of steps must be non-negative", 0, 1, -1))  # fmt: skip
+
+op(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, {FACTORY}) -> Tensor",
+   kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE)  # fmt: skip
+op(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, {FACTORY}) -> Tensor",
+   kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE)  # fmt: skip

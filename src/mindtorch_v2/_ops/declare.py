@@ -86,7 +86,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
-    it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places.
+    it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one with
+    a dot ("special.expit") names its own.
     """
     parsed = Schema(schema)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
@@ -94,7 +95,9 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu)
     takes_self = parsed.names[:1] == ("self",)
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
-    names = (parsed.base_name, *aliases)
+    names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))
+    for place, name in (alias.rsplit(".", 1) for alias in aliases if "." in alias):
+        PUBLIC.setdefault(place, {}).setdefault(name, []).append(operator)
     for place in places:
         for name in names:
             PUBLIC.setdefault(place, {}).setdefault(name, []).append(operator)
@@ -136,7 +139,7 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
     made = _declare(operator, declaration.family, declaration.family.inplace_kernels(operator, functional), declaration.grad,
                     None, None, inplace_of=functional)  # fmt: skip
     declaration.inplace = made.operator
-    for place in {"Tensor", *(p for p in places if p in ("torch", "nn.functional"))}:
+    for place in (p for p in places if p in ("torch", "Tensor", "nn.functional")):
         for alias in names:
             PUBLIC.setdefault(place, {}).setdefault(alias + "_", []).append(operator)
 
@@ -200,6 +203,11 @@ def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bo
 def public_functions(place: str) -> dict[str, Callable]:
     """The functions of a public place by name; the same object wherever the same operators stand."""
     return {name: _public(name, operators) for name, operators in PUBLIC.get(place, {}).items()}
+
+
+def function_of(operator: Operator) -> Callable:
+    """The function that calls one operator, for formulas and composites of other operators."""
+    return _public(operator.schema.base_name, [operator])
 
 
 _made: dict[tuple, Callable] = {}

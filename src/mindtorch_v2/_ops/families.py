@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._autograd.node import VersionCounter
-from .._autograd.views import MULTI_OUTPUT, creation_now
+from .._autograd.views import MULTI_OUTPUT
 from .._backends.cpu import xp as cpu_xp
 from .._backends.npu import unavailable_kernel
 from .._dispatch.callers import compile_function
-from .._device import CPU
-from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, VIEW_MASK, DispatchKey, modes
+from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Lazy, Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import (
@@ -35,11 +33,10 @@ from .._dtype import (
     of_number,
     promote_types,
 )
-from .._tensor import Tensor, alias, element_strides, track_view, wrap, wrap_meta
+from .._tensor import Tensor, element_strides, tracked_view, wrap, wrap_meta
 
 _ndarray = np.ndarray
 _new = object.__new__
-SHARED_KEYS = BACKEND_MASK | INFERENCE_MASK
 
 
 class Spec(NamedTuple):
@@ -166,7 +163,9 @@ def check_writable(tensor: Tensor) -> None:
 
 def check_overlap(target: Tensor, source: Any) -> None:
     """Raises if `source` shows some, but not exactly, the elements that are written."""
-    if source.__class__ in NUMBERS or source is target or target._storage is None or source._storage is not target._storage:
+    if source.__class__ in NUMBERS or source is target or (target._storage is None and target._base is None):
+        return
+    if source._storage is None and source._base is None or source._shared_storage() is not target._shared_storage():
         return
     a, b = target._array, source._array
     if a.__class__ is not _ndarray or not np.may_share_memory(a, b):
@@ -260,7 +259,7 @@ class ArrayFamily(Family):
                   f"    spec = infer({names})\n"
                   f"    return {finish}(array(xp, {', '.join(passed)}), spec)\n")  # fmt: skip
         scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "wrap_one": wrap_one, "NUMBERS": NUMBERS,
-                 "wrap_all": lambda arrays, specs: result_of(operator, map(wrap_one, arrays, specs)),
+                 "wrap_all": lambda arrays, specs: result_of(operator, map(_wrap_wanted, arrays, specs)),
                  "_widened": _widened, "__opname__": f"{operator.name} cpu"}  # fmt: skip
         return compile_function(schema.base_name, source, scope)
 
@@ -269,7 +268,7 @@ class ArrayFamily(Family):
 
         def kernel(*args: Any) -> Any:
             spec = infer(*args)
-            return meta_of(spec) if spec.__class__ is Spec else result_of(operator, map(meta_of, spec))
+            return meta_of(spec) if spec.__class__ is Spec else result_of(operator, map(_meta_wanted, spec))
 
         return kernel
 
@@ -312,6 +311,15 @@ def meta_of(spec: Spec) -> Tensor:
     return wrap_meta(spec.shape, spec.dtype.np, strides)
 
 
+def _wrap_wanted(array: Any, spec: Spec | None) -> Tensor | None:
+    """One of several outputs; None for one that the call did not ask for."""
+    return None if spec is None else wrap_one(array, spec)
+
+
+def _meta_wanted(spec: Spec | None) -> Tensor | None:
+    return None if spec is None else meta_of(spec)
+
+
 def result_of(operator: Operator, tensors: Any) -> Any:
     """Several outputs as the operator's named tuple, or a list where the schema says so."""
     kind = operator.declaration.result_type
@@ -323,14 +331,14 @@ class Pointwise(Family):
 
     `result` says in which type is computed and which comes out, given the operands' common type. `ufunc` names the NumPy
     function that the operator is when every other argument has its default. `excluding` lists categories PyTorch
-    refuses.
+    refuses, with `named` in the text where that is not the operator's own name.
     """
 
     inplace = True
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
-                 excluding: Sequence[int] = (), check: Callable | None = None) -> None:  # fmt: skip
-        self.result, self.excluding, self.check = result, frozenset(excluding), check
+                 excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None) -> None:  # fmt: skip
+        self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
         self.ufunc = compute if isinstance(compute, str) else ufunc
         self.compute = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
 
@@ -342,7 +350,8 @@ class Pointwise(Family):
             self.check(*args)
         common = common_dtype(operands)
         if common.category in self.excluding:
-            raise NotImplementedError(f'"{operator.schema.base_name}_cpu" not implemented for \'{common.scalar_name}\'')
+            name = self.named or f"{operator.schema.base_name}_cpu"
+            raise NotImplementedError(f'"{name}" not implemented for \'{common.scalar_name}\'')
         compute, out = self.result(common)
         tensors = [t for t in operands if t.__class__ not in NUMBERS]
         shape = broadcast_shape([t._array.shape for t in tensors])
@@ -475,63 +484,46 @@ def number_array(value: Any, kind: dtype) -> np.ndarray:
 
 
 class View(Family):
-    """Another geometry on the same memory: `geometry(shape, strides, *arguments)` gives shape, strides and offset.
+    """Another geometry on the same memory: `geometry(*arguments)` gives shape, strides and offset.
 
-    Strides and offset are in bytes. A fourth value is another element type. With `several`, it gives a list of them.
+    Strides and offset are in bytes, the offset counted from the tensor's own. A fourth value is another element type. With `several`, it gives a list of them.
+    `array(ndarray, *arguments)` is the same by NumPy's own view functions, for operators that leave the offset: a
+    shortcut, since a view should cost no more than its call. Meta and CPU must agree on every sample.
     """
 
     is_view = True
 
-    def __init__(self, geometry: Callable, *, several: bool = False) -> None:
-        self.geometry, self.several = geometry, several
+    def __init__(self, geometry: Callable, array: Callable | None = None, *, several: bool = False) -> None:
+        self.geometry, self.array, self.several = geometry, array, several
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        geometry = self.geometry
+        geometry, array_view = self.geometry, self.array
 
         def one(source: Tensor, *args: Any) -> Tensor:
-            # `alias` and `track_view` written out: views are made so often that their two calls show.
-            array = source._array
-            shape, strides, offset, *kind = geometry(array.shape, array.strides, *args)
-            storage = source._storage
-            if storage is None:
-                storage = source._shared_storage()
-            counter = source._counter
-            if counter is None:
-                counter = source._counter = VersionCounter()
+            shape, strides, offset, *kind = geometry(source, *args)
             offset += source._offset
-            made = _new(Tensor)
-            made._array = storage.array(shape, kind[0] if kind else array.dtype, offset, strides)
-            made._storage, made._offset, made._counter = storage, offset, counter
-            base = source._base
-            if base is None:
-                made._base, made._view_meta = source, ((operator, args, None),)
-            else:
-                made._base, made._view_meta = base, (*source._view_meta, (operator, args, None))
-            made._keys = (source._keys & SHARED_KEYS) | VIEW_MASK
-            if source._device is not CPU:
-                made._device = source._device
-            if counter.value:
-                made._edge_version = counter.value
-            creation = source._creation if modes.grad_enabled else creation_now() or source._creation
-            if creation:
-                made._creation = creation
-            return made
+            made = source._shared_storage().array(shape, kind[0] if kind else source._array.dtype, offset, strides)
+            return tracked_view(source, made, offset, operator, args)
 
         def many(source: Tensor, *args: Any) -> Any:
-            array = source._array
-            views = []
-            for nr, made in enumerate(geometry(array.shape, array.strides, *args)):
-                view = alias(source, made[0], made[1], source._offset + made[2])
-                views.append(track_view(view, source, operator, args, nr, MULTI_OUTPUT if not source._creation else None))
+            array, storage, views = source._array, source._shared_storage(), []
+            for nr, (shape, strides, offset) in enumerate(geometry(source, *args)):
+                offset += source._offset
+                view = tracked_view(source, storage.array(shape, array.dtype, offset, strides), offset, operator, args, nr)
+                view._creation = view._creation or MULTI_OUTPUT
+                views.append(view)
             return tuple(views)
 
+        def quick(source: Tensor, *args: Any) -> Tensor:
+            return tracked_view(source, array_view(source._array, *args), source._offset, operator, args)  # type: ignore[misc]
+
         kernel = many if self.several else one
-        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
+        return {DispatchKey.CPU: kernel if array_view is None else quick, DispatchKey.Meta: kernel,
                 DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}  # fmt: skip
 
 
-def view(geometry: Callable) -> View:
-    return View(geometry)
+def view(geometry: Callable, array: Callable | None = None) -> View:
+    return View(geometry, array)
 
 
 def views(geometry: Callable) -> View:
@@ -560,16 +552,20 @@ class Composite(Family):
 
 
 class Writes(Family):
-    """An operator that is a write by nature (fill_, copy_): `write(xp, *arguments)` stores into its first array."""
+    """An operator that is a write by nature (fill_, copy_): `write(xp, *arguments)` stores into its first array.
 
-    def __init__(self, check: Callable, write: Callable) -> None:
-        self.check, self.write = check, write
+    With `repeats`, all elements get the same value, so that they may share memory (an expanded tensor).
+    """
+
+    def __init__(self, check: Callable, write: Callable, *, repeats: bool = False) -> None:
+        self.check, self.write, self.repeats = check, write, repeats
 
     def cpu(self, operator: Operator) -> Callable:
-        check, write = self.check, self.write
+        check, write, repeats = self.check, self.write, self.repeats
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
-            check_writable(target)
+            if not repeats:
+                check_writable(target)
             check(target, *args)
             write(cpu_xp, target._array, *[getattr(a, "_array", a) for a in args])
             target._bump_version()
@@ -579,7 +575,8 @@ class Writes(Family):
 
     def meta(self, operator: Operator) -> Callable:
         def kernel(target: Tensor, *args: Any) -> Tensor:
-            check_writable(target)
+            if not self.repeats:
+                check_writable(target)
             self.check(target, *args)
             target._bump_version()
             return target

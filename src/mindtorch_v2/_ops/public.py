@@ -4,10 +4,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from .._dispatch.callers import make_operator
 from .._tensor import Tensor
-from .declare import public_functions
+from .declare import PUBLIC, public_functions
 
-FAMILIES = ("create",)
+FAMILIES = ("copy", "create", "random", "pointwise", "compare", "elementary", "activation", "reduce", "scan", "view", "join", "index", "matmul", "norm", "loss")
 
 for _family in FAMILIES:
     importlib.import_module(f"{__package__}.{_family}")
@@ -36,41 +37,34 @@ def attach_methods() -> None:
     functions = public_functions("Tensor")
     for name, function in functions.items():
         setattr(Tensor, name, function)
-    for names, wrap in ((_OPERATORS, _operator), (_INPLACE_OPERATORS, _operator), (_REFLECTED, _reflected)):
+    for names, reflected in ((_OPERATORS, False), (_INPLACE_OPERATORS, False), (_REFLECTED, True)):
         for special, name in names.items():
             if name in functions:
-                setattr(Tensor, special, wrap(functions[name], special))
+                setattr(Tensor, special, _operator(functions[name], name, special, reflected))
 
 
-_OPERAND_TYPES = (Tensor, int, float, complex)
-
-
-def _operator(function: Callable, special: str) -> Callable:
+def _operator(function: Callable, name: str, special: str, reflected: bool) -> Callable:
     """The method behind an operator: what it cannot take is left to the other operand."""
-    if special in ("__neg__", "__abs__", "__invert__"):
+    if special in _UNARY:
         return function
+    call = (lambda a, b: function(b, a)) if reflected else function
+
+    def foreign(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (int, float, complex)) or hasattr(type(other), "__torch_function__"):
+            return call(self, other)
+        if hasattr(other, "__array__") and hasattr(other, "item") and other.ndim == 0:  # a NumPy scalar
+            return call(self, other.item())
+        return NotImplemented
+
+    operators = PUBLIC["Tensor"][name]
+    if len(operators) == 1 and len(operators[0].schema.positional) == 2:
+        return make_operator(operators[0], special, reflected=reflected, foreign=foreign)
 
     def operator(self: Tensor, other: Any) -> Any:
-        if isinstance(other, _OPERAND_TYPES) or hasattr(other, "__torch_function__"):
-            return function(self, other)
-        return _foreign(function, self, other)
+        return call(self, other) if isinstance(other, Tensor) else foreign(self, other)
 
     operator.__name__ = operator.__qualname__ = special
     return operator
 
 
-def _reflected(function: Callable, special: str) -> Callable:
-    def operator(self: Tensor, other: Any) -> Any:
-        if isinstance(other, (int, float, complex)):
-            return function(other, self)
-        return _foreign(lambda a, b: function(b, a), self, other)
-
-    operator.__name__ = operator.__qualname__ = special
-    return operator
-
-
-def _foreign(function: Callable, self: Tensor, other: Any) -> Any:
-    if hasattr(other, "__array__") and hasattr(other, "item") and other.ndim == 0:  # a NumPy scalar
-        return function(self, other.item())
-    return NotImplemented
-
+_UNARY = ("__neg__", "__abs__", "__invert__")

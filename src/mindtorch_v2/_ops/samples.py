@@ -21,7 +21,7 @@ class TensorSample:
     low: float = -2.0
     high: float = 2.0
     values: Any = None
-    layout: str = "contiguous"  # transposed, expanded or sliced
+    layout: str = "contiguous"  # transposed, expanded or sliced; `shape` is that of the view
     grad: bool = True  # whether gradients are checked with respect to it
 
     def array(self, rng: np.random.Generator, dtype: np.dtype) -> np.ndarray:
@@ -114,7 +114,7 @@ def binary(low: float = -2.0, high: float = 2.0, *, other_low: float | None = No
         made = [Case((t(2, 3, **a), t(2, 3, **b)), kwargs) for kwargs in _choices(choices)]
         made += [Case(pair) for pair in (
             (t(2, 3, **a), t(3, **b)), (t(3, **a), t(2, 1, **b)), (t(**a), t(2, 3, **b)), (t(2, 3, **a), t(**b)),
-            (t(**a), t(**b)), (t(0, 3, **a), t(3, **b)), (t(3, 2, layout="transposed", **a), t(2, 3, layout="sliced", **b)),
+            (t(**a), t(**b)), (t(0, 3, **a), t(3, **b)), (t(2, 3, layout="transposed", **a), t(2, 3, layout="sliced", **b)),
             (t(2, 3, layout="expanded", **a), t(2, 3, **b)))]  # fmt: skip
         made += [Case((t(2, 3, **a), scalar))] if scalar is not None else []
         made.append(Case((t(2, 3, **a), t(2, 4, **b)), {}, (RuntimeError, "must match the size of tensor b")))

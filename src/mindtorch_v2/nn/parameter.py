@@ -1,7 +1,7 @@
 """Parameter and Buffer: tensors that a Module registers by itself when they are assigned to it."""
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, SupportsIndex
 
 import mindtorch_v2 as torch
 
@@ -27,7 +27,7 @@ class Parameter(torch.Tensor, metaclass=_MarkedTensorType):
     _mark = "_is_param"
     __torch_function__ = _disabled_torch_function_impl  # results of operations on it are plain tensors
 
-    def __new__(cls, data: torch.Tensor | None = None, requires_grad: bool = True) -> "Parameter":
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
             data = torch.empty(0)
         if type(data) is torch.Tensor or type(data) is Parameter:
@@ -49,12 +49,9 @@ class Parameter(torch.Tensor, metaclass=_MarkedTensorType):
             memo[id(self)] = type(self)(copied, self.requires_grad)
         return memo[id(self)]
 
-    def __repr__(self, *args: Any, **kwargs: Any) -> str:
-        return "Parameter containing:\n" + super().__repr__(*args, **kwargs)
-
-    def __reduce_ex__(self, protocol: int) -> tuple:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple:
         # Hooks are not pickled; the empty dict keeps the arguments those of PyTorch's own checkpoints.
-        arguments = (self.data, self.requires_grad, OrderedDict())
+        arguments: tuple = (self.data, self.requires_grad, OrderedDict())
         state = _attributes_set_by_users(self)
         if state:
             return _rebuild_parameter_with_state, (*arguments, state)
@@ -65,9 +62,10 @@ class Buffer(torch.Tensor, metaclass=_MarkedTensorType):
     """A tensor that is a Module's buffer; what comes back is a plain tensor that carries the mark of one."""
 
     _mark = "_is_buffer"
+    persistent: bool
     __torch_function__ = _disabled_torch_function_impl
 
-    def __new__(cls, data: torch.Tensor | None = None, *, persistent: bool = True) -> torch.Tensor:
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = torch.empty(0)
         tensor = data.detach().requires_grad_(data.requires_grad)

@@ -49,6 +49,22 @@ class AdamW(Adam):
             group["decoupled_weight_decay"] = True
 
 
-def adamw(*args: Any, **kwargs: Any) -> None:
-    """Makes one step with the given gradients and running means; takes the arguments of `adam`."""
-    adam(*args, decoupled_weight_decay=True, **kwargs)
+def adamw(
+    params: list[torch.Tensor],
+    grads: list[torch.Tensor],
+    exp_avgs: list[torch.Tensor],
+    exp_avg_sqs: list[torch.Tensor],
+    max_exp_avg_sqs: list[torch.Tensor],
+    state_steps: list[torch.Tensor],
+    **options: Any,
+) -> None:
+    """Makes one step with the given gradients and running means; the options are those of `adam`."""
+    adam(
+        params,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        **(options | {"decoupled_weight_decay": True}),
+    )

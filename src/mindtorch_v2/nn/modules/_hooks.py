@@ -8,6 +8,7 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
+from ..._autograd.function import Function
 from ..._autograd.node import RemovableHandle
 
 Gradients = tuple[Any, ...]
@@ -121,7 +122,7 @@ class ErrorAsWarning:
         return True
 
 
-class BackwardHookFunction(torch.autograd.Function):
+class BackwardHookFunction(Function):
     """The identity; its backward shows the gradients to `before` as they came and to `after` with zeros for None."""
 
     @staticmethod

@@ -34,6 +34,20 @@ def _insert(modules: dict[str, Module], index: int, module: Module) -> None:
     modules[str(index)] = module
 
 
+def _pairs(container: str, entries: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """The entries, each checked to be a pair."""
+    for position, entry in enumerate(entries):
+        if not isinstance(entry, Iterable):
+            # PyTorch's text has no space there either.
+            raise TypeError(
+                f"{container} update sequence element #{position} should be Iterable; is{type(entry).__name__}"
+            )
+        pair = tuple(entry)
+        if len(pair) != 2:
+            raise ValueError(f"{container} update sequence element #{position} has length {len(pair)}; 2 is required")
+        yield pair
+
+
 class Sequential(Module):
     """Modules that run one after another, each on the output of the one before."""
 
@@ -301,16 +315,8 @@ class ModuleDict(Module):
             for key, module in modules.items():
                 self[key] = module
             return
-        for position, pair in enumerate(modules):
-            if not isinstance(pair, Iterable):
-                raise TypeError(
-                    f"ModuleDict update sequence element #{position} should be Iterable; is{type(pair).__name__}"
-                )
-            if len(pair) != 2:  # type: ignore[arg-type]
-                raise ValueError(
-                    f"ModuleDict update sequence element #{position} has length {len(pair)}; 2 is required"  # type: ignore[arg-type]
-                )
-            self[pair[0]] = pair[1]
+        for key, module in _pairs("ModuleDict", modules):
+            self[key] = module
 
 
 def _as_parameter(value: Any) -> Any:
@@ -378,7 +384,8 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_entry_line(position, value, lambda tensor: tensor.dtype) for position, value in enumerate(self))
+        lines = (_entry_line(position, value, lambda tensor: tensor.dtype) for position, value in enumerate(self))
+        return "\n".join(lines)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -453,7 +460,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any | None = None) -> Any:
         """The value of that key, or `default`."""
-        return self[key] if key in self else default
+        return getattr(self, key) if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any | None = None) -> "ParameterDict":
         """A new ParameterDict with the same value for all keys."""
@@ -485,18 +492,8 @@ class ParameterDict(Module):
             for key, value in sorted(parameters.items()):
                 self[key] = value
         else:
-            for position, pair in enumerate(parameters):
-                if not isinstance(pair, Iterable):
-                    raise TypeError(
-                        f"ParameterDict update sequence element #{position} should be Iterable; is"
-                        f"{type(pair).__name__}"
-                    )
-                if len(pair) != 2:  # type: ignore[arg-type]
-                    raise ValueError(
-                        f"ParameterDict update sequence element #{position} has length {len(pair)}; "  # type: ignore[arg-type]
-                        "2 is required"
-                    )
-                self[pair[0]] = pair[1]
+            for key, value in _pairs("ParameterDict", parameters):
+                self[key] = value
 
     def extra_repr(self) -> str:
         return "\n".join(_entry_line(key, value, torch.typename) for key, value in self.items())

@@ -384,19 +384,19 @@ class Module(ModuleCalls, ModuleState):
         for name, parameter in self._parameters.items():
             if parameter is None:
                 continue
+            old_gradient = parameter.grad
             with torch.no_grad():
                 converted = fn(parameter)
-                gradient = None if parameter.grad is None else fn(parameter.grad)
+                gradient = None if old_gradient is None else fn(old_gradient)
             if converted.is_meta == parameter.is_meta:
-                old_gradient = parameter.grad
-                parameter.data = converted  # the same object, so that optimizers keep hold of it
-                if gradient is not None:
+                parameter.data = converted  # the same objects, so that optimizers keep hold of them
+                if old_gradient is not None:
                     old_gradient.data = gradient
                     parameter.grad = old_gradient
             else:
                 renewed = Parameter(converted, parameter.requires_grad)
-                if gradient is not None:
-                    renewed.grad = gradient.requires_grad_(parameter.grad.requires_grad)
+                if old_gradient is not None:
+                    renewed.grad = gradient.requires_grad_(old_gradient.requires_grad)
                 self._parameters[name] = renewed
         for name, buffer in self._buffers.items():
             if buffer is not None:
@@ -552,6 +552,7 @@ def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]
     kwargs = dict(kwargs)
     memory_format = kwargs.pop("memory_format", None)
     first = args[0] if args else next((kwargs[name] for name in ("tensor", "dtype") if name in kwargs), None)
+    names: tuple[str, ...]
     if isinstance(first, torch.Tensor):
         names = ("tensor", "non_blocking", "copy")
     elif isinstance(first, torch.dtype) and "device" not in kwargs:

@@ -1,0 +1,229 @@
+"""User-defined operations: `Function` with its `forward`, `backward` and context."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._dispatch.keys import BACKEND_MASK, REQUIRES_GRAD, VIEW_MASK, WITH_GRAD, changed_modes, modes
+from .._dtype import FLOAT
+from .._tensor import Tensor
+from .engine import edge_for
+from .node import FREED, Node, SavedOutput, pack_saved, saving_hooks, version_of
+from .views import CUSTOM_FUNCTION, check_inplace, rebase
+
+
+class FunctionCtx:
+    """What `forward` leaves for `backward`. The context is the recorded node itself."""
+
+    materialize_grads = True
+    needs_input_grad: tuple[bool, ...] = ()
+    _to_save: tuple = ()
+    _dirty: tuple = ()
+    _non_differentiable: tuple = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keeps tensors for `backward`, watched for in-place changes; call it in `forward` only."""
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keeps tensors for a forward-mode rule."""
+        for tensor in tensors:
+            if not (isinstance(tensor, Tensor) or tensor is None):
+                raise TypeError("save_for_forward expects all arguments to be tensors; you should save non-tensors as "
+                                "attributes on ctx.")  # fmt: skip
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args: Any) -> None:
+        """Says which inputs `forward` wrote in place."""
+        self._dirty = args
+
+    def mark_non_differentiable(self, *args: Any) -> None:
+        """Says which outputs carry no gradient."""
+        self._non_differentiable = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether missing gradients reach `backward` as zeros (the default) or as None."""
+        self.materialize_grads = value
+
+
+class BackwardCFunction(Node, FunctionCtx):
+    """The node of a custom Function."""
+
+    function: type["Function"]
+    tensor_inputs: tuple[bool, ...] = ()
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def saved_tensors(self) -> tuple:
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        return tuple(self.unpack(i) for i in range(len(self.saved)))
+
+    def apply(self, *grads: Any) -> tuple:
+        if self.materialize_grads:
+            grads = tuple(_zeros(self.outputs[i]) if g is None else g for i, g in enumerate(grads))
+        implementation = self.function.backward
+        if implementation is Function.backward:
+            implementation = self.function.vjp
+        result = implementation(self, *grads)
+        result = result if isinstance(result, tuple) else (result,)
+        expected = len(self.tensor_inputs)
+        if len(result) > expected and any(g is not None for g in result[expected:]) or len(result) < expected:
+            raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {expected}, got "
+                               f"{len(result)})")  # fmt: skip
+        for i, (is_tensor, grad) in enumerate(zip(self.tensor_inputs, result, strict=False)):
+            if grad is not None and not is_tensor:
+                raise RuntimeError(f"function {self.name()} returned a gradient different from None at position {i + 1}, but the "
+                                   "corresponding forward input was not a Variable")  # fmt: skip
+            if grad is not None and not isinstance(grad, Tensor):
+                raise TypeError(f"expected Variable or None (got {type(grad).__name__})")
+        return tuple(g for is_tensor, g in zip(self.tensor_inputs, result, strict=False) if is_tensor)
+
+
+def _zeros(output: tuple) -> Tensor:
+    import mindtorch_v2 as torch
+
+    shape, kind, device = output
+    return torch.zeros(shape, dtype=torch._dtype.OF_ARRAY[kind], device=device)
+
+
+class FunctionMeta(type):
+    """Gives each Function its own node class, named after it."""
+
+    def __init__(cls, name: str, bases: tuple, attributes: dict) -> None:
+        super().__init__(name, bases, attributes)
+        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"function": cls})
+
+
+class Function(metaclass=FunctionMeta):
+    """Base of custom differentiable operations: override `forward` and `backward`, call `apply`."""
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import warnings
+
+        warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+                      "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
+                      "version of PyTorch.", DeprecationWarning, stacklevel=2)  # fmt: skip
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to "
+                                  "use it with backward mode AD.")  # fmt: skip
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        ctx = cls._backward_cls()
+        if kwargs:
+            raise TypeError(f"apply() takes no keyword arguments (got {', '.join(kwargs)})")
+        ctx.tensor_inputs = tuple(isinstance(a, Tensor) for a in args)
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        inputs = [a for a in args if isinstance(a, Tensor)]
+        record = modes.grad_enabled and any(ctx.needs_input_grad)
+        if record:
+            ctx.edges = tuple(edge_for(t) for t in inputs)
+        with changed_modes(grad_enabled=False):
+            if cls.setup_context is Function.setup_context:
+                output = cls.forward(ctx, *args)
+            else:
+                output = cls.forward(*args)
+                cls.setup_context(ctx, args, output)
+        outputs = output if isinstance(output, tuple) else (output,)
+        wrapped = tuple(_wrapped(ctx, o, i, inputs, record) for i, o in enumerate(outputs))
+        if record:
+            ctx.outputs = tuple((o._array.shape, o._array.dtype, o._device) if isinstance(o, Tensor) else ((), None, None) for o in wrapped)
+            _save(ctx, wrapped)
+        else:
+            ctx.saved, ctx.edges = (), ()
+        for name in ("_to_save", "_dirty", "_non_differentiable"):
+            ctx.__dict__.pop(name, None)
+        return wrapped if isinstance(output, tuple) else wrapped[0]
+
+
+def _contains(tensors: Sequence[Any], tensor: Any) -> bool:
+    return any(t is tensor for t in tensors)
+
+
+def _wrapped(ctx: Any, output: Any, nr: int, inputs: list[Tensor], record: bool) -> Any:
+    """An output of `forward` with its place in the graph."""
+    if not isinstance(output, Tensor):
+        return output
+    differentiable = record and not _contains(ctx._non_differentiable, output) and output.dtype.category >= FLOAT
+    if _contains(inputs, output) and _contains(ctx._dirty, output):
+        if differentiable:
+            if output._keys & REQUIRES_GRAD and output._current_edge() is None:
+                raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
+            check_inplace(output)
+            ctx.outputs = ((output._array.shape, output._array.dtype, output._device),)
+            rebase(output, ctx)
+        output._bump_version()
+        return output
+    if _contains(inputs, output):
+        with changed_modes(grad_enabled=False):
+            output = output.view_as(output)
+        output._creation = CUSTOM_FUNCTION
+    elif output._base is not None:
+        output._creation = CUSTOM_FUNCTION
+    if differentiable:
+        output._edge = (ctx, nr)
+        output._edge_version = version_of(output)
+        output._keys = (output._keys & ~VIEW_MASK) | WITH_GRAD[output._keys & BACKEND_MASK]
+    elif _contains(ctx._non_differentiable, output) and output._base is not None:
+        output = output._detached()
+    return output
+
+
+def _save(ctx: Any, outputs: tuple) -> None:
+    saved = []
+    for tensor in ctx._to_save:
+        nr = next((i for i, o in enumerate(outputs) if o is tensor), None)
+        saved.append(SavedOutput(tensor, nr) if nr is not None and tensor._edge is not None else tensor)
+    ctx.saved = tuple(saved)
+    ctx.versions = tuple(version_of(v) for v in saved)
+    if saving_hooks.users:
+        pack_saved(ctx)
+
+
+def once_differentiable(function: Callable) -> Callable:
+    """Decorates a `backward` whose result must not be differentiated again."""
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with changed_modes(grad_enabled=False):
+            outputs = function(ctx, *args)
+        if not modes.grad_enabled or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return outputs
+        several = isinstance(outputs, tuple)
+        error = _DelayedError()
+        made = [error.attach(o) if isinstance(o, Tensor) else o for o in (outputs if several else (outputs,))]
+        return tuple(made) if several else made[0]
+
+    return wrapper
+
+
+class _DelayedError(Node):
+    """A node that only complains."""
+
+    def attach(self, tensor: Tensor) -> Tensor:
+        self.outputs = (*self.outputs, (tensor._array.shape, tensor._array.dtype, tensor._device))
+        return tensor._with_edge((self, len(self.outputs) - 1))
+
+    def apply(self, *grads: Any) -> tuple:
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")

@@ -1,0 +1,193 @@
+"""Deferred execution: `with torch.pipeline() as pipe:` records calls and runs them at a flush.
+
+Each recorded call answers at once with tensors whose shape and type its Meta kernel inferred; they are `_pending` until
+the flush puts the real memory and history into them. Writes, transfers and calls whose result depends on data flush
+first and run at once.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._autograd.node import Node
+from .._backends.meta import MetaArray
+from .._device import META
+from .._tensor import Tensor, flush_pending
+from .callers import call_bound
+from .keys import (
+    BACKEND_MASK,
+    META_MASK,
+    PIPELINE_MASK,
+    REQUIRES_GRAD,
+    WITH_GRAD,
+    DispatchKey,
+    changed_modes,
+    modes,
+)
+from .registry import Operator, PerOperator, registry
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class _NotYet(Node):
+    """The history of a tensor that was not computed yet."""
+
+
+class Record:
+    """One deferred call and the tensors that wait for it."""
+
+    def __init__(self, operator: Operator, args: tuple, results: list[Tensor], where: str) -> None:
+        self.operator, self.args, self.results, self.where = operator, args, results, where
+        self.grad_enabled = modes.grad_enabled
+        self.error: BaseException | None = None
+
+
+class Pipeline:
+    """The queue of one `with torch.pipeline()` block."""
+
+    def __init__(self) -> None:
+        self.queue: list[Record] = []
+
+    def __enter__(self) -> "Pipeline":
+        self._previous = (modes.__dict__.get("pipeline"), modes.include)
+        modes.__dict__["pipeline"] = self
+        modes.update(include=modes.include | PIPELINE_MASK)
+        return self
+
+    def __exit__(self, kind: Any, *exc: object) -> None:
+        outer, include = self._previous
+        modes.update(include=include)
+        try:
+            self.flush()
+        finally:
+            modes.__dict__["pipeline"] = outer
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    def flush(self) -> None:
+        """Runs all recorded calls. An error empties the queue and stays with the results that now never come."""
+        queue, self.queue = self.queue, []
+        for i, record in enumerate(queue):
+            try:
+                with changed_modes(include=modes.include & ~PIPELINE_MASK, grad_enabled=record.grad_enabled):
+                    result = call_bound(record.operator, record.args)
+            except Exception as error:
+                failure = RuntimeError(f"{record.operator.name}, recorded at {record.where}, failed when the pipeline was flushed: {error}")
+                for lost in queue[i:]:
+                    lost.error = failure
+                raise failure from error
+            _fill(record.results, result if isinstance(result, (tuple, list)) else (result,))
+
+
+def _fill(pending: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+    for tensor, result in zip(pending, results, strict=True):
+        hooks, grad = tensor._hooks, tensor._grad
+        tensor.__dict__.clear()
+        tensor.__dict__.update(result.__dict__)
+        if hooks is not None and tensor._edge is not None:
+            for hook in hooks.values():
+                tensor.register_hook(hook)
+        if grad is not None:
+            tensor._grad = grad
+
+
+def _where() -> str:
+    """The line of the caller's program."""
+    frame = sys._getframe(2)
+    while frame is not None and (frame.f_globals.get("__name__", "") or "").partition(".")[0] == _PACKAGE:
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
+
+
+def _twin(tensor: Tensor) -> Tensor:
+    """A Meta tensor of the same geometry."""
+    made = object.__new__(Tensor)
+    made._array = MetaArray(tensor._array.shape, tensor._array.dtype, tensor._array.strides)
+    made._keys, made._device = META_MASK, META
+    return made
+
+
+def _inferred(operator: Operator, args: tuple) -> Any:
+    """What the Meta kernel says of a call, with tensors that are an argument given as that argument; None if it cannot."""
+    twins: dict[int, Tensor] = {}
+    originals: dict[int, Tensor] = {}
+
+    def to_meta(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            twin = twins.get(id(value))
+            if twin is None:
+                twin = twins[id(value)] = _twin(value)
+                originals[id(twin)] = value
+            return twin
+        return tuple(map(to_meta, value)) if value.__class__ in (tuple, list) else value
+
+    meta_args = tuple(map(to_meta, args))
+    try:
+        with changed_modes(include=0, grad_enabled=False):
+            result = operator.lookup(META_MASK)(*meta_args)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return None  # the real call decides whether that was an error or only depends on data
+    several = isinstance(result, (tuple, list))
+    made = []
+    for value in result if several else (result,):
+        if not isinstance(value, Tensor):
+            return None
+        made.append(originals.get(id(value), value))
+    if any(m is o for m in made for o in originals.values()):
+        return None
+    return type(result)(*made) if hasattr(result, "_fields") else type(result)(made) if several else made[0]
+
+
+def _pipeline_kernel(operator: Operator) -> Callable:
+    schema = operator.schema
+    writes = any(a.writes for a in schema.arguments) or operator.mixes_devices
+
+    def kernel(*args: Any) -> Any:
+        tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
+        for tensor in tensors:
+            if tensor._pending is not None and tensor._pending.error is not None:
+                raise RuntimeError(f"this tensor was never computed: {tensor._pending.error}") from tensor._pending.error
+        pipe = modes.__dict__.get("pipeline")
+        active = pipe is not None and modes.include & PIPELINE_MASK
+        result = _inferred(operator, args) if active and tensors and not writes else None
+        if result is None:
+            if pipe is not None:
+                pipe.flush()
+            with changed_modes(include=modes.include & ~PIPELINE_MASK):
+                return call_bound(operator, args)
+        device = tensors[0]._device
+        backend = tensors[0]._keys & BACKEND_MASK
+        needs_grad = modes.grad_enabled and any(t._keys & REQUIRES_GRAD for t in tensors) and _differentiable(operator)
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        record = Record(operator, args, results, _where())
+        for tensor in results:
+            tensor._device, tensor._pending = device, record
+            tensor._keys = backend | PIPELINE_MASK
+            if needs_grad and tensor.dtype.category >= 2:
+                tensor._keys |= WITH_GRAD[backend]
+                tensor._edge = (_NotYet(), 0)
+        pipe.queue.append(record)
+        return result
+
+    return kernel
+
+
+def _differentiable(operator: Operator) -> bool:
+    declaration = operator.declaration
+    return declaration is None or declaration.derivative is not None or type(declaration.family).__name__ == "Composite"
+
+
+def _flush_current() -> None:
+    pipe = modes.__dict__.get("pipeline")
+    if pipe is not None:
+        pipe.flush()
+
+
+def pipeline() -> Pipeline:
+    """A context in which operations are recorded and run together at a flush."""
+    return Pipeline()
+
+
+flush_pending[0] = _flush_current
+registry.register_for_all(DispatchKey.Pipeline, PerOperator(_pipeline_kernel))

@@ -1,0 +1,272 @@
+"""Tensors out of data: numbers, nested sequences, NumPy arrays, buffers, and the legacy constructors."""
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._device import CPU, device, get_default_device
+from ._dispatch.keys import INFERENCE_MASK, modes
+from ._dispatch.schema import NUMBERS
+from ._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, as_dtype, default_complex, dtype, get_default_dtype, iinfo, int64, promote_types, uint64
+from ._ops.copy import converted, store
+from ._ops.create import required
+from ._tensor import Tensor, wrap
+
+_SEQUENCES = frozenset((list, tuple))
+_ARRAY_KINDS = frozenset(d.np for d in OF_ARRAY.values() if d.np.isbuiltin == 1)
+_SUPPORTED = ("float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, "
+              "and bool")  # fmt: skip
+
+
+# numbers and sequences -----------------------------------------------------------------------------------------------
+
+
+def _inferred(kinds: set[type]) -> dtype:
+    """The type of Python numbers of these classes."""
+    if complex in kinds:
+        return default_complex()
+    if float in kinds or not kinds:
+        return get_default_dtype()
+    return int64 if int in kinds else OF_ARRAY[np.dtype(bool)]
+
+
+def _as_array(numbers: Any, kind: dtype, kinds: set[type]) -> np.ndarray:
+    """Python numbers of the given classes, or a list of them, as an array."""
+    if complex in kinds and kind.category != COMPLEX:
+        raise TypeError("must be real number, not complex")
+    if kind.category == FLOAT or kind.category == COMPLEX:
+        wide = np.array(numbers, np.complex128 if kind.category == COMPLEX else np.float64)
+        if wide.dtype is kind.np:
+            return wide
+        made = np.empty(wide.shape, kind.np)
+        store(np, made, wide)
+        return made
+    if kind.category == BOOL:
+        return np.array(numbers).astype(bool)
+    if kind is int64 and float not in kinds:
+        try:
+            return np.array(numbers, np.int64)
+        except OverflowError:
+            raise ValueError("Overflow when unpacking long long") from None
+    return _as_integers(numbers, kind)
+
+
+def _as_integers(numbers: Any, kind: dtype) -> np.ndarray:
+    """Numbers truncated into an integer type, with PyTorch's check of the range."""
+    limits = iinfo(kind)
+    flat = numbers if isinstance(numbers, list) else [numbers]
+    lowest = limits.min if kind.is_signed else -limits.max
+    for number in flat:
+        if not lowest <= number <= limits.max:  # also for a NaN
+            raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
+    wide = np.array([int(n) for n in flat], np.uint64 if kind is uint64 and min(flat, default=0) >= 0 else np.int64)
+    return wide.astype(kind.np).reshape(np.shape(numbers))
+
+
+def _nested(data: Sequence) -> tuple[Sequence, list[int], set[type]]:
+    """The leaves of nested lists and tuples, their shape, and the leaves' classes."""
+    shape, flat = [len(data)], data
+    kinds = set(map(type, flat))
+    while kinds and kinds <= _SEQUENCES:
+        lengths = set(map(len, flat))
+        shape.append(len(flat[0]))
+        if len(lengths) > 1 and shape[-1]:
+            wrong = next(n for n in map(len, flat) if n != shape[-1])
+            raise ValueError(f"expected sequence of length {shape[-1]} at dim {len(shape) - 1} (got {wrong})")
+        flat = list(itertools.chain.from_iterable(flat)) if shape[-1] else []
+        kinds = set(map(type, flat))
+    return flat, shape, kinds
+
+
+def _array_of_data(data: Any, kind: dtype | None) -> np.ndarray:
+    """A fresh array of whatever `torch.tensor` takes, but for tensors and arrays."""
+    if data.__class__ in NUMBERS:
+        kinds = {data.__class__}
+        return _as_array(data, kind or _inferred(kinds), kinds)
+    if data.__class__ in _SEQUENCES:
+        flat, shape, kinds = _nested(data)
+        if kinds <= NUMBERS:
+            return _as_array(flat if flat.__class__ is list else list(flat), kind or _inferred(kinds), kinds).reshape(shape)
+    if isinstance(data, str):
+        raise TypeError("new(): invalid data type 'str'")
+    found: list[dtype] = []
+    plain = _plain(data, found)
+    if kind is None and found:
+        kind = found[0]
+        for other in found[1:]:
+            kind = promote_types(kind, other)
+    return _array_of_data(plain, kind)
+
+
+def _plain(data: Any, found: list[dtype]) -> Any:
+    """`data` with tensors, NumPy values and other sequences as numbers and lists; `found` collects the leaves' types."""
+    if isinstance(data, Tensor):
+        if data.numel() != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        found.append(data.dtype)
+        return data.item()
+    if isinstance(data, np.generic) and data.dtype in _ARRAY_KINDS:
+        found.append(OF_ARRAY[data.dtype])
+        return data.item()
+    if isinstance(data, np.ndarray):
+        if data.dtype not in _ARRAY_KINDS:
+            raise TypeError(_refused_kind(data))
+        found.append(OF_ARRAY[data.dtype])
+        return data.tolist()
+    if isinstance(data, (bool, int, float, complex)):
+        number = next(base(data) for base in (bool, int, float, complex) if isinstance(data, base))
+        found.append(_inferred({type(number)}))
+        return number
+    if isinstance(data, str):
+        raise ValueError("too many dimensions 'str'")
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, dict):
+        items = [data[i] for i in range(len(data))]
+        if items and isinstance(items[0], np.ndarray):
+            warnings.warn("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list "
+                          "to a single numpy.ndarray with numpy.array() before converting to a tensor.", stacklevel=5)  # fmt: skip
+        plain = [_plain(item, found) for item in items]
+        _check_one_depth(plain)
+        return plain
+    if hasattr(data, "__index__"):
+        found.append(int64)
+        return data.__index__()
+    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _check_one_depth(items: list) -> None:
+    """Raises if lists stand beside numbers."""
+    kinds = {item.__class__ is list for item in items}
+    if len(kinds) > 1:
+        raise TypeError("not a sequence" if items[0].__class__ is list else "'list' object cannot be interpreted as an integer")
+
+
+# NumPy ---------------------------------------------------------------------------------------------------------------
+
+
+def _refused_kind(array: np.ndarray) -> str:
+    name = f"{array.dtype.type.__module__}.{array.dtype.type.__name__}"
+    return f"can't convert np.ndarray of type {name}. The only supported types are: {_SUPPORTED}."
+
+
+def _check_array(array: np.ndarray) -> None:
+    """Raises for an array whose memory no tensor can show."""
+    if array.dtype not in _ARRAY_KINDS:
+        if not array.dtype.isnative:
+            raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte "
+                             "orders is currently not supported.")  # fmt: skip
+        raise TypeError(_refused_kind(array))
+    for stride in array.strides:
+        if stride < 0:
+            raise ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are "
+                             "not currently supported. (You can probably work around this by making a copy of your array  "
+                             "with array.copy().) ")  # fmt: skip
+        if stride % array.itemsize:
+            raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to "
+                             "reallocate the memory.")  # fmt: skip
+
+
+class _Writable:
+    """The memory of a read-only array as one that may be written, as a tensor's always may."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.owner = array
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+
+
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor on the memory of an array."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {_type_name(ndarray)})")
+    _check_array(ndarray)
+    if not ndarray.flags.writeable:
+        warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means "
+                      "writing to this tensor will result in undefined behavior. You may want to copy the array to protect its "
+                      "data or make it writable before converting it to a tensor. This type of warning will be suppressed for "
+                      "the rest of this program.", stacklevel=2)  # fmt: skip
+        ndarray = np.asarray(_Writable(ndarray))
+    return _marked(wrap(ndarray if ndarray.__class__ is np.ndarray else ndarray.view(np.ndarray)))
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _marked(made: Tensor) -> Tensor:
+    """A fresh tensor, marked if it is made in inference mode."""
+    if modes.inference:
+        made._keys |= INFERENCE_MASK
+    return made
+
+
+# public functions ----------------------------------------------------------------------------------------------------
+
+
+def _placed(made: Tensor, where: Any, requires_grad: bool) -> Tensor:
+    """A fresh CPU tensor on the device that a factory was asked for."""
+    target = get_default_device() if where is None else device(where)
+    if target is not CPU:
+        made = converted(made, None, target)
+    return required(made) if requires_grad else made
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A leaf with a copy of `data`."""
+    kind = None if dtype is None else as_dtype(dtype)
+    if pin_memory:
+        raise RuntimeError(_NO_PINNED_MEMORY)
+    if isinstance(data, Tensor):
+        warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+                      "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).", stacklevel=2)  # fmt: skip
+        made = copied(data, kind, device)
+        return required(made) if requires_grad else made
+    return _fresh(data, kind, device, requires_grad)
+
+
+_NO_PINNED_MEMORY = ("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on "
+                     "this system.")  # fmt: skip
+
+
+def copied(source: Tensor, kind: dtype | None, where: Any) -> Tensor:
+    """A detached copy of a tensor, in its memory order."""
+    return converted(source.detach(), kind, None if where is None else device(where), copy=True)
+
+
+def _fresh(data: Any, kind: dtype | None, where: Any, requires_grad: bool) -> Tensor:
+    if isinstance(data, np.ndarray):
+        _check_array(data)
+        array = np.empty(data.shape, (kind or OF_ARRAY[data.dtype]).np)
+        store(np, array, data)
+    else:
+        array = _array_of_data(data, kind)
+    return _placed(_marked(wrap(array)), where, requires_grad)
+
+
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """As `torch.tensor`, with this tensor's type and device unless given."""
+    kind, where = self.dtype if dtype is None else as_dtype(dtype), self.device if device is None else device
+    if isinstance(data, Tensor):
+        warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+                      "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
+                      stacklevel=2)  # fmt: skip
+        made = copied(data, kind, where)
+        return required(made) if requires_grad else made
+    return _fresh(data, kind, where, requires_grad)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor: itself, or on its memory, wherever type and device allow."""
+    kind = None if dtype is None else as_dtype(dtype)
+    if isinstance(data, Tensor):
+        return converted(data, kind, None if device is None else _device(device))
+    if isinstance(data, np.ndarray):
+        return converted(from_numpy(data), kind, get_default_device() if device is None else _device(device))
+    return _fresh(data, kind, device, False)
+
+
+_device = device  # the functions above have a parameter of that name

@@ -1,0 +1,311 @@
+"""Copies and writes: clone, conversions of type, device and memory format, copy_, fill_."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._backends.meta import contiguous_strides
+from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
+from .._dispatch.callers import call_torch_function, make_caller
+from .._dispatch.keys import PYTHON_MASK, DispatchKey, modes
+from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS
+from .._dtype import BOOL, COMPLEX, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
+from .._tensor import Tensor, element_strides
+from .declare import composite, op
+from .families import (
+    ArrayFamily,
+    Spec,
+    broadcast_shape,
+    check_overlap,
+    pointwise_strides,
+    shape_text,
+    writes,
+)
+from .samples import case, cases, error, t, unary
+
+# geometry ------------------------------------------------------------------------------------------------------------
+
+
+def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Element strides of a 4- or 5-dimensional tensor whose channels are innermost."""
+    strides, step = [0] * len(shape), 1
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[d] = step
+        step *= max(shape[d], 1)
+    return tuple(strides)
+
+
+def format_strides(shape: tuple[int, ...], wanted: memory_format | None) -> tuple[int, ...] | None:
+    """Element strides of a memory format; None for a contiguous one."""
+    if wanted is None or wanted is contiguous_format:
+        return None
+    if wanted is preserve_format:
+        raise RuntimeError("unsupported memory format Preserve")
+    ndim = 4 if wanted is channels_last else 5
+    if len(shape) != ndim:
+        raise RuntimeError(f"required rank {ndim} tensor to use {wanted._name} format")
+    return channels_last_strides(shape)
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether each place of the spanned memory holds exactly one element; strides in elements."""
+    expected = 1
+    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, ...] | None:
+    """Element strides of a copy: a format's, or with preserve_format (None) those of the original, packed."""
+    array = self._array
+    if wanted is not None and wanted is not preserve_format:
+        return format_strides(array.shape, wanted)
+    if array.__class__ is np.ndarray and array.flags.c_contiguous and 1 not in array.shape and array.size:
+        return None
+    strides = element_strides(array)
+    if strides == contiguous_strides(array.shape):
+        return None
+    return strides if is_dense(array.shape, strides) else pointwise_strides(array.shape, [self])
+
+
+def uninitialised(spec: Spec) -> np.ndarray:
+    """An ndarray of the spec's geometry."""
+    if spec.strides is None:
+        return np.empty(spec.shape, spec.dtype.np)
+    itemsize = spec.dtype.itemsize
+    span = 0 if 0 in spec.shape else 1 + sum(s * (n - 1) for s, n in zip(spec.strides, spec.shape, strict=True))
+    return np.ndarray(spec.shape, spec.dtype.np, np.empty(span * itemsize, np.uint8), 0, [s * itemsize for s in spec.strides])
+
+
+# numbers and casts ---------------------------------------------------------------------------------------------------
+
+_C_NAMES = {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t",
+            "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float16": "c10::Half",
+            "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double", "complex64": "c10::complex<float>",
+            "complex128": "c10::complex<double>", "float8_e4m3fn": "c10::Float8_e4m3fn",
+            "float8_e5m2": "c10::Float8_e5m2"}  # fmt: skip
+
+
+def fits(value: Any, kind: dtype) -> bool:
+    """Whether a number may be stored in a type: in its range, though a negative one may wrap into an unsigned type."""
+    if kind.category == BOOL:
+        return True
+    if value.__class__ is complex:
+        if kind.category == COMPLEX:
+            return fits(value.real, kind.to_real()) and fits(value.imag, kind.to_real())
+        if value.imag:
+            return False
+        value = value.real
+    if kind.category == INT:
+        if value != value or value in (float("inf"), -float("inf")):
+            return False
+        largest = iinfo(kind).max
+        return (iinfo(kind).min if kind.is_signed else -largest) <= value <= largest
+    return value != value or abs(value) <= finfo(kind).max or value in (float("inf"), -float("inf"))
+
+
+def stored_number(value: Any, kind: dtype) -> np.ndarray:
+    """A number as a 0-dim array; RuntimeError if the type cannot hold it."""
+    if value.__class__ is float and kind is float64:
+        return np.asarray(value)
+    if not fits(value, kind):
+        raise RuntimeError(f"value cannot be converted to type {_C_NAMES[kind.name]} without overflow")
+    if kind.category == BOOL:
+        return np.asarray(bool(value))
+    if value.__class__ is complex and kind.category != COMPLEX:
+        value = value.real
+    return np.asarray(int(value) if kind.category == INT else value).astype(kind.np)
+
+
+_warned_about_complex = [False]
+
+
+def _warn_about_complex() -> None:
+    if not _warned_about_complex[0]:
+        _warned_about_complex[0] = True
+        warnings.warn("Casting complex values to real discards the imaginary part", stacklevel=5)
+
+
+def store(xp: Any, target: Any, source: Any) -> None:
+    """Writes an array into another of any type, with the casts of C."""
+    kind, wanted = source.dtype, target.dtype
+    if kind is not wanted:
+        if kind.kind == "c" and wanted.kind not in "cb":
+            _warn_about_complex()
+            source = source.real
+        if (kind in REDUCED or wanted in REDUCED) and kind != xp.float32:
+            source = source.astype(xp.float32)  # the way all narrow types take
+    xp.copyto(target, source, casting="unsafe")
+
+
+# copies --------------------------------------------------------------------------------------------------------------
+
+CUDA_UNAVAILABLE = "Torch not compiled with CUDA enabled"
+
+
+class Copies(ArrayFamily):
+    """`infer` and `array` as ever; a device without a backend is refused as PyTorch does."""
+
+    def __init__(self, infer: Callable, array: Callable) -> None:
+        super().__init__(infer, array, widen=False)
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        return {**super().kernels(operator), DispatchKey.CUDA: refuse_cuda}
+
+
+def refuse_cuda(*args: Any) -> Any:
+    raise AssertionError(CUDA_UNAVAILABLE)
+
+
+def _copied(xp: Any, self: Any, spec: Spec) -> Any:
+    if not isinstance(self, np.ndarray):
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if spec.strides is None and self.dtype is spec.dtype.np:
+        return self.copy()
+    made = uninitialised(spec)
+    store(xp, made, self)
+    return made
+
+
+op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+   kernel=Copies(lambda self, memory_format: Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)),
+                 lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
+   grad=dict(self=lambda grad: grad),
+   samples=unary())  # fmt: skip
+
+_TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor",
+   kernel=Copies(lambda self, dtype, device, memory_format:
+                 Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
+                 lambda xp, self, dtype, device, memory_format, spec: _copied(xp, self, spec)),
+   grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
+   samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True)  # fmt: skip
+to_copy = make_caller(_TO_COPY, "_to_copy")
+
+
+def converted(self: Tensor, kind: dtype | None, where: device | None = None, copy: bool = False,
+              wanted: memory_format | None = None) -> Tensor:  # fmt: skip
+    """The tensor in another type, device or memory format; itself if nothing changes."""
+    if kind is None:
+        kind = OF_ARRAY[self._array.dtype]
+    elif kind is not OF_ARRAY[self._array.dtype]:
+        copy = True
+    if where is not None and where is not self._device and where != self._device:
+        copy = True
+    if not copy and (wanted is None or wanted is preserve_format or self.is_contiguous(memory_format=wanted)):  # type: ignore[attr-defined]
+        return self
+    return to_copy(self, dtype=kind, device=where or self._device, memory_format=wanted)
+
+
+_TO_FORMS = """
+ * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
+ * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
+ * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
+"""  # noqa: E501 - the text users know
+
+
+def parse_to(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, bool, memory_format | None]:
+    """Device, type, non_blocking, copy and memory format that a call of `to` asks for."""
+    given, positional = dict(kwargs), list(args)
+    where, kind = given.pop("device", None), given.pop("dtype", None)
+    wanted, other = given.pop("memory_format", None), given.pop("tensor", None)
+    if positional and isinstance(positional[0], Tensor):
+        other = positional.pop(0)
+    elif positional and isinstance(positional[0], (dtype, type)):
+        kind = positional.pop(0)
+    elif positional and (positional[0] is None or isinstance(positional[0], (str, int, device))):
+        where = positional.pop(0)
+        if positional and not isinstance(positional[0], bool):
+            kind = positional.pop(0)
+    flags = dict(zip(("non_blocking", "copy"), positional, strict=False))
+    rest = {name: given.pop(name) for name in ("non_blocking", "copy") if name in given}
+    fits_a_form = (not given and len(positional) <= 2 and not flags.keys() & rest.keys()
+                   and all(isinstance(f, bool) for f in (flags | rest).values())
+                   and (kind is None or isinstance(kind, (dtype, type)))
+                   and (wanted is None or isinstance(wanted, memory_format))
+                   and (where is None or isinstance(where, (str, int, device)) and not isinstance(where, bool)))  # fmt: skip
+    if not fits_a_form:
+        shown = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
+        shown += ", " if kwargs else ""
+        raise TypeError(f"to() received an invalid combination of arguments - got ({shown}), but expected one of:{_TO_FORMS}")
+    flags |= rest
+    if other is not None:
+        where, kind = other.device, other.dtype
+    return (None if where is None else device(where), None if kind is None else as_dtype(kind),
+            flags.get("non_blocking", False), flags.get("copy", False), wanted)  # fmt: skip
+
+
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The tensor in another type or on another device; itself if nothing changes."""
+    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+        return call_torch_function(to, [self], (self, *args), kwargs)
+    if len(args) == 1 and not kwargs and args[0].__class__ is dtype:
+        return converted(self, args[0])
+    where, kind, _, copy, wanted = parse_to(args, kwargs)
+    return converted(self, kind, where, copy, wanted)
+
+
+@composite("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", public="Tensor",
+           samples=unary())  # fmt: skip
+def _contiguous(self: Tensor, memory_format: memory_format) -> Tensor:
+    if memory_format is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    if self.is_contiguous(memory_format=memory_format):  # type: ignore[attr-defined]
+        return self
+    return self.clone(memory_format=memory_format)  # type: ignore[attr-defined]
+
+
+# writes --------------------------------------------------------------------------------------------------------------
+
+
+def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
+    if src.__class__ in NUMBERS:
+        return
+    if self._device is not META and src._device is META:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if self._array.shape != src._array.shape:
+        shape = broadcast_shape([self._array.shape, src._array.shape])
+        if shape != self._array.shape:
+            raise RuntimeError(f"output with shape {shape_text(self.shape)} doesn't match the broadcast shape {shape_text(shape)}")
+    check_overlap(self, src)
+
+
+def _copy(xp: Any, self: Any, src: Any, non_blocking: bool) -> None:
+    store(xp, self, stored_number(src, OF_ARRAY[self.dtype]) if src.__class__ in NUMBERS else src)
+
+
+op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor(a!)",
+   kernel=writes(_check_copy, _copy),
+   grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad: grad),
+   public="Tensor", mixes_devices=True,
+   samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),
+                 error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))))  # fmt: skip
+
+
+def _check_fill(self: Tensor, value: Any) -> None:
+    if value.__class__ not in NUMBERS and value._array.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions.")
+
+
+def _fill(xp: Any, self: Any, value: Any) -> None:
+    store(xp, self, stored_number(value, OF_ARRAY[self.dtype]) if value.__class__ in NUMBERS else value)
+
+
+op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",
+   kernel=writes(_check_fill, _fill, repeats=True),
+   grad=dict(self=lambda grad: grad.new_zeros(grad.shape), value=lambda grad: grad.sum()), public="torch Tensor",
+   samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(t(0), 1), case(t(2, 3), t()),
+                 error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))))  # fmt: skip
+op("zero_(Tensor(a!) self) -> Tensor(a!)",
+   kernel=writes(lambda self: None, lambda xp, self: self.fill(0), repeats=True),
+   grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), public="torch Tensor",
+   samples=cases(case(t(2, 3)), case(t())))  # fmt: skip
+
+
+@composite("fill(Tensor self, Tensor|Scalar value) -> Tensor", public="torch", samples=cases(case(t(2, 3), 1.5), case(t(2), t())))
+def _filled(self: Tensor, value: Any) -> Tensor:
+    return self.clone().fill_(value)  # type: ignore[attr-defined]

@@ -1,0 +1,383 @@
+"""Functions of one number, and a few of two: roots, exponentials, logarithms, trigonometry, rounding, special functions."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .._dispatch.callers import call_bound
+from .._dtype import BOOL, COMPLEX, INT, dtype
+from .._tensor import Tensor
+from .declare import composite, op
+from .families import floating, pointwise
+from .pointwise import conj
+from .samples import binary, case, cases, error, ints, t, unary
+
+LN2, LN10, ROOT_PI = math.log(2), math.log(10), math.sqrt(math.pi)
+
+# roots and exponentials ----------------------------------------------------------------------------------------------
+
+
+def _rsqrt(xp: Any, self: Any) -> Any:
+    root = xp.sqrt(self)
+    return xp.reciprocal(root, out=root) if root.__class__ is xp.ndarray else xp.reciprocal(root)
+
+
+op("sqrt(Tensor self) -> Tensor",
+   kernel=pointwise("sqrt", floating), grad=dict(self=lambda grad, result: grad / (2 * conj(result))),
+   samples=unary(0.1, 3))  # fmt: skip
+op("rsqrt(Tensor self) -> Tensor",
+   kernel=pointwise(_rsqrt, floating),
+   grad=dict(self=lambda grad, result: -0.5 * grad * conj(result * result * result)), samples=unary(0.1, 3))  # fmt: skip
+op("reciprocal(Tensor self) -> Tensor",
+   kernel=pointwise("reciprocal", floating),
+   grad=dict(self=lambda grad, result: -grad * conj(result * result)), samples=unary(0.1, 3))  # fmt: skip
+op("exp(Tensor self) -> Tensor",
+   kernel=pointwise("exp", floating), grad=dict(self=lambda grad, result: grad * conj(result)), samples=unary())  # fmt: skip
+op("exp2(Tensor self) -> Tensor",
+   kernel=pointwise(lambda xp, self: xp.exp(self * LN2) if self.dtype.kind == "c" else xp.exp2(self), floating),
+   grad=dict(self=lambda grad, result: grad * conj(result) * LN2), public="torch Tensor special", samples=unary())  # fmt: skip
+op("expm1(Tensor self) -> Tensor",
+   kernel=pointwise("expm1", floating), grad=dict(self=lambda grad, result: grad * (conj(result) + 1)),
+   public="torch Tensor special", samples=unary())  # fmt: skip
+op("log(Tensor self) -> Tensor",
+   kernel=pointwise("log", floating), grad=dict(self=lambda grad, self: grad / conj(self)), samples=unary(0.1, 3))  # fmt: skip
+op("log2(Tensor self) -> Tensor",
+   kernel=pointwise("log2", floating), grad=dict(self=lambda grad, self: grad / (conj(self) * LN2)),
+   samples=unary(0.1, 3))  # fmt: skip
+op("log10(Tensor self) -> Tensor",
+   kernel=pointwise("log10", floating), grad=dict(self=lambda grad, self: grad / (conj(self) * LN10)),
+   samples=unary(0.1, 3))  # fmt: skip
+op("log1p(Tensor self) -> Tensor",
+   kernel=pointwise("log1p", floating), grad=dict(self=lambda grad, self: grad / (conj(self) + 1)),
+   public="torch Tensor special", samples=unary(-0.9, 3))  # fmt: skip
+
+# trigonometric and hyperbolic ----------------------------------------------------------------------------------------
+
+op("sin(Tensor self) -> Tensor",
+   kernel=pointwise("sin", floating), grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary())  # fmt: skip
+op("cos(Tensor self) -> Tensor",
+   kernel=pointwise("cos", floating), grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary())  # fmt: skip
+op("tan(Tensor self) -> Tensor",
+   kernel=pointwise("tan", floating), grad=dict(self=lambda grad, result: grad * conj(1 + result * result)),
+   samples=unary(-1.2, 1.2))  # fmt: skip
+op("asin(Tensor self) -> Tensor",
+   kernel=pointwise("arcsin", floating), grad=dict(self=lambda grad, self: grad * conj((1 - self * self).rsqrt())),
+   aliases=("arcsin",), samples=unary(-0.9, 0.9))  # fmt: skip
+op("acos(Tensor self) -> Tensor",
+   kernel=pointwise("arccos", floating), grad=dict(self=lambda grad, self: -grad * conj((1 - self * self).rsqrt())),
+   aliases=("arccos",), samples=unary(-0.9, 0.9))  # fmt: skip
+op("atan(Tensor self) -> Tensor",
+   kernel=pointwise("arctan", floating), grad=dict(self=lambda grad, self: grad / conj(self * self + 1)),
+   aliases=("arctan",), samples=unary())  # fmt: skip
+op("sinh(Tensor self) -> Tensor",
+   kernel=pointwise("sinh", floating), grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary())  # fmt: skip
+op("cosh(Tensor self) -> Tensor",
+   kernel=pointwise("cosh", floating), grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary())  # fmt: skip
+
+
+def _tanh_backward(xp: Any, grad_output: Any, output: Any) -> Any:
+    slope = xp.multiply(output, output, out=xp.empty_like(output))
+    xp.subtract(1, slope, out=slope)
+    return xp.multiply(grad_output, xp.conjugate(slope, out=slope) if slope.dtype.kind == "c" else slope, out=slope)
+
+
+TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
+   kernel=pointwise(_tanh_backward),
+   grad=dict(grad_output=lambda grad, output: grad * conj(1 - output * output),
+             output=lambda grad, grad_output, output: grad * conj(-2 * output) * grad_output.conj()
+             if output.dtype.is_complex else -2 * grad * grad_output * output),
+   public="", samples=cases(case(t(2, 3), t(2, 3))))  # fmt: skip
+op("tanh(Tensor self) -> Tensor",
+   kernel=pointwise("tanh", floating), grad=dict(self=lambda grad, result: call_bound(TANH_BACKWARD, (grad, result))),
+   public="torch Tensor nn.functional", samples=unary())  # fmt: skip
+
+
+op("asinh(Tensor self) -> Tensor",
+   kernel=pointwise("arcsinh", floating), grad=dict(self=lambda grad, self: grad * conj((self * self + 1).rsqrt())),
+   aliases=("arcsinh",), samples=unary())  # fmt: skip
+op("acosh(Tensor self) -> Tensor",
+   kernel=pointwise("arccosh", floating),
+   grad=dict(self=lambda grad, self: grad * conj((self - 1).rsqrt() * (self + 1).rsqrt())),
+   aliases=("arccosh",), samples=unary(1.1, 3))  # fmt: skip
+op("atanh(Tensor self) -> Tensor",
+   kernel=pointwise("arctanh", floating), grad=dict(self=lambda grad, self: grad / conj(1 - self * self)),
+   aliases=("arctanh",), samples=unary(-0.9, 0.9))  # fmt: skip
+op("atan2(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise("arctan2", floating, excluding=(COMPLEX,)),
+   grad=dict(self=lambda grad, self, other: grad * other / (self * self + other * other),
+             other=lambda grad, self, other: -grad * self / (self * self + other * other)),
+   aliases=("arctan2",), samples=binary(0.2, 2, scalar=None))  # fmt: skip
+op("hypot(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
+   grad=dict(self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result)),
+   samples=binary(0.2, 2, scalar=None))  # fmt: skip
+
+
+def _sinc(xp: Any, self: Any) -> Any:
+    turned = self * math.pi
+    return xp.where(self == 0, 1, xp.sin(turned) / turned)
+
+
+def _sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
+    turned = self * math.pi
+    slope = (turned * turned.cos() - turned.sin()) / (turned * self)
+    return (grad * conj(slope)).masked_fill(self == 0, 0)
+
+
+op("sinc(Tensor self) -> Tensor",
+   kernel=pointwise(_sinc, floating), grad=dict(self=_sinc_grad), public="torch Tensor special", samples=unary(0.1, 2))  # fmt: skip
+
+
+def _check_angle_unit(name: str) -> Callable[[Tensor], None]:
+    def check(self: Tensor) -> None:
+        if self.dtype.is_complex:
+            raise RuntimeError(f"{name} is not supported for complex tensors.")
+
+    return check
+
+
+def _angle_unit(name: str, factor: float) -> None:
+    op(f"{name}(Tensor self) -> Tensor",
+       kernel=pointwise(lambda xp, self: self * factor, floating, check=_check_angle_unit(name)),
+       grad=dict(self=lambda grad: grad * factor), samples=unary())  # fmt: skip
+
+
+_angle_unit("deg2rad", math.pi / 180)
+_angle_unit("rad2deg", 180 / math.pi)
+
+# rounding ------------------------------------------------------------------------------------------------------------
+
+
+def _zero_grad(grad: Tensor) -> Tensor:
+    return grad.new_zeros(grad.shape)
+
+
+def _refuse_complex(name: str) -> Callable[[Tensor], None]:
+    def check(self: Tensor) -> None:
+        if self.dtype.is_complex:
+            raise NotImplementedError(f"{name} is not supported for complex inputs")
+
+    return check
+
+
+def _rounding(function: str) -> Callable[[Any, Any], Any]:
+    """The array function; integers are whole already."""
+    return lambda xp, self: self.copy() if self.dtype.kind in "iu" else getattr(xp, function)(self)
+
+
+for _name, _aliases in (("floor", ()), ("ceil", ()), ("trunc", ("fix",))):
+    op(f"{_name}(Tensor self) -> Tensor",
+       kernel=pointwise(_rounding(_name), excluding=(BOOL,), check=_refuse_complex(_name), named=f"{_name}_vml_cpu"),
+       grad=dict(self=_zero_grad), aliases=_aliases, samples=unary())  # fmt: skip
+
+
+def _check_round(self: Tensor, decimals: int) -> None:
+    kind = self.dtype
+    if decimals and not kind.is_floating_point or kind.category in (BOOL, COMPLEX):
+        raise NotImplementedError(f'"{"round_cpu" if decimals else "round_vml_cpu"}" not implemented for \'{kind.scalar_name}\'')
+
+
+def _round(xp: Any, self: Any, decimals: int) -> Any:
+    if not decimals:
+        return self.copy() if self.dtype.kind in "iu" else xp.rint(self)
+    scale = 10.0 ** abs(decimals)
+    return xp.rint(self * scale) / scale if decimals > 0 else xp.rint(self / scale) * scale
+
+
+op("round(Tensor self, *, int decimals=0) -> Tensor",
+   kernel=pointwise(_round, check=_check_round), grad=dict(self=_zero_grad), public="torch Tensor special",
+   samples=lambda: [*unary(decimals=(0, 2, -1))(),
+                    error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)])  # fmt: skip
+op("frac(Tensor self) -> Tensor",
+   kernel=pointwise(lambda xp, self: self - xp.trunc(self), excluding=(BOOL, INT, COMPLEX)),
+   grad=dict(self=lambda grad: grad), samples=unary())  # fmt: skip
+
+# special functions ---------------------------------------------------------------------------------------------------
+
+op("erf(Tensor self) -> Tensor",
+   kernel=pointwise("erf", floating, excluding=(COMPLEX,), named="erf_vml_cpu"),
+   grad=dict(self=lambda grad, self: grad * (2 / ROOT_PI) * (-self * self).exp()),
+   public="torch Tensor special", samples=unary())  # fmt: skip
+op("erfc(Tensor self) -> Tensor",
+   kernel=pointwise("erfc", floating, excluding=(COMPLEX,), named="erfc_vml_cpu"),
+   grad=dict(self=lambda grad, self: grad * (-2 / ROOT_PI) * (-self * self).exp()),
+   public="torch Tensor special", samples=unary())  # fmt: skip
+op("erfinv(Tensor self) -> Tensor",
+   kernel=pointwise("erfinv", floating, excluding=(COMPLEX,), named="erfinv_vml_cpu"),
+   grad=dict(self=lambda grad, result: grad * (ROOT_PI / 2) * (result * result).exp()),
+   public="torch Tensor special", samples=unary(-0.9, 0.9))  # fmt: skip
+op("lgamma(Tensor self) -> Tensor",
+   kernel=pointwise("gammaln", floating, excluding=(COMPLEX,), named="lgamma_vml_cpu"),
+   grad=dict(self=lambda grad, self: grad * self.digamma()), aliases=("special.gammaln",), samples=unary(0.3, 4))  # fmt: skip
+op("digamma(Tensor self) -> Tensor",
+   kernel=pointwise("psi", floating, excluding=(COMPLEX,), named="digamma"),
+   grad=dict(self=lambda grad, self: grad * self.polygamma(1)),
+   public="torch Tensor special", aliases=("special.psi",), samples=unary(0.3, 4))  # fmt: skip
+
+
+def _check_polygamma(n: int, self: Tensor) -> None:
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    if self.dtype.is_complex:
+        name = ("digamma", "trigamma")[n] if n < 2 else "polygamma"
+        raise NotImplementedError(f'"{name}" not implemented for \'{self.dtype.scalar_name}\'')
+
+
+def _polygamma(xp: Any, n: int, self: Any) -> Any:
+    """The n-th derivative of digamma, through the Hurwitz zeta function; n = 1 also left of zero, by reflection."""
+    if n == 0:
+        return xp.psi(self)
+    if n == 1:
+        left = self < 0.5
+        value = xp.zeta(2, xp.where(left, 1 - self, self))
+        return xp.where(left, (math.pi / xp.sin(math.pi * self)) ** 2 - value, value)
+    return (-1.0) ** (n + 1) * math.factorial(n) * xp.zeta(n + 1, self)
+
+
+_POLYGAMMA = op("polygamma(int n, Tensor self) -> Tensor",
+   kernel=pointwise(_polygamma, floating, check=_check_polygamma),
+   grad=dict(self=lambda grad, self, n: grad * self.polygamma(n + 1)), public="torch special",
+   samples=cases(case(0, t(2, 3, low=0.3)), case(1, t(2, 3, low=0.3)), case(3, t(3, low=0.3)),
+                 error(RuntimeError, "does not support negative n", -1, t(2))))  # fmt: skip
+
+
+@composite("polygamma.method(Tensor self, int n) -> Tensor", public="Tensor", inplace=True)
+def _polygamma_method(self, n):
+    return call_bound(_POLYGAMMA, (n, self))
+
+
+@composite("mvlgamma(Tensor self, int p) -> Tensor", inplace=True, aliases=("special.multigammaln",),
+           samples=cases(case(t(2, 3, low=2, high=4), 2), error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)))  # fmt: skip
+def _mvlgamma(self, p):
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    offsets = self.new_tensor([-0.5 * i for i in range(p)])
+    return (self.unsqueeze(-1) + offsets).lgamma().sum(-1) + p * (p - 1) * 0.25 * math.log(math.pi)
+
+
+def _logit(xp: Any, self: Any, eps: float | None) -> Any:
+    bounded = self if eps is None else xp.clip(self, eps, 1 - eps)
+    return xp.log(bounded / (1 - bounded))
+
+
+def _logit_grad(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
+    slope = grad / (self * (1 - self))
+    low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
+    return slope.masked_fill((self < low) | (self > high), outside)
+
+
+op("logit(Tensor self, float? eps=None) -> Tensor",
+   kernel=pointwise(_logit, floating, excluding=(COMPLEX,)), grad=dict(self=_logit_grad), public="torch Tensor special",
+   samples=unary(0.1, 0.9, eps=(None, 0.2)))  # fmt: skip
+op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   kernel=pointwise("xlogy", floating, excluding=(COMPLEX,)),
+   grad=dict(self=lambda grad, self, other: _xlogy_self_grad(grad, self, other), other=lambda grad, self, other: grad * self / other),
+   public="torch Tensor special", samples=binary(0.2, 2))  # fmt: skip
+
+
+def _xlogy_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
+    if other.__class__ is not Tensor and not hasattr(other, "log"):
+        other = grad.new_full((), other)
+    return (grad * other.log()).masked_fill((self == 0) & (other <= 0), 0)
+
+
+def _logaddexp2_share(grad: Tensor, mine: Tensor, theirs: Tensor) -> Tensor:
+    return grad / (1 + (theirs - mine).exp2())
+
+
+def _logaddexp(xp: Any, self: Any, other: Any) -> Any:
+    if self.dtype.kind != "c":
+        return xp.logaddexp(self, other)
+    swap = self.real < other.real
+    high, low = xp.where(swap, other, self), xp.where(swap, self, other)
+    return high + xp.log1p(xp.exp(low - high))
+
+
+op("logaddexp(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise(_logaddexp, excluding=(BOOL, INT)),
+   grad=dict(self=lambda grad, self, other: grad / conj(1 + (other - self).exp()),
+             other=lambda grad, self, other: grad / conj(1 + (self - other).exp())),
+   inplace=False, samples=binary(scalar=None))  # fmt: skip
+op("logaddexp2(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise("logaddexp2", excluding=(BOOL, INT, COMPLEX)),
+   grad=dict(self=lambda grad, self, other: _logaddexp2_share(grad, self, other),
+             other=lambda grad, self, other: _logaddexp2_share(grad, other, self)),
+   inplace=False, samples=binary(scalar=None))  # fmt: skip
+
+# complex numbers -----------------------------------------------------------------------------------------------------
+
+op("conj_physical(Tensor self) -> Tensor",
+   kernel=pointwise(lambda xp, self: xp.conjugate(self) if self.dtype.kind == "c" else self.copy()),
+   grad=dict(self=lambda grad: conj(grad)), samples=unary())  # fmt: skip
+
+
+@composite("conj(Tensor(a) self) -> Tensor(a)", samples=unary())
+def _conj(self):
+    return self.conj_physical() if self.dtype.is_complex else self
+
+
+@composite("resolve_conj(Tensor(a) self) -> Tensor(a)", samples=unary())
+def _resolve_conj(self):
+    return self
+
+
+@composite("resolve_neg(Tensor(a) self) -> Tensor(a)", samples=unary())
+def _resolve_neg(self):
+    return self
+
+
+def _real_floating(common: dtype) -> tuple[dtype, dtype]:
+    kind, _ = floating(common)
+    return kind, kind.to_real()
+
+
+def _angle(xp: Any, self: Any) -> Any:
+    if self.dtype.kind == "c":
+        return xp.angle(self)
+    return xp.where(xp.isnan(self), self, xp.where(self < 0, math.pi, 0))
+
+
+def _angle_grad(grad: Tensor, self: Tensor) -> Tensor:
+    if not self.dtype.is_complex:
+        return grad.new_zeros(grad.shape)
+    size = self.abs()
+    return (grad * (self * 1j) / (size * size)).masked_fill(size == 0, 0)
+
+
+op("angle(Tensor self) -> Tensor", kernel=pointwise(_angle, _real_floating), grad=dict(self=_angle_grad), inplace=False,
+   samples=unary())  # fmt: skip
+
+
+def _check_parts(real: Tensor, imag: Tensor) -> None:
+    a, b = real.dtype, imag.dtype
+    if not (a.is_floating_point and b.is_floating_point):
+        raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {a.scalar_name} and {b.scalar_name}")
+    if a is not b:
+        raise RuntimeError(f"Expected object of scalar type {a.scalar_name} but got scalar type {b.scalar_name} for second argument")
+
+
+def _joined(xp: Any, real: Any, imag: Any) -> Any:
+    made = xp.empty(xp.broadcast(real, imag).shape, xp.complex128 if real.dtype.itemsize == 8 else xp.complex64)
+    made.real, made.imag = real, imag
+    return made
+
+
+def _complex_of(common: dtype) -> tuple[dtype, dtype]:
+    return common, common.to_complex()
+
+
+op("complex(Tensor real, Tensor imag) -> Tensor",
+   kernel=pointwise(_joined, _complex_of, check=_check_parts),
+   grad=dict(real=lambda grad: grad.real, imag=lambda grad: grad.imag),
+   samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
+                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))  # fmt: skip
+op("polar(Tensor abs, Tensor angle) -> Tensor",
+   kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of, check=_check_parts),
+   grad=dict(abs=lambda grad, angle, result: (conj(grad) * _unit(angle)).real,
+             angle=lambda grad, result: (conj(grad) * result * 1j).real),
+   samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
+                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))  # fmt: skip
+
+
+def _unit(angle: Tensor) -> Tensor:
+    return angle.cos() + angle.sin() * 1j

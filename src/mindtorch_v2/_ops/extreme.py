@@ -1,0 +1,184 @@
+"""Largest and smallest elements, and where they are."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._dtype import BOOL, COMPLEX, int64
+from .._tensor import Tensor, wrapped_dim
+from .declare import composite, op
+from .families import Spec, computes
+from .reduce import DIM_CASES, DIM_ERRORS, Reduction, axes_of, folded, folded_shape, one_dim, reduced_dims, unfolded
+from .samples import bools, case, cases, error, ints, t, values
+
+NAN = float("nan")
+
+
+def check_extent(name: str, shape: Sequence[int], dims: Sequence[int]) -> None:
+    """Raises for a dimension without elements: there is nothing to choose from."""
+    for d in dims:
+        if d < len(shape) and not shape[d]:
+            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def chosen_spec(name: str, self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
+    """Specs of the values and indices that are chosen along one dimension."""
+    shape = self._array.shape
+    dims = reduced_dims((dim,), len(shape))
+    check_extent(name, shape, dims)
+    made = folded_shape(shape, dims, keepdim)
+    return Spec(made, self.dtype), Spec(made, int64)
+
+
+def chosen(xp: Any, array: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The elements at `indices`, which has size one along `dim`, and the indices; both without that dimension."""
+    picked = xp.take_along_axis(array, indices, dim)
+    if keepdim:
+        return xp.ascontiguousarray(picked), xp.ascontiguousarray(indices)
+    return xp.ascontiguousarray(picked.squeeze(dim)), xp.ascontiguousarray(indices.squeeze(dim))
+
+
+def chosen_grad(grad: Tensor, indices: Tensor, shape: Sequence[int], dim: int, keepdim: bool) -> Tensor:
+    """The gradient goes to the one element that was chosen."""
+    if not shape:
+        return grad
+    if not keepdim:
+        grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
+    return grad.new_zeros(shape).scatter(dim, indices, grad)
+
+
+def evenly(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The gradient shared by all elements equal to the result."""
+    best = unfolded(result, self.shape, dim, keepdim)
+    ties = self == best
+    if dim is None:
+        ties = ties | (self.isnan() & best.isnan())
+    return unfolded(grad, self.shape, dim, keepdim) * ties / ties.sum(dim or None, True)
+
+
+# values --------------------------------------------------------------------------------------------------------------
+
+
+def _extremum_spec(name: str, kernel_name: str) -> Callable:
+    def infer(self: Tensor, dim: Any, keepdim: bool) -> Spec:
+        shape = self._array.shape
+        dims = reduced_dims(dim, len(shape))
+        if self._array.size == 0:
+            if not dim:
+                raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                                   "reduction dim with the 'dim' argument.")  # fmt: skip
+            check_extent(name, shape, dims)
+        if self.dtype.category == COMPLEX:
+            raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{self.dtype.scalar_name}'")
+        return Spec(folded_shape(shape, dims, keepdim), self.dtype)
+
+    return infer
+
+
+def _extremum(ufunc: str) -> Callable:
+    def array(xp: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+        return folded(getattr(xp, ufunc).reduce, self, axes_of(self, dim), keepdim)
+
+    return array
+
+
+def _declare_extremum(word: str, ufunc: str) -> None:
+    """`amax`, `max` in its three forms, and `argmax`; or the same of the smallest."""
+    op(f"a{word}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
+       kernel=Reduction(ufunc, _extremum_spec(f"a{word}", f"{word}_values_cpu"), _extremum(ufunc), empty=False),
+       grad=dict(self=lambda grad, self, result, dim, keepdim: evenly(grad, self, result, dim or (), keepdim)),
+       samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), 1), case(ints(2, 3), 0),
+                     case(bools(2, 3)), case(values([1.0, NAN, 3.0])),
+                     error(IndexError, f"a{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
+                     error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))))  # fmt: skip
+
+    full_spec, full = _extremum_spec(word, f"{word}_all"), Reduction(ufunc, lambda self: None, _extremum(ufunc))
+    infer_all = lambda self: full_spec(self, None, False)  # noqa: E731
+    op(f"{word}(Tensor self) -> Tensor",
+       kernel=computes(infer_all, lambda xp, self: full.array(xp, self, None, False)),
+       grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
+       samples=cases(case(t(2, 3)), case(t()), case(values([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
+                     case(values([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
+                     error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))))  # fmt: skip
+
+    def dim_spec(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
+        if self.dtype.category == COMPLEX:
+            raise RuntimeError(f"{word}(): does not support complex input")
+        return chosen_spec(word, self, dim, keepdim)
+
+    def dim_array(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        if not self.ndim:
+            return self.copy(), xp.zeros((), xp.int64)
+        return chosen(xp, self, getattr(xp, f"arg{word}")(self, dim, keepdims=True), dim, keepdim)
+
+    op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+       kernel=computes(dim_spec, dim_array),
+       grad=dict(self=lambda grad, indices, self_shape, dim, keepdim: chosen_grad(grad, indices, self_shape, dim, keepdim)),
+       samples=cases(case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(), 0), case(values([[1.0, 3.0, 3.0]]), 1),
+                     case(values([[1.0, NAN, 3.0]]), 1), case(t(2, 3, 4), 1), case(t(3, 2, layout="transposed"), 0),
+                     case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 0), 0),
+                     error(IndexError, f"{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
+                     error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
+
+    composite(f"{word}.other(Tensor self, Tensor other) -> Tensor",
+              samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3))))(  # fmt: skip
+        lambda self, other: self.maximum(other) if word == "max" else self.minimum(other))
+
+    def index_spec(self: Tensor, dim: int | None, keepdim: bool) -> Spec:
+        if self.dtype.category in (BOOL, COMPLEX):
+            raise RuntimeError(f"arg{word}(): does not support {'bool' if self.dtype.category == BOOL else 'complex'} input")
+        shape = self._array.shape
+        dims = reduced_dims(one_dim(dim), len(shape))
+        if dim is None and not self._array.size:
+            raise IndexError(f"arg{word}(): Expected reduction dim to be specified for input.numel() == 0.")
+        check_extent(f"arg{word}", shape, dims if dim is not None else ())
+        return Spec(folded_shape(shape, dims, keepdim), int64)
+
+    def index_array(xp: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
+        if not self.ndim:
+            return xp.zeros((), xp.int64)
+        return xp.ascontiguousarray(getattr(xp, f"arg{word}")(self, dim, keepdims=True)) if keepdim \
+            else getattr(xp, f"arg{word}")(self, dim)  # fmt: skip
+
+    op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", kernel=computes(index_spec, index_array),
+       samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()), case(t(), 0),
+                     case(values([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1), case(t(2, 0), 0),
+                     error(IndexError, f"arg{word}(): Expected reduction dim to be specified", t(0, 3)),
+                     error(RuntimeError, f"arg{word}(): does not support bool input", bools(2, 3))))  # fmt: skip
+
+
+_declare_extremum("max", "maximum")
+_declare_extremum("min", "minimum")
+
+
+# both at once --------------------------------------------------------------------------------------------------------
+
+
+def _both_spec(self: Tensor, dim: int | None, keepdim: bool) -> tuple[Spec, Spec]:
+    shape = self._array.shape
+    dims = reduced_dims(one_dim(dim), len(shape))
+    if dim is None and not self._array.size:
+        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+    if dim is not None and shape and not shape[wrapped_dim(dim, len(shape))]:
+        raise IndexError(f"aminmax: Expected reduction dim {wrapped_dim(dim, len(shape))} to have non-zero size.")
+    if self.dtype.category == COMPLEX:
+        raise NotImplementedError(f"\"aminmax_cpu\" not implemented for '{self.dtype.scalar_name}'")
+    spec = Spec(folded_shape(shape, dims, keepdim), self.dtype)
+    return spec, spec
+
+
+def _both(xp: Any, self: Any, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
+    axes = axes_of(self, one_dim(dim))
+    return folded(xp.minimum.reduce, self, axes, keepdim), folded(xp.maximum.reduce, self, axes, keepdim)
+
+
+def _both_grad(grads: tuple, self: Tensor, min: Tensor, max: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    parts = [evenly(g, self, r, one_dim(dim) or (), keepdim) for g, r in zip(grads, (min, max), strict=True) if g is not None]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+op("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+   kernel=computes(_both_spec, _both),
+   grad=dict(self=_both_grad),
+   samples=cases(case(t(2, 3)), case(t(2, 3), dim=1), case(t(2, 3), dim=0, keepdim=True), case(t(), dim=0), case(bools(2, 3)),
+                 error(RuntimeError, "aminmax(): cannot compute aminmax over an empty dimension", t(0, 3)),
+                 error(IndexError, "aminmax: Expected reduction dim 0 to have non-zero size.", t(0, 3), dim=0)))  # fmt: skip

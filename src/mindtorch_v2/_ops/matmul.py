@@ -1,0 +1,638 @@
+"""Products of vectors, matrices and batches of matrices."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from .._dispatch.registry import Operator
+from .._dtype import BOOL, OF_ARRAY, REDUCED, dtype, uint16, uint32, uint64
+from .._tensor import Tensor, wrapped_dim
+from .declare import composite, function_of, op
+from .families import ArrayFamily, Spec, broadcast_shape, computes, number_array, shape_text
+from .samples import case, cases, error, t
+
+_NO_PRODUCT = frozenset((uint16, uint32, uint64))
+# What a C++ compiler calls the element types; some of PyTorch's messages show these names.
+C_NAMES = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "int16": "short int",
+           "int8": "signed char", "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half",
+           "bfloat16": "c10::BFloat16", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}  # fmt: skip
+
+
+def c_name(kind: dtype) -> str:
+    return C_NAMES.get(kind.name, kind.name)
+
+
+def conj(tensor: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor as it is."""
+    return tensor.conj() if tensor.dtype.is_complex else tensor  # type: ignore[attr-defined]
+
+
+# checks --------------------------------------------------------------------------------------------------------------
+
+
+def _check_supported(kind: dtype, kernel: str) -> None:
+    if kind.category == BOOL or kind in _NO_PRODUCT:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
+
+
+def _times(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _check_chain(a: Sequence[int], b: Sequence[int]) -> None:
+    """Raises unless a matrix of shape `a` can be multiplied by one of shape `b`."""
+    if a[1] != b[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_times(a)} and {_times(b)})")
+
+
+def _check_expands(tensor: Tensor, shape: tuple[int, ...]) -> None:
+    """Raises unless `tensor` can be expanded to `shape`."""
+    own = tensor._array.shape
+    if own == shape:
+        return
+    if len(own) > len(shape):
+        raise RuntimeError(f"expand(torch.{tensor.dtype.scalar_name}Tensor{{{shape_text(own)}}}, size={shape_text(shape)}): the "
+                           f"number of sizes provided ({len(shape)}) must be greater or equal to the number of dimensions in "
+                           f"the tensor ({len(own)})")  # fmt: skip
+    for d in range(1, len(own) + 1):
+        if own[-d] not in (1, shape[-d]):
+            raise RuntimeError(f"The expanded size of the tensor ({shape[-d]}) must match the existing size ({own[-d]}) at "
+                               f"non-singleton dimension {len(shape) - d}.  Target sizes: {shape_text(shape)}.  Tensor sizes: "
+                               f"{shape_text(own)}")  # fmt: skip
+
+
+def _check_same_mm(a: dtype, b: dtype) -> None:
+    if a is not b:
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {c_name(a)} != {c_name(b)}")
+
+
+def _check_same_addmm(a: dtype, b: dtype) -> None:
+    if a is not b:
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {a.scalar_name} and {b.scalar_name}")
+
+
+def _check_same_scalar(expected: dtype, found: dtype) -> None:
+    if expected is not found:
+        raise RuntimeError(f"expected scalar type {expected.scalar_name} but found {found.scalar_name}")
+
+
+# array functions -----------------------------------------------------------------------------------------------------
+
+
+def _combined(product: Any, self: Any, beta: Any, alpha: Any) -> Any:
+    """`beta * self + alpha * product` in the product's memory; with beta 0, `self` may hold anything."""
+    kind = OF_ARRAY[product.dtype]
+    if alpha != 1:
+        product *= number_array(alpha, kind)
+    if beta == 1:
+        product += self
+    elif beta != 0:
+        product += self * number_array(beta, kind)
+    return product
+
+
+def _rows(array: Any) -> Any:
+    """All leading dimensions as one."""
+    return array if array.ndim == 2 else array.reshape((math.prod(array.shape[:-1]), array.shape[-1]))
+
+
+def _blas_ready(xp: Any, array: Any) -> Any:
+    """The array, copied if BLAS could not take its matrices: NumPy would fall back to a slow loop."""
+    row, column = array.strides[-2:]
+    step = array.itemsize
+    if (column == step and row >= step) or (row == step and column >= step):
+        return array
+    return xp.ascontiguousarray(array)
+
+
+def _batched(xp: Any, a: Any, b: Any) -> Any:
+    return xp.matmul(_blas_ready(xp, a), _blas_ready(xp, b))
+
+
+# matrix and vector ---------------------------------------------------------------------------------------------------
+
+
+def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
+    a, b = self._array.shape, mat2._array.shape
+    if len(a) != 2:
+        raise RuntimeError("self must be a matrix")
+    if len(b) != 2:
+        raise RuntimeError("mat2 must be a matrix")
+    _check_chain(a, b)
+    kind = self.dtype
+    _check_same_mm(kind, mat2.dtype)
+    _check_supported(kind, "addmm_impl_cpu_")
+    return Spec((a[0], b[1]), kind)
+
+
+# ndarray.dot costs a third of np.matmul for small matrices, and copies by itself what BLAS cannot take.
+op("mm(Tensor self, Tensor mat2) -> Tensor",
+   kernel=computes(_mm_spec, lambda xp, self, mat2: self.dot(mat2)),
+   grad=dict(self=lambda grad, mat2: grad.mm(conj(mat2).t()), mat2=lambda grad, self: conj(self).t().mm(grad)),
+   samples=cases(case(t(2, 3), t(3, 4)), case(t(3, 2, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)), case(t(0, 3), t(3, 2)),
+                 case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
+                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
+                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))))  # fmt: skip
+
+
+def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Spec:
+    a, b = mat1._array.shape, mat2._array.shape
+    if len(a) != 2:
+        raise RuntimeError(f"mat1 must be a matrix, got {len(a)}-D tensor")
+    if len(b) != 2:
+        raise RuntimeError(f"mat2 must be a matrix, got {len(b)}-D tensor")
+    _check_chain(a, b)
+    kind = self.dtype
+    _check_same_addmm(kind, mat2.dtype)
+    if mat1.dtype is not kind:
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.scalar_name} and {kind.scalar_name}")
+    shape = (a[0], b[1])
+    _check_expands(self, shape)
+    _check_supported(kind, "addmm_impl_cpu_")
+    return Spec(shape, kind)
+
+
+op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+   kernel=computes(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha: _combined(mat1.dot(mat2), self, beta, alpha)),
+   grad=dict(self=lambda grad, beta: _scaled(grad, beta),
+             mat1=lambda grad, mat2, alpha: _scaled(grad.mm(conj(mat2).t()), alpha),
+             mat2=lambda grad, mat1, alpha: _scaled(conj(mat1).t().mm(grad), alpha)),
+   inplace=True,
+   samples=cases(case(t(2, 4), t(2, 3), t(3, 4)), case(t(4), t(2, 3), t(3, 4), beta=0.5, alpha=2), case(t(2, 4), t(2, 3), t(3, 4), beta=0),
+                 case(t(), t(2, 0), t(0, 4)),
+                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 5), t(2, 3), t(4, 5)),
+                 error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (5) at non-singleton "
+                       "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))))  # fmt: skip
+
+
+def _scaled(grad: Tensor, factor: Any) -> Tensor:
+    """`grad * conj(factor)`, for a number."""
+    if factor == 1:
+        return grad
+    return grad * (factor.conjugate() if factor.__class__ is complex else factor)  # type: ignore[operator]
+
+
+def _check_addmv(self_shape: Sequence[int], mat: Tensor, vec: Tensor) -> None:
+    a, b = mat._array.shape, vec._array.shape
+    if len(a) != 2 or len(b) != 1 or len(self_shape) > 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {len(self_shape)}, {len(a)}, {len(b)}")
+    if a[1] != b[0] or (self_shape and self_shape[0] not in (a[0], 1)):
+        raise RuntimeError(f"size mismatch, got input ({self_shape[0] if self_shape else 1}), mat ({_times(a)}), vec ({b[0]})")
+
+
+def _check_addmv_types(kind: dtype, mat: dtype, vec: dtype) -> None:
+    if not kind is mat is vec:
+        raise RuntimeError("addmv input tensors must have the same dtype, but got "
+                           f"{kind.scalar_name}, {mat.scalar_name}, and {vec.scalar_name}")  # fmt: skip
+    _check_supported(kind, "addmv_impl_cpu")
+
+
+def _mv_spec(self: Tensor, vec: Tensor) -> Spec:
+    _check_addmv(self._array.shape[:1], self, vec)
+    _check_addmv_types(vec.dtype, self.dtype, vec.dtype)
+    return Spec(self._array.shape[:1], vec.dtype)
+
+
+op("mv(Tensor self, Tensor vec) -> Tensor",
+   kernel=computes(_mv_spec, lambda xp, self, vec: self.dot(vec)),
+   grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
+   samples=cases(case(t(2, 3), t(3)), case(t(3, 2, layout="transposed"), t(3)), case(t(2, 0), t(0)),
+                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))))  # fmt: skip
+
+
+def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Spec:
+    _check_addmv(self._array.shape, mat, vec)
+    _check_addmv_types(self.dtype, mat.dtype, vec.dtype)
+    return Spec(mat._array.shape[:1], self.dtype)
+
+
+op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+   kernel=computes(_addmv_spec, lambda xp, self, mat, vec, beta, alpha: _combined(mat.dot(vec), self, beta, alpha)),
+   grad=dict(self=lambda grad, beta: _scaled(grad, beta),
+             mat=lambda grad, vec, alpha: _scaled(grad.outer(conj(vec)), alpha),
+             vec=lambda grad, mat, alpha: _scaled(conj(mat).t().mv(grad), alpha)),
+   inplace=True,
+   samples=cases(case(t(2), t(2, 3), t(3)), case(t(1), t(2, 3), t(3), beta=0.5, alpha=2), case(t(), t(2, 3), t(3)),
+                 case(t(2), t(2, 0), t(0), beta=0),
+                 error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))))  # fmt: skip
+
+
+def _dot_spec(self: Tensor, other: Tensor) -> Spec:
+    a, b = self._array.shape, other._array.shape
+    if len(a) != 1 or len(b) != 1:
+        raise RuntimeError(f"1D tensors expected, but got {len(a)}D and {len(b)}D tensors")
+    kind = self.dtype
+    if kind is not other.dtype:
+        raise RuntimeError("dot : expected both vectors to have same dtype, but found "
+                           f"{kind.scalar_name} and {other.dtype.scalar_name}")  # fmt: skip
+    if a != b:
+        raise RuntimeError(f"inconsistent tensor size, expected tensor {shape_text(a)} and src {shape_text(b)} to have the same "
+                           f"number of elements, but got {a[0]} and {b[0]} elements respectively")  # fmt: skip
+    _check_supported(kind, "dot")
+    return Spec((), kind)
+
+
+_DOT_SAMPLES = cases(
+    case(t(3), t(3)), case(t(0), t(0)), case(t(3, layout="sliced"), t(3)),
+    error(RuntimeError, "inconsistent tensor size, expected tensor [2] and src [3]", t(2), t(3)),
+    error(RuntimeError, "1D tensors expected, but got 2D and 1D tensors", t(2, 2), t(3)))  # fmt: skip
+
+op("dot(Tensor self, Tensor tensor) -> Tensor",
+   kernel=computes(_dot_spec, lambda xp, self, tensor: self.dot(tensor)),
+   grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
+   samples=_DOT_SAMPLES)  # fmt: skip
+op("vdot(Tensor self, Tensor other) -> Tensor",
+   kernel=computes(_dot_spec, lambda xp, self, other: xp.vdot(self, other)),
+   grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
+   samples=_DOT_SAMPLES)  # fmt: skip
+
+
+@composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),
+           samples=cases(case(t(2), t(3)), case(t(0), t(3)),
+                         error(RuntimeError, "outer: Expected 1-D argument self, but got 2-D", t(2, 3), t(3))))  # fmt: skip
+def _outer(self, vec2):
+    for name, tensor in (("self", self), ("vec2", vec2)):
+        if tensor.dim() != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {tensor.dim()}-D")
+    return self.unsqueeze(1) * vec2
+
+
+@composite("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
+           samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2), case(t(2, 3), t(2), t(3), beta=0),
+                         error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))))  # fmt: skip
+def _addr(self, vec1, vec2, beta, alpha):
+    for name, tensor in (("vec1", vec1), ("vec2", vec2)):
+        if tensor.dim() != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {tensor.dim()}-D")
+    _check_expands(self, (vec1.shape[0], vec2.shape[0]))
+    product = vec1.unsqueeze(1) * vec2
+    if product.dtype.category == BOOL and self.dtype.category == BOOL:
+        made = product & bool(alpha)
+        return made | self if beta else made
+    if product.dtype.category <= 1 and self.dtype.category <= 1:
+        for name, number in (("beta", beta), ("alpha", alpha)):
+            if number.__class__ in (float, complex):
+                raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+    product = product if alpha == 1 else alpha * product
+    if beta == 0:
+        return product.to(_addr_type(self, product))
+    return product + (self if beta == 1 else beta * self)
+
+
+def _addr_type(self: Tensor, product: Tensor) -> dtype:
+    from .._dtype import promote_types
+
+    return promote_types(self.dtype, product.dtype)
+
+
+# batches -------------------------------------------------------------------------------------------------------------
+
+
+def _check_batches(a: Sequence[int], b: Sequence[int]) -> None:
+    if len(a) != 3:
+        raise RuntimeError("batch1 must be a 3D tensor")
+    if len(b) != 3:
+        raise RuntimeError("batch2 must be a 3D tensor")
+    if b[0] != a[0] or b[1] != a[2]:
+        raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but got: "
+                           f"[{b[0]}, {b[1]}].")  # fmt: skip
+
+
+def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
+    a, b = self._array.shape, mat2._array.shape
+    _check_batches(a, b)
+    kind = self.dtype
+    _check_same_scalar(kind, mat2.dtype)
+    _check_supported(kind, "bmm")
+    return Spec((a[0], a[1], b[2]), kind)
+
+
+op("bmm(Tensor self, Tensor mat2) -> Tensor",
+   kernel=computes(_bmm_spec, _batched),
+   grad=dict(self=lambda grad, mat2: grad.bmm(conj(mat2).transpose(1, 2)),
+             mat2=lambda grad, self: conj(self).transpose(1, 2).bmm(grad)),
+   samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(0, 3, 4), t(0, 4, 5)), case(t(2, 3, 0), t(2, 0, 5)),
+                 case(t(4, 3, 2, layout="transposed"), t(4, 2, 3, layout="sliced")),
+                 error(RuntimeError, "batch1 must be a 3D tensor", t(2, 3), t(2, 3, 4)),
+                 error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [3, 4].",
+                       t(2, 3, 4), t(3, 4, 5))))  # fmt: skip
+
+
+def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Spec:
+    a, b = batch1._array.shape, batch2._array.shape
+    if len(a) == 3 and len(b) == 3:
+        _check_expands(self, (a[0], a[1], b[2]))
+    _check_batches(a, b)
+    kinds = self.dtype, batch1.dtype, batch2.dtype
+    if kinds[0] is not kinds[1]:
+        raise RuntimeError("Input dtypes must be the same, got: input {}, batch1: {}, batch2: {}".format(*map(c_name, kinds)))
+    _check_same_scalar(kinds[0], kinds[2])
+    _check_supported(kinds[0], "baddbmm")
+    return Spec((a[0], a[1], b[2]), kinds[0])
+
+
+_BATCH_SAMPLES = (case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
+                  case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5), beta=0), case(t(), t(2, 3, 0), t(2, 0, 5)))  # fmt: skip
+
+op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+   kernel=computes(_baddbmm_spec,
+                   lambda xp, self, batch1, batch2, beta, alpha: _combined(_batched(xp, batch1, batch2), self, beta, alpha)),
+   grad=dict(self=lambda grad, beta: _scaled(grad, beta),
+             batch1=lambda grad, batch2, alpha: _scaled(grad.bmm(conj(batch2).transpose(1, 2)), alpha),
+             batch2=lambda grad, batch1, alpha: _scaled(conj(batch1).transpose(1, 2).bmm(grad), alpha)),
+   inplace=True,
+   samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing size (5) at "
+                                        "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))))  # fmt: skip
+
+
+@composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
+           samples=cases(case(t(3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
+                         case(t(3, 5), t(0, 3, 4), t(0, 4, 5)),
+                         error(RuntimeError, "batch2 must be a 3D tensor", t(3, 5), t(2, 3, 4), t(4, 5))))  # fmt: skip
+def _addbmm(self, batch1, batch2, beta, alpha):
+    _check_batches(batch1.shape, batch2.shape)
+    count, rows, inner = batch1.shape
+    # The sum over the batch is one product of the matrices laid side by side.
+    left, right = batch1.transpose(0, 1).reshape(rows, count * inner), batch2.reshape(count * inner, batch2.shape[2])
+    return self.addmm(left, right, beta=beta, alpha=alpha)
+
+
+# linear --------------------------------------------------------------------------------------------------------------
+
+
+def _linear_spec(input: Tensor, weight: Tensor, bias: Tensor | None) -> Spec:
+    a, w = input._array.shape, weight._array.shape
+    if not a or not w:
+        raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {len(a)}D and {len(w)}D")
+    if len(w) > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(w)}D")
+    rows = math.prod(a[:-1])
+    if len(w) == 2:
+        _check_chain((rows, a[-1]), (w[1], w[0]))
+    elif len(a) == 1:
+        _dot_spec(input, weight)
+    elif a[-1] != w[0]:
+        raise RuntimeError(f"size mismatch, got input ({rows}), mat ({rows}x{a[-1]}), vec ({w[0]})")
+    shape, kind = a[:-1] + w[:-1], input.dtype
+    if bias is None:
+        _check_same_mm(kind, weight.dtype)
+    else:
+        _check_same_addmm(bias.dtype, weight.dtype)
+        _check_same_addmm(kind, weight.dtype)
+        _check_expands(bias, (rows, w[0]) if len(shape) > 2 and bias._array.ndim == 1 else shape)
+    _check_supported(kind, "addmm_impl_cpu_")
+    return Spec(shape, kind)
+
+
+def _linear_array(xp: Any, input: Any, weight: Any, bias: Any) -> Any:
+    if input.ndim <= 2:
+        made = input.dot(weight.T)
+        if bias is not None:
+            made += bias
+        return made
+    made = _rows(input).dot(weight.T).reshape(input.shape[:-1] + weight.shape[:-1])
+    if bias is not None:
+        made += bias
+    return made
+
+
+class _Linear(ArrayFamily):
+    """`linear`, with a way straight into BLAS for what nearly every call is: matrices of one plain type."""
+
+    def cpu(self, operator: Operator) -> Any:
+        general = super().cpu(operator)
+
+        def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+            a, w = input._array, weight._array
+            kind = a.dtype
+            if a.ndim != 2 or w.ndim != 2 or w.dtype is not kind or kind in REDUCED or kind.kind != "f":
+                return general(input, weight, bias)
+            if a.shape[1] != w.shape[1]:
+                return general(input, weight, bias)
+            if bias is None:
+                r = a.dot(w.T)
+            else:
+                b = bias._array
+                if b.shape != w.shape[:1] or b.dtype is not kind:
+                    return general(input, weight, bias)
+                r = a.dot(w.T)
+                r += b
+            made = _new(Tensor)
+            made._array = r
+            return made
+
+        return linear
+
+
+_new = object.__new__
+
+
+def _rows_times(rows: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of `linear`'s input from that of its result: `rows @ weight`, or an outer product for a 1-D weight."""
+    if weight.dim() == 1:
+        return rows.unsqueeze(-1) * weight  # type: ignore[attr-defined]
+    return rows.mm(weight) if rows.dim() == 2 else rows.matmul(weight)  # type: ignore[attr-defined]
+
+
+_LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+   kernel=_Linear(_linear_spec, _linear_array, widen=True),
+   grad=dict(input=lambda grad, weight: _rows_times(grad, conj(weight)),
+             weight=lambda grad, input: _weight_grad(grad, conj(input)),
+             bias=lambda grad: grad),
+   public="nn.functional",
+   samples=cases(case(t(2, 3), t(4, 3), t(4)), case(t(2, 3), t(4, 3)), case(t(3), t(4, 3), t(4)), case(t(2, 2, 3), t(4, 3), t(4)),
+                 case(t(2, 3), t(3)), case(t(3), t(3), t()), case(t(0, 3), t(4, 3), t(4)), case(t(2, 0), t(4, 0), t(4)),
+                 case(t(2, 3, layout="transposed"), t(4, 3, layout="sliced"), t(4)), case(t(2, 3), t(4, 3), t(2, 4)),
+                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))))  # fmt: skip
+
+
+def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
+    a = input._array.shape
+    return Spec(rows._array.shape[len(a) - 1 :] + a[-1:], rows.dtype)
+
+
+def _weight_grad_array(xp: Any, rows: Any, input: Any) -> Any:
+    if input.ndim == 2:
+        return rows.T.dot(input)
+    features, count = rows.shape[input.ndim - 1 :], math.prod(input.shape[:-1])
+    return rows.reshape((count, *features)).T.dot(input.reshape((count, input.shape[-1])))
+
+
+_WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
+   kernel=computes(_weight_grad_spec, _weight_grad_array),
+   grad=dict(rows=lambda grad, input: _linear(conj(input), grad),
+             input=lambda grad, rows: _rows_times(conj(rows), grad)),
+   public="",
+   samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)), case(t(0, 4), t(0, 3))))  # fmt: skip
+
+_linear, _weight_grad = function_of(_LINEAR), function_of(_WEIGHT_GRAD)
+
+
+# any ranks -----------------------------------------------------------------------------------------------------------
+
+
+def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
+    a, b = self._array.shape, other._array.shape
+    batch = broadcast_shape([a[:-2], b[:-2]])
+    if a[-1] != b[-2]:
+        count = math.prod(batch)
+        raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {a[-1]}] but got: "
+                           f"[{count}, {b[-2]}].")  # fmt: skip
+    kind = self.dtype
+    _check_same_scalar(kind, other.dtype)
+    _check_supported(kind, "bmm")
+    return Spec((*batch, a[-2], b[-1]), kind)
+
+
+_batch_matmul = function_of(op(
+    "_batch_matmul(Tensor self, Tensor other) -> Tensor",
+    kernel=computes(_broadcast_spec, _batched),
+    grad=dict(self=lambda grad, other: _batch_matmul(grad, conj(other).transpose(-1, -2)),
+              other=lambda grad, self: _batch_matmul(conj(self).transpose(-1, -2), grad)),
+    public="",
+    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5)))))  # fmt: skip
+
+
+@composite("matmul(Tensor self, Tensor other) -> Tensor",
+           samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)), case(t(2, 3, 4), t(4, 5)),
+                         case(t(2, 3, 4), t(4)), case(t(3), t(2, 3, 4)), case(t(2, 3), t(5, 3, 4)), case(t(2, 3, 4), t(2, 4, 5)),
+                         case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(0, 3, 4), t(4, 5)), case(t(2, 3, 0), t(2, 0, 5)),
+                         error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (6x4 and 5x6)", t(2, 3, 4), t(5, 6)),
+                         error(RuntimeError, "both arguments to matmul need to be at least 1D, but they are 0D and 2D", t(), t(2, 2)),
+                         error(RuntimeError, "The size of tensor a (2) must match the size of tensor b (3) at non-singleton "
+                               "dimension 0", t(2, 3, 4), t(3, 4, 5))))  # fmt: skip
+def _matmul(self, other):
+    a, b = self.dim(), other.dim()
+    if a == 2 and b == 2:
+        return self.mm(other)
+    if not a or not b:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+    if b == 1:
+        return self.dot(other) if a == 1 else self.mv(other) if a == 2 else _linear(self, other)
+    if a == 1:
+        row = self.unsqueeze(0)
+        return row.mm(other).squeeze(0) if b == 2 else _batch_matmul(row, other).squeeze(-2)
+    if b == 2:  # one product over all rows, forward and for the gradient of `other`
+        return _linear(self, other.t())
+    return _batch_matmul(self, other)
+
+
+@composite("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", public="",
+           samples=cases(case(t(2, 3), t(3, 4), (1,), (0,)), case(t(2, 3, 4), t(4, 3, 5), (1, 2), (1, 0)), case(t(2), t(3), (), ()),
+                         error(RuntimeError, "contracted dimensions need to match, but first has size 3 in dim 1 and second has "
+                               "size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))))  # fmt: skip
+def tensordot(self, other, dims_self, dims_other):
+    """The sum of products over pairs of dimensions."""
+    if len(dims_self) != len(dims_other):
+        raise RuntimeError("both dimension lists should have same length")
+    if self.dtype is not other.dtype:
+        raise RuntimeError("both inputs should have same dtype")
+    left, right = (tuple(wrapped_dim(d, x.dim()) for d in dims) for x, dims in ((self, dims_self), (other, dims_other)))
+    for given, d, e in zip(zip(dims_self, dims_other, strict=True), left, right, strict=True):
+        m, n = self.shape[d], other.shape[e]
+        if m == 1 and n != 1:  # a dimension of size 1 is broadcast
+            other = other.sum(e, keepdim=True)
+        elif n == 1 and m != 1:
+            self = self.sum(d, keepdim=True)
+        elif m != n:
+            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and second has "
+                               f"size {n} in dim {given[1]}")  # fmt: skip
+    kept = tuple(d for d in range(self.dim()) if d not in left)
+    free = tuple(d for d in range(other.dim()) if d not in right)
+    inner = math.prod(self.shape[d] for d in left)
+    shape = tuple(self.shape[d] for d in kept) + tuple(other.shape[d] for d in free)
+    a = self.permute(kept + left).reshape(math.prod(self.shape[d] for d in kept), inner)
+    b = other.permute(right + free).reshape(inner, math.prod(other.shape[d] for d in free))
+    return a.mm(b).reshape(shape)
+
+
+@composite("inner(Tensor self, Tensor other) -> Tensor",
+           samples=cases(case(t(3), t(3)), case(t(2, 3), t(4, 3)), case(t(2, 3), t()),
+                         error(RuntimeError, "inner() the last dimension must match on both input tensors but got shapes [2, 3] "
+                               "and [4, 5]", t(2, 3), t(4, 5))))  # fmt: skip
+def _inner(self, other):
+    if not self.dim() or not other.dim():
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError("inner() the last dimension must match on both input tensors but got shapes "
+                           f"{shape_text(self.shape)} and {shape_text(other.shape)}")  # fmt: skip
+    return tensordot(self, other, (-1,), (-1,))
+
+
+@composite("kron(Tensor self, Tensor other) -> Tensor", samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))))
+def _kron(self, other):
+    rank = max(self.dim(), other.dim())
+    a, b = ((1,) * (rank - x.dim()) + tuple(x.shape) for x in (self, other))
+    left = self.reshape(tuple(n for size in a for n in (size, 1)))
+    right = other.reshape(tuple(n for size in b for n in (1, size)))
+    return (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
+
+
+def _cross_spec(self: Tensor, other: Tensor, dim: int) -> Spec:
+    a, b = self._array.shape, other._array.shape
+    if len(a) != len(b):
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    at = wrapped_dim(dim, len(a))
+    if (a[at : at + 1], b[at : at + 1]) != ((3,), (3,)):
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {self.size(dim)} and {other.size(dim)}")
+    shape = broadcast_shape([a, b])
+    _check_same_scalar(self.dtype, other.dtype)
+    if self.dtype.category == BOOL:
+        raise NotImplementedError("\"cross\" not implemented for 'Bool'")
+    return Spec(shape, self.dtype)
+
+
+def _cross_array(xp: Any, self: Any, other: Any, dim: int, spec: Spec) -> Any:
+    made = xp.empty(spec.shape, self.dtype)
+    a, b, out = (xp.moveaxis(x, dim, 0) for x in (self, other, made))
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        out[i] = a[j] * b[k] - a[k] * b[j]
+    return made
+
+
+_linalg_cross = function_of(op(
+    "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    kernel=computes(_cross_spec, _cross_array),
+    grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),
+              other=lambda grad, self, dim: _linalg_cross(grad, conj(self), dim=dim)),
+    public="linalg",
+    samples=cases(case(t(2, 3), t(2, 3)), case(t(3, 2), t(3, 2), dim=0), case(t(1, 3), t(2, 3)), case(t(0, 3), t(0, 3)),
+                  error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4), t(2, 4)))))  # fmt: skip
+
+
+@composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
+           samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)))  # fmt: skip
+def _cross(self, other, dim):
+    if dim is None:
+        warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly "
+                      "or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of "
+                      "linalg.cross in a future release.", stacklevel=3)  # fmt: skip
+        dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
+        if dim is None:
+            raise RuntimeError("no dimension of size 3 in input")
+    return _linalg_cross(self, other, dim=dim)
+
+
+@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", public="torch nn.functional",
+           samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)), case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),
+                         error(RuntimeError, "bilinear(): input1 size does not match weight size: got 3 but expected 4",
+                               t(2, 3), t(2, 4), t(5, 4, 4))))  # fmt: skip
+def _bilinear(input1, input2, weight, bias):
+    if input1.dim() != input2.dim():
+        raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
+    for d in range(input1.dim() - 1):
+        if input1.shape[d] != input2.shape[d]:
+            raise RuntimeError("bilinear(): input batch dimensions do not match at dim "
+                               f"{d}: got {input1.shape[d]} and {input2.shape[d]}")  # fmt: skip
+    for i, given in ((1, input1), (2, input2)):
+        if given.shape[-1] != weight.shape[i]:
+            raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {given.shape[-1]} but expected "
+                               f"{weight.shape[i]}")  # fmt: skip
+    if bias is not None and bias.shape[0] != weight.shape[0]:
+        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}")
+    out, m, n = weight.shape
+    half = _linear(input1, weight.transpose(1, 2).reshape(out * n, m)).reshape((*input1.shape[:-1], out, n))
+    made = _batch_matmul(half, input2.unsqueeze(-1)).squeeze(-1)
+    return made if bias is None else made + bias

@@ -1,0 +1,346 @@
+"""Reductions that add, multiply, count or test; and what all reductions share."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._dispatch.callers import call_bound
+from .._dispatch.registry import Operator, registry
+from .._dtype import FLOAT, INT, bool_, dtype, float32, float64, int64, uint8
+from .._tensor import Tensor, wrapped_dim
+from .declare import composite, op
+from .families import ArrayFamily, Spec, computes, shape_text
+from .samples import bools, case, cases, error, ints, t, values
+
+_new = object.__new__
+_ndarray = np.ndarray
+
+# Rows that are added one after the other before their sum is added to those of other blocks: a running sum of more
+# would lose digits that PyTorch's cascade keeps.
+BLOCK = 512
+
+
+# dimensions ----------------------------------------------------------------------------------------------------------
+
+
+def reduced_dims(dim: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """The dimensions to fold, counted from the front; none given means all."""
+    if not dim:
+        return tuple(range(ndim))
+    if len(dim) == 1:
+        return (wrapped_dim(dim[0], ndim),) if ndim else (wrapped_dim(dim[0], 0),)[:0]
+    wrapped = tuple([wrapped_dim(d, ndim) for d in dim])
+    if len(set(wrapped)) != len(wrapped):
+        twice = next(d for i, d in enumerate(wrapped) if d in wrapped[:i])
+        raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
+    return wrapped if ndim else ()
+
+
+def folded_shape(shape: tuple[int, ...], dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:
+    if keepdim:
+        return tuple([1 if d in dims else n for d, n in enumerate(shape)])
+    return tuple([n for d, n in enumerate(shape) if d not in dims])
+
+
+def unfolded(tensor: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
+    """`tensor` with the folded dimensions back, as size one, so that it broadcasts against the reduced tensor."""
+    if keepdim or not dim or not shape:
+        return tensor
+    for d in sorted(reduced_dims(dim, len(shape))):
+        tensor = tensor.unsqueeze(d)
+    return tensor
+
+
+def _spread(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
+    """The gradient of a sum: the same for each element that was added."""
+    return unfolded(grad, shape, dim, keepdim).expand(shape)
+
+
+# the family ----------------------------------------------------------------------------------------------------------
+
+
+def folded(reduce: Callable, array: Any, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+    """`reduce` of a ufunc over the axes, contiguous (NumPy follows the operand's order of dimensions)."""
+    result = reduce(array, axes, None, None, keepdim)
+    if result.ndim > 1 and not result.flags.c_contiguous:
+        return result.copy()
+    return result
+
+
+def summed(array: Any, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+    """The sum over the axes (None for all), exact to a few units in the last place however many are added."""
+    if array.size > BLOCK * 8 and array.ndim > 1 and array.dtype.kind in "fc":
+        outer = _long_outer_axis(array, axes)
+        if outer is not None:
+            return _blockwise(array, outer, axes if axes is not None else tuple(range(array.ndim)), keepdim)
+    return folded(np.add.reduce, array, axes, keepdim)
+
+
+def _long_outer_axis(array: Any, axes: tuple[int, ...] | None) -> int | None:
+    """The longest axis that NumPy would add one by one: any but the innermost, which it adds pairwise."""
+    if axes is None and array.flags.forc:
+        return None
+    strides = array.strides
+    innermost = min(range(array.ndim), key=lambda d: (array.shape[d] == 1, abs(strides[d]), -d))
+    outer = [d for d in (range(array.ndim) if axes is None else axes) if d != innermost and array.shape[d] >= 2 * BLOCK]
+    return max(outer, key=lambda d: array.shape[d]) if outer else None
+
+
+def _blockwise(array: Any, axis: int, axes: tuple[int, ...], keepdim: bool) -> Any:
+    """The sum over the axes, with `axis` added in blocks first."""
+    length = array.shape[axis]
+    whole = length - length % BLOCK
+    head, tail = np.split(array, [whole], axis)
+    head = head.reshape(*array.shape[:axis], whole // BLOCK, BLOCK, *array.shape[axis + 1 :])
+    total = summed(np.add.reduce(head, axis + 1), axes, keepdim)
+    return total + folded(np.add.reduce, tail, axes, keepdim) if whole != length else total
+
+
+class Reduction(ArrayFamily):
+    """Folds dimensions with a ufunc. Members take `self, dim, keepdim` and may take `dtype`.
+
+    The two plain types go straight into the ufunc where nothing can go wrong; `finish(result, count)` is what remains
+    to be done to the folded array.
+    """
+
+    def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *, empty: bool = True) -> None:
+        super().__init__(infer, array, widen=True)
+        self.ufunc, self.finish, self.empty = ufunc, finish, empty
+
+    def cpu(self, operator: Operator) -> Callable:
+        general = super().cpu(operator)
+        reduce, finish, plain = getattr(np, self.ufunc).reduce, self.finish, frozenset((float32.np, float64.np))
+        smallest = 0 if self.empty else 1
+
+        def kernel(self: Tensor, dim: Any, keepdim: bool, *rest: Any) -> Tensor:
+            array = self._array
+            size = array.size
+            if array.dtype not in plain or not smallest <= size <= BLOCK * 8 or rest and rest[0] is not None:
+                return general(self, dim, keepdim, *rest)
+            if not dim:
+                result, count = reduce(array, None, None, None, keepdim), size
+            elif len(dim) == 1 and -array.ndim <= dim[0] < array.ndim:
+                axis = dim[0]
+                result, count = reduce(array, axis, None, None, keepdim), array.shape[axis]
+            else:
+                return general(self, dim, keepdim, *rest)
+            if finish is not None:
+                result = finish(result, count)
+            if result.__class__ is not _ndarray:
+                result = np.asarray(result)
+            elif result.ndim > 1 and not result.flags.c_contiguous:
+                result = result.copy()
+            made = _new(Tensor)
+            made._array = result
+            return made
+
+        return kernel
+
+
+# sums ----------------------------------------------------------------------------------------------------------------
+
+
+def _sum_spec(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Spec:
+    kind = dtype or self.dtype
+    if dtype is None and kind.category <= INT:
+        kind = int64
+    shape = self._array.shape
+    return Spec(folded_shape(shape, reduced_dims(dim, len(shape)), keepdim), kind)
+
+
+def _addends(array: Any, spec: Spec, explicit: dtype | None) -> Any:
+    """What is added: the elements, in the type of the result but half precision in float32."""
+    kind = spec.dtype
+    if explicit is not None and explicit.np != array.dtype:
+        array = array.astype(kind.np)
+    if kind.category == FLOAT and kind.itemsize < 4:
+        return array.astype(np.float32, copy=False)
+    return array.astype(kind.np, copy=False)
+
+
+def axes_of(array: Any, dim: Any) -> tuple[int, ...] | None:
+    return reduced_dims(dim, array.ndim) if dim else None
+
+
+def _sum(xp: Any, self: Any, dim: Any, keepdim: bool, dtype: dtype | None, spec: Spec) -> Any:
+    if spec.dtype is bool_:
+        return xp.logical_or.reduce(self, axes_of(self, dim), keepdims=keepdim)
+    return summed(_addends(self, spec, dtype), axes_of(self, dim), keepdim)
+
+
+def _mean_spec(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Spec:
+    kind = dtype or self.dtype
+    if kind.category < FLOAT:
+        raise RuntimeError(f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype must be either "
+                           f"a floating point or complex dtype. Got: {kind.scalar_name}")  # fmt: skip
+    return _sum_spec(self, dim, keepdim, kind)
+
+
+def folded_count(shape: Sequence[int], dim: Sequence[int] | None) -> int:
+    """How many elements fall together into one."""
+    count = 1
+    for d in reduced_dims(dim, len(shape)):
+        count *= shape[d]
+    return count
+
+
+def _mean(xp: Any, self: Any, dim: Any, keepdim: bool, dtype: dtype | None, spec: Spec) -> Any:
+    return summed(_addends(self, spec, dtype), axes_of(self, dim), keepdim) / folded_count(self.shape, dim)
+
+
+DIM_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(2, 3, 4), (0, 2)), case(t(2, 3, 4), (2, 0), keepdim=True),
+         case(t(2, 3), ()), case(t()), case(t(), 0), case(t(3, 2, layout="transposed"), 0), case(t(2, 3, layout="expanded")),
+         case(t(2, 3, layout="sliced"), 0), case(t(2, 0), 0))  # fmt: skip
+DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3), 2),
+               error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, -2)))  # fmt: skip
+
+op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+   kernel=Reduction("add", _sum_spec, _sum),
+   grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
+   samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64), case(ints(2, 3), 0),
+                 case(bools(2, 3)), case(ints(2, 3), dtype=float32)))  # fmt: skip
+
+op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+   kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
+   grad=dict(self=lambda grad, self_shape, dim, keepdim:
+             _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
+   samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
+                 error(RuntimeError, "could not infer output dtype", ints(2, 3))))  # fmt: skip
+
+
+@composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",
+           samples=cases(case(t(2, 3), (3,)), case(t(2, 3), (2, 1)), case(t(2, 3), (1, 1)), case(t(2, 3), ()),
+                         case(t(2, 4, 3), (4, 1)), case(t(2, 3), (2, 3)),
+                         error(RuntimeError, "size {[2]} is not expandable to size {[2, 3]}.", t(2, 3), (2,))))  # fmt: skip
+def _sum_to_size(self, size):
+    shape = self._array.shape
+    added = len(shape) - len(size)
+    if added < 0 or any(n != 1 and n != m for n, m in zip(size, shape[added:], strict=True)):
+        raise RuntimeError(f"size {{{shape_text(size)}}} is not expandable to size {{{shape_text(shape)}}}.")
+    kept = tuple([d for d in range(added, len(shape)) if size[d - added] == 1 != shape[d]])
+    if not kept:
+        return self.sum(tuple(range(added))) if added else self
+    total = self.sum((*range(added), *kept), True)
+    return total.view(size) if added else total
+
+
+# logical tests -------------------------------------------------------------------------------------------------------
+
+
+def _test_spec(self: Tensor, dim: Any, keepdim: bool) -> Spec:
+    shape = self._array.shape
+    kind = uint8 if self.dtype is uint8 else bool_
+    if dim == ():  # unlike a sum, a test of no dimension folds nothing
+        return Spec(shape, kind)
+    return Spec(folded_shape(shape, reduced_dims(dim, len(shape)), keepdim), kind)
+
+
+def _test(ufunc: str) -> ArrayFamily:
+    """`any` and `all`: a logical ufunc over the axes."""
+
+    def array(xp: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+        return folded(getattr(xp, ufunc).reduce, self, () if dim == () else axes_of(self, dim), keepdim)
+
+    return computes(_test_spec, array)
+
+
+for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
+    op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
+       samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
+                     case(t(0, 3)), case(t(0, 3), 0)))  # fmt: skip
+
+
+# products ------------------------------------------------------------------------------------------------------------
+
+
+def one_dim(dim: int | None) -> tuple[int, ...] | None:
+    return None if dim is None else (dim,)
+
+
+def _prod(xp: Any, self: Any, dim: int | None, keepdim: bool, dtype: dtype | None, spec: Spec) -> Any:
+    if spec.dtype is bool_:
+        return folded(xp.logical_and.reduce, self, axes_of(self, one_dim(dim)), keepdim)
+    return folded(xp.multiply.reduce, _addends(self, spec, dtype), axes_of(self, one_dim(dim)), keepdim)
+
+
+def _prod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int | None, keepdim: bool, dtype: dtype | None) -> Tensor:
+    """Each element's gradient is the product of all others, found without division where one of them is zero."""
+    self = self if dtype is None else self.to(dtype)
+    if not self.dim():
+        return grad
+    if self.device.type != "meta" and not bool((self == 0).any()):
+        at = one_dim(dim)
+        return unfolded(grad * result.conj(), self.shape, at, keepdim) / self.conj()
+    if dim is None:
+        return _prod_of_others(self.reshape(-1), 0).reshape(self.shape).conj() * grad
+    return _prod_of_others(self, dim).conj() * unfolded(grad, self.shape, (dim,), keepdim)
+
+
+def _prod_of_others(self: Tensor, dim: int) -> Tensor:
+    """For each element the product of those before it along `dim` and of those after it."""
+    length = self.size(dim)
+    if not length:
+        return self
+    ones = self.narrow(dim, 0, 1).new_ones(self.narrow(dim, 0, 1).shape)
+    before = joined(ones, self.narrow(dim, 0, length - 1), dim).cumprod(dim)
+    after = joined(self.narrow(dim, 1, length - 1), ones, dim).flip(dim).cumprod(dim).flip(dim)
+    return before * after
+
+
+def joined(first: Tensor, second: Tensor, dim: int) -> Tensor:
+    return call_bound(registry.get("aten::cat"), ((first, second), dim))
+
+
+op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+   kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod),
+   grad=dict(self=_prod_grad),
+   samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t()), case(t(), 0), case(t(0, 3)), case(t(0, 3), 0),
+                 case(values([[1.0, 0.0, 2.0], [3.0, -1.0, 4.0]]), 1), case(values([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]]), 0),
+                 case(values([2.0, 0.0, 3.0])), case(values([2.0, 0.0, 0.0])), case(t(3, 2, layout="transposed"), 1),
+                 case(ints(2, 3), 0), case(bools(2, 3)), case(t(2, 3), dtype=float64),
+                 error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
+
+
+# without the undefined -----------------------------------------------------------------------------------------------
+
+
+@composite("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+           samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])), case(ints(2, 3), 0)))  # fmt: skip
+def _nansum(self, dim, keepdim, dtype):
+    if self.dtype.is_complex:
+        raise RuntimeError("nansum on CPU does not support complex inputs")
+    if self.dtype.is_floating_point:
+        self = self.masked_fill(self.isnan(), 0)
+    return self.sum(dim, keepdim, dtype=dtype)
+
+
+@composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+           samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
+                         error(RuntimeError, "nanmean(): expected input to have floating point", ints(2, 3))))  # fmt: skip
+def _nanmean(self, dim, keepdim, dtype):
+    if self.dtype.category < FLOAT:
+        raise RuntimeError("nanmean(): expected input to have floating point or complex dtype but got "
+                           f"{self.dtype.scalar_name}")  # fmt: skip
+    return self.nansum(dim, keepdim, dtype=dtype) / self.isnan().logical_not().sum(dim, keepdim)
+
+
+# counts --------------------------------------------------------------------------------------------------------------
+
+op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
+   kernel=computes(lambda self, dim: _sum_spec(self, dim, False, int64),
+                   lambda xp, self, dim: xp.ascontiguousarray(xp.count_nonzero(self, axes_of(self, dim)))
+                   if self.ndim else xp.count_nonzero(self)),
+   samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0), case(t()),
+                 *DIM_ERRORS))  # fmt: skip
+
+
+@composite("trace(Tensor self) -> Tensor",
+           samples=cases(case(t(3, 3)), case(t(2, 3)), case(ints(3, 2)),
+                         error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))))  # fmt: skip
+def _trace(self):
+    if self.dim() != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.dim()}")
+    if self.dtype is bool_:
+        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
+    return self.diagonal().sum()

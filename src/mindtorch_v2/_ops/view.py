@@ -1,0 +1,289 @@
+"""Views: other geometries on the same memory.
+
+Geometry functions are called as `infer` is, with the call's arguments, and give shape, strides and offset in bytes.
+They are on the path of every index expression, so they are written without generators where it is cheap to do so.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .._backends.meta import contiguous_strides
+from .._dispatch.callers import make_caller
+from .._tensor import Tensor, wrapped_dim
+from .declare import composite, op
+from .families import Spec, moves, shape_text, view
+from .samples import case, cases, error, t
+
+Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+# one shape for another -----------------------------------------------------------------------------------------------
+
+
+def resolved_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
+    """`size` with its -1 replaced by what makes it hold `numel` elements."""
+    if -1 not in size:
+        if math.prod(size) == numel and (not size or min(size) >= 0):
+            return size
+    known, unknown = 1, -1
+    for i, n in enumerate(size):
+        if n == -1:
+            if unknown >= 0:
+                raise RuntimeError("only one dimension can be inferred")
+            unknown = i
+        elif n < 0:
+            raise RuntimeError(f"invalid shape dimension {n} at index {i} of shape {shape_text(size)}")
+        else:
+            known *= n
+    if unknown >= 0 and known == 0 == numel:
+        raise RuntimeError(f"cannot reshape tensor of 0 elements into shape {shape_text(size)} because the unspecified "
+                           "dimension size -1 can be any value and is ambiguous")  # fmt: skip
+    if unknown < 0 or known == 0 or numel % known:
+        raise RuntimeError(f"shape '{shape_text(size)}' is invalid for input of size {numel}")
+    return (*size[:unknown], numel // known, *size[unknown + 1 :])
+
+
+def viewed_strides(array: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Byte strides that show the array's elements in order under `size`; None if there are none."""
+    strides = array.strides
+    if not strides or not array.size:
+        return strides if size == array.shape else contiguous_strides(size, array.itemsize)
+    step = strides[-1]
+    if step == array.itemsize and array.flags.c_contiguous:
+        made = []
+        for n in size[:0:-1]:
+            made.append(step)
+            step *= n
+        if size:
+            made.append(step)
+        return tuple(made[::-1])
+    return _chunked_strides(array.shape, strides, size)
+
+
+def _chunked_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...] | None:
+    """As `viewed_strides`: dimensions that lie densely in each other form a chunk, and a new one may not cross chunks."""
+    made = [0] * len(size)
+    at = len(size) - 1
+    step, old, new = strides[-1], 1, 1
+    for d in range(len(shape) - 1, -1, -1):
+        old *= shape[d]
+        if d and (shape[d - 1] == 1 or strides[d - 1] == old * step):
+            continue
+        while at >= 0 and (new < old or size[at] == 1):
+            made[at] = new * step
+            new *= size[at]
+            at -= 1
+        if new != old:
+            return None
+        if d:
+            step, old, new = strides[d - 1], 1, 1
+    return tuple(made) if at == -1 else None
+
+
+def _view(self: Tensor, size: tuple[int, ...]) -> Geometry:
+    array = self._array
+    size = resolved_size(size, array.size)
+    strides = viewed_strides(array, size)
+    if strides is None:
+        raise RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension spans "
+                           "across two contiguous subspaces). Use .reshape(...) instead.")  # fmt: skip
+    return size, strides, 0
+
+
+op("view(Tensor(a) self, int[] size) -> Tensor(a)",
+   kernel=view(_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
+   samples=cases(case(t(2, 3), (3, 2)), case(t(2, 3), (-1,)), case(t(0, 3), (3, 0)), case(t(), (1, 1)), case(t(4, 1), (2, 2)),
+                 case(t(2, 1, 3, layout="transposed"), (2, 3)),
+                 error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2)),
+                 error(RuntimeError, "Use .reshape(...) instead", t(3, 2, layout="transposed"), (6,)),
+                 error(RuntimeError, "only one dimension can be inferred", t(2, 3), (-1, -1)),
+                 error(RuntimeError, "invalid shape dimension -2 at index 0 of shape [-2, 3]", t(2, 3), (-2, 3))))  # fmt: skip
+
+op("_unsafe_view(Tensor self, int[] size) -> Tensor",
+   kernel=moves(lambda self, size: Spec(resolved_size(size, self._array.size), self.dtype),
+                lambda xp, self, size, spec: xp.ascontiguousarray(self).reshape(spec.shape)),
+   grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="torch",
+   samples=cases(case(t(3, 2, layout="transposed"), (6,))))  # fmt: skip
+
+
+@composite("reshape(Tensor(a) self, int[] shape) -> Tensor(a)",
+           samples=cases(case(t(2, 3), (3, 2)), case(t(3, 2, layout="transposed"), (6,)), case(t(0, 3), (0,)), case(t(), (1,)),
+                         error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2))))  # fmt: skip
+def _reshape(self, shape):
+    array = self._array
+    shape = resolved_size(shape, array.size)
+    if viewed_strides(array, shape) is None:
+        return self._unsafe_view(shape)
+    return self.view(shape)
+
+
+# order of dimensions -------------------------------------------------------------------------------------------------
+
+
+def _transpose(self: Tensor, dim0: int, dim1: int) -> Geometry:
+    array = self._array
+    shape, strides = list(array.shape), list(array.strides)
+    if not shape:
+        wrapped_dim(dim0, 0), wrapped_dim(dim1, 0)
+        return (), (), 0
+    try:
+        shape[dim0], shape[dim1] = shape[dim1], shape[dim0]
+        strides[dim0], strides[dim1] = strides[dim1], strides[dim0]
+    except IndexError:
+        wrapped_dim(dim0, len(shape)), wrapped_dim(dim1, len(shape))
+        raise
+    return tuple(shape), tuple(strides), 0
+
+
+op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+   kernel=view(_transpose), grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
+   aliases=("swapaxes", "swapdims"),
+   samples=cases(case(t(2, 3), 0, 1), case(t(2, 3, 4), -1, 0), case(t(), 0, -1), case(t(0, 3), 0, 1),
+                 error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3), 0, 2)))  # fmt: skip
+
+
+def _t(self: Tensor) -> Geometry:
+    array = self._array
+    if array.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {array.ndim}D")
+    return array.shape[::-1], array.strides[::-1], 0
+
+
+op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t), grad=dict(self=lambda grad: grad.t()),
+   samples=cases(case(t(2, 3)), case(t(3)), case(t()),
+                 error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))))  # fmt: skip
+
+
+def _permute(self: Tensor, dims: tuple[int, ...]) -> Geometry:
+    array = self._array
+    shape, strides = array.shape, array.strides
+    ndim = len(shape)
+    if len(dims) != ndim:
+        raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+                           f"ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = {len(dims)}")  # fmt: skip
+    made, steps, seen = [], [], 0
+    for d in dims:
+        if not 0 <= d < ndim:
+            d = wrapped_dim(d, ndim)  # noqa: PLW2901
+        seen |= 1 << d
+        made.append(shape[d])
+        steps.append(strides[d])
+    if seen != (1 << ndim) - 1:
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return tuple(made), tuple(steps), 0
+
+
+def inverse_order(dims: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes `dims`."""
+    made = [0] * len(dims)
+    for i, d in enumerate(dims):
+        made[d] = i
+    return tuple(made)
+
+
+op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
+   kernel=view(_permute), grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
+   samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
+                 error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),
+                 error(RuntimeError, "permute(): duplicate dims are not allowed.", t(2, 3), (0, 0))))  # fmt: skip
+
+
+# size-1 dimensions ---------------------------------------------------------------------------------------------------
+
+
+def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
+    array = self._array
+    shape, strides = array.shape, array.strides
+    if shape == size:
+        return shape, strides, 0
+    lead = len(size) - len(shape)
+    if lead < 0:
+        raise RuntimeError(f"expand({self.type()}{{{shape_text(shape)}}}, size={shape_text(size)}): the number of sizes provided "
+                           f"({len(size)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})")  # fmt: skip
+    made, steps = list(size), [0] * len(size)
+    for i, n in enumerate(size):
+        d = i - lead
+        if d < 0:
+            if n < 0:
+                raise RuntimeError(f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing dimension {i}")
+        elif n == shape[d] or n == -1:
+            made[i], steps[i] = shape[d], strides[d]
+        elif shape[d] != 1 or n < 0:
+            raise RuntimeError(f"The expanded size of the tensor ({n}) must match the existing size ({shape[d]}) at non-singleton "
+                               f"dimension {i}.  Target sizes: {shape_text(size)}.  Tensor sizes: {shape_text(shape)}")  # fmt: skip
+    return tuple(made), tuple(steps), 0
+
+
+op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)",
+   kernel=view(_expand), grad=dict(self=lambda grad: grad), public="Tensor",
+   samples=cases(case(t(2, 1), (2, 3)), case(t(3), (2, -1)), case(t(), (3,)), case(t(1, 3), (0, 3)), case(t(2, 3), (2, 3)),
+                 error(RuntimeError, "must be greater or equal to the number of dimensions in the tensor (2)", t(2, 3), (3,)),
+                 error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (3) at non-singleton "
+                       "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]", t(2, 3), (2, 4)),
+                 error(RuntimeError, "isn't allowed in a leading, non-existing dimension 0", t(2, 3), (-1, 2, 3))))  # fmt: skip
+
+
+def _without(self: Tensor, dims: set[int] | range) -> Geometry:
+    array = self._array
+    shape, steps = [], []
+    for d, (n, step) in enumerate(zip(array.shape, array.strides, strict=True)):
+        if n != 1 or d not in dims:
+            shape.append(n)
+            steps.append(step)
+    return tuple(shape), tuple(steps), 0
+
+
+def _squeeze_dim(self: Tensor, dim: int) -> Geometry:
+    array = self._array
+    shape, strides = array.shape, array.strides
+    if not shape:
+        wrapped_dim(dim, 0)
+        return shape, strides, 0
+    dim = wrapped_dim(dim, len(shape))
+    if shape[dim] != 1:
+        return shape, strides, 0
+    return shape[:dim] + shape[dim + 1 :], strides[:dim] + strides[dim + 1 :], 0
+
+
+def distinct_dims(dims: Sequence[int], ndim: int) -> set[int]:
+    """The dimensions counted from the front; each may be given once."""
+    made: set[int] = set()
+    for dim in dims:
+        d = wrapped_dim(dim, ndim)
+        if d in made:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+        made.add(d)
+    return made
+
+
+_OUT_OF_RANGE_3 = "Dimension out of range (expected to be in range of [-2, 1], but got 3)"
+
+op("squeeze(Tensor(a) self) -> Tensor(a)",
+   kernel=view(lambda self: _without(self, range(self._array.ndim))),
+   grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
+   samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))))  # fmt: skip
+op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
+   kernel=view(_squeeze_dim), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
+   samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0), error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)))  # fmt: skip
+op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
+   kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),
+   grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
+   samples=cases(case(t(1, 2, 1), (0, 2)), case(t(1, 2, 1), ()), case(t(1, 2, 1), (0, 1)),
+                 error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(1, 2), (0, 0))))  # fmt: skip
+
+
+def _unsqueeze(self: Tensor, dim: int) -> Geometry:
+    array = self._array
+    shape, strides = array.shape, array.strides
+    ndim = len(shape)
+    if not 0 <= dim <= ndim:
+        dim = wrapped_dim(dim, ndim + 1)
+    step = array.itemsize if dim == ndim else shape[dim] * strides[dim]
+    return (*shape[:dim], 1, *shape[dim:]), (*strides[:dim], step, *strides[dim:]), 0
+
+
+op("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
+   kernel=view(_unsqueeze), grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
+   samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),
+                 error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3), 3)))  # fmt: skip

@@ -1,0 +1,78 @@
+"""torch.autograd: gradients on request, custom Functions, checks, and a look into the graph."""
+
+from typing import Any
+
+from .._autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .._autograd.engine import run_backward as _run_backward
+from .._autograd.function import Function
+from .._dispatch.callers import call_torch_function as _call_torch_function
+from .._dispatch.keys import PYTHON_MASK as _PYTHON_MASK
+from .._dispatch.keys import modes as _modes
+from .._tensor import Tensor as _Tensor
+from .._tensor import backward_of as _backward_of
+from .._tensor import flush_pending as _flush_pending
+from .._tensor import root_gradients as _root_gradients
+from . import function, functional, grad_mode, graph
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+Variable = _Tensor
+
+__all__ = ["Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "functional",
+           "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
+           "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled"]  # fmt: skip
+
+
+def _tuple(value: Any, length: int) -> tuple:
+    if value is None:
+        return (None,) * length
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             grad_variables: Any = None, inputs: Any = None) -> None:  # fmt: skip
+    """Adds the gradients of `tensors` into the `.grad` of the leaves they were computed from."""
+    tensors = _tuple(tensors, 0)
+    grads = _tuple(grad_tensors if grad_variables is None else grad_variables, len(tensors))
+    if len(grads) != len(tensors):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
+    _backward_of(tensors, grads, retain_graph, create_graph, inputs)
+
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+         only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> tuple:  # fmt: skip
+    """The gradients of `outputs` with respect to `inputs`, as a tuple; no `.grad` is touched."""
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    outputs, inputs = _tuple(outputs, 0), _tuple(inputs, 0)
+    owners = [t for t in (*outputs, *inputs) if t._keys & _PYTHON_MASK]
+    if owners and not _modes.exclude & _PYTHON_MASK:
+        return _call_torch_function(grad, owners, (outputs, inputs), {
+            "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused})  # fmt: skip
+    if is_grads_batched:
+        return _batched(outputs, inputs, grad_outputs, create_graph, bool(allow_unused or materialize_grads))
+    _flush_pending[0]()
+    keep = create_graph if retain_graph is None else retain_graph
+    roots = _root_gradients(outputs, _tuple(grad_outputs, len(outputs)))
+    result = _run_backward(outputs, roots, keep, create_graph, inputs, bool(allow_unused or materialize_grads), accumulate_grad=False)
+    if materialize_grads:
+        return tuple(i.new_zeros(i.shape) if g is None else g for i, g in zip(inputs, result, strict=True))
+    return result
+
+
+def _batched(outputs: tuple, inputs: tuple, grad_outputs: Any, create_graph: bool, allow_unused: bool) -> tuple:
+    """One backward pass a row of `grad_outputs`, stacked."""
+    import mindtorch_v2 as torch
+
+    grads = _tuple(grad_outputs, len(outputs))
+    rows = [grad(outputs, inputs, tuple(g[i] for g in grads), retain_graph=True, create_graph=create_graph, allow_unused=allow_unused)
+            for i in range(grads[0].shape[0])]  # fmt: skip
+    return tuple(None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True))

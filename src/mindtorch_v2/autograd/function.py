@@ -1,0 +1,5 @@
+"""Names of torch.autograd.function."""
+
+from .._autograd.function import BackwardCFunction, Function, FunctionCtx, FunctionMeta, once_differentiable
+
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "once_differentiable"]

@@ -1,0 +1,119 @@
+"""A look into the recorded graph, and hooks on it."""
+
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._autograd.node import Node, RemovableHandle, accumulator_of, saving_hooks
+from .._dispatch.keys import changed_modes, modes
+from .._tensor import Tensor
+
+__all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
+           "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]  # fmt: skip
+
+GradientEdge = namedtuple("GradientEdge", ("node", "output_nr"))
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of `tensor` arrives."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    edge = tensor._current_edge()
+    return GradientEdge(accumulator_of(tensor), 0) if edge is None else GradientEdge(*edge)
+
+
+def increment_version(tensor: "Tensor | Sequence[Tensor]") -> None:
+    """Counts a write that autograd could not see."""
+    for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        t._bump_version()
+
+
+class saved_tensors_hooks:
+    """Inside, tensors saved for backward go through `pack_hook`, and through `unpack_hook` when wanted."""
+
+    def __init__(self, pack_hook: Callable, unpack_hook: Callable) -> None:
+        self.hooks = (pack_hook, unpack_hook)
+
+    def __enter__(self) -> None:
+        disabled = modes.__dict__.get("saved_hooks_disabled")
+        if disabled:
+            raise RuntimeError(disabled)
+        stack = modes.__dict__.setdefault("saved_hooks", [])
+        pack, unpack = self.hooks
+
+        def packing(tensor: Tensor) -> Any:
+            # A hook may compute; what it computes is not saved through itself.
+            held = stack.pop()
+            try:
+                return pack(tensor)
+            finally:
+                stack.append(held)
+
+        stack.append((packing, unpack))
+        saving_hooks.users += 1
+
+    def __exit__(self, *exc: object) -> None:
+        modes.__dict__["saved_hooks"].pop()
+        saving_hooks.users -= 1
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keeps saved tensors in host memory until backward wants them."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(tensor: Tensor) -> tuple:
+            return tensor.device, tensor.cpu()
+
+        def unpack(packed: tuple) -> Tensor:
+            device, tensor = packed
+            return tensor.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
+
+
+class disable_saved_tensors_hooks:
+    """Inside, entering `saved_tensors_hooks` raises with the given message."""
+
+    def __init__(self, error_message: str) -> None:
+        self.message = error_message
+
+    def __enter__(self) -> None:
+        self.previous = modes.__dict__.get("saved_hooks_disabled")
+        modes.__dict__["saved_hooks_disabled"] = self.message
+
+    def __exit__(self, *exc: object) -> None:
+        modes.__dict__["saved_hooks_disabled"] = self.previous
+
+
+class _MultiHandle(RemovableHandle):
+    def __init__(self, handles: tuple[RemovableHandle, ...]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable, *, mode: str = "all") -> RemovableHandle:
+    """`fn` runs once the gradients of all the tensors (or, with mode "any", of the first one) are known."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    state: dict[str, Any] = {"grads": [None] * len(tensors), "seen": 0, "called": False}
+
+    def hook_of(i: int) -> Callable:
+        def hook(grad: Tensor) -> None:
+            if mode == "any":
+                if not state["called"]:
+                    state["called"] = True
+                    fn(grad)
+                return
+            state["grads"][i] = grad
+            state["seen"] += 1
+            if state["seen"] == len(tensors):
+                grads, state["grads"], state["seen"] = state["grads"], [None] * len(tensors), 0
+                with changed_modes():
+                    fn(grads)
+
+        return hook
+
+    return _MultiHandle(tuple(t.register_hook(hook_of(i)) for i, t in enumerate(tensors)))

@@ -1,0 +1,272 @@
+"""Operators of users: schemas, kernels, Meta and autograd formulas of their own."""
+
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ._autograd.function import Function
+from ._device import device
+from ._dispatch.callers import call_bound
+from ._dispatch.keys import AUTOGRAD_MASK, BACKENDS, VIEW_MASK, DispatchKey, changed_modes, modes
+from ._dispatch.registry import Around, Operator, registry
+from ._dispatch.schema import Schema
+from ._dtype import dtype
+from ._tensor import Tensor
+
+__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "infer_schema", "register_autograd",
+           "register_fake", "register_kernel"]  # fmt: skip
+
+_KEYS_OF_DEVICE = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA, "npu": DispatchKey.NPU, "meta": DispatchKey.Meta}
+_COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "")
+
+
+def fallthrough_kernel() -> None:
+    """Given to `Library.impl` in place of a function, lets calls pass a key by."""
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+class Library:
+    """A namespace of operators: "DEF" declares them, "IMPL" or "FRAGMENT" adds to a namespace that exists."""
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("DEF", "IMPL", "FRAGMENT"):
+            raise ValueError(f"Unsupported kind: {kind}")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._defined: list[str] = []
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        parsed = Schema(schema, namespace=self.ns)
+        name = f"{self.ns}::{parsed.name}"
+        registry.register_schema(name, parsed)
+        self._defined.append(name)
+        return name
+
+    def impl(self, op_name: Any, fn: Callable, dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = False) -> None:
+        name = op_name if isinstance(op_name, str) else op_name.name
+        name = name if "::" in name else f"{self.ns}::{name}"
+        key = dispatch_key or self.dispatch_key
+        operator = _existing(name)
+        if fn is fallthrough_kernel:
+            registry.register_fallthrough(operator.name, DispatchKey[key])
+            return
+        keys = BACKENDS if key in _COMPOSITE else (DispatchKey[key],)
+        kernel = _below_autograd(fn) if key == "CompositeExplicitAutograd" or keys[0] in BACKENDS and key not in _COMPOSITE else fn
+        for each in keys:
+            registry.register_kernel(operator.name, each, kernel)
+
+    def _destroy(self) -> None:
+        """Takes out what this library defined."""
+        for name in self._defined:
+            registry.remove(name)
+        self._defined.clear()
+
+
+def _existing(name: str) -> Operator:
+    """The operator of a qualified name; `aten::add.Tensor` also finds an operator declared without overloads."""
+    if name in registry:
+        return registry.get(name)
+    base = name.partition(".")[0]
+    return registry.get(base if base in registry else name)
+
+
+def _below_autograd(function: Callable) -> Callable:
+    """A user's kernel: what it calls is not recorded, its operator has the derivative."""
+
+    def kernel(*args: Any) -> Any:
+        with changed_modes(exclude=modes.exclude | AUTOGRAD_MASK | VIEW_MASK):
+            return function(*args)
+
+    return kernel
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """Declares `ns::name` with a schema given without the name: "(Tensor x) -> Tensor"."""
+    ns, _, name = qualname.partition("::")
+    (lib or Library(ns, "FRAGMENT")).define(name + schema)
+
+
+def impl(qualname: str, types: Any, func: Callable | None = None, *, lib: Library | None = None) -> Any:
+    """Gives an operator a kernel for device types; a decorator if `func` is left out."""
+
+    def register(function: Callable) -> Callable:
+        for kind in (types,) if isinstance(types, str) else types:
+            keys = BACKENDS if kind == "default" else (_KEYS_OF_DEVICE.get(kind.lower()) or DispatchKey[kind],)
+            for key in keys:
+                registry.register_kernel(_existing(qualname).name, key, _below_autograd(function))
+        return function
+
+    return register if func is None else register(func)
+
+
+def _name_of(op: Any) -> str:
+    return op if isinstance(op, str) else op._qualname if isinstance(op, CustomOpDef) else op.name
+
+
+def register_fake(op: Any, func: Callable | None = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
+    """Gives an operator its Meta kernel: a function that makes results of the right shape and type."""
+
+    def register(function: Callable) -> Callable:
+        registry.register_kernel(_existing(_name_of(op)).name, DispatchKey.Meta, function)
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_kernel(op: Any, device_types: Any, func: Callable | None = None, /, *, lib: Any = None) -> Any:
+    """Gives an operator a kernel for some device types, or for all with None."""
+    return impl(_name_of(op), "default" if device_types is None else device_types, func)
+
+
+def register_autograd(op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Any = None) -> None:
+    """Gives an operator its derivative: `setup_context(ctx, inputs, output)` and `backward(ctx, *grads)`."""
+    operator = _existing(_name_of(op))
+    registry.register_kernel(operator.name, DispatchKey.Autograd, Around(_custom_autograd(backward, setup_context)))
+
+
+def _custom_autograd(backward: Callable, setup: Callable | None) -> Callable:
+    def make(operator: Operator, below: Callable, mask: int) -> Callable:
+        keyword_only = [i for i, a in enumerate(operator.schema.arguments) if a.keyword_only]
+
+        def run_setup(ctx: Any, inputs: tuple, output: Any) -> None:
+            if setup is None:
+                return
+            if keyword_only:
+                given = {operator.schema.names[i]: inputs[i] for i in keyword_only}
+                setup(ctx=ctx, inputs=inputs[: keyword_only[0]], keyword_only_inputs=given, output=output)
+            else:
+                setup(ctx=ctx, inputs=inputs, output=output)
+
+        def run_backward(ctx: Any, *grads: Any) -> Any:
+            result = backward(ctx, *grads)
+            if keyword_only:
+                result = (*(result if isinstance(result, tuple) else (result,)), *(None for _ in keyword_only))
+            return result
+
+        members = {"forward": staticmethod(lambda *args: below(*args)), "setup_context": staticmethod(run_setup),
+                   "backward": staticmethod(run_backward)}  # fmt: skip
+        return type(operator.schema.base_name, (Function,), members).apply
+
+    return make
+
+
+def _no_formula(operator: Operator, below: Callable, mask: int) -> Callable:
+    """Autograd of a custom operator without a formula: forward works, backward says what is missing."""
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(f"Trying to backward through {operator.name} but no autograd formula was registered. Please use "
+                           "register_autograd to add one.")  # fmt: skip
+
+    return _custom_autograd(backward, None)(operator, below, mask)
+
+
+class CustomOpDef:
+    """An operator made by `custom_op`; call it, and register more on it."""
+
+    def __init__(self, qualname: str, schema: str) -> None:
+        namespace, _, name = qualname.partition("::")
+        if not namespace or not name:
+            raise ValueError(f"Expected the name of a custom operator to be 'namespace::name', got {qualname!r}")
+        if qualname in registry:
+            registry.remove(qualname)
+        self._qualname, self._namespace, self._name = qualname, namespace, name
+        self._operator = registry.register_schema(qualname, Schema(f"{name}{schema}", namespace=namespace))
+        registry.register_kernel(qualname, DispatchKey.Autograd, Around(_no_formula))
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return call_bound(self._operator, self._operator.schema.bind(args, kwargs))
+
+    def register_fake(self, function: Callable, /) -> Callable:
+        return register_fake(self._qualname, function)
+
+    def register_kernel(self, device_types: Any, function: Callable | None = None, /) -> Any:
+        return register_kernel(self._qualname, device_types, self._checking(function) if function else None)
+
+    def register_autograd(self, backward: Callable, /, *, setup_context: Callable | None = None) -> None:
+        register_autograd(self._qualname, backward, setup_context=setup_context)
+
+    def _checking(self, function: Callable) -> Callable:
+        """`function`, with the rules of a custom operator: written arguments are counted, results are no arguments."""
+        schema = self._operator.schema
+        written = [i for i, a in enumerate(schema.arguments) if a.writes]
+        positional = len(schema.positional)
+        names = schema.names[positional:]
+
+        def kernel(*args: Any) -> Any:
+            result = function(*args[:positional], **dict(zip(names, args[positional:], strict=True)))
+            for tensor in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(tensor, Tensor) and any(tensor is a for a in args):
+                    raise RuntimeError(f"{self._qualname} (with implementation in {function.__module__}): The output of this custom operator "
+                                       "(1) must not also be an input to this custom operator and (2) may not alias any inputs to this "
+                                       "custom operator or other returns.")  # fmt: skip
+            for i in written:
+                args[i]._bump_version()
+            return result
+
+        return kernel
+
+
+def custom_op(name: str, fn: Callable | None = None, /, *, mutates_args: Any, device_types: Any = None,
+              schema: str | None = None, tags: Any = None) -> Any:  # fmt: skip
+    """Makes a Python function an operator; its schema comes from the annotations unless given."""
+
+    def make(function: Callable) -> CustomOpDef:
+        made = CustomOpDef(name, schema or infer_schema(function, mutates_args=mutates_args))
+        made.register_kernel(device_types, function)
+        made.__doc__ = function.__doc__
+        return made
+
+    return make if fn is None else make(fn)
+
+
+_SCHEMA_TYPES = {Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", dtype: "ScalarType",
+                 device: "Device", complex: "Scalar"}  # fmt: skip
+
+
+def _schema_type(annotation: Any, where: str) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation in _SCHEMA_TYPES:
+        return _SCHEMA_TYPES[annotation]
+    if type(None) in arguments:
+        rest = [a for a in arguments if a is not type(None)]
+        return _schema_type(rest[0] if len(rest) == 1 else typing.Union[tuple(rest)], where) + "?"  # noqa: UP007
+    if set(arguments) >= {int, float} and origin is typing.Union:
+        return "Scalar"
+    if inspect.isclass(origin) and issubclass(origin, Sequence) and len(arguments) in (1, 2):
+        return _schema_type(arguments[0], where) + "[]"
+    raise ValueError(f"infer_schema(func): {where} has unsupported type {annotation}. The valid types are: Tensor, int, float, bool, "
+                     "str, complex, dtype, device, lists of them and Optional of them.")  # fmt: skip
+
+
+def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None) -> str:
+    """The schema of a function, from its annotations."""
+    hints = typing.get_type_hints(prototype_function)
+    parts: list[str] = []
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    for parameter in inspect.signature(prototype_function).parameters.values():
+        if parameter.name not in hints:
+            raise ValueError(f"infer_schema(func): Parameter {parameter.name} must have a type annotation.")
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        kind = _schema_type(hints[parameter.name], f"Parameter {parameter.name}")
+        if kind.startswith("Tensor") and (mutates_args == "unknown" or parameter.name in mutates_args):
+            kind = f"Tensor({next(letters)}!)" + kind.removeprefix("Tensor")
+        default = "" if parameter.default is parameter.empty else f"={_default_text(parameter.default)}"
+        parts.append(f"{kind} {parameter.name}{default}")
+    returned = hints.get("return", type(None))
+    if returned is type(None):
+        result = "()"
+    elif typing.get_origin(returned) is tuple:
+        result = "(" + ", ".join(_schema_type(a, "Return") for a in typing.get_args(returned)) + ")"
+    else:
+        result = _schema_type(returned, "Return")
+    return f"{op_name or ''}({', '.join(parts)}) -> {result}"
+
+
+def _default_text(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(list(value) if isinstance(value, tuple) else value)
+
+

@@ -1,0 +1,90 @@
+"""Modules whose use needs more than one tensor, and what constructors refuse."""
+
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2 import nn
+
+SCORES = torch.tensor([[1.0, 2.0, 0.5], [0.1, 0.2, 0.3]])
+CLASSES = torch.tensor([0, 2])
+WEIGHT = torch.tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("loss", "target", "expected"),
+    [
+        (nn.MSELoss(), SCORES * 2, 0.8983333706855774),
+        (nn.MSELoss(reduction="sum"), SCORES * 2, 5.390000343322754),
+        (nn.L1Loss(), SCORES + 1, 1.0),
+        (nn.CrossEntropyLoss(), CLASSES, 1.2331558465957642),
+        (nn.CrossEntropyLoss(WEIGHT, label_smoothing=0.1), CLASSES, 1.1282767057418823),
+        (nn.CrossEntropyLoss(ignore_index=2, reduction="sum"), CLASSES, 1.4643688201904297),
+        (nn.NLLLoss(WEIGHT), CLASSES, -0.4750000238418579),
+        (nn.BCEWithLogitsLoss(), torch.ones(2, 3), 0.45185956358909607),
+        (nn.BCEWithLogitsLoss(WEIGHT, pos_weight=WEIGHT), torch.ones(2, 3), 2.185636043548584),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_losses(loss, target, expected):
+    assert loss(SCORES, target).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_class_weights_are_buffers():
+    assert list(nn.CrossEntropyLoss(WEIGHT).state_dict()) == ["weight"]
+    assert list(nn.BCEWithLogitsLoss(pos_weight=WEIGHT).state_dict()) == ["pos_weight"]
+
+
+def test_old_reduction_arguments():
+    with pytest.warns(UserWarning, match="please use reduction='sum' instead."):
+        assert nn.MSELoss(size_average=False).reduction == "sum"
+
+
+def test_embedding():
+    torch.manual_seed(0)
+    table = nn.Embedding(5, 3, padding_idx=1)
+    assert table.weight[1].tolist() == [0.0, 0.0, 0.0]
+    index = torch.tensor([[0, 1], [2, 0]])
+    assert torch.equal(table(index)[1, 0], table.weight[2])
+    table(index).sum().backward()
+    assert table.weight.grad[:, 0].tolist() == [2.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_embedding_from_pretrained_and_max_norm():
+    values = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    frozen = nn.Embedding.from_pretrained(values)
+    assert not frozen.weight.requires_grad and frozen.weight.data_ptr() == values.data_ptr()
+    limited = nn.Embedding.from_pretrained(values.clone(), freeze=False, max_norm=1.0)
+    assert limited(torch.tensor([0, 1])).reshape(-1).tolist() == pytest.approx([0.6, 0.8, 0.3, 0.4], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: nn.Dropout(2), ValueError, "dropout probability has to be between 0 and 1, but got 2"),
+        (lambda: nn.Embedding(3, 4, 5), AssertionError, "Padding_idx must be within num_embeddings"),
+        (
+            lambda: nn.Embedding.from_pretrained(torch.ones(3)),
+            AssertionError,
+            "Embeddings parameter is expected to be 2-dimensional",
+        ),
+    ],
+)
+def test_errors(make, kind, message):
+    with pytest.raises(kind) as error:
+        make()
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    "module", [nn.ReLU(True), nn.SiLU(True), nn.LeakyReLU(0.1, True), nn.ELU(1.0, True), nn.Mish(True)]
+)
+def test_inplace_activations_write_into_their_input(module):
+    values = torch.tensor([-1.0, 2.0])
+    assert module(values) is values
+    assert values[0].item() != -1.0
+
+
+def test_factory_arguments():
+    layer = nn.Linear(2, 3, dtype=torch.float64)
+    assert layer.weight.dtype == layer.bias.dtype == torch.float64
+    assert nn.LayerNorm(3, device="meta").weight.is_meta
