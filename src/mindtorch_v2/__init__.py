@@ -16,6 +16,19 @@ from ._autograd import (
     no_grad,
     set_grad_enabled,
 )
+from ._convert import (
+    get_device,
+    is_complex,
+    is_floating_point,
+    is_inference,
+    is_nonzero,
+    is_same_size,
+    is_signed,
+    is_storage,
+    is_tensor,
+    numel,
+    result_type,
+)
 from ._device import (
     Size,
     channels_last,
@@ -34,14 +47,21 @@ from ._device import (
     sparse_csr,
     strided,
 )
+from ._dispatch.keys import modes as _modes
 from ._dispatch.pipeline import pipeline
+from ._dlpack import from_dlpack
 from ._dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
-from ._from_data import as_tensor, from_numpy, tensor
+from ._from_data import as_tensor, asarray, from_numpy, frombuffer, tensor
+from ._generator import Generator, default_generator
+from ._legacy import TENSOR_TYPES as _TENSOR_TYPES
+from ._legacy import set_default_tensor_type, typename
 from ._ops import public as _public
 from ._operator_names import ops
 from ._ops.declare import public_functions as _public_functions
+from ._printing import set_printoptions
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor
+from .random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __version__ = "2.13.0+mindtorch2"
 
@@ -49,9 +69,20 @@ _public.attach_methods()
 _convert.attach()
 globals().update(_dtype_module.NAMES)
 globals().update(_public_functions("torch"))
+globals().update(_TENSOR_TYPES)
+from .functional import einsum, tensordot  # noqa: E402 - stands on the operators
+
+
+def is_anomaly_enabled() -> bool:
+    return _modes.__dict__.get("anomaly", False)
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    return _modes.__dict__.get("anomaly_nan", False)
+
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
-_SUBMODULES = frozenset(("autograd", "library", "linalg", "nn", "npu", "optim", "random", "special", "utils"))
+_SUBMODULES = frozenset(("_C", "autograd", "functional", "library", "linalg", "nn", "npu", "optim", "overrides", "random", "special", "utils"))
 
 
 def __getattr__(name: str) -> _Any:

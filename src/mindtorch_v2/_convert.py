@@ -1,17 +1,21 @@
-"""What a Tensor becomes outside the operators: other types and devices, text, copies, pickles, DLPack."""
+"""What a Tensor becomes outside the operators: other types and devices, text, copies and pickles."""
 
+import copy
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from . import _dtype, _printing
-from ._device import CPU, device, memory_format, preserve_format
+from . import _dlpack, _dtype, _legacy, _printing, _resize, _utils
+from ._device import CPU, META, device, memory_format, preserve_format
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import PYTHON_MASK, changed_modes, modes
-from ._dtype import COMPLEX, FLOAT, dtype, get_default_dtype
-from ._from_data import new_tensor
+from ._dispatch.keys import PYTHON_MASK, WITH_GRAD, changed_modes, modes
+from ._dtype import dtype, get_default_dtype
+from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
+from ._ops.families import common_dtype
+from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor
 
 # types and devices ---------------------------------------------------------------------------------------------------
@@ -32,6 +36,100 @@ def _type_method(name: str, kind: dtype) -> Callable:
     return method
 
 
+def _device_method(name: str) -> Callable:
+    """`cpu()`, `cuda()`, `npu()`: the tensor on that device."""
+    if name == "cpu":
+
+        def cpu(self: Tensor, memory_format: memory_format = preserve_format) -> Tensor:
+            if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+                return call_torch_function(cpu, [self], (self,), {"memory_format": memory_format})
+            return converted(self, None, CPU, False, memory_format)
+
+        return cpu
+
+    def method(
+        self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: memory_format = preserve_format
+    ) -> Tensor:
+        if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+            return call_torch_function(method, [self], (self, device), {"memory_format": memory_format})
+        where = _device(name if device is None else f"{name}:{device}" if isinstance(device, int) else device)
+        return converted(self, None, where, False, memory_format)
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+_device = device  # the method above has a parameter of that name
+
+_NEVER = ("is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xla", "is_xpu", "is_ipu",
+          "is_vulkan", "is_mtia", "is_maia")  # fmt: skip
+_ON_DEVICE = ("cpu", "cuda", "meta", "npu")
+
+
+def _get_device(self: Tensor) -> int:
+    """The index of the device; -1 for the CPU."""
+    return -1 if self.device.index is None else self.device.index
+
+
+def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+# questions -----------------------------------------------------------------------------------------------------------
+
+
+def is_tensor(obj: Any) -> bool:
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj: Any) -> bool:
+    return isinstance(obj, (UntypedStorage, TypedStorage))
+
+
+def is_floating_point(input: Tensor) -> bool:
+    return input.dtype.is_floating_point
+
+
+def is_complex(input: Tensor) -> bool:
+    return input.dtype.is_complex
+
+
+def is_signed(input: Tensor) -> bool:
+    return input.dtype.is_signed
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """The truth of a tensor with one element."""
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    return input._array.shape == other._array.shape
+
+
+def numel(input: Tensor) -> int:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"numel(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return input.numel()
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The type that an operation on these two tensors or numbers computes in."""
+    return common_dtype([tensor1, tensor2])
+
+
+def get_device(input: Tensor) -> int:
+    return _get_device(input)
+
+
+def is_inference(input: Tensor) -> bool:
+    return input.is_inference()
+
+
+def _never(self: Tensor) -> bool:
+    return False
+
+
 # text ----------------------------------------------------------------------------------------------------------------
 
 
@@ -46,9 +144,105 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
         return _printing.tensor_repr(self, array_of=_elements, get_default_dtype=get_default_dtype)
 
 
+# NumPy and Python ----------------------------------------------------------------------------------------------------
+
+
+def _array_wrap(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """The tensor that a NumPy function called on one gives; PyTorch shows truth values as bytes there."""
+    array = np.asarray(array)
+    return from_numpy(array.astype(np.uint8) if array.dtype == bool else array)
+
+
+def _reversed(self: Tensor) -> Tensor:
+    return self if self.dim() == 0 else self.flip(0)  # type: ignore[attr-defined]
+
+
+def _apply(self: Tensor, callable: Callable) -> Tensor:
+    """This tensor with `callable` of each element in its place; for experiments, since it is slow."""
+    if self.requires_grad:
+        raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
+    return _store(self, [callable(value) for value in self.flatten().tolist()])  # type: ignore[attr-defined]
+
+
+def _map(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
+    """This tensor with `callable(element, element of tensor)` in the place of each element."""
+    if self.requires_grad or tensor.requires_grad:
+        raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
+    pairs = zip(self.flatten().tolist(), tensor.expand_as(self).flatten().tolist(), strict=True)  # type: ignore[attr-defined]
+    return _store(self, [callable(a, b) for a, b in pairs])
+
+
+def _store(self: Tensor, values: list) -> Tensor:
+    return self.copy_(new_tensor(self, values).view(self.shape))  # type: ignore[attr-defined]
+
+
+# copies and pickles --------------------------------------------------------------------------------------------------
+
+_OWN_FIELDS = frozenset(Tensor.__annotations__)
+
+
+def user_attributes(tensor: Tensor) -> dict[str, Any]:
+    """What the user, or a subclass, has set on a tensor."""
+    return {name: value for name, value in vars(tensor).items() if name not in _OWN_FIELDS}
+
+
+def _deepcopy(self: Tensor, memo: dict) -> Any:
+    """A copy of a leaf; tensors that share memory share it in the copy too."""
+    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+        return call_torch_function(Tensor.__deepcopy__, [self], (self, memo), {})  # type: ignore[attr-defined]
+    if not self.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If "
+                           "you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
+                           "https://github.com/pytorch/pytorch/pull/103001")  # fmt: skip
+    if id(self) in memo:
+        return memo[id(self)]
+    storage = copy.deepcopy(self._shared_storage(), memo)
+    made = object.__new__(type(self))
+    made._array = storage.array(self._array.shape, self._array.dtype, self._offset, self._array.strides)
+    made._storage, made._offset, made._device = storage, self._offset, self._device
+    made._keys = WITH_GRAD[self._backend_mask()] if self.requires_grad else self._backend_mask()
+    made._keys |= type(self)._keys & PYTHON_MASK
+    memo[id(self)] = made
+    if self._grad is not None:
+        made._grad = copy.deepcopy(self._grad, memo)
+    made.__dict__.update(copy.deepcopy(user_attributes(self), memo))
+    return made
+
+
+def _reduce_ex(self: Tensor, protocol: int) -> tuple:
+    """How pickle, and copy.copy, rebuild this tensor: on its storage, as a leaf."""
+    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+        return call_torch_function(Tensor.__reduce_ex__, [self], (self, protocol), {})
+    rebuild, args = _rebuilding(self)
+    state = user_attributes(self)
+    if type(self) is Tensor and not state:
+        return rebuild, args
+    return _utils._rebuild_from_type_v2, (rebuild, type(self), args, state or None)
+
+
+def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
+    size, stride = tuple(self.shape), tuple(self.stride())
+    if self.device is META:
+        return _utils._rebuild_meta_tensor_no_storage, (self.dtype, size, stride, self.requires_grad)
+    storage = TypedStorage(wrap_storage=self._shared_storage(), dtype=self.dtype, _internal=True)
+    return _utils._rebuild_tensor_v2, (storage, self.storage_offset(), size, stride, self.requires_grad, OrderedDict())
+
+
 def attach() -> None:
     """Gives Tensor the methods of this module."""
-    for name, kind in _TYPE_METHODS.items():
-        setattr(Tensor, name, _type_method(name, kind))
-    for name, method in {"to": to, "new_tensor": new_tensor, "__repr__": _repr}.items():
+    methods: dict[str, Any] = {name: _type_method(name, kind) for name, kind in _TYPE_METHODS.items()}
+    methods |= {name: _device_method(name) for name in ("cpu", "cuda", "npu")}
+    methods |= {f"is_{name}": property(lambda self, name=name: self._device.type == name) for name in _ON_DEVICE}
+    methods |= dict.fromkeys(_NEVER, property(_never))
+    methods |= dict.fromkeys(("is_conj", "is_neg", "is_distributed", "is_pinned"), _never)
+    methods |= {
+        "__repr__": _repr, "__array_wrap__": _array_wrap, "__reversed__": _reversed, "__deepcopy__": _deepcopy,
+        "__reduce_ex__": _reduce_ex, "__dlpack__": _dlpack.dlpack, "__dlpack_device__": _dlpack.dlpack_device,
+        "apply_": _apply, "map_": _map, "to": to, "type": _legacy.type_, "type_as": _legacy.type_as, "new": _legacy.new,
+        "new_tensor": new_tensor, "get_device": _get_device, "pin_memory": _pin_memory, "resize_": _resize.resize_,
+        "resize_as_": _resize.resize_as_, "set_": _resize.set_, "share_memory_": _resize.share_memory_,
+        "is_shared": _resize.is_shared, "is_floating_point": is_floating_point, "is_complex": is_complex, "is_signed": is_signed,
+        "is_nonzero": is_nonzero, "is_same_size": is_same_size,
+    }  # fmt: skip
+    for name, method in methods.items():
         setattr(Tensor, name, method)

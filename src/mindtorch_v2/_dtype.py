@@ -12,6 +12,7 @@ class dtype:
 
     __slots__ = ("category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np", "scalar_name")
 
+    __module__ = "mindtorch_v2"  # where pickle finds the instances by name, `bool` among them
     name: str
     np: np.dtype
     scalar_name: str
@@ -70,7 +71,7 @@ ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16,
 NAMES = {d.name: d for d in ALL} | {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32, "long": int64,
     "cfloat": complex64, "cdouble": complex128,
-}  # fmt: skip
+}
 
 OF_ARRAY = {d.np: d for d in ALL}
 # Types narrower than float32 compute in it, as PyTorch's kernels do, and round once at the end.
@@ -117,14 +118,14 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
         return type1
     if type1 in _FLOAT8 or type2 in _FLOAT8:
         raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
-                           f"{type1.scalar_name} and {type2.scalar_name}")  # fmt: skip
+                           f"{type1.scalar_name} and {type2.scalar_name}")
     low, high = sorted((type1, type2), key=lambda d: d.category)
     if low.category == BOOL:
         return high
     if high.category == INT:
         if low in _WIDE_UNSIGNED or high in _WIDE_UNSIGNED:
             raise RuntimeError("Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
-                               f"{type1.scalar_name} and {type2.scalar_name}")  # fmt: skip
+                               f"{type1.scalar_name} and {type2.scalar_name}")
         return OF_ARRAY[np.promote_types(low.np, high.np)]
     if low.category == INT:
         return high
@@ -179,7 +180,8 @@ class finfo:
     def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 - PyTorch's parameter name
         d = get_default_dtype() if type is None else type
         if d.__class__ is not dtype or d.category < FLOAT:
-            raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'")
+            raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                            "'torch.finfo'")
         d = d.to_real()
         info = ml_dtypes.finfo(d.np)
         self.dtype, self.bits = d.name, d.itemsize * 8
@@ -189,7 +191,7 @@ class finfo:
 
     def __repr__(self) -> str:
         return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
-                f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})")  # fmt: skip
+                f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})")
 
 
 class iinfo:

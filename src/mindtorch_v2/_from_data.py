@@ -10,8 +10,21 @@ import numpy as np
 from ._device import CPU, device, get_default_device
 from ._dispatch.keys import INFERENCE_MASK, modes
 from ._dispatch.schema import NUMBERS
-from ._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, as_dtype, default_complex, dtype, get_default_dtype, iinfo, int64, promote_types, uint64
-from ._ops.copy import converted, store
+from ._dtype import (
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    OF_ARRAY,
+    as_dtype,
+    default_complex,
+    dtype,
+    get_default_dtype,
+    iinfo,
+    int64,
+    promote_types,
+    uint64,
+)
+from ._ops.copy import converted, store, warn_once
 from ._ops.create import required
 from ._tensor import Tensor, wrap
 
@@ -89,7 +102,9 @@ def _array_of_data(data: Any, kind: dtype | None) -> np.ndarray:
     if data.__class__ in _SEQUENCES:
         flat, shape, kinds = _nested(data)
         if kinds <= NUMBERS:
-            return _as_array(flat if flat.__class__ is list else list(flat), kind or _inferred(kinds), kinds).reshape(shape)
+            return _as_array(flat if flat.__class__ is list else list(flat), kind or _inferred(kinds), kinds).reshape(
+                shape
+            )
     if isinstance(data, str):
         raise TypeError("new(): invalid data type 'str'")
     found: list[dtype] = []
@@ -125,8 +140,8 @@ def _plain(data: Any, found: list[dtype]) -> Any:
     if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, dict):
         items = [data[i] for i in range(len(data))]
         if items and isinstance(items[0], np.ndarray):
-            warnings.warn("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list "
-                          "to a single numpy.ndarray with numpy.array() before converting to a tensor.", stacklevel=5)  # fmt: skip
+            warn_once("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list "
+                      "to a single numpy.ndarray with numpy.array() before converting to a tensor.", 5)  # fmt: skip
         plain = [_plain(item, found) for item in items]
         _check_one_depth(plain)
         return plain
@@ -140,7 +155,9 @@ def _check_one_depth(items: list) -> None:
     """Raises if lists stand beside numbers."""
     kinds = {item.__class__ is list for item in items}
     if len(kinds) > 1:
-        raise TypeError("not a sequence" if items[0].__class__ is list else "'list' object cannot be interpreted as an integer")
+        raise TypeError(
+            "not a sequence" if items[0].__class__ is list else "'list' object cannot be interpreted as an integer"
+        )
 
 
 # NumPy ---------------------------------------------------------------------------------------------------------------
@@ -178,17 +195,22 @@ class _Writable:
         self.__array_interface__ = interface
 
 
+def writable(array: np.ndarray) -> np.ndarray:
+    """The array itself, or another one on the same memory that may be written."""
+    return array if array.flags.writeable else np.asarray(_Writable(array))
+
+
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor on the memory of an array."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {_type_name(ndarray)})")
     _check_array(ndarray)
     if not ndarray.flags.writeable:
-        warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means "
-                      "writing to this tensor will result in undefined behavior. You may want to copy the array to protect its "
-                      "data or make it writable before converting it to a tensor. This type of warning will be suppressed for "
-                      "the rest of this program.", stacklevel=2)  # fmt: skip
-        ndarray = np.asarray(_Writable(ndarray))
+        warn_once("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means "
+                  "writing to this tensor will result in undefined behavior. You may want to copy the array to protect its "
+                  "data or make it writable before converting it to a tensor. This type of warning will be suppressed for "
+                  "the rest of this program.", 2)  # fmt: skip
+        ndarray = writable(ndarray)
     return _marked(wrap(ndarray if ndarray.__class__ is np.ndarray else ndarray.view(np.ndarray)))
 
 
@@ -215,7 +237,9 @@ def _placed(made: Tensor, where: Any, requires_grad: bool) -> Tensor:
     return required(made) if requires_grad else made
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
     """A leaf with a copy of `data`."""
     kind = None if dtype is None else as_dtype(dtype)
     if pin_memory:
@@ -247,7 +271,9 @@ def _fresh(data: Any, kind: dtype | None, where: Any, requires_grad: bool) -> Te
     return _placed(_marked(wrap(array)), where, requires_grad)
 
 
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """As `torch.tensor`, with this tensor's type and device unless given."""
     kind, where = self.dtype if dtype is None else as_dtype(dtype), self.device if device is None else device
     if isinstance(data, Tensor):
@@ -267,6 +293,79 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if isinstance(data, np.ndarray):
         return converted(from_numpy(data), kind, get_default_device() if device is None else _device(device))
     return _fresh(data, kind, device, False)
+
+
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
+            requires_grad: bool | None = None) -> Tensor:  # fmt: skip
+    """`obj` as a tensor; `copy` says whether its memory must, may (None) or must not be copied."""
+    kind = None if dtype is None else as_dtype(dtype)
+    where = None if device is None else _device(device)
+    shared = _sharing(obj, kind)
+    if shared is None:
+        if copy is False:
+            raise ValueError("can't alias arbitrary sequence into a tensor.")
+        return _fresh(obj, kind, device, bool(requires_grad))
+    if copy is False and kind is not None and kind is not shared.dtype:
+        raise ValueError(f"can't alias tensor with dtype '{shared.dtype.scalar_name}' into dtype '{kind.scalar_name}'.")
+    if copy is False and where is not None and where != shared.device:
+        raise ValueError(f"can't alias tensor from device '{shared.device}' to '{where}'.")
+    if requires_grad is None and shared.requires_grad:
+        warn_once("torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
+                  "requires_grad=False explicitly to get the old behavior and silence this warning.", 2)  # fmt: skip
+    made = converted(shared, kind, where, copy=bool(copy))
+    if requires_grad is False and made.requires_grad:
+        return made.detach()
+    return required(made) if requires_grad and not made.requires_grad else made
+
+
+def _sharing(obj: Any, kind: dtype | None) -> Tensor | None:
+    """A tensor on the memory of a tensor, an array or a buffer; None for other objects."""
+    if isinstance(obj, Tensor):
+        return obj
+    if isinstance(obj, np.generic):
+        return from_numpy(np.array(obj))
+    if isinstance(obj, np.ndarray):
+        return from_numpy(obj)
+    if hasattr(obj, "__dlpack__"):
+        from ._dlpack import from_dlpack
+
+        return from_dlpack(obj)
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return frombuffer(obj, dtype=kind or get_default_dtype())
+    return None
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A tensor of one dimension on the memory of an object with Python's buffer protocol."""
+    kind = as_dtype(dtype)
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError("object does not implement Python buffer protocol.") from None
+    length, size = view.nbytes, kind.itemsize
+    if not length or not count:
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({length} bytes) minus 1"
+        )
+    if count < 0:
+        if (length - offset) % size:
+            raise ValueError(f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+                             f"({size})")  # fmt: skip
+        count = (length - offset) // size
+    if offset + count * size > length:
+        raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual "
+                         f"buffer length ({length} bytes)")  # fmt: skip
+    array = np.frombuffer(buffer, np.uint8)[offset : offset + count * size]
+    if not array.flags.writeable:
+        warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to "
+                  "the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its "
+                  "data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest "
+                  "of this program.", 2)  # fmt: skip
+        array = writable(array)
+    made = _marked(wrap(array.view(kind.np)))
+    return required(made) if requires_grad else made
 
 
 _device = device  # the functions above have a parameter of that name

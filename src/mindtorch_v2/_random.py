@@ -128,10 +128,6 @@ class Generator:
         self.set_state(np.asarray(state[2]))
 
 
-default_generator = Generator()
-default_generator.seed()
-
-
 # ---- uniforms ----------------------------------------------------------------------------------------------------
 
 
@@ -391,7 +387,8 @@ def bernoulli_scalar(generator: Generator, shape: Sequence[int], p: float) -> np
 
 def bernoulli_tensor(generator: Generator, p: np.ndarray) -> np.ndarray:
     """True with the probabilities `p`."""
-    _require(bool(((p >= 0) & (p <= 1)).all()), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    _require(bool(((p >= 0) & (p <= 1)).all()), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
+             "(Could this error message be improved?  If so, please report an enhancement request to PyTorch.)")
     draw = _double_uniforms if p.dtype == FLOAT64 else _float_uniforms
     return draw(generator, p.size).reshape(p.shape) < p
 
@@ -438,6 +435,43 @@ def log_normal(
     _require(std > 0, f"log_normal_ expects std > 0.0, but found std={std:g}")
     logarithms = fused_multiply_add(_paired_normals(generator, math.prod(shape)), std, mean)
     return _narrowed(np.exp(logarithms), np.dtype(dtype)).reshape(shape)
+
+
+def poisson(generator: Generator, rates: np.ndarray) -> np.ndarray:
+    """float64 counts with the given rates. How many words a count takes depends on them, so it is one after the other."""
+    _require(bool((rates >= 0).all()), "invalid Poisson rate, expected rate to be non-negative")
+    uniform = lambda: float(_double_uniforms(generator, 1)[0])  # noqa: E731
+    counts = [_poisson_by_rejection(uniform, rate) if rate >= 10 else _poisson_by_product(uniform, rate) for rate in rates.ravel().tolist()]
+    return np.array(counts, FLOAT64).reshape(rates.shape)
+
+
+def _poisson_by_product(uniform: Callable[[], float], rate: float) -> int:
+    """How many uniforms can be multiplied before the product falls to exp(-rate)."""
+    count, product, bound = 0, 1.0, math.exp(-rate)
+    while rate:
+        product *= uniform()
+        if product <= bound:
+            break
+        count += 1
+    return count
+
+
+def _poisson_by_rejection(uniform: Callable[[], float], rate: float) -> int:
+    """Hoermann's transformed rejection with a squeeze."""
+    b = 0.931 + 2.53 * math.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha, squeeze = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2)
+    while True:
+        u, v = uniform() - 0.5, uniform()
+        distance = 0.5 - abs(u)
+        count = math.floor((2 * a / distance + b) * u + rate + 0.43)
+        if distance >= 0.07 and v <= squeeze:
+            return count
+        if count < 0 or (distance < 0.013 and v > distance):
+            continue
+        logarithm = math.log(v) + math.log(inverse_alpha) - math.log(a / (distance * distance) + b)
+        if logarithm <= -rate + count * math.log(rate) - math.lgamma(count + 1):
+            return count
 
 
 def multinomial(generator: Generator, weights: np.ndarray, num_samples: int, replacement: bool = False) -> np.ndarray:

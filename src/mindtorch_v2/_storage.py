@@ -100,7 +100,9 @@ class UntypedStorage:
         return f"{lines}[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes_}]"
 
     def __deepcopy__(self, memo: dict) -> "UntypedStorage":
-        return memo.setdefault(id(self), self.clone())
+        if id(self) not in memo:
+            memo[id(self)] = self.clone()
+        return memo[id(self)]
 
     def __reduce__(self) -> tuple:
         return _storage_of_bytes, (self.data.tobytes(),)
@@ -156,7 +158,7 @@ class TypedStorage:
     """An untyped storage seen as elements of one type."""
 
     def __init__(self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: dtype = float32,
-                 device: Any = None, _internal: bool = False) -> None:  # fmt: skip
+                 device: Any = None, _internal: bool = False) -> None:
         size = args[0] if args else 0
         self._untyped_storage = UntypedStorage(size * dtype.itemsize) if wrap_storage is None else wrap_storage
         self.dtype = dtype

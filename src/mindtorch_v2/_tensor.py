@@ -171,15 +171,17 @@ class Tensor:
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
+        if wanted and OF_ARRAY[self._array.dtype].category < FLOAT:
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         self.requires_grad_(wanted)
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
         if self._current_edge() is not None and not requires_grad:
-            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
-                               "variable in a subgraph that doesn't require differentiation use "
-                               "var_no_grad = var.detach().")  # fmt: skip
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a "
+                               "computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
+                               "var.detach().")
         if requires_grad and OF_ARRAY[self._array.dtype].category < FLOAT:
-            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if requires_grad and self._keys & INFERENCE_MASK and not modes.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         if requires_grad:
@@ -261,10 +263,11 @@ class Tensor:
 
     def detach_(self) -> "Tensor":
         if self._base is not None:
-            raise RuntimeError("Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel "
-                               "(DDP) for training, and gradient_as_bucket_view is set as True, gradients are views of DDP "
-                               "buckets, and hence detach_() cannot be called on these gradients. To fix this error, please "
-                               "refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as a solution.")  # fmt: skip
+            raise RuntimeError("Can't detach views in-place. Use detach() instead. If you are using "
+                               "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
+                               "True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
+                               "these gradients. To fix this error, please refer to the Optimizer.zero_grad() function "
+                               "in torch/optim/optimizer.py as a solution.")
         self._edge = None
         self._keys &= ~AUTOGRAD_MASK
         return self
@@ -289,29 +292,33 @@ class Tensor:
         if self._grad is None and self.requires_grad and not self.is_leaf and not self.retains_grad:
             import warnings
 
-            warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
-                          "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
-                          "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf "
-                          "Tensor by mistake, make sure you access the leaf Tensor instead. See "
-                          "github.com/pytorch/pytorch/pull/30531 for more informations.", stacklevel=2)  # fmt: skip
+            warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+                          "attribute won't be populated during autograd.backward(). If you indeed want the .grad field "
+                          "to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you "
+                          "access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See "
+                          "github.com/pytorch/pytorch/pull/30531 for more informations.", stacklevel=2)
         return self._grad
 
     @grad.setter
     def grad(self, value: "Tensor | None") -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+                raise TypeError("assigned grad expected to be a Tensor or None but got grad of type "
+                                f"{type(value).__name__}")
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
             if value.dtype is not self.dtype:
-                raise RuntimeError(f"attempting to assign a gradient with dtype '{value.dtype.scalar_name}' to a tensor with "
-                                   f"dtype '{self.dtype.scalar_name}'. Please ensure that the gradient and the tensor have the same dtype")  # fmt: skip
+                raise RuntimeError(f"attempting to assign a gradient with dtype '{value.dtype.scalar_name}' to a "
+                                   f"tensor with dtype '{self.dtype.scalar_name}'. Please ensure that the gradient and "
+                                   "the tensor have the same dtype")
             if value._device != self._device:
-                raise RuntimeError(f"attempting to assign a gradient with device type '{value._device}' to a tensor with device "
-                                   f"type '{self._device}'. Please ensure that the gradient and the tensor are on the same device")  # fmt: skip
+                raise RuntimeError(f"attempting to assign a gradient with device type '{value._device}' to a tensor "
+                                   f"with device type '{self._device}'. Please ensure that the gradient and the tensor "
+                                   "are on the same device")
             if value._array.shape != self._array.shape:
                 raise RuntimeError(f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
-                                   f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size")  # fmt: skip
+                                   f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same "
+                                   "size")
         self._grad = value
 
     @grad.deleter
@@ -364,7 +371,7 @@ class Tensor:
         return self._post_accumulate_hooks.add(hook)
 
     def backward(self, gradient: "Tensor | None" = None, retain_graph: bool | None = None, create_graph: bool = False,
-                 inputs: Any = None) -> None:  # fmt: skip
+                 inputs: Any = None) -> None:
         """Adds the gradients of this tensor into the `.grad` of the leaves it was computed from."""
         if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
             kwargs = {"gradient": gradient, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
@@ -380,7 +387,7 @@ class Tensor:
         array = self._array
         if array.__class__ is not np.ndarray:
             raise NotImplementedError(f"Cannot copy out of {self._device.type} tensor; no data!"
-                                      if self._device is META else f"{action} needs a CPU tensor, got {self._device}")  # fmt: skip
+                                      if self._device is META else f"{action} needs a CPU tensor, got {self._device}")
         return array
 
     def item(self) -> Any:
@@ -401,8 +408,8 @@ class Tensor:
         if force:
             return self.detach().cpu()._host_array("numpy()")
         if self._device is not CPU:
-            raise TypeError(f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
-                            "host memory first.")  # fmt: skip
+            raise TypeError(f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the "
+                            "tensor to host memory first.")
         if self.requires_grad:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         array = self._host_array("numpy()")
@@ -522,6 +529,14 @@ def wrap_meta(shape: tuple[int, ...], kind: np.dtype, strides: tuple[int, ...] |
     return made
 
 
+def alias(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, kind: np.dtype) -> Tensor:
+    """Another geometry on a tensor's memory, outside the graph; offset and strides in bytes."""
+    made = tensor._detached()
+    made._array = tensor._shared_storage().array(shape, kind, offset, strides)
+    made._offset = offset
+    return made
+
+
 _SHARED_KEYS = BACKEND_MASK | INFERENCE_MASK
 
 
@@ -590,18 +605,19 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
             if tensor.requires_grad and tensor._array.size != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if tensor.requires_grad and tensor.dtype.is_complex:
-                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype}")
+                raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
+                                   f"{tensor.dtype}")
             if not tensor.requires_grad:
                 made.append(None)
                 continue
             grad = _fresh_ones(tensor)
         elif grad._array.shape != tensor._array.shape:
             raise RuntimeError(f"Mismatch in shape: grad_output[{len(made)}] has a shape of {grad.shape} and "
-                               f"output[{len(made)}] has a shape of {tensor.shape}.")  # fmt: skip
+                               f"output[{len(made)}] has a shape of {tensor.shape}.")
         elif grad.dtype.is_complex != tensor.dtype.is_complex:
-            raise RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch "
-                               f"in dtype: grad_output[{len(made)}] has a dtype of {grad.dtype} and output[{len(made)}] has a "
-                               f"dtype of {tensor.dtype}.")  # fmt: skip
+            raise RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. "
+                               f"Mismatch in dtype: grad_output[{len(made)}] has a dtype of {grad.dtype} and "
+                               f"output[{len(made)}] has a dtype of {tensor.dtype}.")
         made.append(grad)
     return made
 
@@ -620,7 +636,7 @@ def _torch_function_kernel(operator: Operator) -> Callable:
     def kernel(*values: Any) -> Any:
         schema = operator.schema
         owners = [t for a, v in zip(schema.arguments, values, strict=True) if a.is_tensor
-                  for t in (v if a.is_list and v is not None else (v,)) if getattr(t, "_keys", 0) & PYTHON_MASK]  # fmt: skip
+                  for t in (v if a.is_list and v is not None else (v,)) if getattr(t, "_keys", 0) & PYTHON_MASK]
         positional = len(schema.positional)
         args, kwargs = list(values[:positional]), {}
         while args and args[-1] is schema.defaults[len(args) - 1]:
@@ -629,9 +645,25 @@ def _torch_function_kernel(operator: Operator) -> Callable:
             if v is not a.default:
                 kwargs[a.name] = v
         public = operator.declaration.public if operator.declaration is not None else operator
+        stack = modes.__dict__.get("function_modes")
+        if stack:
+            return _call_mode(stack, public, owners, tuple(args), kwargs)
         return call_torch_function(public, owners, tuple(args), kwargs)
 
     return kernel
+
+
+def _call_mode(stack: list, public: Callable, owners: list, args: tuple, kwargs: dict) -> Any:
+    """Asks the innermost mode, which is out of force while it runs."""
+    mode = stack.pop()
+    include = modes.include
+    try:
+        if not stack:
+            modes.update(include=include & ~PYTHON_MASK)
+        return mode.__torch_function__(public, tuple({type(o) for o in owners}), args, kwargs)
+    finally:
+        stack.append(mode)
+        modes.update(include=include)
 
 
 registry.register_for_all(DispatchKey.Python, PerOperator(_torch_function_kernel))

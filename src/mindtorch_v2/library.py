@@ -15,7 +15,7 @@ from ._dtype import dtype
 from ._tensor import Tensor
 
 __all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "infer_schema", "register_autograd",
-           "register_fake", "register_kernel"]  # fmt: skip
+           "register_fake", "register_kernel"]
 
 _KEYS_OF_DEVICE = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA, "npu": DispatchKey.NPU, "meta": DispatchKey.Meta}
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "")
@@ -34,6 +34,7 @@ class Library:
             raise ValueError(f"Unsupported kind: {kind}")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._defined: list[str] = []
+        self._replaced: list[tuple[str, DispatchKey, Any]] = []
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         parsed = Schema(schema, namespace=self.ns)
@@ -53,10 +54,18 @@ class Library:
         keys = BACKENDS if key in _COMPOSITE else (DispatchKey[key],)
         kernel = _below_autograd(fn) if key == "CompositeExplicitAutograd" or keys[0] in BACKENDS and key not in _COMPOSITE else fn
         for each in keys:
+            self._replaced.append((operator.name, each, operator.kernels.get(each)))
             registry.register_kernel(operator.name, each, kernel)
 
     def _destroy(self) -> None:
-        """Takes out what this library defined."""
+        """Takes out what this library defined, and puts back what it replaced."""
+        for name, key, kernel in reversed(self._replaced):
+            if kernel is None:
+                registry.get(name).kernels.pop(key)
+            else:
+                registry.register_kernel(name, key, kernel)
+            registry.get(name).table.clear()
+        self._replaced.clear()
         for name in self._defined:
             registry.remove(name)
         self._defined.clear()
@@ -91,7 +100,7 @@ def impl(qualname: str, types: Any, func: Callable | None = None, *, lib: Librar
 
     def register(function: Callable) -> Callable:
         for kind in (types,) if isinstance(types, str) else types:
-            keys = BACKENDS if kind == "default" else (_KEYS_OF_DEVICE.get(kind.lower()) or DispatchKey[kind],)
+            keys = BACKENDS if kind == "default" else (_KEYS_OF_DEVICE[kind.lower()],)
             for key in keys:
                 registry.register_kernel(_existing(qualname).name, key, _below_autograd(function))
         return function
@@ -144,7 +153,7 @@ def _custom_autograd(backward: Callable, setup: Callable | None) -> Callable:
             return result
 
         members = {"forward": staticmethod(lambda *args: below(*args)), "setup_context": staticmethod(run_setup),
-                   "backward": staticmethod(run_backward)}  # fmt: skip
+                   "backward": staticmethod(run_backward)}
         return type(operator.schema.base_name, (Function,), members).apply
 
     return make
@@ -155,7 +164,7 @@ def _no_formula(operator: Operator, below: Callable, mask: int) -> Callable:
 
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError(f"Trying to backward through {operator.name} but no autograd formula was registered. Please use "
-                           "register_autograd to add one.")  # fmt: skip
+                           "register_autograd to add one.")
 
     return _custom_autograd(backward, None)(operator, below, mask)
 
@@ -201,7 +210,7 @@ class CustomOpDef:
                 if isinstance(tensor, Tensor) and any(tensor is a for a in args):
                     raise RuntimeError(f"{self._qualname} (with implementation in {function.__module__}): The output of this custom operator "
                                        "(1) must not also be an input to this custom operator and (2) may not alias any inputs to this "
-                                       "custom operator or other returns.")  # fmt: skip
+                                       "custom operator or other returns.")
             for i in written:
                 args[i]._bump_version()
             return result
@@ -210,7 +219,7 @@ class CustomOpDef:
 
 
 def custom_op(name: str, fn: Callable | None = None, /, *, mutates_args: Any, device_types: Any = None,
-              schema: str | None = None, tags: Any = None) -> Any:  # fmt: skip
+              schema: str | None = None, tags: Any = None) -> Any:
     """Makes a Python function an operator; its schema comes from the annotations unless given."""
 
     def make(function: Callable) -> CustomOpDef:
@@ -223,7 +232,7 @@ def custom_op(name: str, fn: Callable | None = None, /, *, mutates_args: Any, de
 
 
 _SCHEMA_TYPES = {Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", dtype: "ScalarType",
-                 device: "Device", complex: "Scalar"}  # fmt: skip
+                 device: "Device", complex: "Scalar"}
 
 
 def _schema_type(annotation: Any, where: str) -> str:
@@ -238,7 +247,7 @@ def _schema_type(annotation: Any, where: str) -> str:
     if inspect.isclass(origin) and issubclass(origin, Sequence) and len(arguments) in (1, 2):
         return _schema_type(arguments[0], where) + "[]"
     raise ValueError(f"infer_schema(func): {where} has unsupported type {annotation}. The valid types are: Tensor, int, float, bool, "
-                     "str, complex, dtype, device, lists of them and Optional of them.")  # fmt: skip
+                     "str, complex, dtype, device, lists of them and Optional of them.")
 
 
 def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None) -> str:

@@ -202,21 +202,23 @@ def _translated(item: Any, library: Any) -> Any:
 # calling -------------------------------------------------------------------------------------------------------------
 
 
-def public_place(declaration: Declaration) -> tuple[str, str] | None:
-    """(place, name) under which users reach an operator; None for an internal one."""
-    wanted = base_name(declaration)
+def public_places(declaration: Declaration) -> list[tuple[str, str]]:
+    """(place, name) of all that users can call for an operator, functions before methods; empty for an internal one."""
     found = [(place, name) for place, functions in PUBLIC.items() for name, operators in functions.items()
              if declaration.operator in operators]  # fmt: skip
     order = {"torch": 0, "nn.functional": 1, "Tensor": 3}
-    return min(found, key=lambda pair: (order.get(pair[0], 2), pair[1] != wanted), default=None)
+    return sorted(found, key=lambda pair: (order.get(pair[0], 2), pair[1] != base_name(declaration)))
+
+
+def is_internal(declaration: Declaration) -> bool:
+    return all(place.startswith("_") for place, _ in public_places(declaration))
 
 
 def function_of(declaration: Declaration) -> Callable:
     """mindtorch_v2's function for an operator."""
-    found = public_place(declaration)
-    if found is None:
-        return lambda *args, **kwargs: dispatch(declaration.operator.name, *args, **kwargs)
-    return public_functions(found[0])[found[1]]
+    for place, name in public_places(declaration):
+        return public_functions(place)[name]
+    return lambda *args, **kwargs: dispatch(declaration.operator.name, *args, **kwargs)
 
 
 def seeded(declaration: Declaration, library: Any, function: Callable) -> Callable:

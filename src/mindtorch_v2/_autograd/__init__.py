@@ -11,4 +11,4 @@ from .grad_mode import (
 from .node import AccumulateGrad, Node
 
 __all__ = ["AccumulateGrad", "Node", "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
-           "no_grad", "set_grad_enabled"]  # fmt: skip
+           "no_grad", "set_grad_enabled"]

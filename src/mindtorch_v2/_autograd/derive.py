@@ -96,7 +96,8 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
             return f"tuple({name})", f"tuple({_VERSION.format(t='t')} if t is not None else None for t in {name})"
         if inplace and name == "self":
             return f"(original if {need} else None)", f"(0 if {need} else None)"
-        tensor = f"{name}.__class__ not in NUMBERS" if argument.type == "Tensor|Scalar" else f"{name} is not None"
+        tensor = f"{name} is not None" + (f" and {name}.__class__ not in "
+                                          "NUMBERS" if argument.type == "Tensor|Scalar" else "")
         if argument.type == "Tensor" and not argument.optional:
             return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if {need} else None)"
         return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if {tensor} and ({need}) else None)"
@@ -127,7 +128,7 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool) -> 
     if inplace:
         # A view whose base came to need grad is looked at by its own key's kernel before this one runs.
         body += [f"if not ({conditions}): return below({names})", "check_inplace(self)",
-                 f"edges = {_edges(derivative)}"]  # fmt: skip
+                 f"edges = {_edges(derivative)}"]
         if "self" in derivative.saved:
             need = " or ".join(f"need_{u}" for u in dict.fromkeys(derivative.users("self")))
             body.append(f"original = copy_of(self) if {need} else None")
@@ -169,7 +170,7 @@ def _apply_source(operator: Operator, derivative: Derivative) -> str:
             position[a.name] = f"edges[{at}:{at} + len(edges) - {singles}]"
         else:
             position[a.name] = f"edges[{at}]" if not any(x.is_list for x in derivative.differentiable[: derivative.differentiable.index(a)]) \
-                else f"edges[{at - len(derivative.differentiable)}]"  # fmt: skip
+                else f"edges[{at - len(derivative.differentiable)}]"
         at += 1
     for a in derivative.differentiable:
         wanted = f"any(e is not None for e in {position[a.name]})" if a.is_list else f"{position[a.name]} is not None"
@@ -221,23 +222,24 @@ def attach_all(results: Any, node: Node, grad_keys: int) -> None:
             tensor._keys = grad_keys
 
 
-def refuse_inference(operator: Operator, make: Callable) -> Callable:
+def refuse_inference(operator: Operator, derivative: Derivative, make: Callable) -> Callable:
     """A kernel for calls that mix recording with tensors of inference mode."""
+    saved = [i for i, name in enumerate(operator.schema.names) if name in derivative.saved]
 
     def kernel(*args: Any) -> Any:
-        flat = [t for a in args for t in (a if isinstance(a, (tuple, list)) else (a,))]
+        flat = [t for i in saved for t in (args[i] if isinstance(args[i], (tuple, list)) else (args[i],))]
         if any(getattr(t, "_keys", 0) & INFERENCE_MASK for t in flat):
             raise RuntimeError("Inference tensors cannot be saved for backward. Please do not use Tensors created in "
                                "inference mode in computation tracked by autograd. To work around this, you can make a "
                                "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead "
-                               "of `torch.inference_mode()`.")  # fmt: skip
+                               "of `torch.inference_mode()`.")
         return make(*args)
 
     return kernel
 
 
 def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: Derivative, node_class: type[Node],
-                    inplace: bool, context: dict[str, Any]) -> Callable:  # fmt: skip
+                    inplace: bool, context: dict[str, Any]) -> Callable:
     """The kernel that runs `below` and records a node; `context` brings the write rules of in-place operators."""
     backend = mask & BACKEND_MASK
     backend = 1 << (backend.bit_length() - 1)
@@ -246,9 +248,9 @@ def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: 
         "saving_hooks": saving_hooks, "pack_saved": pack_saved, "attach_all": attach_all,
         "differentiable": differentiable, "Backward": node_class,
         "__opname__": f"{operator.name} autograd", **context,
-    }  # fmt: skip
+    }
     make = compile_function("make", kernel_source(operator, derivative, inplace), scope)
     kernel = make(below, WITH_GRAD[backend])
-    return refuse_inference(operator, kernel) if mask & INFERENCE_MASK and derivative.saved else kernel
+    return refuse_inference(operator, derivative, kernel) if mask & INFERENCE_MASK and derivative.saved else kernel
 
 

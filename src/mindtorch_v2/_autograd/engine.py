@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .._dispatch.keys import BACKEND_MASK, REQUIRES_GRAD, modes
+from .._backends.meta import MetaArray
+from .._dispatch.keys import BACKEND_MASK, PIPELINE_MASK, REQUIRES_GRAD, modes
 from .._dtype import COMPLEX, OF_ARRAY
 from .node import FREED, HookDict, Node
 
@@ -160,15 +161,15 @@ class Task:
                 return None
         try:
             result = node.apply(*grads)
+            if modes.__dict__.get("anomaly_nan"):
+                _check_nan(node, result)
         except Exception:
             if node.traceback:
                 import warnings
 
                 warnings.warn(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
-                              f"{node.traceback}", stacklevel=2)  # fmt: skip
+                              f"{node.traceback}", stacklevel=2)
             raise
-        if modes.__dict__.get("anomaly_nan"):
-            _check_nan(node, result)
         if node.post_hooks:
             for hook in list(node.post_hooks.values()):
                 replaced = hook(tuple(result), tuple(grads))
@@ -215,8 +216,8 @@ def fitted(grad: Any, edge: tuple, source: Node) -> Any:
     if array.shape != shape:
         if not _expandable(shape, array.shape):
             raise RuntimeError(f"Function {source.name()} returned an invalid gradient at index "
-                               f"{source.edges.index(edge)} - got {list(array.shape)} but expected shape compatible with "
-                               f"{list(shape)}")  # fmt: skip
+                               f"{source.edges.index(edge)} - got {list(array.shape)} but expected shape compatible "
+                               f"with {list(shape)}")
         grad = grad.sum_to_size(shape)
     if array.dtype is not kind:
         wanted = OF_ARRAY[kind]
@@ -253,7 +254,7 @@ def accumulate(leaf: Any, grad: Any) -> None:
     if old is None:
         if modes.grad_enabled:
             leaf._grad = grad.clone()
-        elif _is_ours(grad):
+        elif _is_ours(grad, leaf._array):
             leaf._grad = grad
         else:
             leaf._grad = _copy_like(grad.detach(), leaf)
@@ -263,13 +264,15 @@ def accumulate(leaf: Any, grad: Any) -> None:
         old.add_(grad)
 
 
-def _is_ours(grad: Any) -> bool:
-    """Whether the caller's references are the only ones, to the tensor and to its memory."""
+def _is_ours(grad: Any, like: Any) -> bool:
+    """Whether the caller's references are the only ones, to the tensor and to its memory, which lies as `like` does."""
     array = grad._array
+    if array.__class__ is MetaArray:
+        return True
     return (grad._storage is None and grad._edge is None and not grad._keys & REQUIRES_GRAD
             and sys.getrefcount(grad) <= _OWN_REFERENCES
-            and getattr(array, "base", None) is None and sys.getrefcount(array) <= 3
-            and getattr(getattr(array, "flags", None), "c_contiguous", True))  # fmt: skip
+            and array.base is None and sys.getrefcount(array) <= 3
+            and (array.strides == like.strides or array.flags.c_contiguous and not like.flags.forc))
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:
@@ -295,7 +298,7 @@ def edge_for(tensor: Any) -> tuple | None:
 
 
 def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool, create_graph: bool,
-                 inputs: Sequence[Any] = (), allow_unused: bool = True, accumulate_grad: bool = True) -> tuple:  # fmt: skip
+                 inputs: Sequence[Any] = (), allow_unused: bool = True, accumulate_grad: bool = True) -> tuple:
     """Backpropagates `grads` from `tensors`; gradients of `inputs` are returned, or accumulated if so asked."""
     roots = []
     for i, tensor in enumerate(tensors):
@@ -307,9 +310,9 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     task.count_dependencies(roots)
     if inputs:
         task.capture(inputs, roots)
-    previous = modes.grad_enabled
-    if previous is not create_graph:
-        modes.update(grad_enabled=create_graph)
+    previous, include = modes.grad_enabled, modes.include
+    if previous is not create_graph or include & PIPELINE_MASK:
+        modes.update(grad_enabled=create_graph, include=include & ~PIPELINE_MASK)
     try:
         for (target, nr), grad in zip(roots, grads, strict=True):
             task.give(target, nr, grad)
@@ -321,8 +324,8 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
                 task.push(target, nr)
         task.run()
     finally:
-        if previous is not create_graph:
-            modes.update(grad_enabled=previous)
+        if modes.grad_enabled is not previous or modes.include != include:
+            modes.update(grad_enabled=previous, include=include)
     if accumulate_grad:
         return ()
     return _collected(task, inputs, allow_unused)
@@ -335,7 +338,7 @@ def _collected(task: Task, inputs: Sequence[Any], allow_unused: bool) -> tuple:
         grad = task.captured[task.captures[(id(target), nr)]]
         if grad is None and not allow_unused:
             raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
-                               "Set allow_unused=True if this is the desired behavior.")  # fmt: skip
+                               "Set allow_unused=True if this is the desired behavior.")
         results.append(grad)
     return tuple(results)
 

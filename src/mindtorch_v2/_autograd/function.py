@@ -30,7 +30,7 @@ class FunctionCtx:
         for tensor in tensors:
             if not (isinstance(tensor, Tensor) or tensor is None):
                 raise TypeError("save_for_forward expects all arguments to be tensors; you should save non-tensors as "
-                                "attributes on ctx.")  # fmt: skip
+                                "attributes on ctx.")
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Any) -> None:
@@ -71,21 +71,23 @@ class BackwardCFunction(Node, FunctionCtx):
         result = result if isinstance(result, tuple) else (result,)
         expected = len(self.tensor_inputs)
         if len(result) > expected and any(g is not None for g in result[expected:]) or len(result) < expected:
-            raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {expected}, got "
-                               f"{len(result)})")  # fmt: skip
+            raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected "
+                               f"{expected}, got {len(result)})")
         for i, (is_tensor, grad) in enumerate(zip(self.tensor_inputs, result, strict=False)):
             if grad is not None and not is_tensor:
-                raise RuntimeError(f"function {self.name()} returned a gradient different from None at position {i + 1}, but the "
-                                   "corresponding forward input was not a Variable")  # fmt: skip
+                raise RuntimeError(f"function {self.name()} returned a gradient different than None at position "
+                                   f"{i + 1}, but the corresponding forward input was not a Variable")
             if grad is not None and not isinstance(grad, Tensor):
                 raise TypeError(f"expected Variable or None (got {type(grad).__name__})")
         return tuple(g for is_tensor, g in zip(self.tensor_inputs, result, strict=False) if is_tensor)
 
 
-def _zeros(output: tuple) -> Tensor:
+def _zeros(output: tuple) -> Tensor | None:
     import mindtorch_v2 as torch
 
     shape, kind, device = output
+    if device is None:  # an output that is no tensor
+        return None
     return torch.zeros(shape, dtype=torch._dtype.OF_ARRAY[kind], device=device)
 
 
@@ -105,9 +107,9 @@ class Function(metaclass=FunctionMeta):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         import warnings
 
-        warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
-                      "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
-                      "version of PyTorch.", DeprecationWarning, stacklevel=2)  # fmt: skip
+        warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you "
+                      "should invoke them on the class itself. Instantiating an autograd function will raise an error "
+                      "in a future version of PyTorch.", DeprecationWarning, stacklevel=2)
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -119,14 +121,15 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to "
-                                  "use it with backward mode AD.")  # fmt: skip
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom "
+                                  "autograd.Function to use it with backward mode AD.")
 
     vjp = backward
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with "
+                                  "forward mode AD.")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:

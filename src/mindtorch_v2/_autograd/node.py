@@ -13,7 +13,7 @@ _sequence = itertools.count()
 FREED = ("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
          "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
          "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
-         "saved tensors after calling backward.")  # fmt: skip
+         "saved tensors after calling backward.")
 
 
 class VersionCounter:
@@ -90,7 +90,7 @@ class Node:
     @next_functions.setter
     def next_functions(self, functions: Sequence) -> None:
         self.edges = tuple(
-            None if f is None else (f.variable, -1) if isinstance(f, AccumulateGrad) else (f, nr) for f, nr in functions)  # fmt: skip
+            None if f is None else (f.variable, -1) if isinstance(f, AccumulateGrad) else (f, nr) for f, nr in functions)
         self.seq = next(_sequence)  # a node runs before those it leads to, so it must be the younger
 
     @property
@@ -153,7 +153,11 @@ class Node:
         return value
 
     def release(self) -> None:
-        self.saved, self.versions = None, ()
+        """Lets saved tensors go; a node that saved none can run again."""
+        for version in self.versions:
+            if version is not None:
+                self.saved, self.versions = None, ()
+                return
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_") and name[7:] in type(self).saved_names:
@@ -193,9 +197,9 @@ def raise_modified(node: Node, value: Any, expected: Any) -> None:
     source = f", which is output {edge[1]} of {edge[0].name().removesuffix('Backward0')}," if edge else ""
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{tensor.type()} {list(tensor.shape)}]{source} is at version {version_of(value)}; expected version {expected} "
-        "instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True, check_nan=False).")  # fmt: skip
+        f"[{tensor.type()} {list(tensor.shape)}]{source} is at version {version_of(value)}; expected version "
+        f"{expected} instead. Hint: enable anomaly detection to find the operation that failed to compute its "
+        "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).")
 
 
 class AccumulateGrad(Node):

@@ -19,9 +19,9 @@ from .node import Node
 # How a view came to be; what is not DEFAULT forbids a recorded in-place write.
 DEFAULT, NO_GRAD, INFERENCE, MULTI_OUTPUT, CUSTOM_FUNCTION = range(5)
 
-_BOTH_SIDES = ("Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
-               "both the view and the inplace either both inside the {block} block (if you don't want the inplace to be "
-               "tracked) or both outside (if you want the inplace to be tracked).")  # fmt: skip
+_BOTH_SIDES = ("Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
+               "moving both the view and the inplace either both inside the {block} block (if you don't want the "
+               "inplace to be tracked) or both outside (if you want the inplace to be tracked).")
 
 
 def creation_now() -> int:
@@ -58,18 +58,19 @@ def check_inplace(tensor: Any) -> None:
     if tensor._base is not None:
         creation = tensor._creation
         if creation == NO_GRAD:
-            raise RuntimeError("A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
-                               + _BOTH_SIDES.format(block="no_grad"))  # fmt: skip
+            raise RuntimeError("A view was created in no_grad mode and is being modified inplace with grad mode "
+                               "enabled. "
+                               + _BOTH_SIDES.format(block="no_grad"))
         if creation == INFERENCE:
             raise RuntimeError("A view was created in inference mode and is being modified inplace in normal mode. "
-                               + _BOTH_SIDES.format(block="inference_mode"))  # fmt: skip
+                               + _BOTH_SIDES.format(block="inference_mode"))
         if creation == MULTI_OUTPUT:
             edge = tensor._current_edge()
             source = f"Output {edge[1]} of {edge[0].name().removesuffix('Backward0')}" if edge else "Output 0 of Unbind"
             raise RuntimeError(
                 f"{source} is a view and is being modified inplace. This view is the output of a function that returns "
-                "multiple views. Such functions do not allow the output views to be modified inplace. You should replace "
-                "the inplace operation by an out-of-place one.")  # fmt: skip
+                "multiple views. Such functions do not allow the output views to be modified inplace. You should "
+                "replace the inplace operation by an out-of-place one.")
         if creation == CUSTOM_FUNCTION:
             edge = tensor._current_edge()
             source = f"Output {edge[1]} of {edge[0].name()}" if edge else "This tensor"
@@ -77,7 +78,7 @@ def check_inplace(tensor: Any) -> None:
                 f"{source} is a view and is being modified inplace. This view was created inside a custom Function (or "
                 "because an input was returned as-is) and the autograd logic to handle view+inplace would override the "
                 "custom backward associated with the custom Function, leading to incorrect gradients. This behavior is "
-                "forbidden. You can fix this by cloning the output of the custom Function.")  # fmt: skip
+                "forbidden. You can fix this by cloning the output of the custom Function.")
         base = tensor._base
         if base._keys & REQUIRES_GRAD and base._current_edge() is None:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
@@ -142,8 +143,8 @@ def _grad_keys(tensor: Any) -> int:
 
 
 def wake(tensor: Any) -> bool:
-    """Turns a plain view into one that needs grad, if its base does by now; whether it did."""
-    if tensor._keys & VIEW_MASK and tensor._base.requires_grad:
+    """Turns a plain view into one that needs grad, if its base does by now and that counts; whether it did."""
+    if tensor._keys & VIEW_MASK and tensor._base._keys & REQUIRES_GRAD and modes.grad_enabled:
         tensor._keys = (tensor._keys & ~VIEW_MASK) | _grad_keys(tensor)
         return True
     return False
@@ -177,9 +178,9 @@ def _inference_kernel(operator: Operator, below: Callable, mask: int) -> Callabl
     def kernel(*args: Any) -> Any:
         for i in writes:
             if args[i]._keys & INFERENCE_MASK and not modes.inference:
-                raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a "
-                                   "clone to get a normal tensor before doing inplace update."
-                                   "See https://github.com/pytorch/rfcs/pull/17 for more details.")  # fmt: skip
+                raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.You can "
+                                   "make a clone to get a normal tensor before doing inplace update.See "
+                                   "https://github.com/pytorch/rfcs/pull/17 for more details.")
         result = below(*args)
         if modes.inference and not writes:
             for tensor in result if isinstance(result, (tuple, list)) else (result,):

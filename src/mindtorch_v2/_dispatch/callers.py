@@ -88,12 +88,13 @@ def _quick_check(argument: Argument) -> list[str]:
         if kind:
             lines += [f"for _item in {name}:", f"    if _item.__class__ is not {kind}: {leave}"]
             if argument.size:  # one number stands for all
-                lines = [f"if {name}.__class__ is {kind}: {name} = ({name},) * {argument.size}", "else:", *("    " + x for x in lines)]
+                lines = [f"if {name}.__class__ is {kind}: {name} = ({name},) * {argument.size}", "else:", *("   "
+                                                                                                            " " + x for x in lines)]
         if argument.size and argument.size > 1:
             lines.append(f"if len({name}) != {argument.size}: {leave}")
         return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines
     test = {"int": "is not int", "bool": "is not bool", "float": "is not float", "Scalar": "not in NUMBERS",
-            "ScalarType": "is not __dtype__", "Device": "is not __device__"}.get(argument.type)  # fmt: skip
+            "ScalarType": "is not __dtype__", "Device": "is not __device__"}.get(argument.type)
     return [f"if {unless_none}{name}.__class__ {test}: {leave}"] if test else []
 
 
@@ -106,7 +107,8 @@ def _key_lines(arguments: Sequence[Argument]) -> list[str]:
             continue
         if a.is_list:
             unless_none = f"{a.name} is not None and " if a.optional else ""
-            lines.append(f"if {unless_none}{a.name}.__class__ is not tuple and {a.name}.__class__ is not list: return __slow__")
+            lines.append(f"if {unless_none}{a.name}.__class__ is not tuple and {a.name}.__class__ is not list: return "
+                         "__slow__")
             lines.append(f"for _item in {a.name}{' or ()' if a.optional else ''}:")
             lines.append("    if _item is not None: keys |= _item._keys")
         elif a.type == "Tensor|Scalar":
@@ -142,7 +144,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Seque
     if schema.varargs:
         # one tuple given: take it; integers given one by one: they are the tuple
         body += [f"if {leave}: return {slow}",
-                 f"{schema.varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]  # fmt: skip
+                 f"{schema.varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]
     else:
         body += [f"if extra or {leave}: return {slow}"]
     checks = [*checks, *(line for a in schema.arguments if not a.is_tensor for line in _quick_check(a))]
@@ -154,17 +156,28 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Seque
     elif not any(a.is_tensor for a in schema.arguments):
         body.append("keys = __device_keys__(None, 0)")
     body += ["include, allow = modes.masks",
-             "mask = (keys | include) & allow",
-             f"return (table.get(mask) or lookup(mask))({', '.join(schema.names)})"]  # fmt: skip
+             "keys = (keys | include) & allow",  # not `mask`, which is an argument of some operators
+             f"return (table.get(keys) or lookup(keys))({', '.join(schema.names)})"]
     text = "\n".join("    " + line.replace("return __slow__", f"return {slow}") for line in body)
     return f"def {name}({', '.join(signature)}):\n{text}\n"
 
 
+def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """A call without the defaults that the generated signature filled in; by name where positions are left out."""
+    schema = operator.schema
+    defaults = schema.defaults
+    kwargs = {k: v for k, v in kwargs.items() if k not in schema.index or v is not defaults[schema.index[k]]}
+    while args and len(args) <= len(defaults) and args[-1] is defaults[len(args) - 1]:
+        args.pop()
+    if any(a is MISSING for a in args):
+        return (), {name: a for name, a in zip(schema.names, args) if a is not MISSING} | kwargs
+    return tuple(args), kwargs
+
+
 def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], out: Any,
-               write_out: Callable | None, public: Callable) -> Any:  # fmt: skip
+               write_out: Callable | None, public: Callable) -> Any:
     """The general path of a public function: __torch_function__ of foreign objects, binding, `out=`."""
-    args = tuple(a for a in args if a is not MISSING)
-    kwargs = {k: v for k, v in kwargs.items() if v is not MISSING}
+    args, kwargs = _as_written(operator, list(args), kwargs)
     foreign = [v for v in (*args, *kwargs.values()) if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
     if foreign:
         return call_torch_function(public, foreign, args, kwargs if out is None else {**kwargs, "out": out})
@@ -187,8 +200,9 @@ def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kw
         result = type(owner).__torch_function__(public, types, args, kwargs)
         if result is not NotImplemented:
             return result
-    raise TypeError(f"no implementation found for '{public.__name__}' on types that implement __torch_function__: "
-                    f"{[t.__name__ for t in types]}")  # fmt: skip
+    tried = "".join(f"\n\n  - tensor subclass {t}" for t in types)
+    raise TypeError(f"Multiple dispatch failed for 'torch.{public.__name__}'; all __torch_function__ handlers returned "
+                    f"NotImplemented:{tried}")
 
 
 def _caller_scope(operator: Operator) -> dict[str, Any]:
@@ -196,7 +210,7 @@ def _caller_scope(operator: Operator) -> dict[str, Any]:
         "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "table": operator.table, "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__device_keys__": device_keys, "__opname__": operator.name,
         "__name__": "mindtorch_v2",
-    }  # fmt: skip
+    }
     return scope | {f"__default_{a.name}__": a.default for a in operator.schema.arguments}
 
 
@@ -219,7 +233,7 @@ def make_operator(operator: Operator, special: str, *, reflected: bool, foreign:
               "        except AttributeError: return __foreign__(self, other)\n"
               "    include, allow = modes.masks\n"
               "    mask = (keys | include) & allow\n"
-              f"    return (table.get(mask) or lookup(mask))({first}, {second}{defaults})\n")  # fmt: skip
+              f"    return (table.get(mask) or lookup(mask))({first}, {second}{defaults})\n")
     return lazy_function(special, _caller_scope(operator) | {"__foreign__": foreign}, lambda: source)
 
 
@@ -231,39 +245,44 @@ def _strict_checks(operator: Operator) -> list[str]:
     lines = []
     for a in operator.schema.arguments:
         if a.type in ("str", "Layout", "MemoryFormat", "Generator", "Any"):
-            lines.append("return __slow__" if a.default is MISSING else f"if {a.name} is not __default_{a.name}__: return __slow__")
+            lines.append("return __slow__" if a.default is MISSING else f"if {a.name} is not __default_{a.name}__: "
+                                                                        "return __slow__")
     return lines
 
 
-def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable, doc: str = "") -> Callable:
+def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable, doc: str = "") -> FunctionType:
     """One public function over several overloads: the first whose schema takes the arguments is run.
 
-    First each overload's own caller looks whether the arguments are exactly what its kernels take.
+    Each overload's own caller first looks whether the arguments are exactly what its kernels take; the public function
+    is that of the first overload, whose way out leads to the others.
     """
-    quick_callers = []
-    for operator in operators:
-        scope = _caller_scope(operator) | {"__bound_call__": lambda args, kwargs, out: _LEAVE}
-        quick_callers.append(lazy_function(name, scope, lambda o=operator: _caller_source(o, name, False, _strict_checks(o))))
-    quick_callers_ = tuple(quick_callers)
 
-    def overloaded(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def quick_caller(operator: Operator, otherwise: Callable) -> FunctionType:
+        scope = _caller_scope(operator) | {"__bound_call__": otherwise}
+        return lazy_function(name, scope, lambda: _caller_source(operator, name, True, _strict_checks(operator)), doc)
+
+    def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
+        args, kwargs = _as_written(operators[0], list(args), kwargs)
         if out is None:
-            for quick in quick_callers_:
+            for operator, quick in zip(operators[1:], others):
+                if any(operator.schema.index.get(name, len(args)) < len(args) for name in kwargs):
+                    continue
                 result = quick(*args, **kwargs)
                 if result is not _LEAVE:
                     return result
-        foreign = [v for v in (*args, *kwargs.values()) if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
+        given = (*args, *kwargs.values())
+        foreign = [v for v in given if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
         if foreign:
-            return call_torch_function(overloaded, foreign, args, kwargs)
+            return call_torch_function(public, foreign, args, kwargs)
         for operator in operators:
             values = operator.schema.match(args, kwargs)
             if values is not None:
                 return call_bound(operator, values) if out is None else write_out(operator, values, out)
         shown = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
         choices = "".join(f"\n * {operator.schema}" for operator in operators)
-        raise TypeError(f"{name}() received an invalid combination of arguments - got ({shown}), but expected one of:{choices}")
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({shown}), but expected one "
+                        f"of:{choices}")
 
-    overloaded.__name__ = overloaded.__qualname__ = name
-    overloaded.__doc__ = doc
-    overloaded.__module__ = "mindtorch_v2"
-    return overloaded
+    others = tuple(quick_caller(operator, lambda args, kwargs, out: _LEAVE) for operator in operators[1:])
+    public = quick_caller(operators[0], another)
+    return public

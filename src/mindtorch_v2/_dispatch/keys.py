@@ -36,7 +36,7 @@ class DispatchKey(IntEnum):
 
 BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.NPU, DispatchKey.Meta)
 AUTOGRAD_OF = {DispatchKey.CPU: DispatchKey.AutogradCPU, DispatchKey.CUDA: DispatchKey.AutogradCUDA,
-               DispatchKey.NPU: DispatchKey.AutogradNPU, DispatchKey.Meta: DispatchKey.AutogradMeta}  # fmt: skip
+               DispatchKey.NPU: DispatchKey.AutogradNPU, DispatchKey.Meta: DispatchKey.AutogradMeta}
 
 
 def mask_of(*keys: DispatchKey) -> int:
@@ -70,7 +70,7 @@ class DispatchKeySet:
     @classmethod
     def from_tensors(cls, tensors: Iterable[Any], *, grad_enabled: bool = True, pipeline_enabled: bool = False,
                      autocast_enabled: bool = False, functionalize_enabled: bool = False,
-                     device: Any = None) -> "DispatchKeySet":  # fmt: skip
+                     device: Any = None) -> "DispatchKeySet":
         """The set a call over these tensors would be dispatched with; `device` serves a call without any."""
         mask = 0
         for tensor in tensors:
@@ -82,7 +82,7 @@ class DispatchKeySet:
         if not grad_enabled:
             mask &= ~(AUTOGRAD_MASK | VIEW_MASK)
         for enabled, key in ((pipeline_enabled, DispatchKey.Pipeline), (autocast_enabled, DispatchKey.Autocast),
-                             (functionalize_enabled, DispatchKey.Functionalize)):  # fmt: skip
+                             (functionalize_enabled, DispatchKey.Functionalize)):
             if enabled:
                 mask |= 1 << key
         return cls(mask)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .._autograd.node import Node
 from .._backends.meta import MetaArray
-from .._device import META
+from .._device import META, device
 from .._tensor import Tensor, flush_pending
 from .callers import call_bound
 from .keys import (
@@ -36,8 +36,8 @@ class _NotYet(Node):
 class Record:
     """One deferred call and the tensors that wait for it."""
 
-    def __init__(self, operator: Operator, args: tuple, results: list[Tensor], where: str) -> None:
-        self.operator, self.args, self.results, self.where = operator, args, results, where
+    def __init__(self, pipe: "Pipeline", operator: Operator, args: tuple, results: list[Tensor], where: str) -> None:
+        self.pipe, self.operator, self.args, self.results, self.where = pipe, operator, args, results, where
         self.grad_enabled = modes.grad_enabled
         self.error: BaseException | None = None
 
@@ -49,6 +49,7 @@ class Pipeline:
         self.queue: list[Record] = []
 
     def __enter__(self) -> "Pipeline":
+        _flush_current()  # an outer pipeline's tensors are not ours to compute
         self._previous = (modes.__dict__.get("pipeline"), modes.include)
         modes.__dict__["pipeline"] = self
         modes.update(include=modes.include | PIPELINE_MASK)
@@ -73,7 +74,8 @@ class Pipeline:
                 with changed_modes(include=modes.include & ~PIPELINE_MASK, grad_enabled=record.grad_enabled):
                     result = call_bound(record.operator, record.args)
             except Exception as error:
-                failure = RuntimeError(f"{record.operator.name}, recorded at {record.where}, failed when the pipeline was flushed: {error}")
+                failure = RuntimeError(f"{record.operator.name}, recorded at {record.where}, failed when the pipeline "
+                                       f"was flushed: {error}")
                 for lost in queue[i:]:
                     lost.error = failure
                 raise failure from error
@@ -141,28 +143,30 @@ def _inferred(operator: Operator, args: tuple) -> Any:
 
 def _pipeline_kernel(operator: Operator) -> Callable:
     schema = operator.schema
-    writes = any(a.writes for a in schema.arguments) or operator.mixes_devices
+    writes = any(a.writes for a in schema.arguments)
 
     def kernel(*args: Any) -> Any:
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
         for tensor in tensors:
             if tensor._pending is not None and tensor._pending.error is not None:
-                raise RuntimeError(f"this tensor was never computed: {tensor._pending.error}") from tensor._pending.error
+                raise RuntimeError("this tensor was never computed: "
+                                   f"{tensor._pending.error}") from tensor._pending.error
         pipe = modes.__dict__.get("pipeline")
         active = pipe is not None and modes.include & PIPELINE_MASK
-        result = _inferred(operator, args) if active and tensors and not writes else None
+        defers = active and tensors and not writes and len({t._device for t in tensors} | set(_devices(args))) == 1
+        result = _inferred(operator, args) if defers else None
         if result is None:
-            if pipe is not None:
-                pipe.flush()
+            for owner in {t._pending.pipe for t in tensors if t._pending is not None} | ({pipe} if pipe else set()):
+                owner.flush()
             with changed_modes(include=modes.include & ~PIPELINE_MASK):
                 return call_bound(operator, args)
-        device = tensors[0]._device
+        where = tensors[0]._device
         backend = tensors[0]._keys & BACKEND_MASK
         needs_grad = modes.grad_enabled and any(t._keys & REQUIRES_GRAD for t in tensors) and _differentiable(operator)
         results = list(result) if isinstance(result, (tuple, list)) else [result]
-        record = Record(operator, args, results, _where())
+        record = Record(pipe, operator, args, results, _where())
         for tensor in results:
-            tensor._device, tensor._pending = device, record
+            tensor._device, tensor._pending = where, record
             tensor._keys = backend | PIPELINE_MASK
             if needs_grad and tensor.dtype.category >= 2:
                 tensor._keys |= WITH_GRAD[backend]
@@ -171,6 +175,10 @@ def _pipeline_kernel(operator: Operator) -> Callable:
         return result
 
     return kernel
+
+
+def _devices(args: tuple) -> list[device]:
+    return [a for a in args if a.__class__ is device]
 
 
 def _differentiable(operator: Operator) -> bool:

@@ -81,8 +81,8 @@ class Operator:
                 return kernel.make(self)
             return kernel.function if isinstance(kernel, Lazy) else kernel
         raise NotImplementedError(
-            f"Could not run '{self.name}' with {DispatchKeySet(mask)}: no kernel is registered for "
-            f"device type '{_device_of(mask)}'. Kernels exist for: {', '.join(k.name for k in self.kernels) or 'no key'}.")  # fmt: skip
+            f"Could not run '{self.name}' with {DispatchKeySet(mask)}: no kernel is registered for device type "
+            f"'{_device_of(mask)}'. Kernels exist for: {', '.join(k.name for k in self.kernels) or 'no key'}.")
 
 
 _SPECIFIC_AUTOGRAD = frozenset(AUTOGRAD_OF.values())
@@ -156,7 +156,7 @@ def _qualified(name: str) -> str:
 def _refuse_mixed(operator: Operator, mask: int) -> Callable:
     def kernel(*args: Any) -> Any:
         raise RuntimeError(f"{operator.name}: Expected all tensors to be on the same device, "
-                           f"but found at least two devices: {_device_of(mask)}")  # fmt: skip
+                           f"but found at least two devices: {_device_of(mask)}")
 
     return kernel
 

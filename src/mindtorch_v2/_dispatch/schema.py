@@ -20,11 +20,11 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 
 # Keyword names that PyTorch takes for another, and the NumPy spellings it also knows.
 KEYWORD_ALIASES = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x": "self", "a": "self", "x1": "self",
-                   "x2": "other", "self": "input"}  # fmt: skip
+                   "x2": "other", "self": "input", "from": "from_"}
 
 # How PyTorch's messages call our types.
 _SHOWN = {"Scalar": "Number", "ScalarType": "torch.dtype", "Device": "torch.device", "Layout": "torch.layout",
-          "MemoryFormat": "torch.memory_format", "Generator": "torch.Generator", "Tensor|Scalar": "Tensor"}  # fmt: skip
+          "MemoryFormat": "torch.memory_format", "Generator": "torch.Generator", "Tensor|Scalar": "Tensor"}
 
 
 class Mismatch(TypeError):
@@ -136,12 +136,12 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "float": _to_float, "bool": _to_bool, "str": _instance_of(str), "ScalarType": _to_dtype, "Device": _to_device,
     "Layout": _instance_of(layout), "MemoryFormat": _instance_of(memory_format), "Any": lambda value: value,
     "Generator": lambda value: value if hasattr(value, "manual_seed") else MISSING,
-}  # fmt: skip
+}
 
 _SCHEMA = re.compile(r"\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\((?P<args>.*)\)\s*->\s*(?P<ret>.+?)\s*", re.S)
 _ARGUMENT = re.compile(
     r"(?P<type>Tensor\|Scalar|[A-Za-z]\w*)(?:\((?P<alias>[a-z*]+!?(?:\s*->\s*[a-z*!]+)?)\))?(?P<opt1>\?)?"
-    r"(?P<list>\[(?P<size>\d*)\])?(?P<opt2>\?)?\s+(?P<name>\w+)\s*(?:=\s*(?P<default>.+))?", re.S)  # fmt: skip
+    r"(?P<list>\[(?P<size>\d*)\])?(?P<opt2>\?)?\s+(?P<name>\w+)\s*(?:=\s*(?P<default>.+))?", re.S)
 _RETURN = re.compile(r"(?P<type>\w+)(?:\((?P<alias>[^)]*)\))?(?P<list>\[\])?\??(?:\s+(?P<name>\w+))?")
 _ALIASES = {"SymInt": "int"}
 _WORDS = {"contiguous_format": contiguous_format, "preserve_format": preserve_format}
@@ -223,7 +223,7 @@ class Schema:
                 raise ValueError(f"{m['name']!r} without a default follows one with a default in {self.text}")
             arguments.append(Argument(
                 m["name"], type_name, bool(m["opt2"]) or (bool(m["opt1"]) and not m["list"]), m["list"] is not None,
-                int(m["size"]) if m["size"] else None, bool(m["alias"] and "!" in m["alias"]), keyword_only, default))  # fmt: skip
+                int(m["size"]) if m["size"] else None, bool(m["alias"] and "!" in m["alias"]), keyword_only, default))
         return tuple(arguments)
 
     def _parse_returns(self, text: str) -> tuple[Return, ...]:

@@ -1,1 +1,413 @@
-"""To be written."""
+"""Activation functions. Those that PyTorch lets write over their input take `inplace` in `nn.functional`."""
+
+import math
+from typing import Any
+
+from .._backends.cpu.blocks import blockwise
+from .._dispatch.callers import call_bound
+from .._dispatch.registry import Operator
+from .._dispatch.schema import Schema
+from .._dtype import BOOL, COMPLEX, INT
+from .._tensor import Tensor
+from .declare import PUBLIC, composite, op
+from .families import Composite, floating, pointwise
+from .pointwise import conj
+from .samples import case, cases, error, t, unary, values
+
+NOT_FLOATING = (BOOL, INT, COMPLEX)
+ROOT_HALF, ROOT_2_OVER_PI, CUBIC = math.sqrt(0.5), math.sqrt(2 / math.pi), 0.044715
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+def functional(operator: Operator, signature: str, *, underscore: bool = False) -> None:
+    """Declares the operator's form in nn.functional, which has `inplace` last; also `name_` with `underscore`."""
+    inplace = operator.declaration.inplace
+    defaults = operator.schema.defaults
+
+    def call(*args: Any) -> Any:
+        given = args[:-1]
+        return call_bound(inplace if args[-1] else operator, (*given, *defaults[len(given) :]))
+
+    op(f"{Schema(signature).base_name}.functional{signature[signature.index('('):]}", kernel=Composite(call), public="nn.functional")
+    if underscore:
+        PUBLIC["nn.functional"][operator.schema.base_name + "_"] = [inplace]
+
+
+# relu and its relatives ----------------------------------------------------------------------------------------------
+
+THRESHOLD_BACKWARD = op("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
+   kernel=pointwise(lambda xp, grad_output, self, threshold: xp.keep(grad_output, ~(self <= threshold))),
+   grad=dict(grad_output=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
+   public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)))  # fmt: skip
+
+
+def _check_relu(self: Tensor) -> None:
+    if self.dtype.category == BOOL:
+        raise RuntimeError("Boolean inputs not supported for relu")
+    if self.dtype.is_complex:
+        raise NotImplementedError("clamp is not supported for complex types")
+
+
+RELU = op("relu(Tensor self) -> Tensor",
+   kernel=pointwise(lambda xp, self: xp.maximum(self, 0), check=_check_relu),
+   grad=dict(self=lambda grad, result: call_bound(THRESHOLD_BACKWARD, (grad, result, 0))),
+   samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))])  # fmt: skip
+functional(RELU, "relu(Tensor input, bool inplace=False) -> Tensor", underscore=True)
+
+THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+   kernel=pointwise(lambda xp, self, threshold, value: xp.where(self <= threshold, self.dtype.type(value), self), excluding=(BOOL, COMPLEX)),
+   grad=dict(self=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
+   public="torch", samples=cases(case(t(2, 3), 0.5, -1.0), case(t(), 0, 2), case(t(0, 2), 0.5, 1)))  # fmt: skip
+functional(THRESHOLD, "threshold(Tensor input, Scalar threshold, Scalar value, bool inplace=False) -> Tensor", underscore=True)
+
+
+def _leaky(xp: Any, self: Any, negative_slope: float) -> Any:
+    if 0 <= negative_slope <= 1:
+        return xp.maximum(self, self * negative_slope)
+    return xp.select(self > 0, self, self * self.dtype.type(negative_slope))
+
+
+LEAKY_RELU_BACKWARD = op("leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope) -> Tensor",
+   kernel=pointwise(blockwise(lambda xp, grad_output, self, negative_slope:
+                              xp.select(self > 0, grad_output, grad_output * grad_output.dtype.type(negative_slope)))),
+   grad=dict(grad_output=lambda grad, self, negative_slope: call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
+   public="", samples=cases(case(t(2, 3), t(2, 3), 0.1)))  # fmt: skip
+LEAKY_RELU = op("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+   kernel=pointwise(_leaky, excluding=NOT_FLOATING),
+   grad=dict(self=lambda grad, self, negative_slope: call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
+   public="", samples=unary(negative_slope=(0.01, 2.0, -0.5)))  # fmt: skip
+functional(LEAKY_RELU, "leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False) -> Tensor", underscore=True)
+
+_PRELU_KERNEL = op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
+   kernel=pointwise(lambda xp, self, weight: xp.where(self > 0, self, self * weight), excluding=NOT_FLOATING, named="prelu_cpu"),
+   grad=dict(self=lambda grad, self, weight: grad.where(self > 0, weight * grad),
+             weight=lambda grad, self: (self * grad).masked_fill(self > 0, 0)),
+   public="", inplace=False, samples=cases(case(t(2, 3), t(3)), case(t(2, 3), t(1))))  # fmt: skip
+
+
+def _check_prelu(self: Tensor, weight: Tensor) -> None:
+    if self.dtype is not weight.dtype:
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {self.dtype.scalar_name} and {weight.dtype.scalar_name}")
+    if weight.dim() > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
+    if weight.numel() != 1:
+        if not self.dim():
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = self.size(1) if self.dim() >= 2 else 1
+        if channels != weight.numel():
+            raise RuntimeError(f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.numel()} "
+                               f"and channel size = {channels}.")  # fmt: skip
+
+
+@composite("prelu(Tensor self, Tensor weight) -> Tensor", public="torch Tensor nn.functional",
+           samples=cases(case(t(2, 3, 4), t(3)), case(t(2, 3), t(1)), case(t(3), t(1)), case(t(), t()),
+                         error(RuntimeError, "Mismatch of parameter numbers and input channel size", t(2, 3), t(2))))  # fmt: skip
+def _prelu(self, weight):
+    _check_prelu(self, weight)
+    if weight.numel() == 1:
+        weight = weight.reshape(()) if not self.dim() else weight.reshape((1,) * self.dim())
+    elif self.dim() > 1:
+        weight = weight.reshape((1, -1, *(1,) * (self.dim() - 2)))
+    return call_bound(_PRELU_KERNEL, (self, weight))
+
+
+# exponential units ---------------------------------------------------------------------------------------------------
+
+
+@blockwise
+def _elu(xp: Any, self: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    low = xp.minimum(self, 0)
+    if input_scale != 1:
+        low *= input_scale
+    low = xp.expm1(low)
+    low *= alpha * scale
+    low += xp.maximum(self, 0) if scale == 1 else xp.maximum(self, 0) * self.dtype.type(scale)
+    return low
+
+
+def _elu_grad(grad: Tensor, self: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
+    falling = (self.clamp(None, 0) * input_scale).exp() * (alpha * scale * input_scale)
+    return grad * falling.where(self <= 0, falling.new_full((), scale))
+
+
+ELU = op("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+   kernel=pointwise(_elu, excluding=NOT_FLOATING), grad=dict(self=_elu_grad), public="",
+   samples=unary(alpha=(1.0, 0.5), scale=(1.0, 2.0)))  # fmt: skip
+functional(ELU, "elu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", underscore=True)
+SELU = op("selu(Tensor self) -> Tensor",
+   kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING, named="elu_cpu"),
+   grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary())  # fmt: skip
+functional(SELU, "selu(Tensor input, bool inplace=False) -> Tensor", underscore=True)
+
+
+def _check_celu(self: Tensor, alpha: float) -> None:
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+
+
+CELU = op("celu(Tensor self, Scalar alpha=1.0) -> Tensor",
+   kernel=pointwise(lambda xp, self, alpha: _elu(xp, self, alpha, 1, 1 / alpha), excluding=NOT_FLOATING, check=_check_celu, named="elu_cpu"),
+   grad=dict(self=lambda grad, self, alpha: _elu_grad(grad, self, alpha, 1, 1 / alpha)), public="torch",
+   samples=unary(alpha=(1.0, 0.5)))  # fmt: skip
+functional(CELU, "celu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", underscore=True)
+
+# sigmoid and its relatives -------------------------------------------------------------------------------------------
+
+
+@blockwise
+def sigmoid(xp: Any, self: Any) -> Any:
+    made = xp.exp(xp.negative(self))
+    made += 1
+    return xp.reciprocal(made)
+
+
+@blockwise
+def _sigmoid_backward(xp: Any, grad_output: Any, output: Any) -> Any:
+    slope = 1 - output
+    slope *= output
+    return grad_output * (xp.conjugate(slope) if slope.dtype.kind == "c" else slope)
+
+
+def _sigmoid_double(grad: Tensor, grad_output: Tensor, output: Tensor) -> Tensor:
+    return grad * conj(grad_output) * conj(1 - 2 * output) if output.dtype.is_complex else grad * grad_output * (1 - 2 * output)
+
+
+SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
+   kernel=pointwise(_sigmoid_backward),
+   grad=dict(grad_output=lambda grad, output: grad * conj((1 - output) * output), output=_sigmoid_double),
+   public="", samples=cases(case(t(2, 3), t(2, 3))))  # fmt: skip
+op("sigmoid(Tensor self) -> Tensor",
+   kernel=pointwise(sigmoid, floating),
+   grad=dict(self=lambda grad, result: call_bound(SIGMOID_BACKWARD, (grad, result))),
+   public="torch Tensor nn.functional", aliases=("special.expit",), samples=unary())  # fmt: skip
+
+
+@blockwise
+def _silu_backward(xp: Any, grad_output: Any, self: Any) -> Any:
+    gate = sigmoid(xp, self)
+    slope = 1 - gate
+    slope *= self
+    slope += 1
+    slope *= gate
+    return grad_output * (xp.conjugate(slope) if slope.dtype.kind == "c" else slope)
+
+
+def _silu_double(grad: Tensor, grad_output: Tensor, self: Tensor) -> Tensor:
+    gate = self.sigmoid()
+    second = gate * (1 - gate) * (2 + self * (1 - 2 * gate))
+    return grad * conj(grad_output * second)
+
+
+SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
+   kernel=pointwise(_silu_backward),
+   grad=dict(grad_output=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self)), self=_silu_double),
+   public="", samples=cases(case(t(2, 3), t(2, 3))))  # fmt: skip
+SILU = op("silu(Tensor self) -> Tensor",
+   kernel=pointwise(blockwise(lambda xp, self: self / (1 + xp.exp(xp.negative(self)))), excluding=(BOOL, INT)),
+   grad=dict(self=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self))), public="", samples=unary())  # fmt: skip
+functional(SILU, "silu(Tensor input, bool inplace=False) -> Tensor")
+
+
+@blockwise
+def _softplus(xp: Any, self: Any, beta: float, threshold: float) -> Any:
+    scaled = self if beta == 1 else self * self.dtype.type(beta)
+    curved = xp.log1p(xp.exp(-xp.absolute(scaled)))
+    curved += xp.maximum(scaled, 0)
+    return xp.select(scaled > threshold, self, curved if beta == 1 else curved / self.dtype.type(beta))
+
+
+def _softplus_grad(grad: Tensor, self: Tensor, beta: float, threshold: float) -> Tensor:
+    scaled = self * beta
+    return grad * scaled.sigmoid().masked_fill(scaled > threshold, 1)
+
+
+SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+   kernel=pointwise(_softplus, excluding=NOT_FLOATING), grad=dict(self=_softplus_grad), public="nn.functional", inplace=False,
+   samples=unary(beta=(1, 2.0), threshold=(20, 0.5)))  # fmt: skip
+
+
+@blockwise
+def _log_sigmoid(xp: Any, self: Any) -> Any:
+    made = xp.log1p(xp.exp(-xp.absolute(self)))
+    return xp.minimum(self, 0) - made
+
+
+op("log_sigmoid(Tensor self) -> Tensor",
+   kernel=pointwise(_log_sigmoid, excluding=NOT_FLOATING), grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
+   public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary())  # fmt: skip
+
+
+@blockwise
+def _mish_gate(xp: Any, self: Any) -> Any:
+    """tanh(softplus(x))"""
+    return xp.tanh(_softplus(xp, self, 1, math.inf))
+
+
+def _mish_grad(grad: Tensor, self: Tensor) -> Tensor:
+    gate = call_bound(SOFTPLUS, (self, 1, 20)).tanh()
+    return grad * (gate + self * self.sigmoid() * (1 - gate * gate))
+
+
+MISH = op("mish(Tensor self) -> Tensor",
+   kernel=pointwise(blockwise(lambda xp, self: self * _mish_gate(xp, self)), excluding=NOT_FLOATING),
+   grad=dict(self=_mish_grad), public="", samples=unary())  # fmt: skip
+functional(MISH, "mish(Tensor input, bool inplace=False) -> Tensor")
+
+
+@composite("glu(Tensor self, int dim=-1) -> Tensor", public="nn.functional",
+           samples=cases(case(t(2, 4)), case(t(4, 3), dim=0),
+                         error(RuntimeError, "Halving dimension must be even, but dimension 1 is size 3", t(2, 3)),
+                         error(RuntimeError, "glu does not support 0-dimensional tensors", t())))  # fmt: skip
+def _glu(self, dim):
+    if not self.dim():
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    size, at = self.size(dim), dim % self.dim()
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {at} is size {size}")
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(f'"glu_cpu" not implemented for \'{self.dtype.scalar_name}\'')
+    return self.narrow(dim, 0, size // 2) * self.narrow(dim, size // 2, size // 2).sigmoid()
+
+
+# gelu ----------------------------------------------------------------------------------------------------------------
+
+
+def _check_gelu(*args: Any) -> None:
+    if args[-1] not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+
+
+@blockwise
+def _gelu(xp: Any, self: Any, approximate: str) -> Any:
+    made = xp.tanh(_gelu_inner(self)) if approximate == "tanh" else xp.erf(self * self.dtype.type(ROOT_HALF))
+    made += 1
+    made *= self
+    made *= 0.5
+    return made
+
+
+def _gelu_inner(self: Any) -> Any:
+    """sqrt(2 / pi) (x + 0.044715 x^3)"""
+    return (ROOT_2_OVER_PI * self) * (1 + CUBIC * (self * self))
+
+
+@blockwise
+def _gelu_backward(xp: Any, grad_output: Any, self: Any, approximate: str) -> Any:
+    square = self * self
+    if approximate == "tanh":
+        gate = xp.tanh(_gelu_inner(self))
+        bend = 1 - gate * gate
+        bend *= ROOT_2_OVER_PI * (1 + 3 * CUBIC * square)
+        gate += 1
+        gate += bend * self
+        gate *= 0.5
+        return grad_output * gate
+    gate = xp.erf(self * self.dtype.type(ROOT_HALF))
+    gate += 1
+    gate *= 0.5
+    square *= -0.5
+    density = xp.exp(square)
+    density *= self
+    density *= 1 / math.sqrt(2 * math.pi)
+    return grad_output * (gate + density)
+
+
+def _gelu_double(grad: Tensor, grad_output: Tensor, self: Tensor, approximate: str) -> Tensor:
+    square = self * self
+    if approximate == "none":
+        density = (-0.5 * square).exp() / math.sqrt(2 * math.pi)
+        return grad * grad_output * density * (2 - square)
+    gate = _gelu_inner(self).tanh()
+    bend = 1 - gate * gate
+    slope = ROOT_2_OVER_PI * (1 + 3 * CUBIC * square)
+    return grad * grad_output * bend * (slope + self * (3 * CUBIC * ROOT_2_OVER_PI * self - gate * slope * slope))
+
+
+GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
+   kernel=pointwise(_gelu_backward),
+   grad=dict(grad_output=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate)), self=_gelu_double),
+   public="", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), approximate="tanh")))  # fmt: skip
+op("gelu(Tensor self, *, str approximate='none') -> Tensor",
+   kernel=pointwise(_gelu, excluding=NOT_FLOATING, check=_check_gelu, named="GeluKernelImpl"),
+   grad=dict(self=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate))),
+   public="nn.functional",
+   samples=lambda: [*unary(approximate=("none", "tanh"))(),
+                    error(RuntimeError, "approximate argument must be either none or tanh.", t(2), approximate="erf")])  # fmt: skip
+
+# piecewise linear ----------------------------------------------------------------------------------------------------
+
+
+def _check_hardtanh(self: Tensor, min_val: float, max_val: float) -> None:
+    if self.dtype.category == BOOL:
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    if not self.dtype.is_signed and (min_val < 0 or max_val < 0):
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    if self.dtype.is_complex:
+        raise NotImplementedError("clamp is not supported for complex types")
+
+
+def _bounded(xp: Any, self: Any, low: float, high: float) -> Any:
+    """The elements between two bounds, which are cut to the elements' type."""
+    low, high = self.dtype.type(low), self.dtype.type(high)
+    return xp.minimum(xp.maximum(self, low), high)
+
+
+def _inside(grad: Tensor, self: Tensor, low: float, high: float) -> Tensor:
+    return grad.masked_fill(~((self > low) & (self < high)), 0)
+
+
+HARDTANH = op("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+   kernel=pointwise(_bounded, check=_check_hardtanh),
+   grad=dict(self=lambda grad, self, min_val, max_val: _inside(grad, self, min_val, max_val)), public="",
+   samples=lambda: [*unary(min_val=(-1, -0.5), max_val=(1, 0.5))(),
+                    error(RuntimeError, "Bool inputs not supported for hardtanh", values([True]))])  # fmt: skip
+functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False) -> Tensor", underscore=True)
+RELU6 = op("relu6(Tensor self) -> Tensor",
+   kernel=pointwise(lambda xp, self: _bounded(xp, self, 0, 6), check=lambda self: _check_hardtanh(self, 0, 6)),
+   grad=dict(self=lambda grad, self: _inside(grad, self, 0, 6)), public="", samples=unary(-3, 9))  # fmt: skip
+functional(RELU6, "relu6(Tensor input, bool inplace=False) -> Tensor")
+HARDSIGMOID = op("hardsigmoid(Tensor self) -> Tensor",
+   kernel=pointwise(lambda xp, self: _bounded(xp, self + 3, 0, 6) / 6, excluding=NOT_FLOATING),
+   grad=dict(self=lambda grad, self: _inside(grad / 6, self, -3, 3)), public="", samples=unary(-5, 5))  # fmt: skip
+functional(HARDSIGMOID, "hardsigmoid(Tensor input, bool inplace=False) -> Tensor")
+
+
+def _hardswish_grad(grad: Tensor, self: Tensor) -> Tensor:
+    return (grad * (self / 3 + 0.5)).masked_fill(self <= -3, 0).where(self < 3, grad)
+
+
+HARDSWISH = op("hardswish(Tensor self) -> Tensor",
+   kernel=pointwise(blockwise(lambda xp, self: self * _bounded(xp, self + 3, 0, 6) / 6), excluding=NOT_FLOATING),
+   grad=dict(self=_hardswish_grad), public="", samples=unary(-5, 5))  # fmt: skip
+functional(HARDSWISH, "hardswish(Tensor input, bool inplace=False) -> Tensor")
+
+
+def _outside(grad: Tensor, self: Tensor, lambd: float) -> Tensor:
+    return grad.masked_fill(~((self < -lambd) | (self > lambd)), 0)
+
+
+def _check_softshrink(self: Tensor, lambd: float) -> None:
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
+
+
+op("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+   kernel=pointwise(lambda xp, self, lambd: xp.keep(self, ~((self >= -lambd) & (self <= lambd))), excluding=NOT_FLOATING),
+   grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="torch Tensor nn.functional", inplace=False,
+   samples=unary(lambd=(0.5, 1.2)))  # fmt: skip
+op("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+   kernel=pointwise(lambda xp, self, lambd: self - _bounded(xp, self, -lambd, lambd), excluding=NOT_FLOATING, check=_check_softshrink,
+                    named="softshrink_check"),
+   grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="nn.functional", inplace=False,
+   samples=lambda: [*unary(lambd=(0.5, 1.2))(),
+                    error(RuntimeError, "lambda must be greater or equal to 0, but found to be -1.", t(2), -1.0)])  # fmt: skip
+
+
+@composite("tanhshrink(Tensor self) -> Tensor", public="nn.functional", samples=unary())
+def _tanhshrink(self):
+    return self - self.tanh()
+
+
+@composite("softsign(Tensor self) -> Tensor", public="nn.functional", samples=unary())
+def _softsign(self):
+    return self / (self.abs() + 1)

@@ -79,7 +79,9 @@ def uninitialised(spec: Spec) -> np.ndarray:
         return np.empty(spec.shape, spec.dtype.np)
     itemsize = spec.dtype.itemsize
     span = 0 if 0 in spec.shape else 1 + sum(s * (n - 1) for s, n in zip(spec.strides, spec.shape, strict=True))
-    return np.ndarray(spec.shape, spec.dtype.np, np.empty(span * itemsize, np.uint8), 0, [s * itemsize for s in spec.strides])
+    return np.ndarray(
+        spec.shape, spec.dtype.np, np.empty(span * itemsize, np.uint8), 0, [s * itemsize for s in spec.strides]
+    )
 
 
 # numbers and casts ---------------------------------------------------------------------------------------------------
@@ -122,13 +124,14 @@ def stored_number(value: Any, kind: dtype) -> np.ndarray:
     return np.asarray(int(value) if kind.category == INT else value).astype(kind.np)
 
 
-_warned_about_complex = [False]
+_warned: set[str] = set()
 
 
-def _warn_about_complex() -> None:
-    if not _warned_about_complex[0]:
-        _warned_about_complex[0] = True
-        warnings.warn("Casting complex values to real discards the imaginary part", stacklevel=5)
+def warn_once(text: str, stacklevel: int) -> None:
+    """A warning that a process shows one time only, as PyTorch does for these."""
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, stacklevel=stacklevel + 1)
 
 
 def store(xp: Any, target: Any, source: Any) -> None:
@@ -136,7 +139,7 @@ def store(xp: Any, target: Any, source: Any) -> None:
     kind, wanted = source.dtype, target.dtype
     if kind is not wanted:
         if kind.kind == "c" and wanted.kind not in "cb":
-            _warn_about_complex()
+            warn_once("Casting complex values to real discards the imaginary part", 5)
             source = source.real
         if (kind in REDUCED or wanted in REDUCED) and kind != xp.float32:
             source = source.astype(xp.float32)  # the way all narrow types take
@@ -208,7 +211,9 @@ _TO_FORMS = """
 """  # noqa: E501 - the text users know
 
 
-def parse_to(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, bool, bool, memory_format | None]:
+def parse_to(
+    args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[device | None, dtype | None, bool, bool, memory_format | None]:
     """Device, type, non_blocking, copy and memory format that a call of `to` asks for."""
     given, positional = dict(kwargs), list(args)
     where, kind = given.pop("device", None), given.pop("dtype", None)
@@ -231,7 +236,9 @@ def parse_to(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[device | None
     if not fits_a_form:
         shown = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
         shown += ", " if kwargs else ""
-        raise TypeError(f"to() received an invalid combination of arguments - got ({shown}), but expected one of:{_TO_FORMS}")
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({shown}), but expected one of:{_TO_FORMS}"
+        )
     flags |= rest
     if other is not None:
         where, kind = other.device, other.dtype
@@ -252,8 +259,6 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 @composite("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", public="Tensor",
            samples=unary())  # fmt: skip
 def _contiguous(self: Tensor, memory_format: memory_format) -> Tensor:
-    if memory_format is preserve_format:
-        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     if self.is_contiguous(memory_format=memory_format):  # type: ignore[attr-defined]
         return self
     return self.clone(memory_format=memory_format)  # type: ignore[attr-defined]
@@ -270,7 +275,9 @@ def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
     if self._array.shape != src._array.shape:
         shape = broadcast_shape([self._array.shape, src._array.shape])
         if shape != self._array.shape:
-            raise RuntimeError(f"output with shape {shape_text(self.shape)} doesn't match the broadcast shape {shape_text(shape)}")
+            raise RuntimeError(
+                f"output with shape {shape_text(self.shape)} doesn't match the broadcast shape {shape_text(shape)}"
+            )
     check_overlap(self, src)
 
 
@@ -288,7 +295,9 @@ op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor
 
 def _check_fill(self: Tensor, value: Any) -> None:
     if value.__class__ not in NUMBERS and value._array.ndim:
-        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions.")
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions."
+        )
 
 
 def _fill(xp: Any, self: Any, value: Any) -> None:
@@ -306,6 +315,10 @@ op("zero_(Tensor(a!) self) -> Tensor(a!)",
    samples=cases(case(t(2, 3)), case(t())))  # fmt: skip
 
 
-@composite("fill(Tensor self, Tensor|Scalar value) -> Tensor", public="torch", samples=cases(case(t(2, 3), 1.5), case(t(2), t())))
+@composite(
+    "fill(Tensor self, Tensor|Scalar value) -> Tensor",
+    public="torch",
+    samples=cases(case(t(2, 3), 1.5), case(t(2), t())),
+)
 def _filled(self: Tensor, value: Any) -> Tensor:
     return self.clone().fill_(value)  # type: ignore[attr-defined]

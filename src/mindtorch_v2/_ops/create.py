@@ -5,11 +5,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from .._backends.npu import unavailable_kernel
 from .._device import layout as layout_type
-from .._device import memory_format, strided
+from .._device import strided
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Lazy, Operator
@@ -21,7 +18,9 @@ from .declare import composite, op
 from .families import Spec, shape_text
 from .samples import case, cases, error, ints, t
 
-OPTIONS = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool requires_grad=False"
+OPTIONS = (
+    "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool requires_grad=False"
+)
 FACTORY = "*, " + OPTIONS
 
 
@@ -107,17 +106,23 @@ _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
 
 
 @composite(f"scalar_tensor(Scalar s, {FACTORY}) -> Tensor", samples=cases(case(3), case(1.5), case(1j)))
-def _scalar_tensor(s: Any, dtype: dtype | None, layout: Any, device: Any, pin_memory: bool | None, requires_grad: bool) -> Tensor:
+def _scalar_tensor(
+    s: Any, dtype: dtype | None, layout: Any, device: Any, pin_memory: bool | None, requires_grad: bool
+) -> Tensor:
     kind = dtype or (default_complex() if s.__class__ is complex else get_default_dtype())
     return call_bound(_FULL, ((), s, kind, layout, device, pin_memory, requires_grad))
 
 
 def _check_strides(size: tuple[int, ...], stride: tuple[int, ...]) -> None:
     if len(size) != len(stride):
-        raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})")
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
     checked_size(size, "empty_strided")
     if any(s < 0 for s in stride):
-        raise RuntimeError(f"Storage size calculation overflowed with sizes={shape_text(size)} and strides={shape_text(stride)}")
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={shape_text(size)} and strides={shape_text(stride)}"
+        )
 
 
 def _strided(size: tuple[int, ...], stride: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
@@ -228,7 +233,7 @@ def _range_bounds(name: str, kind: dtype, *numbers: Any) -> tuple[Any, ...]:
     start, end, step = numbers
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
-    if kind.category == INT and any(n.__class__ is float for n in numbers) and int(step) == 0 != step:
+    if kind is int64 and int(step) == 0 != step:
         raise ValueError("step must be nonzero")
     if step == 0:
         raise RuntimeError("step must be nonzero")
@@ -242,8 +247,8 @@ def _range_bounds(name: str, kind: dtype, *numbers: Any) -> tuple[Any, ...]:
 def _arange_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
     kind = _range_dtype(dtype, start, end, step)
     start, end, step = _range_bounds("arange", kind, start, end, step)
-    if kind is int64 and all(n.__class__ is not float for n in (start, end, step)):
-        return Spec((-((start - end) // step),), kind)
+    if kind is int64:  # counted in integers; the other types count in doubles
+        return Spec((-((int(start) - int(end)) // int(step)),), kind)
     size = math.ceil((float(end) - float(start)) / float(step))
     if size >= 2**63:
         raise RuntimeError("invalid size, possible overflow?")
@@ -258,7 +263,10 @@ def _stepped(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -
     """
     kind, count = spec.dtype.np, spec.shape[0]
     if spec.dtype.category == INT:
-        return (xp.arange(count, dtype=xp.int64) * int(step) + int(start)).astype(kind, copy=False)
+        start, step = int(start), int(step)
+        if not step:
+            return xp.full(count, start, kind)
+        return xp.arange(start, start + count * step, step, dtype=xp.int64).astype(kind, copy=False)
     wide = xp.float64 if kind.itemsize >= 4 else xp.float32
     start, step = float(wide(start)), float(wide(step))
     lanes = 32 // kind.itemsize
@@ -269,14 +277,14 @@ def _stepped(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -
     return fused_multiply_add(lane.astype(wide), step, first.astype(wide)).astype(kind)
 
 
-op(f"arange(Scalar end, {FACTORY}) -> Tensor",
-   kernel=Factory(lambda end, *rest: _arange_spec(0, end, 1, *rest),
-                  lambda xp, end, *rest, spec: _stepped(xp, 0, end, 1, spec=spec)),
-   samples=cases(case(5), case(2.5), case(0)))  # fmt: skip
 op(f"arange.start_step(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
    kernel=Factory(_arange_spec, _stepped),
    samples=cases(case(1, 5), case(1, 2, 0.25), case(5, 0, -2), error(RuntimeError, "step must be nonzero", 0, 5, 0),
                  error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)))  # fmt: skip
+op(f"arange(Scalar end, {FACTORY}) -> Tensor",
+   kernel=Factory(lambda end, *rest: _arange_spec(0, end, 1, *rest),
+                  lambda xp, end, *rest, spec: _stepped(xp, 0, end, 1, spec=spec)),
+   samples=cases(case(5), case(2.5), case(0)))  # fmt: skip
 
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -328,7 +336,10 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) 
         halves = [fused_multiply_add(xp.asarray(index, xp.float64), float(by), float(bound))
                   for index, by, bound in ((up, step, start), (down, -step, end))]  # fmt: skip
     else:
-        halves = [bound + (by * index.astype(counted)).astype(counted) for index, by, bound in ((up, step, start), (down, -step, end))]
+        halves = [
+            bound + (by * index.astype(counted)).astype(counted)
+            for index, by, bound in ((up, step, start), (down, -step, end))
+        ]
     return xp.concatenate(halves)
 
 

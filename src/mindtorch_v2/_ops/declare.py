@@ -31,7 +31,7 @@ class Declaration:
     """What was declared of one operator."""
 
     def __init__(self, operator: Operator, family: Family, grad: dict[str, Callable], samples: Callable | None,
-                 npu: str | None, inplace_of: Operator | None = None) -> None:  # fmt: skip
+                 npu: str | None, inplace_of: Operator | None = None) -> None:
         self.operator, self.family, self.samples, self.npu = operator, family, samples, npu
         self.grad = grad
         self.inplace_of = inplace_of
@@ -82,7 +82,7 @@ _INPLACE_CONTEXT = {"check_inplace": check_inplace, "rebase": rebase, "copy_of":
 
 def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, samples: Callable | None = None,
        npu: str | None = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
-       mixes_devices: bool = False) -> Operator:  # fmt: skip
+       mixes_devices: bool = False) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -107,7 +107,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
 
 
 def _declare(operator: Operator, family: Family, kernels: dict[DispatchKey, Any], grad: dict[str, Callable],
-             samples: Callable | None, npu: str | None, inplace_of: Operator | None = None) -> Declaration:  # fmt: skip
+             samples: Callable | None, npu: str | None, inplace_of: Operator | None = None) -> Declaration:
     declaration = Declaration(operator, family, grad, samples, npu, inplace_of)
     operator.declaration = DECLARATIONS[operator.name] = declaration
     for key, function in kernels.items():
@@ -124,7 +124,7 @@ def _autograd(operator: Operator, below: Callable, mask: int) -> Callable:
         declaration.node_class = make_node_class(operator, declaration.derivative)
     writes = operator.schema.arguments[0].writes
     return autograd_kernel(operator, below, mask, declaration.derivative, declaration.node_class, writes,
-                           _INPLACE_CONTEXT if writes else {})  # fmt: skip
+                           _INPLACE_CONTEXT if writes else {})
 
 
 def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Sequence[str]) -> None:
@@ -137,7 +137,7 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
     operator = registry.register_schema(f"aten::{name}", f"{name}({text}-> Tensor(a!)")
     operator.mixes_devices = functional.mixes_devices
     made = _declare(operator, declaration.family, declaration.family.inplace_kernels(operator, functional), declaration.grad,
-                    None, None, inplace_of=functional)  # fmt: skip
+                    None, None, inplace_of=functional)
     declaration.inplace = made.operator
     for place in (p for p in places if p in ("torch", "Tensor", "nn.functional")):
         for alias in names:
@@ -145,7 +145,7 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
 
 
 def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),
-              inplace: bool = False) -> Callable[[Callable], Callable]:  # fmt: skip
+              inplace: bool = False) -> Callable[[Callable], Callable]:
     """Declares an operator that is written as other operators; decorates the function that does it."""
 
     def decorate(function: Callable) -> Callable:
@@ -168,7 +168,7 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     needs_grad = keys_of(operator, values) & REQUIRES_GRAD or any(t.requires_grad for t in targets)
     if modes.grad_enabled and needs_grad:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of "
-                           "the arguments requires grad.")  # fmt: skip
+                           "the arguments requires grad.")
     with changed_modes(grad_enabled=False):
         result = call_bound(operator, values)
         results = result if isinstance(result, (tuple, list)) else (result,)
@@ -187,7 +187,7 @@ def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bo
                           f"does not match the required output shape {shape_text(value.shape)}. This behavior is deprecated, and "
                           "in a future PyTorch release outputs will not be resized unless they have zero elements. You can "
                           "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-                          stacklevel=4)  # fmt: skip
+                          stacklevel=4)
         target.resize_(value.shape)  # type: ignore[attr-defined]
     if explicit and target.dtype is not value.dtype and value.dtype.category > target.dtype.category:
         raise RuntimeError(f"Expected out tensor to have dtype {value.dtype}, but got {target.dtype} instead")
@@ -221,7 +221,7 @@ def _public(name: str, operators: Sequence[Operator]) -> Callable:
     doc = "\n".join(str(o.schema) for o in operators)
     if len(operators) == 1:
         takes_out = not (operators[0].declaration.family.is_view or operators[0].schema.arguments[:1]
-                         and operators[0].schema.arguments[0].writes)  # fmt: skip
+                         and operators[0].schema.arguments[0].writes)
         function = make_caller(operators[0], operators[0].schema.base_name, write_out if takes_out else None, doc)
     else:
         function = make_overloaded(operators[0].schema.base_name, operators, write_out, doc)

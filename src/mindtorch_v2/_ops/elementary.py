@@ -97,15 +97,24 @@ op("asinh(Tensor self) -> Tensor",
    aliases=("arcsinh",), samples=unary())  # fmt: skip
 op("acosh(Tensor self) -> Tensor",
    kernel=pointwise("arccosh", floating),
-   grad=dict(self=lambda grad, self: grad * conj((self - 1).rsqrt() * (self + 1).rsqrt())),
+   grad=dict(self=lambda grad, self: grad * conj((self - 1).rsqrt() * (self + 1).rsqrt()) if self.dtype.is_complex
+             else grad * (self * self - 1).rsqrt()),
    aliases=("arccosh",), samples=unary(1.1, 3))  # fmt: skip
 op("atanh(Tensor self) -> Tensor",
    kernel=pointwise("arctanh", floating), grad=dict(self=lambda grad, self: grad / conj(1 - self * self)),
    aliases=("arctanh",), samples=unary(-0.9, 0.9))  # fmt: skip
+
+
+def _atan2_grad(change: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """No direction at the origin, and no gradient."""
+    square = self * self + other * other
+    return (change / square).masked_fill(square == 0, 0)
+
+
 op("atan2(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("arctan2", floating, excluding=(COMPLEX,)),
-   grad=dict(self=lambda grad, self, other: grad * other / (self * self + other * other),
-             other=lambda grad, self, other: -grad * self / (self * self + other * other)),
+   grad=dict(self=lambda grad, self, other: _atan2_grad(grad * other, self, other),
+             other=lambda grad, self, other: _atan2_grad(-grad * self, self, other)),
    aliases=("arctan2",), samples=binary(0.2, 2, scalar=None))  # fmt: skip
 op("hypot(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
@@ -120,8 +129,9 @@ def _sinc(xp: Any, self: Any) -> Any:
 
 def _sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
     turned = self * math.pi
-    slope = (turned * turned.cos() - turned.sin()) / (turned * self)
-    return (grad * conj(slope)).masked_fill(self == 0, 0)
+    square = turned * self
+    slope = (turned * turned.cos() - turned.sin()) / square
+    return (grad * conj(slope)).masked_fill(square == 0, 0)
 
 
 op("sinc(Tensor self) -> Tensor",
@@ -251,7 +261,7 @@ def _polygamma_method(self, n):
 def _mvlgamma(self, p):
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
-    offsets = self.new_tensor([-0.5 * i for i in range(p)])
+    offsets = self.new_tensor([-0.5 * i for i in range(p)], dtype=floating(self.dtype)[0])
     return (self.unsqueeze(-1) + offsets).lgamma().sum(-1) + p * (p - 1) * 0.25 * math.log(math.pi)
 
 
@@ -263,7 +273,7 @@ def _logit(xp: Any, self: Any, eps: float | None) -> Any:
 def _logit_grad(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
     slope = grad / (self * (1 - self))
     low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
-    return slope.masked_fill((self < low) | (self > high), outside)
+    return slope.masked_fill(~((self >= low) & (self <= high)), outside)
 
 
 op("logit(Tensor self, float? eps=None) -> Tensor",

@@ -7,7 +7,7 @@ from .._dtype import BOOL, COMPLEX, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .families import Spec, computes
-from .reduce import DIM_CASES, DIM_ERRORS, Reduction, axes_of, folded, folded_shape, one_dim, reduced_dims, unfolded
+from .reduce import DIM_CASES, DIM_ERRORS, Reduction, axes_of, contiguous, folded, folded_shape, one_dim, reduced_dims, unfolded
 from .samples import bools, case, cases, error, ints, t, values
 
 NAN = float("nan")
@@ -33,8 +33,8 @@ def chosen(xp: Any, array: Any, indices: Any, dim: int, keepdim: bool) -> tuple[
     """The elements at `indices`, which has size one along `dim`, and the indices; both without that dimension."""
     picked = xp.take_along_axis(array, indices, dim)
     if keepdim:
-        return xp.ascontiguousarray(picked), xp.ascontiguousarray(indices)
-    return xp.ascontiguousarray(picked.squeeze(dim)), xp.ascontiguousarray(indices.squeeze(dim))
+        return contiguous(picked), contiguous(indices)
+    return contiguous(picked.squeeze(dim)), contiguous(indices.squeeze(dim))
 
 
 def chosen_grad(grad: Tensor, indices: Tensor, shape: Sequence[int], dim: int, keepdim: bool) -> Tensor:
@@ -91,10 +91,10 @@ def _declare_extremum(word: str, ufunc: str) -> None:
                      error(IndexError, f"a{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
                      error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))))  # fmt: skip
 
-    full_spec, full = _extremum_spec(word, f"{word}_all"), Reduction(ufunc, lambda self: None, _extremum(ufunc))
-    infer_all = lambda self: full_spec(self, None, False)  # noqa: E731
+    infer = _extremum_spec(word, f"{word}_all")
     op(f"{word}(Tensor self) -> Tensor",
-       kernel=computes(infer_all, lambda xp, self: full.array(xp, self, None, False)),
+       kernel=Reduction(ufunc, lambda self: infer(self, None, False),
+                        lambda xp, self: getattr(xp, ufunc).reduce(self, None), empty=False),
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
        samples=cases(case(t(2, 3)), case(t()), case(values([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
                      case(values([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
@@ -136,7 +136,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     def index_array(xp: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
         if not self.ndim:
             return xp.zeros((), xp.int64)
-        return xp.ascontiguousarray(getattr(xp, f"arg{word}")(self, dim, keepdims=True)) if keepdim \
+        return contiguous(getattr(xp, f"arg{word}")(self, dim, keepdims=True)) if keepdim \
             else getattr(xp, f"arg{word}")(self, dim)  # fmt: skip
 
     op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", kernel=computes(index_spec, index_array),

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._autograd.views import MULTI_OUTPUT
+from .._autograd.views import MULTI_OUTPUT, wake
 from .._backends.cpu import xp as cpu_xp
 from .._backends.npu import unavailable_kernel
-from .._dispatch.callers import compile_function
-from .._dispatch.keys import DispatchKey
+from .._dispatch.callers import call_bound, compile_function
+from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
 from .._dispatch.registry import Lazy, Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import (
@@ -34,6 +34,8 @@ from .._dtype import (
     promote_types,
 )
 from .._tensor import Tensor, element_strides, tracked_view, wrap, wrap_meta
+
+from .quick import functional_source, inplace_source
 
 _ndarray = np.ndarray
 _new = object.__new__
@@ -101,7 +103,7 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         for d, (m, n) in enumerate(zip(a, b, strict=True)):
             if m != n and m != 1 and n != 1:
                 raise RuntimeError(f"The size of tensor a ({m}) must match the size of tensor b ({n}) "
-                                   f"at non-singleton dimension {d}")  # fmt: skip
+                                   f"at non-singleton dimension {d}")
         result = tuple(n if m == 1 else m for m, n in zip(a, b, strict=True))
     return result
 
@@ -115,7 +117,7 @@ def pointwise_strides(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tupl
             strides = element_strides(array)
             pad = len(shape) - array.ndim
             known.append((0,) * pad + tuple(0 if n == 1 and shape[pad + i] != 1 else s
-                                            for i, (n, s) in enumerate(zip(array.shape, strides, strict=True))))  # fmt: skip
+                                            for i, (n, s) in enumerate(zip(array.shape, strides, strict=True))))
     order = list(range(len(shape) - 1, -1, -1))  # innermost first
     for i in range(1, len(order)):
         at = i
@@ -158,7 +160,7 @@ def check_writable(tensor: Tensor) -> None:
     array = tensor._array
     if 0 in array.strides and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)) and array.size:
         raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                           "location. Please clone() the tensor before performing the operation.")  # fmt: skip
+                           "location. Please clone() the tensor before performing the operation.")
 
 
 def check_overlap(target: Tensor, source: Any) -> None:
@@ -173,17 +175,17 @@ def check_overlap(target: Tensor, source: Any) -> None:
     if target._offset == source._offset and a.shape == b.shape and a.strides == b.strides:
         return
     raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-                       "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+                       "memory location. Please clone() the tensor before performing the operation.")
 
 
 def check_result_fits(target: Tensor, spec: Spec) -> None:
     """Raises unless a result of this shape and type may be written into `target`."""
     if not can_cast(spec.dtype, target.dtype):
         raise RuntimeError(f"result type {spec.dtype.scalar_name} can't be cast to the desired output type "
-                           f"{target.dtype.scalar_name}")  # fmt: skip
+                           f"{target.dtype.scalar_name}")
     if spec.shape != target._array.shape:
         raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast shape "
-                           f"{shape_text(spec.shape)}")  # fmt: skip
+                           f"{shape_text(spec.shape)}")
 
 
 # families ------------------------------------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ class Family:
             return self
 
         return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
-                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}  # fmt: skip
+                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
 
     def cpu(self, operator: Operator) -> Callable:
         raise NotImplementedError
@@ -257,10 +259,10 @@ class ArrayFamily(Family):
         finish = "wrap_one" if len(schema.returns) == 1 and not schema.returns[0].is_list else "wrap_all"
         source = (f"def {schema.base_name}({names}):\n"
                   f"    spec = infer({names})\n"
-                  f"    return {finish}(array(xp, {', '.join(passed)}), spec)\n")  # fmt: skip
+                  f"    return {finish}(array(xp, {', '.join(passed)}), spec)\n")
         scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "wrap_one": wrap_one, "NUMBERS": NUMBERS,
                  "wrap_all": lambda arrays, specs: result_of(operator, map(_wrap_wanted, arrays, specs)),
-                 "_widened": _widened, "__opname__": f"{operator.name} cpu"}  # fmt: skip
+                 "_widened": _widened, "__opname__": f"{operator.name} cpu"}
         return compile_function(schema.base_name, source, scope)
 
     def meta(self, operator: Operator) -> Callable:
@@ -337,7 +339,7 @@ class Pointwise(Family):
     inplace = True
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
-                 excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None) -> None:  # fmt: skip
+                 excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None) -> None:
         self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
         self.ufunc = compute if isinstance(compute, str) else ufunc
         self.compute = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
@@ -383,67 +385,31 @@ class Pointwise(Family):
         """A kernel for operands of one plain type straight into the array function, else `general`."""
         arguments = operator.schema.arguments
         operands = [a for a in arguments if a.is_tensor]
-        names = ", ".join(a.name for a in arguments)
-        if len(operands) > 2 or operands[0] is not arguments[0] or any(a.optional or a.is_list for a in operands):
+        if operands != list(arguments[:2])[: len(operands)] or any(a.optional or a.is_list for a in operands):
             return general
-        plain = {d.np for d in (float32, float64) if self.result(d)[0] is d}
-        same = all(self.result(d) == (d, d) for d in (float32, OF_ARRAY[np.dtype(np.int64)]))
-        if same and not self.excluding & {INT}:
-            plain |= {d.np for d in OF_ARRAY.values() if d.category == INT}
-        others = [a for a in arguments if not a.is_tensor]
-        lines = [f"if {arguments[0].name}.__class__ in NUMBERS: return general({names})"] if "|" in arguments[0].type else []
-        lines += ["a = self._array" if arguments[0].name == "self" else f"a = {arguments[0].name}._array", "kind = a.dtype",
-                 "if kind in plain:"]  # fmt: skip
-        at_default = " and ".join(f"{a.name} == default_{a.name}" for a in others)
-        use_ufunc = self.ufunc is not None
-        if use_ufunc and others:
-            lines[-1] = f"if kind in plain and {at_default}:"
-        function = "ufunc(" if use_ufunc else "compute(xp, "
-        extra = "" if use_ufunc else "".join(f", {a.name}" for a in others)
-        out = ", out=a" if inplace and use_ufunc else ""
-        if len(operands) == 2:
-            other = operands[1].name
-            if operands[1].type == "Tensor|Scalar":
-                lines += [f"    if {other}.__class__ in NUMBERS:",
-                          f"        if kind.kind != 'f' or {other}.__class__ is complex: return general({names})",
-                          f"        b = {other}",
-                          f"    elif {other}._array.dtype is kind: b = {other}._array",
-                          f"    else: return general({names})"]  # fmt: skip
-            else:
-                lines += [f"    if {other}._array.dtype is not kind: return general({names})", f"    b = {other}._array"]
-            if inplace:
-                lines += [f"    if {other}.__class__ not in NUMBERS:",
-                          f"        if b.shape != a.shape: return general({names})",
-                          f"        check_overlap({arguments[0].name}, {other})"]  # fmt: skip
-            call = f"{function}a, b{extra}{out})"
-        else:
-            call = f"{function}a{extra}{out})"
+        plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
+        is_ufunc = self.ufunc is not None
+        name = operator.schema.base_name
         if inplace:
-            lines += [f"    check_writable({arguments[0].name})"]
-        if len(operands) == 2 and not inplace:
-            lines += ["    try:", f"        r = {call}", "    except ValueError:", f"        plan(operator, ({names},))", "        raise"]
+            source = inplace_source(name, arguments, is_ufunc=is_ufunc)
         else:
-            lines += [f"    r = {call}"]
-        if inplace:
-            if not use_ufunc:
-                lines.append("    copyto(a, r)")
-            lines += [f"    {arguments[0].name}._bump_version()", f"    return {arguments[0].name}"]
-        else:
-            lines += ["    if r.__class__ is not ndarray: r = asarray(r)"]
-            if not use_ufunc and self.result(float32)[1] is not bool_:
-                lines += ["    if r.dtype is not kind: r = r.astype(kind)"]
-            lines += ["    made = new(Tensor)", "    made._array = r", "    return made"]
-        lines.append(f"return general({names})")
-        body = "\n".join("    " + line for line in lines)
-        source = f"def {operator.schema.base_name}({names}):\n{body}\n"
+            source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_)
         scope: dict[str, Any] = {
             "plain": frozenset(plain), "NUMBERS": NUMBERS, "general": general, "ndarray": _ndarray, "asarray": np.asarray,
-            "new": _new, "Tensor": Tensor, "plan": self.plan, "operator": operator, "compute": self.compute, "xp": cpu_xp,
-            "ufunc": getattr(cpu_xp, self.ufunc) if self.ufunc else None, "check_overlap": check_overlap,
-            "check_writable": check_writable, "copyto": np.copyto,
-            "__opname__": f"{operator.name} cpu", **{f"default_{a.name}": a.default for a in others},
-        }  # fmt: skip
-        return compile_function(operator.schema.base_name, source, scope)
+            "new": _new, "Tensor": Tensor, "plan": self.plan, "operator": operator, "xp": cpu_xp, "copyto": np.copyto,
+            "wrap": wrap,
+            "function": getattr(cpu_xp, self.ufunc) if self.ufunc else self.compute, "check_overlap": check_overlap,
+            "check_writable": check_writable, "__opname__": f"{operator.name} cpu",
+            **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
+        }
+        return compile_function(name, source, scope)
+
+    def is_plain(self, kind: dtype) -> bool:
+        """Whether operands of this type are computed in it, and give it back or a bool, with nothing to refuse."""
+        if kind.category in self.excluding or kind in COMPUTE or kind.category not in (INT, FLOAT):
+            return False
+        compute, out = self.result(kind)
+        return compute is kind and (out is kind or out is bool_)
 
     def meta(self, operator: Operator) -> Callable:
         def kernel(*args: Any) -> Tensor:
@@ -468,7 +434,7 @@ class Pointwise(Family):
             return self_
 
         return {DispatchKey.CPU: Lazy(lambda: self._quick(functional, general, inplace=True)), DispatchKey.Meta: general,
-                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}  # fmt: skip
+                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
 
 
 pointwise = Pointwise
@@ -486,9 +452,10 @@ def number_array(value: Any, kind: dtype) -> np.ndarray:
 class View(Family):
     """Another geometry on the same memory: `geometry(*arguments)` gives shape, strides and offset.
 
-    Strides and offset are in bytes, the offset counted from the tensor's own. A fourth value is another element type. With `several`, it gives a list of them.
+    It is called as `infer` is. Strides and offset are in bytes, the offset counted from where `self` begins. A fourth
+    value is another element type. With `several`, it gives a list of them.
     `array(ndarray, *arguments)` is the same by NumPy's own view functions, for operators that leave the offset: a
-    shortcut, since a view should cost no more than its call. Meta and CPU must agree on every sample.
+    shortcut, since a view should cost no more than its call, which may give None. Meta and CPU agree on every sample.
     """
 
     is_view = True
@@ -500,12 +467,16 @@ class View(Family):
         geometry, array_view = self.geometry, self.array
 
         def one(source: Tensor, *args: Any) -> Tensor:
+            if source._keys & VIEW_MASK and wake(source):
+                return call_bound(operator, (source, *args))
             shape, strides, offset, *kind = geometry(source, *args)
             offset += source._offset
             made = source._shared_storage().array(shape, kind[0] if kind else source._array.dtype, offset, strides)
             return tracked_view(source, made, offset, operator, args)
 
         def many(source: Tensor, *args: Any) -> Any:
+            if source._keys & VIEW_MASK and wake(source):
+                return call_bound(operator, (source, *args))
             array, storage, views = source._array, source._shared_storage(), []
             for nr, (shape, strides, offset) in enumerate(geometry(source, *args)):
                 offset += source._offset
@@ -515,11 +486,18 @@ class View(Family):
             return tuple(views)
 
         def quick(source: Tensor, *args: Any) -> Tensor:
-            return tracked_view(source, array_view(source._array, *args), source._offset, operator, args)  # type: ignore[misc]
+            try:
+                made = array_view(source._array, *args)  # type: ignore[misc]
+            except (ValueError, IndexError):  # `geometry` says it in PyTorch's words
+                made = None
+            if made is None or source._keys & VIEW_MASK and source._base._keys & REQUIRES_GRAD:  # type: ignore[union-attr]
+                return one(source, *args)
+            return tracked_view(source, made, source._offset, operator, args)
 
         kernel = many if self.several else one
+        operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
         return {DispatchKey.CPU: kernel if array_view is None else quick, DispatchKey.Meta: kernel,
-                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}  # fmt: skip
+                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
 
 
 def view(geometry: Callable, array: Callable | None = None) -> View:
@@ -586,4 +564,4 @@ class Writes(Family):
 
 writes = Writes
 __all__ = ["ArrayFamily", "Composite", "Family", "Pointwise", "Spec", "View", "Writes", "boolean", "computes", "floating",
-           "moves", "pointwise", "promoted", "real_of_complex", "view", "views", "wrap", "writes"]  # fmt: skip
+           "moves", "pointwise", "promoted", "real_of_complex", "view", "views", "wrap", "writes"]

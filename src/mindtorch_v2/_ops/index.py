@@ -1,1 +1,458 @@
-"""To be written."""
+"""Reading elements at places that tensors name: index, gather, take, masks, where, nonzero."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._device import META
+from .._dispatch.registry import Operator, registry
+from .._dtype import BOOL, bool_, dtype, int32, int64, uint8
+from .._tensor import Tensor, wrap, wrap_meta, wrapped_dim
+from .copy import uninitialised
+from .declare import composite, function_of, op
+from .families import ArrayFamily, Spec, broadcast_shape, common_dtype, computes, meta_of, moves, pointwise_strides, shape_text
+from .samples import bools, case, cases, error, ints, t, values
+from .view import warn_once
+
+_KIND_INT64, _KIND_INT32 = int64.np, int32.np
+_MASK_KINDS = (bool_.np, uint8.np)
+_BYTE_MASK = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
+DATA_DEPENDENT = (
+    "The register_meta function for torch.nonzero() raises unimplemented by default, as a correct data-independent implementation "
+    "does not exist. This implementation returns a fake value, assuming all elements of the tensor are non-zero. To enable this "
+    "registration, please set 'torch.fx.experimental._config.meta_nonzero_assume_all_nonzero' to True.")  # fmt: skip
+
+
+# index ---------------------------------------------------------------------------------------------------------------
+
+
+def whole_key(shape: tuple[int, ...], indices: Sequence[Any]) -> list:
+    """NumPy's key for a list of index arrays: a full slice for None, the places of its True for a mask."""
+    key: list[Any] = []
+    for index in indices:
+        if index is None:
+            key.append(slice(None))
+            continue
+        kind = index.dtype
+        if kind is _KIND_INT64 or kind is _KIND_INT32:
+            key.append(index)
+        elif kind in _MASK_KINDS:
+            if kind is not bool_.np:
+                warn_once(_BYTE_MASK)
+            check_mask(shape, index.shape, len(key))
+            key.extend(index.nonzero() if index.ndim else [np.zeros(1 if index else 0, np.int64)])
+        elif kind == _KIND_INT64 or kind == _KIND_INT32:
+            key.append(index)
+        else:
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if len(key) > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {len(key)})")
+    return key
+
+
+def check_mask(shape: tuple[int, ...], mask: tuple[int, ...], at: int) -> None:
+    for d, n in enumerate(mask):
+        if at + d >= len(shape) or shape[at + d] != n:
+            raise IndexError(f"The shape of the mask {shape_text(mask)} at index {d} does not match the shape of the indexed tensor "
+                             f"{shape_text(shape)} at index {at + d}")  # fmt: skip
+
+
+def picked(xp: Any, array: Any, indices: Sequence[Any]) -> Any:
+    """The elements of an array at index arrays, None or masks, in row-major order."""
+    if len(indices) == 1:
+        index = indices[0]
+        if index.dtype is bool_.np and index.ndim:
+            check_mask(array.shape, index.shape, 0)
+            return array[index]
+    key = whole_key(array.shape, indices)
+    at = [d for d, k in enumerate(key) if k.__class__ is not slice]
+    try:
+        if len(at) == 1:
+            return array.take(key[at[0]], at[0])
+        return xp.ascontiguousarray(array[tuple(key)])
+    except (IndexError, ValueError):
+        check_places(array.shape, key, at)
+        raise
+
+
+def check_places(shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int]) -> None:
+    """Raises with PyTorch's text if index arrays do not fit together or leave their dimension."""
+    place_shape([key[d].shape for d in at])
+    for nr, d in enumerate(at):
+        n, index = shape[d], key[d]
+        if n == 0 and index.size:
+            raise IndexError("index is out of bounds for dimension with size 0")
+        outside = index[(index >= n) | (index < -n)]
+        if outside.size:
+            raise IndexError(f"index {outside.flat[0]} is out of bounds for dimension {nr} with size {n}")
+
+
+def place_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The common shape of index arrays."""
+    try:
+        return broadcast_shape(shapes)
+    except RuntimeError:
+        raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes "
+                         + ", ".join(map(shape_text, shapes))) from None  # fmt: skip
+
+
+def index_spec(self: Tensor, indices: Sequence[Tensor | None]) -> Spec:
+    """What indexing gives; a mask is refused, since how many elements it shows is in its data."""
+    shape = self._array.shape
+    at: list[int] = []
+    for d, index in enumerate(indices):
+        if index is None:
+            continue
+        if index.dtype in (bool_, uint8):
+            raise NotImplementedError(DATA_DEPENDENT)
+        if index.dtype not in (int32, int64):
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        at.append(d)
+    if len(indices) > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {len(indices)})")
+    places = place_shape([indices[d]._array.shape for d in at])  # type: ignore[union-attr]
+    front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
+    kept = [d for d in range(len(shape)) if d not in at]
+    before, after = kept[:front], kept[front:]
+    result = (*(shape[d] for d in before), *places, *(shape[d] for d in after))
+    return Spec(result, self.dtype, _index_strides(self, indices, result, before, after))
+
+
+def _index_strides(self: Tensor, indices: Sequence[Tensor | None], result: tuple[int, ...], before: Sequence[int],
+                   after: Sequence[int]) -> tuple[int, ...] | None:  # fmt: skip
+    """Element strides of an indexing result: as in a pointwise operation over `self`, still where indexed, and the indices."""
+    if self.is_contiguous():
+        return None
+    strides, middle = self._array.strides, len(result) - len(before) - len(after)
+    shown = (*(strides[d] for d in before), *(0,) * middle, *(strides[d] for d in after))
+    operands = [wrap_meta(result, self._array.dtype, shown)]
+    for index in indices:
+        if index is not None:
+            array = index._array
+            pad = (1,) * (middle - array.ndim)
+            operands.append(wrap_meta((*(1,) * len(before), *pad, *array.shape, *(1,) * len(after)), array.dtype,
+                                      (*(0,) * (len(before) + len(pad)), *array.strides, *(0,) * len(after))))  # fmt: skip
+    return pointwise_strides(result, operands)
+
+
+class Picks(ArrayFamily):
+    """Indexing: on the CPU its shape is not inferred beforehand, since a mask's is in its data."""
+
+    def cpu(self, operator: Operator) -> Callable:
+        from .._backends.cpu import xp
+
+        def kernel(source: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+            array = source._array
+            made = picked(xp, array, [None if i is None else i._array for i in indices])
+            if not array.flags.c_contiguous and not any(i is not None and i.dtype.category == BOOL for i in indices):
+                spec = index_spec(source, indices)
+                if spec.strides is not None:
+                    laid_out = uninitialised(spec)
+                    laid_out[...] = made
+                    made = laid_out
+            return wrap(made)
+
+        return kernel
+
+
+index_with = function_of(op(
+   "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+   kernel=Picks(index_spec, picked, widen=False), public="", mixes_devices=True,
+   grad=dict(self=lambda grad, self_shape, indices: grad.new_zeros(self_shape).index_put_(indices, grad, True)),
+   samples=cases(case(t(3, 4), [ints(2, high=3)]), case(t(3, 4), [None, ints(2, 2, high=3)]),
+                 case(t(3, 4, 2), [ints(2, high=3), None, ints(2, high=2)]), case(t(3, 4), [ints(2, high=3), ints(2, 1, high=3)]),
+                 error(IndexError, "index 5 is out of bounds for dimension 0 with size 3", t(3), [values([5])]),
+                 error(IndexError, "shape mismatch: indexing tensors could not be broadcast together with shapes [2], [3]", t(3, 4),
+                       [ints(2), ints(3)]))))  # fmt: skip
+
+
+# one dimension -------------------------------------------------------------------------------------------------------
+
+
+def _index_select_spec(self: Tensor, dim: int, index: Tensor) -> Spec:
+    shape, places = self._array.shape, index._array
+    dim = wrapped_dim(dim, len(shape))
+    if places.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if places.dtype is not _KIND_INT64 and index.dtype not in (int32, int64):
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    if not shape:
+        if places.size != 1:
+            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {places.size} value(s)")
+        return Spec((), self.dtype)
+    return Spec((*shape[:dim], places.size, *shape[dim + 1 :]), self.dtype)
+
+
+def largest(xp: Any, index: Any) -> int:
+    """The largest index where a negative one counts as very large: one pass tells whether all are in range."""
+    if not index.size:
+        return -1
+    return int(index.view(xp.uint64 if index.dtype.itemsize == 8 else xp.uint32).max())
+
+
+def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
+    n = self.shape[dim] if self.ndim else 1
+    if largest(xp, index) >= n:
+        raise IndexError("index out of range in self")
+    if not self.ndim:
+        return self.copy()
+    return self.take(index.reshape(-1), dim, mode="clip")
+
+
+op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
+   kernel=moves(_index_select_spec, _index_select),
+   grad=dict(self=lambda grad, self_shape, dim, index: grad.new_zeros(self_shape).index_add_(dim, index, grad)),
+   samples=cases(case(t(3, 4), 0, ints(2, high=3)), case(t(3, 4), -1, ints(5, high=3)), case(t(), 0, values([0])),
+                 case(t(3, 4), 1, ints(0)), case(t(3, 2, layout="transposed"), 0, ints(2, high=2)),
+                 error(IndexError, "index out of range in self", t(3), 0, values([3])),
+                 error(IndexError, "index_select(): Index is supposed to be a vector", t(3), 0, ints(2, 2))))  # fmt: skip
+
+
+def check_index_sizes(self: Tensor, dim: int, index: Tensor, name: str) -> int:
+    """The dimension counted from the front, if the index has as many as `self` and a fit type."""
+    dim = wrapped_dim(dim, self._array.ndim)
+    if index._array.dtype is not _KIND_INT64 and index.dtype not in (int32, int64):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    return dim
+
+
+def _gather_spec(self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Spec:
+    dim = check_index_sizes(self, dim, index, "gather")
+    shape, places = self._array.shape, index._array.shape
+    if not places or not shape:
+        if max(len(places), 1) != max(len(shape), 1):
+            raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+        return Spec(places, self.dtype)
+    if len(shape) != len(places):
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    if 0 not in places:
+        for d, n in enumerate(places):
+            if d != dim and n > shape[d]:
+                raise RuntimeError(f"Size does not match at dimension {d} expected index {shape_text(places)} to be no larger than self "
+                                   f"{shape_text(shape)} apart from dimension {dim}")  # fmt: skip
+    return Spec(places, self.dtype)
+
+
+def flat_places(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
+    """Where in a row-major array of this shape the cells lie whose place along `dim` an index array gives."""
+    if index.ndim < 2:
+        return index
+    made, step = None, 1
+    for d in range(len(shape) - 1, -1, -1):
+        if d == dim:
+            part = index * step if step > 1 else index
+        elif index.shape[d] > 1:
+            part = xp.arange(0, index.shape[d] * step, step).reshape((-1,) + (1,) * (len(shape) - 1 - d))
+        else:
+            part = None
+        if part is not None:
+            made = part if made is None else made + part
+        step *= shape[d]
+    return made
+
+
+def refuse_places(n: int, index: Any, dim: int, *, kind: type = RuntimeError) -> None:
+    outside = index[(index >= n) | (index < 0)]
+    raise kind(f"index {outside.flat[0]} is out of bounds for dimension {dim} with size {n}")
+
+
+def check_along(xp: Any, array: Any, dim: int, index: Any) -> int:
+    """The dimension counted from the front, if no index leaves it."""
+    dim = dim % array.ndim if array.ndim else 0
+    n = array.shape[dim] if array.ndim else 1
+    if largest(xp, index) >= n:
+        refuse_places(n, index, dim)
+    return dim
+
+
+def _gather(xp: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    dim = check_along(xp, self, dim, index)
+    if not index.size:
+        return xp.empty(index.shape, self.dtype)
+    return self.reshape(-1).take(flat_places(xp, self.shape, dim, index), mode="clip")
+
+
+op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+   kernel=moves(_gather_spec, _gather),
+   grad=dict(self=lambda grad, self_shape, dim, index: grad.new_zeros(self_shape).scatter_add_(dim, index, grad)),
+   samples=cases(case(t(2, 3), 1, ints(2, 2, high=3)), case(t(2, 3), 0, ints(1, 3, high=2)), case(t(), 0, ints(high=1)),
+                 case(t(2, 3, 4), -2, ints(2, 5, 4, high=3)), case(t(3), 0, ints(high=3)), case(t(2, 3), 1, ints(2, 0)),
+                 error(RuntimeError, "index 3 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[3]])),
+                 error(RuntimeError, "Index tensor must have the same number of dimensions as input tensor", t(2, 3), 1, ints(2))))  # fmt: skip
+
+
+@composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+           samples=cases(case(t(2, 3), ints(2, 2, high=3), 1), case(t(2, 3), ints(4, high=6)), case(t(2, 3), ints(1, 1, high=2), 0)))  # fmt: skip
+def _take_along_dim(self, indices, dim):
+    if indices.dtype is not int64:
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_name}")
+    if dim is None:
+        return self.reshape((-1,)).gather(0, indices.reshape((-1,)).remainder(max(self._array.size, 1)))
+    ndim = self._array.ndim
+    if ndim != indices._array.ndim:
+        raise RuntimeError("torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+                           f"{ndim} dimensions for input, and {indices._array.ndim} dimensions for indices")  # fmt: skip
+    dim = wrapped_dim(dim, ndim)
+    shape, places = self._array.shape, indices._array.shape
+    common = broadcast_shape([(*shape[:dim], 1, *shape[dim + 1 :]), (*places[:dim], 1, *places[dim + 1 :])])
+    wrapped = indices.remainder(max(shape[dim], 1)) if ndim else indices
+    return self.expand((*common[:dim], shape[dim], *common[dim + 1 :])).gather(
+        dim, wrapped.expand((*common[:dim], places[dim], *common[dim + 1 :])))  # fmt: skip
+
+
+# the flattened tensor ------------------------------------------------------------------------------------------------
+
+
+def _take_spec(self: Tensor, index: Tensor) -> Spec:
+    if index.dtype is not int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
+    if not self._array.size and index._array.size:
+        raise IndexError("take(): tried to take from an empty tensor")
+    return Spec(index._array.shape, self.dtype)
+
+
+def check_flat(index: Any, n: int) -> None:
+    outside = index[(index >= n) | (index < -n)]
+    if outside.size:
+        raise IndexError(f"out of range: tried to access index {outside.flat[0]} on a tensor of {n} elements.")
+
+
+def _take(xp: Any, self: Any, index: Any) -> Any:
+    try:
+        return self.reshape(-1).take(index)
+    except IndexError:
+        check_flat(index, self.size)
+        raise
+
+
+op("take(Tensor self, Tensor index) -> Tensor", kernel=moves(_take_spec, _take),
+   grad=dict(self=lambda grad, self_shape, index: grad.new_zeros(self_shape).put_(index, grad, True)),
+   samples=cases(case(t(2, 3), ints(4, high=6)), case(t(3, 2, layout="transposed"), ints(2, 2, high=6)), case(t(2), values([-1])),
+                 error(IndexError, "out of range: tried to access index 6 on a tensor of 6 elements.", t(2, 3), values([6]))))  # fmt: skip
+
+
+# masks ---------------------------------------------------------------------------------------------------------------
+
+
+def _masked_select_spec(self: Tensor, mask: Tensor) -> Spec:
+    if mask.dtype is not bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    broadcast_shape([mask._array.shape, self._array.shape])
+    if self._device is META:
+        raise NotImplementedError("aten::masked_select: attempted to run this operator with Meta tensors, but how many elements are "
+                                  "selected depends on data that they do not have")  # fmt: skip
+    return Spec((-1,), self.dtype)
+
+
+def _masked_select(xp: Any, self: Any, mask: Any) -> Any:
+    if self.shape != mask.shape:
+        self, mask = xp.broadcast_arrays(self, mask)
+    return self[mask]
+
+
+op("masked_select(Tensor self, Tensor mask) -> Tensor", kernel=moves(_masked_select_spec, _masked_select),
+   grad=dict(self=lambda grad, self_shape, mask: _masked_select_grad(grad, self_shape, mask)),
+   samples=cases(case(t(2, 3), bools(2, 3)), case(t(2, 3), bools(3)), case(t(3), bools(2, 1)), case(t(), bools()),
+                 error(RuntimeError, "masked_select: expected BoolTensor for mask", t(2), ints(2))))  # fmt: skip
+
+
+def _masked_select_grad(grad: Tensor, self_shape: tuple[int, ...], mask: Tensor) -> Tensor:
+    shape = broadcast_shape([self_shape, mask._array.shape])
+    return grad.new_zeros(shape).masked_scatter_(mask, grad)
+
+
+# where and nonzero ---------------------------------------------------------------------------------------------------
+
+
+def _where_spec(condition: Tensor, self: Any, other: Any) -> Spec:
+    kind = condition.dtype
+    if kind is uint8:
+        warn_once("where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of "
+                  "PyTorch. Use a boolean condition instead.")  # fmt: skip
+    elif kind is not bool_:
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {kind.scalar_name}")
+    tensors = [operand for operand in (condition, self, other) if hasattr(operand, "_array")]
+    shape = broadcast_shape([tensor._array.shape for tensor in tensors])
+    strides = None if all(map(_is_row_major, tensors)) else pointwise_strides(shape, tensors)
+    return Spec(shape, common_dtype((self, other)), strides)
+
+
+def _is_row_major(tensor: Tensor) -> bool:
+    return tensor.is_contiguous()
+
+
+def _where(xp: Any, condition: Any, self: Any, other: Any, spec: Spec) -> Any:
+    kind = spec.dtype.np
+    self = self.astype(kind, copy=False) if hasattr(self, "astype") else xp.asarray(self).astype(kind)
+    other = other.astype(kind, copy=False) if hasattr(other, "astype") else xp.asarray(other).astype(kind)
+    made = xp.where(condition, self, other)
+    if spec.strides is not None or not made.flags.c_contiguous:
+        laid_out = uninitialised(spec)
+        laid_out[...] = made
+        return laid_out
+    return made
+
+
+where = function_of(op(
+   "where.self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   kernel=moves(_where_spec, _where),
+   grad=dict(self=lambda grad, condition: where(condition, grad, 0), other=lambda grad, condition: where(condition, 0, grad)),
+   samples=cases(case(bools(2, 3), t(2, 3), t(2, 3)), case(bools(3), t(2, 1), t()), case(bools(2, 3), t(2, 3), 1.5),
+                 case(bools(2, 3), 1, t(3)), case(bools(2), 1, 0), case(bools(0, 2), t(2), t(2)), case(bools(2), t(2), ints(2)),
+                 error(RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with dtype Long", ints(2), t(2),
+                       t(2)))))  # fmt: skip
+
+
+@composite("where(Tensor condition) -> Tensor[]", samples=cases(case(bools(2, 3))))
+def _where_true(condition):
+    return condition.nonzero(as_tuple=True)
+
+
+def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """This tensor's elements where the condition is true, else `other`'s."""
+    return where(condition, self, other)
+
+
+Tensor.where = _where_method  # type: ignore[attr-defined]
+
+
+def _nonzero_spec(self: Tensor) -> Spec:
+    if self._device is META:
+        raise NotImplementedError(DATA_DEPENDENT)
+    return Spec((-1, self._array.ndim), int64)
+
+
+def _nonzero(xp: Any, self: Any) -> Any:
+    if not self.ndim:
+        return xp.empty((int(bool(self)), 0), xp.int64)
+    return xp.stack(self.nonzero()).T
+
+
+_NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _nonzero), public="",
+              samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))))  # fmt: skip
+_nonzero_places = function_of(_NONZERO)
+
+
+@composite("nonzero_numpy(Tensor self) -> Tensor[]", public="", samples=cases(case(bools(2, 3)), case(bools())))
+def _nonzero_numpy(self):
+    return (self if self._array.ndim else self.unsqueeze(0)).nonzero().unbind(1)
+
+
+_nonzero_columns = function_of(registry.get("nonzero_numpy"))
+
+
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:  # noqa: A002 - PyTorch's name
+    """The places of elements other than zero: a row each, or with `as_tuple` an index tensor a dimension."""
+    if as_tuple:
+        return _nonzero_columns(input)
+    return _nonzero_places(input) if out is None else _nonzero_places(input, out=out)
+
+
+Tensor.nonzero = nonzero  # type: ignore[attr-defined]
+
+
+@composite("argwhere(Tensor self) -> Tensor", samples=cases(case(bools(2, 3)), case(bools())))
+def _argwhere(self):
+    return self.nonzero()

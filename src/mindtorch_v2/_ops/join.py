@@ -1,1 +1,480 @@
-"""To be written."""
+"""Tensors put together: beside each other, repeated, padded, in grids."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._device import META, contiguous_format
+from .._dispatch.registry import registry
+from .._dtype import bool_, dtype, int32, int64, promote_types
+from .._tensor import Tensor, wrapped_dim
+from .copy import channels_last_strides, stored_number, uninitialised
+from .create import checked_size
+from .declare import composite, function_of, op
+from .families import Spec, common_dtype, moves, shape_text
+from .samples import case, cases, error, ints, t, values
+from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
+
+_arange = function_of(registry.get("arange.start_step"))
+
+# beside each other ---------------------------------------------------------------------------------------------------
+
+
+def _cat_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
+    if not tensors:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    shapes, kind, one_kind = [], None, True
+    for i, tensor in enumerate(tensors):
+        array = tensor._array
+        shape = array.shape
+        if not shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+        one_kind = one_kind and (kind is None or kind is array.dtype)
+        kind = array.dtype
+        if shape != (0,):
+            shapes.append((i, shape))
+    result_type = tensors[0].dtype if one_kind else common_dtype(tensors)
+    if not shapes:
+        wrapped_dim(dim, 1)
+        return Spec((0,), result_type)
+    first = shapes[0][1]
+    dim = wrapped_dim(dim, len(first))
+    total, before, after = 0, first[:dim], first[dim + 1 :]
+    for i, shape in shapes:
+        if shape[:dim] != before or shape[dim + 1 :] != after:
+            _refuse_sizes(first, shape, i, dim)
+        total += shape[dim]
+    return Spec((*before, total, *after), result_type, _common_format((*before, total, *after), tensors))
+
+
+def _refuse_sizes(first: tuple[int, ...], shape: tuple[int, ...], i: int, dim: int) -> None:
+    if len(first) != len(shape):
+        raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
+    wanted, given = next((a, b) for d, (a, b) in enumerate(zip(first, shape, strict=True)) if a != b and d != dim)
+    raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. Expected size {wanted} but got size {given} for "
+                       f"tensor number {i} in the list.")  # fmt: skip
+
+
+def _common_format(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
+    """Channels-last strides if all operands lie so, else None."""
+    if len(shape) not in (4, 5) or tensors[0].is_contiguous():
+        return None
+    for tensor in tensors:
+        array = tensor._array
+        wanted = channels_last_strides(array.shape)
+        if len(wanted) != len(shape) or any(
+                n != 1 and s != w * array.itemsize for n, s, w in zip(array.shape, array.strides, wanted, strict=True)):  # fmt: skip
+            return None
+    return channels_last_strides(shape)
+
+
+def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
+    """The arrays beside each other, laid out as the spec says whatever their own layouts."""
+    kind, plain = spec.dtype.np, spec.strides is None
+    for array in arrays:
+        if array.dtype is not kind or not array.flags.c_contiguous:
+            plain = False
+    if plain:
+        return xp.concatenate(arrays, dim)
+    made = uninitialised(spec)
+    start, lead = 0, (slice(None),) * dim
+    for array in arrays:
+        end = start + array.shape[dim]
+        made[(*lead, slice(start, end))] = array
+        start = end
+    return made
+
+
+def _cat(xp: Any, tensors: Sequence[Any], dim: int, spec: Spec) -> Any:
+    ndim = len(spec.shape)
+    kept = [a for a in tensors if a.ndim == ndim] if ndim != 1 else tensors
+    return _concatenated(xp, kept, dim % ndim, spec)
+
+
+def _cat_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]], dim: int) -> list[Tensor]:
+    ndim = grad._array.ndim
+    dim %= ndim
+    start, grads = 0, []
+    for shape in tensors_shape:
+        if len(shape) != ndim:  # an empty vector that was passed over
+            grads.append(grad.new_zeros(shape))
+            continue
+        grads.append(grad.narrow(dim, start, shape[dim]))
+        start += shape[dim]
+    return grads
+
+
+cat = function_of(op(
+   "cat(Tensor[] tensors, int dim=0) -> Tensor",
+   kernel=moves(_cat_spec, _cat), grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
+   samples=cases(case([t(2, 3), t(1, 3)]), case([t(2, 3), t(2, 2)], 1), case([t(2, 3), t(2, 2)], -1), case([t(0), t(2, 3)], 1),
+                 case([t(2), ints(3)]), case([t(2, 3, layout="transposed"), t(2, 3)]),
+                 error(ValueError, "torch.cat(): expected a non-empty list of Tensors", []),
+                 error(RuntimeError, "zero-dimensional tensor (at position 0) cannot be concatenated", [t(), t()]),
+                 error(RuntimeError, "Tensors must have same number of dimensions: got 2 and 1", [t(2, 3), t(3)]),
+                 error(RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 2 for tensor "
+                       "number 1 in the list.", [t(2, 3), t(2, 2)]))))  # fmt: skip
+
+
+def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    array = tensors[0]._array
+    shape, kind, one_kind = array.shape, array.dtype, True
+    for i, tensor in enumerate(tensors):
+        array = tensor._array
+        if array.shape != shape:
+            raise RuntimeError(f"stack expects each tensor to be equal size, but got {shape_text(shape)} at entry 0 and "
+                               f"{shape_text(array.shape)} at entry {i}")  # fmt: skip
+        one_kind = one_kind and array.dtype is kind
+    dim = wrapped_dim(dim, len(shape) + 1)
+    return Spec((*shape[:dim], len(tensors), *shape[dim:]), tensors[0].dtype if one_kind else common_dtype(tensors))
+
+
+def _stack(xp: Any, tensors: Sequence[Any], dim: int, spec: Spec) -> Any:
+    dim %= len(spec.shape)
+    place = (*(slice(None),) * dim, None)
+    return _concatenated(xp, [a[place] for a in tensors], dim, spec)
+
+
+stack = function_of(op(
+   "stack(Tensor[] tensors, int dim=0) -> Tensor",
+   kernel=moves(_stack_spec, _stack), grad=dict(tensors=lambda grad, dim: grad.unbind(dim)),
+   samples=cases(case([t(2, 3), t(2, 3)]), case([t(2, 3), t(2, 3)], 1), case([t(2, 3), t(2, 3)], -1), case([t(), t()]),
+                 error(RuntimeError, "stack expects a non-empty TensorList", []),
+                 error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] at entry 1",
+                       [t(2, 3), t(2, 2)]))))  # fmt: skip
+
+
+def _refuse_none(tensors: Sequence[Tensor], name: str) -> None:
+    if not tensors:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+
+
+_STACKED = cases(case([t(3), t(3)]), case([t(2, 3), t(2, 3)]), case([t(), t()]), case([t(2, 3, 2), t(2, 3, 2)]))
+
+
+@composite("hstack(Tensor[] tensors) -> Tensor", samples=_STACKED)
+def _hstack(tensors):
+    _refuse_none(tensors, "hstack")
+    grown = [atleast_1d(tensor) for tensor in tensors]
+    return cat(grown, 0 if grown[0]._array.ndim == 1 else 1)
+
+
+@composite("vstack(Tensor[] tensors) -> Tensor", aliases=("row_stack",), samples=_STACKED)
+def _vstack(tensors):
+    _refuse_none(tensors, "vstack")
+    return cat([atleast_2d(tensor) for tensor in tensors], 0)
+
+
+@composite("dstack(Tensor[] tensors) -> Tensor", samples=_STACKED)
+def _dstack(tensors):
+    _refuse_none(tensors, "dstack")
+    return cat([atleast_3d(tensor) for tensor in tensors], 2)
+
+
+@composite("column_stack(Tensor[] tensors) -> Tensor", samples=_STACKED)
+def _column_stack(tensors):
+    _refuse_none(tensors, "column_stack")
+    return cat([a if a._array.ndim > 1 else a.reshape((a._array.size, 1)) for a in tensors], 1)
+
+
+# repeated ------------------------------------------------------------------------------------------------------------
+
+
+def _repeat_spec(self: Tensor, repeats: tuple[int, ...]) -> Spec:
+    shape = self._array.shape
+    if len(repeats) < len(shape):
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    shape = (1,) * (len(repeats) - len(shape)) + shape
+    return Spec(checked_size(tuple([n * r for n, r in zip(shape, repeats, strict=True)]), "repeat"), self.dtype)
+
+
+def _interleaved(shape: tuple[int, ...], repeats: tuple[int, ...]) -> tuple[int, ...]:
+    """Each repeat before the size it repeats: (r0, n0, r1, n1, ...)."""
+    shape = (1,) * (len(repeats) - len(shape)) + shape
+    return tuple([n for pair in zip(repeats, shape, strict=True) for n in pair])
+
+
+def _repeat(xp: Any, self: Any, repeats: tuple[int, ...], spec: Spec) -> Any:
+    grid = _interleaved(self.shape, repeats)
+    ones = _interleaved(self.shape, (1,) * len(repeats))
+    return xp.broadcast_to(self.reshape(ones), grid).reshape(spec.shape) if 0 not in spec.shape else xp.empty(spec.shape, self.dtype)
+
+
+def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Tensor:
+    if 0 in repeats:
+        return grad.new_zeros(self_shape)
+    if not repeats:
+        return grad
+    return grad.reshape(_interleaved(self_shape, repeats)).sum(tuple(range(0, 2 * len(repeats), 2))).reshape(self_shape)
+
+
+op("repeat(Tensor self, int[] repeats) -> Tensor",
+   kernel=moves(_repeat_spec, lambda xp, self, repeats, spec: xp.array(_repeat(xp, self, repeats, spec), copy=True)),
+   grad=dict(self=_repeat_grad), public="Tensor",
+   samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
+                 error(RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+                       t(2, 3), (2,))))  # fmt: skip
+
+
+@composite("tile(Tensor self, int[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)), case(t(2, 3), ())))
+def _tile(self, dims):
+    return self.repeat((1,) * (self._array.ndim - len(dims)) + dims)
+
+
+def _counted_spec(repeats: Tensor, output_size: int | None) -> Spec:
+    if repeats._array.ndim != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if repeats.dtype not in (int32, int64):
+        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{repeats.dtype.scalar_name}'")
+    if output_size is None and repeats._device is META:
+        raise NotImplementedError("aten::repeat_interleave.Tensor: the size of the result depends on data that meta tensors do not have")
+    return Spec((-1 if output_size is None else output_size,), repeats.dtype)
+
+
+def _counted(xp: Any, repeats: Any, output_size: int | None) -> Any:
+    if repeats.size and repeats.min() < 0:
+        raise RuntimeError("repeats can not be negative")
+    if output_size is not None and output_size != repeats.sum():
+        raise RuntimeError("allocated size does not match required size")
+    return xp.repeat(xp.arange(repeats.size, dtype=repeats.dtype), repeats)
+
+
+@composite("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
+           samples=cases(case(t(2, 3), values([1, 2]), 0), case(t(2, 3), values([2]), 1), case(t(2), values([0, 2])),
+                         error(RuntimeError, "repeats must have the same size as input along dim, but got repeats.size(0) = 3 and "
+                               "input.size(0) = 2", t(2, 3), values([1, 2, 3]), 0)))  # fmt: skip
+def _repeat_interleave(self, repeats, dim, output_size):
+    if dim is None:
+        self, dim = self.flatten(), 0
+    if not self._array.ndim:
+        self = self.reshape((1,))
+    n, counts = self.size(dim), repeats
+    if counts._array.ndim > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    if counts._array.size == 1:
+        counts = counts.reshape((1,)).expand((n,))
+    elif counts._array.shape[0] != n:
+        raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = {counts._array.shape[0]} "
+                           f"and input.size({dim}) = {n}")  # fmt: skip
+    return self.index_select(dim, _counts_to_places(counts, output_size=output_size))
+
+
+_counts_to_places = function_of(op(
+   "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
+   kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2])))))  # fmt: skip
+
+
+@composite("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
+           samples=cases(case(t(2, 3), 2), case(t(2, 3), 2, 0), case(t(2, 3), 0, 1), case(t(), 3),
+                         error(RuntimeError, "Repeats must be non-negative", t(2, 3), -1)))  # fmt: skip
+def _repeat_interleave_int(self, repeats, dim, output_size):
+    if repeats < 0:
+        raise RuntimeError("Repeats must be non-negative")
+    if dim is None or not self._array.ndim:
+        self, dim = self.flatten(), 0
+    dim = wrapped_dim(dim, self._array.ndim)
+    shape = self._array.shape
+    grown = self.unsqueeze(dim + 1).expand((*shape[: dim + 1], repeats, *shape[dim + 1 :]))
+    return grown.clone(memory_format=contiguous_format).flatten(dim, dim + 1)
+
+
+# grids and combinations ----------------------------------------------------------------------------------------------
+
+
+@composite("meshgrid(Tensor[] tensors) -> Tensor[]", public="", samples=cases(case([t(3), t(2)]), case([t(3), t()])))
+def _meshgrid_default(tensors):
+    warn_once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
+    return meshgrid_of(tensors, "ij")
+
+
+@composite("meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", public="",
+           samples=cases(case([t(3), t(2)], indexing="xy"), case([t(3), t(), t(2)], indexing="ij"),
+                         error(RuntimeError, 'torch.meshgrid: indexing must be one of "xy" or "ij", but received: zz', [t(2)],
+                               indexing="zz")))  # fmt: skip
+def _meshgrid(tensors, indexing):
+    return meshgrid_of(tensors, indexing)
+
+
+def meshgrid_of(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:
+    """Each vector expanded over the grid of all."""
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for tensor in tensors:
+        if tensor.dtype is not tensors[0].dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+        if tensor._array.ndim > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {tensor}")
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    if indexing == "xy" and len(tensors) > 1:
+        return tuple(grid.swapdims(0, 1) for grid in meshgrid_of(tensors, "ij"))
+    shape = tuple(tensor._array.size for tensor in tensors)
+    ones = (1,) * len(shape)
+    return tuple(tensor.view((*ones[:i], tensor._array.size, *ones[i + 1 :])).expand(shape) for i, tensor in enumerate(tensors))
+
+
+def _check_vector(tensor: Tensor) -> None:
+    if tensor._array.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {shape_text(tensor.shape)}")
+
+
+@composite("cartesian_prod(Tensor[] tensors) -> Tensor", public="", samples=cases(case([t(3), t(2)]), case([t(3)])))
+def _cartesian_prod(tensors):
+    for tensor in tensors:
+        _check_vector(tensor)
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([grid.flatten() for grid in meshgrid_of(tensors, "ij")], 1)
+
+
+@composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
+           samples=cases(case(t(4)), case(t(4), 3), case(t(3), 2, True), case(t(3), 0)))  # fmt: skip
+def _combinations(self, r, with_replacement):
+    _check_vector(self)
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return self.new_empty((0,))
+    n = self._array.shape[0]
+    places = meshgrid_of([_arange(0, n, device=self._device)] * r, "ij")
+    kept = places[0].new_ones((n,) * r, dtype=bool_)
+    for before, after in zip(places, places[1:], strict=False):
+        kept = kept & ((before <= after) if with_replacement else (before < after))
+    return stack([self.index_select(0, place.masked_select(kept)) for place in places], 1)
+
+
+def _block_diag_spec(tensors: Sequence[Tensor]) -> Spec:
+    for i, tensor in enumerate(tensors):
+        if tensor._array.ndim > 2:
+            raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
+                               f"{tensor._array.ndim} dimensions")  # fmt: skip
+    shapes = [_as_matrix(tensor._array.shape) for tensor in tensors]
+    return Spec((sum(n for n, _ in shapes), sum(m for _, m in shapes)), _type_of_all(tensors))
+
+
+def _type_of_all(tensors: Sequence[Tensor]) -> dtype:
+    """The common type where a 0-dim tensor counts as much as any."""
+    kind = tensors[0].dtype
+    for tensor in tensors[1:]:
+        kind = promote_types(kind, tensor.dtype)
+    return kind
+
+
+def _as_matrix(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (1,) * (2 - len(shape)) + shape
+
+
+def _block_diag(xp: Any, tensors: Sequence[Any], spec: Spec) -> Any:
+    made = xp.zeros(spec.shape, spec.dtype.np)
+    row = column = 0
+    for array in tensors:
+        n, m = _as_matrix(array.shape)
+        made[row : row + n, column : column + m] = array
+        row, column = row + n, column + m
+    return made
+
+
+def _block_diag_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    grads, row, column = [], 0, 0
+    for shape in tensors_shape:
+        n, m = _as_matrix(shape)
+        grads.append(grad.narrow(0, row, n).narrow(1, column, m).reshape(shape))
+        row, column = row + n, column + m
+    return grads
+
+
+op("block_diag(Tensor[] tensors) -> Tensor", kernel=moves(_block_diag_spec, _block_diag),
+   grad=dict(tensors=_block_diag_grad), public="",
+   samples=cases(case([t(2, 3), t(3), t()]), case([t(0, 2), t(2, 0)]),
+                 error(RuntimeError, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 dimensions",
+                       [t(1, 2, 3)])))  # fmt: skip
+
+
+# padded --------------------------------------------------------------------------------------------------------------
+
+
+def _padded_spec(self: Tensor, pad: tuple[int, ...], value: Any) -> Spec:
+    shape = list(self._array.shape)
+    ndim = len(shape)
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) > 2 * ndim:
+        raise RuntimeError(f"Length of pad should be no more than twice the number of dimensions of the input. Pad length is "
+                           f"{len(pad)} while the input has {ndim} dimensions.")  # fmt: skip
+    for i in range(len(pad) // 2):
+        d = ndim - 1 - i
+        left, right = pad[2 * i], pad[2 * i + 1]
+        if min(left, 0) + min(right, 0) + shape[d] < 0:
+            raise RuntimeError("narrow(): length must be non-negative.")
+        shape[d] += left + right
+        if shape[d] < 0:
+            raise RuntimeError(f"The input size {self._array.shape[d]}, plus negative padding {left} and {right} resulted in a negative "
+                               f"output size, which is invalid. Check dimension {d} of your input.")  # fmt: skip
+    return Spec(tuple(shape), self.dtype, _common_format(tuple(shape), [self]))
+
+
+def _padded(xp: Any, self: Any, pad: tuple[int, ...], value: Any, spec: Spec) -> Any:
+    made = uninitialised(spec)
+    target, source = [slice(None)] * self.ndim, [slice(None)] * self.ndim
+    for i in range(len(pad) // 2):
+        d = self.ndim - 1 - i
+        left, right = pad[2 * i], pad[2 * i + 1]
+        target[d] = slice(max(left, 0), spec.shape[d] - max(right, 0))
+        source[d] = slice(max(-left, 0), self.shape[d] - max(-right, 0))
+    made[...] = stored_number(value, spec.dtype)
+    made[tuple(target)] = self[tuple(source)]
+    return made
+
+
+constant_pad_nd = function_of(op(
+   "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
+   kernel=moves(_padded_spec, _padded),
+   grad=dict(self=lambda grad, pad: constant_pad_nd(grad, tuple([-n for n in pad]))),
+   samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3), (1, 1, 1, 1)))))  # fmt: skip
+
+_PADDED_INPUTS = ("Supported combinations for non-constant padding:\n"
+                  "  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
+                  "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
+                  "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)")  # fmt: skip
+
+
+def _mirrored(index: Tensor, n: int) -> Tensor:
+    return (n - 1) - ((n - 1) - index.abs()).abs()
+
+
+_PADDED_PLACES = {"reflect": _mirrored, "replicate": lambda index, n: index.clamp(0, n - 1), "circular": lambda index, n: index.remainder(n)}
+
+
+@composite("pad(Tensor self, int[] pad, str mode=\"constant\", Scalar? value=None) -> Tensor", public="nn.functional",
+           samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 2), "constant", 1.5), case(t(2, 4), (1, 2), "reflect"),
+                         case(t(1, 3, 4), (2, 1, 1, 0), "replicate"), case(t(1, 2, 3), (2, 1), "circular"),
+                         error(RuntimeError, "Padding length must be divisible by 2", t(2, 3), (1,)),
+                         error(NotImplementedError, "Unrecognised padding mode zz", t(2, 3), (1, 1), "zz")))  # fmt: skip
+def _pad(self, pad, mode, value):
+    ndim = self._array.ndim
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(pad) > 2 * ndim:
+        raise RuntimeError("Padding length should be less than or equal to two times the input dimension but got padding length "
+                           f"{len(pad)} and input of dimension {ndim}")  # fmt: skip
+    if mode == "constant":
+        return constant_pad_nd(self, pad, 0 if value is None else value)
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if mode not in _PADDED_PLACES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if (len(pad), ndim) not in ((2, 2), (2, 3), (4, 3), (4, 4), (6, 4), (6, 5)):
+        raise NotImplementedError(f"Padding size {len(pad)} is not supported for {ndim}D input tensor.\n{_PADDED_INPUTS}")
+    result = self
+    for i in range(len(pad) // 2):
+        d, left, right = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
+        n = self._array.shape[d]
+        if mode == "reflect" and (left >= n or right >= n):
+            raise RuntimeError(f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input dimension, but got: "
+                               f"padding ({left}, {right}) at dimension {d} of input {shape_text(self.shape)}")  # fmt: skip
+        if mode == "circular" and (left > n or right > n):
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        places = _arange(-left, n + right, device=self._device)
+        result = result.index_select(d, _PADDED_PLACES[mode](places, n))
+    return result

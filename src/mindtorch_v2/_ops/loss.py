@@ -1,1 +1,264 @@
-"""To be written."""
+"""Losses, from two tensors to one number, and how they are reduced: 0 leaves every element, 1 is the mean, 2 the sum."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._dispatch.registry import registry
+from .._dtype import COMPLEX, FLOAT, dtype
+from .._tensor import Tensor
+from .declare import composite, function_of, op
+from .families import Spec, broadcast_shape, common_dtype, computes, shape_text
+from .samples import case, cases, error, t
+
+NONE, MEAN, SUM = range(3)
+_log_sigmoid = function_of(registry.get("log_sigmoid"))
+
+
+def reduced(loss: Any, reduction: int) -> Any:
+    """A tensor of elements, reduced."""
+    if reduction == MEAN:
+        return loss.mean()
+    return loss.sum() if reduction == SUM else loss
+
+
+def _reduced_array(xp: Any, loss: Any, reduction: int) -> Any:
+    if reduction == NONE:
+        return loss
+    total = xp.add.reduce(loss, axis=None)
+    return total / loss.size if reduction == MEAN else total
+
+
+def _spread(grad: Any, elements: Any, reduction: int) -> Any:
+    """The gradient of each element from that of the reduced loss."""
+    return grad / elements.numel() if reduction == MEAN else grad
+
+
+def unsupported(kernel: str, kind: dtype) -> NotImplementedError:
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
+
+
+# distances -----------------------------------------------------------------------------------------------------------
+
+
+def _distance(kernel_name: str, compute: Callable, check: Callable[[float], None] | None = None) -> Any:
+    """The kernel of a loss that is a function of `self - target`."""
+
+    def infer(self: Tensor, target: Tensor, reduction: int, *parameters: float) -> Spec:
+        for parameter in parameters:
+            if check is not None:
+                check(parameter)
+        kind = common_dtype((self, target))
+        shape = broadcast_shape([self._array.shape, target._array.shape])
+        if kind.category != FLOAT:
+            raise unsupported(kernel_name, kind)
+        return Spec(shape if reduction == NONE else (), kind)
+
+    def array(xp: Any, self: Any, target: Any, reduction: int, *parameters: float) -> Any:
+        return _reduced_array(xp, compute(xp, xp.asarray(self - target), *parameters), reduction)
+
+    return computes(infer, array)
+
+
+def _distance_samples(*extra: Any) -> Callable:
+    return cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0), case(t(2, 3), t(2, 3), 2), case(t(2, 3), t(3)), case(t(), t()), *extra)
+
+
+def _mse_grad(grad, self, target, reduction):
+    difference = self - target
+    return difference * (_spread(grad, difference, reduction) * 2)
+
+
+op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+   kernel=_distance("mse_cpu", lambda xp, d: d * d),
+   grad=dict(self=_mse_grad, target=lambda grad, self, target, reduction: -_mse_grad(grad, self, target, reduction)),
+   public="_nn", samples=_distance_samples())  # fmt: skip
+
+
+def _check_beta(beta: float) -> None:
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+
+
+def _smooth_l1(xp: Any, difference: Any, beta: float) -> Any:
+    size = xp.abs(difference)
+    return size if beta == 0 else xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta)
+
+
+def _smooth_l1_grad(grad, self, target, reduction, beta):
+    difference = self - target
+    slope = difference.sign() if beta == 0 else (difference / beta).clamp(-1, 1)
+    return slope * _spread(grad, difference, reduction)
+
+
+op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor",
+   kernel=_distance("smooth_l1_cpu", _smooth_l1, _check_beta),
+   grad=dict(self=_smooth_l1_grad,
+             target=lambda grad, self, target, reduction, beta: -_smooth_l1_grad(grad, self, target, reduction, beta)),
+   public="_nn",
+   samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5), error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)))  # fmt: skip
+
+
+def _check_delta(delta: float) -> None:
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+
+
+def _huber(xp: Any, difference: Any, delta: float) -> Any:
+    size = xp.abs(difference)
+    return xp.where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta))
+
+
+def _huber_grad(grad, self, target, reduction, delta):
+    difference = self - target
+    return difference.clamp(-delta, delta) * _spread(grad, difference, reduction)
+
+
+op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",
+   kernel=_distance("huber_cpu", _huber, _check_delta),
+   grad=dict(self=_huber_grad, target=lambda grad, self, target, reduction, delta: -_huber_grad(grad, self, target, reduction, delta)),
+   public="_nn",
+   samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5), error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)))  # fmt: skip
+
+
+@composite("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples())
+def _l1_loss(self, target, reduction):
+    return reduced((self - target).abs(), reduction)
+
+
+@composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples())
+def _soft_margin_loss(self, target, reduction):
+    return reduced((-target * self).exp().log1p(), reduction)
+
+
+# probabilities -------------------------------------------------------------------------------------------------------
+
+
+def _binary_spec(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Spec:
+    kind, shape = self.dtype, self._array.shape
+    if weight is not None and broadcast_shape([weight._array.shape, shape]) != shape:
+        raise RuntimeError(f"output with shape {shape_text(shape)} doesn't match the broadcast shape "
+                           f"{shape_text(broadcast_shape([weight._array.shape, shape]))}")  # fmt: skip
+    if kind is not target.dtype:
+        raise RuntimeError(f"Found dtype {target.dtype.scalar_name} but expected {kind.scalar_name}")
+    if kind.category != FLOAT:
+        raise unsupported("binary_cross_entropy", kind)
+    return Spec(shape if reduction == NONE else (), kind)
+
+
+def _binary_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int) -> Any:
+    for name, values in (("input", self), ("target", target)):
+        if not ((values >= 0) & (values <= 1)).all():
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    # A certain prediction that is wrong would cost infinity: PyTorch counts it as 100.
+    loss = (target - 1) * xp.maximum(xp.log1p(-self), -100) - target * xp.maximum(xp.log(self), -100)
+    return _reduced_array(xp, loss if weight is None else loss * weight, reduction)
+
+
+def _binary_grad(grad, self, target, weight, reduction):
+    slope = (self - target) / (self * (1 - self)).clamp_min(1e-12)
+    return _spread(grad, self, reduction) * (slope if weight is None else slope * weight)
+
+
+def _binary_target_grad(grad, self, weight, reduction):
+    slope = (1 - self).log() - self.log()
+    return _spread(grad, self, reduction) * (slope if weight is None else slope * weight)
+
+
+_P = dict(low=0.1, high=0.9)
+op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
+   kernel=computes(_binary_spec, _binary_array),
+   grad=dict(self=_binary_grad, target=_binary_target_grad),
+   public="_nn",
+   samples=cases(case(t(2, 3, **_P), t(2, 3, **_P)), case(t(2, 3, **_P), t(2, 3, **_P), t(3, grad=False), 0),
+                 case(t(2, 3, **_P), t(2, 3, **_P), None, 2)))  # fmt: skip
+
+
+@composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
+           " int reduction=1) -> Tensor", public="torch",
+           samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)))  # fmt: skip
+def _binary_with_logits(self, target, weight, pos_weight, reduction):
+    log_probability = _log_sigmoid(self)
+    if pos_weight is not None:
+        log_probability = log_probability * ((pos_weight - 1) * target + 1)
+    loss = (1 - target) * self - log_probability
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@composite("kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor", public="torch",
+           samples=cases(case(t(2, 3), t(2, 3, low=0.1)), case(t(2, 3), t(3), 0, log_target=True), case(t(2, 3), t(2, 3, low=0.1), 2)))  # fmt: skip
+def _kl_div(self, target, reduction, log_target):
+    if self.dtype.category == COMPLEX or target.dtype.category == COMPLEX:
+        raise RuntimeError("kl_div: Complex inputs not supported.")
+    if self.dtype.category < FLOAT or target.dtype.category < FLOAT:
+        raise RuntimeError("kl_div: Integral inputs not supported.")
+    loss = target.exp() * (target - self) if log_target else target.xlogy(target) - target * self
+    return reduced(loss, reduction)
+
+
+@composite("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
+           samples=cases(case(t(2, 3), t(2, 3, low=0.1), True, False, 1e-8, 1), case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)))  # fmt: skip
+def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * 3.141592653589793 * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return reduced(loss, reduction)
+
+
+# margins -------------------------------------------------------------------------------------------------------------
+
+
+@composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor", public="torch",
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)))  # fmt: skip
+def _hinge_embedding_loss(self, target, margin, reduction):
+    near = (margin - self).clamp_min(0).masked_fill(target == 1, 0)
+    return reduced(near + self.masked_fill(target == -1, 0), reduction)
+
+
+def _check_equal_ranks(*tensors: Any) -> None:
+    if len({x.dim() for x in tensors}) > 1:
+        shown = ", ".join(f"{name}: {x.shape}" for name, x in zip(("input1", "input2", "target"), tensors, strict=True))
+        raise RuntimeError(f"margin_ranking_loss : All input tensors should have same dimension but got sizes: {shown} ")
+
+
+@composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
+           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)))  # fmt: skip
+def _margin_ranking_loss(input1, input2, target, margin, reduction):
+    _check_equal_ranks(input1, input2, target)
+    return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+
+
+@composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
+           samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)))  # fmt: skip
+def _cosine_embedding_loss(input1, input2, target, margin, reduction):
+    if target.dim() > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    rank = target.dim() + 1
+    if (input1.dim(), input2.dim()) != (rank, rank):
+        raise RuntimeError(f"{target.dim()}D target tensor expects {rank}D input tensors, but found inputs with sizes "
+                           f"{shape_text(input1.shape)} and {shape_text(input2.shape)}.")  # fmt: skip
+    tiny = 1e-12  # inside the roots, so that their slope stays finite at zero
+    product = (input1 * input2).sum(-1)
+    lengths = ((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)
+    cosine = product / lengths.sqrt()
+    alike, apart = (1 - cosine).masked_fill(target != 1, 0), (cosine - margin).clamp_min(0).masked_fill(target != -1, 0)
+    return reduced(alike + apart, reduction)
+
+
+@composite("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06,"
+           " bool swap=False, int reduction=1) -> Tensor",
+           samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 1.0, 1e-6, True, 0)))  # fmt: skip
+def _triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction):
+    ranks = [x.dim() for x in (anchor, positive, negative)]
+    if len(set(ranks)) > 1:
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but "
+                           f"got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative {ranks[2]}D inputs")  # fmt: skip
+    near, far = ((anchor - other + eps).norm(p, -1) for other in (positive, negative))
+    if swap:
+        far = far.minimum((positive - negative + eps).norm(p, -1))
+    return reduced((margin + near - far).clamp_min(0), reduction)
+
+
+def same_batch(batch: int, target: Sequence[int]) -> None:
+    if not target or target[0] != batch:
+        raise ValueError(f"Expected input batch_size ({batch}) to match target batch_size ({target[0] if target else 0}).")

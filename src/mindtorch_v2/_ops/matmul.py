@@ -130,7 +130,7 @@ def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
 op("mm(Tensor self, Tensor mat2) -> Tensor",
    kernel=computes(_mm_spec, lambda xp, self, mat2: self.dot(mat2)),
    grad=dict(self=lambda grad, mat2: grad.mm(conj(mat2).t()), mat2=lambda grad, self: conj(self).t().mm(grad)),
-   samples=cases(case(t(2, 3), t(3, 4)), case(t(3, 2, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)), case(t(0, 3), t(3, 2)),
+   samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)), case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
                  error(RuntimeError, "self must be a matrix", t(2), t(2, 3))))  # fmt: skip
@@ -197,7 +197,7 @@ def _mv_spec(self: Tensor, vec: Tensor) -> Spec:
 op("mv(Tensor self, Tensor vec) -> Tensor",
    kernel=computes(_mv_spec, lambda xp, self, vec: self.dot(vec)),
    grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
-   samples=cases(case(t(2, 3), t(3)), case(t(3, 2, layout="transposed"), t(3)), case(t(2, 0), t(0)),
+   samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
                  error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))))  # fmt: skip
 
 
@@ -485,13 +485,13 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
     return Spec((*batch, a[-2], b[-1]), kind)
 
 
-_batch_matmul = function_of(op(
-    "_batch_matmul(Tensor self, Tensor other) -> Tensor",
-    kernel=computes(_broadcast_spec, _batched),
-    grad=dict(self=lambda grad, other: _batch_matmul(grad, conj(other).transpose(-1, -2)),
-              other=lambda grad, self: _batch_matmul(conj(self).transpose(-1, -2), grad)),
-    public="",
-    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5)))))  # fmt: skip
+BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
+   kernel=computes(_broadcast_spec, _batched),
+   grad=dict(self=lambda grad, other: _batch_matmul(grad, conj(other).transpose(-1, -2)),
+             other=lambda grad, self: _batch_matmul(conj(self).transpose(-1, -2), grad)),
+   public="",
+   samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))))  # fmt: skip
+_batch_matmul = function_of(BATCH_MATMUL)
 
 
 @composite("matmul(Tensor self, Tensor other) -> Tensor",
@@ -597,7 +597,7 @@ _linalg_cross = function_of(op(
     kernel=computes(_cross_spec, _cross_array),
     grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),
               other=lambda grad, self, dim: _linalg_cross(grad, conj(self), dim=dim)),
-    public="linalg",
+    public="", aliases=("linalg.cross",),
     samples=cases(case(t(2, 3), t(2, 3)), case(t(3, 2), t(3, 2), dim=0), case(t(1, 3), t(2, 3)), case(t(0, 3), t(0, 3)),
                   error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4), t(2, 4)))))  # fmt: skip
 

@@ -1,1 +1,370 @@
-"""To be written."""
+"""Normalisation over trailing dimensions, and measures of vectors: cosine similarity, pairwise distance."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .._dispatch.callers import call_bound
+from .._dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
+from .._tensor import Tensor
+from .declare import composite, function_of, op
+from .families import Spec, broadcast_shape, computes, shape_text
+from .samples import case, cases, error, t
+
+# Rows are normalised a block at a time, so that the passes over a block find it in the cache.
+BLOCK_ELEMENTS = 1 << 16
+
+
+# checks --------------------------------------------------------------------------------------------------------------
+
+
+def _check_shapes(input: Tensor, normalized_shape: tuple[int, ...], separator: str, weight: Tensor | None,
+                  bias: Tensor | None = None) -> None:  # fmt: skip
+    shape, count = input._array.shape, len(normalized_shape)
+    if not count:
+        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but "
+                           "got normalized_shape = []")  # fmt: skip
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and parameter._array.shape != normalized_shape:
+            raise RuntimeError(f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                               f"{shape_text(parameter._array.shape)} and normalized_shape = {shape_text(normalized_shape)}")  # fmt: skip
+    if shape[-count:] != normalized_shape:
+        raise RuntimeError(f"Given normalized_shape={shape_text(normalized_shape)}, expected input with shape "
+                           f"[*{separator}{', '.join(map(str, normalized_shape))}], but got input of size{shape_text(shape)}")  # fmt: skip
+
+
+def _statistics_type(input: Tensor, *parameters: Tensor | None) -> dtype:
+    """The type of mean and deviation: the input's, or float32 for a half input with float32 parameters."""
+    kind = made = input.dtype
+    for parameter in parameters:
+        if parameter is not None and parameter.dtype is not kind:
+            if kind.np not in REDUCED or parameter.dtype is not float32:
+                raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+            made = float32
+    return made
+
+
+def _statistics_shape(shape: tuple[int, ...], normalized_shape: Sequence[int]) -> tuple[int, ...]:
+    count = len(normalized_shape)
+    return shape[:-count] + (1,) * count
+
+
+# array functions -----------------------------------------------------------------------------------------------------
+
+
+def _flat(array: Any, normalized_shape: Sequence[int]) -> Any:
+    """The array as rows to normalise."""
+    if len(normalized_shape) == 1 and array.ndim == 2:
+        return array
+    return array.reshape((math.prod(array.shape[: array.ndim - len(normalized_shape)]), math.prod(normalized_shape)))
+
+
+def _blocks(rows: int, width: int) -> Sequence[slice]:
+    step = max(BLOCK_ELEMENTS // max(width, 1), 1)
+    return (slice(None),) if rows <= step else [slice(start, start + step) for start in range(0, rows, step)]
+
+
+def _row_means(xp: Any, rows: Any) -> Any:
+    """The mean of each row, as a column; a product with ones is several times quicker than a sum."""
+    width = rows.shape[1]
+    return rows.dot(xp.full((width, 1), 1 / width, rows.dtype)) if width else xp.full((len(rows), 1), xp.nan, rows.dtype)
+
+
+def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> tuple[Any, Any, Any]:
+    """Rows brought to mean 0 (if `centred`) and mean square 1, scaled and shifted; with their means and inverse deviations."""
+    rows, width = x.shape
+    made = xp.empty(x.shape, x.dtype)
+    mean = _row_means(xp, x) if centred else None
+    rstd = xp.empty((rows, 1), x.dtype)
+    for block in _blocks(rows, width):
+        out, scale = made[block], rstd[block]
+        centre = xp.subtract(x[block], mean[block], out=out) if centred else x[block]
+        xp.vecdot(centre, centre, out=scale[:, 0])
+        scale /= width
+        scale += eps
+        xp.sqrt(scale, out=scale)
+        xp.reciprocal(scale, out=scale)
+        xp.multiply(centre, scale, out=out)
+        if weight is not None:
+            out *= weight
+        if bias is not None:
+            out += bias
+    return made, mean, rstd
+
+
+def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, wanted: Sequence[bool]) -> tuple[Any, Any, Any]:
+    """Gradients of rows, weight and bias; `mean` is None where rows were not centred."""
+    rows, width = x.shape
+    of_input = xp.empty(x.shape, x.dtype) if wanted[0] else None
+    of_weight = xp.zeros(width, x.dtype) if wanted[1] else None
+    of_bias = xp.add.reduce(grad, axis=0) if wanted[2] else None
+    if not (wanted[0] or wanted[1]):
+        return of_input, of_weight, of_bias
+    for block in _blocks(rows, width):
+        g, scale = grad[block], rstd[block]
+        unit = x[block] * scale if mean is None else x[block] - mean[block]
+        if mean is not None:
+            unit *= scale
+        if of_weight is not None:
+            of_weight += xp.einsum("ij,ij->j", g, unit)
+        if of_input is not None:
+            g = g if weight is None else g * weight
+            slope = xp.vecdot(g, unit)[:, None]
+            slope /= -width
+            out = xp.multiply(unit, slope, out=of_input[block])
+            out += g
+            if mean is not None:
+                out -= _row_means(xp, g)
+            out *= scale
+    return of_input, of_weight, of_bias
+
+
+# derivatives of the gradients ----------------------------------------------------------------------------------------
+
+
+def _second_derivative(grads: Sequence[Any], grad_out: Any, centre: Any, rstd: Any, weight: Any, dims: tuple[int, ...],
+                       subtracts_mean: bool) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """Gradients of grad_out, the centred input, rstd and weight, given those of the first gradients."""
+    unit = centre * rstd
+    scaled = grad_out if weight is None else grad_out * weight
+    input_grad, weight_grad, bias_grad = grads
+    of_grad = None if bias_grad is None else bias_grad.expand(grad_out.shape)
+    of_unit = of_rstd = of_weight = None
+    if input_grad is not None:
+        project = _projection(unit, dims, subtracts_mean)
+        back = project(input_grad) * rstd
+        of_grad = _sum(of_grad, back if weight is None else back * weight)
+        of_weight = None if weight is None else back * grad_out
+        of_unit = -rstd * (input_grad * (scaled * unit).mean(dims, True) + scaled * (input_grad * unit).mean(dims, True))
+        of_rstd = input_grad * project(scaled)
+    if weight_grad is not None:
+        of_grad = _sum(of_grad, weight_grad * unit)
+        of_unit = _sum(of_unit, grad_out * weight_grad)
+    if of_unit is None:
+        return of_grad, None, None, of_weight
+    return of_grad, of_unit * rstd, _sum(of_rstd, centre * of_unit), of_weight
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return b if a is None else a + b
+
+
+def _projection(unit: Any, dims: tuple[int, ...], subtracts_mean: bool) -> Any:
+    """Removes what normalisation makes invisible: the component along `unit`, and the mean."""
+
+    def project(value: Any) -> Any:
+        rest = value - unit * (value * unit).mean(dims, True)
+        return rest - value.mean(dims, True) if subtracts_mean else rest
+
+    return project
+
+
+def _trailing(normalized_shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(-len(normalized_shape), 0))
+
+
+# layer_norm ----------------------------------------------------------------------------------------------------------
+
+
+def _layer_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> tuple[Spec, ...]:
+    _check_shapes(input, normalized_shape, ", ", weight, bias)
+    kind, shape = input.dtype, input._array.shape
+    if kind.category != FLOAT:
+        raise NotImplementedError(f"\"LayerNormKernelImpl\" not implemented for '{kind.scalar_name}'")
+    statistics = Spec(_statistics_shape(shape, normalized_shape), _statistics_type(input, weight, bias))
+    return Spec(shape, kind), statistics, statistics
+
+
+def _vector(parameter: Any) -> Any:
+    return parameter if parameter is None or parameter.ndim == 1 else parameter.reshape(-1)
+
+
+def _layer_norm_array(xp: Any, input: Any, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> tuple:
+    weight, bias = _vector(weight), _vector(bias)
+    made, mean, rstd = _normalised(xp, _flat(input, normalized_shape), weight, bias, eps, centred=True)
+    shape = _statistics_shape(input.shape, normalized_shape)
+    return made.reshape(input.shape), mean.reshape(shape), rstd.reshape(shape)
+
+
+def _layer_norm_grad(grads, input, normalized_shape, mean, rstd, weight, bias, needs):
+    grad, mean_grad, rstd_grad = grads
+    made: tuple = (None, None, None)
+    if grad is not None:
+        made = call_bound(_LAYER_NORM_BACKWARD, (grad, input, normalized_shape, mean, rstd, weight, bias, needs))
+    width, of_input = math.prod(normalized_shape), made[0]
+    for extra in (None if mean_grad is None else mean_grad / width,
+                  None if rstd_grad is None else rstd_grad * (input - mean) * rstd.pow(3) / -width):  # fmt: skip
+        if extra is not None and needs[0]:
+            of_input = extra.expand(input.shape) if of_input is None else of_input + extra
+    return of_input, made[1], made[2]
+
+
+_NORM_SAMPLES = (case(t(2, 3, 4), (4,), t(4), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, None, 1e-5),
+                 case(t(4), (4,), t(4), None, 1e-5), case(t(0, 4), (4,), t(4), t(4), 1e-5),
+                 case(t(3, 4, layout="transposed"), (4,), t(4), t(4), 1e-5))  # fmt: skip
+
+# All three results have derivatives here, so that derivatives of any order come out right.
+_LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
+   " -> (Tensor output, Tensor mean, Tensor rstd)",
+   kernel=computes(_layer_norm_specs, _layer_norm_array),
+   grad={"input, weight, bias": _layer_norm_grad},
+   public="", samples=cases(*_NORM_SAMPLES))  # fmt: skip
+_layer_norm = function_of(_LAYER_NORM)
+
+
+@composite("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
+           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES))  # fmt: skip
+def _native_layer_norm(input, normalized_shape, weight, bias, eps):
+    output, mean, rstd = _layer_norm(input, normalized_shape, weight, bias, eps)
+    return output, mean.detach(), rstd.detach()
+
+
+@composite("layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,"
+           " bool cudnn_enable=True) -> Tensor", public="torch nn.functional",
+           samples=cases(case(t(2, 3, 4), (4,)), case(t(2, 3), (3,), t(3), t(3)), case(t(2, 3, 4), (3, 4), t(3, 4), None, 1e-3),
+                         error(RuntimeError, "Given normalized_shape=[3], expected input with shape [*, 3], but got input of "
+                               "size[2, 4]", t(2, 4), (3,)),
+                         error(RuntimeError, "Expected weight to be of same shape as normalized_shape, but got weight of shape "
+                               "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))))  # fmt: skip
+def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable):
+    return _layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor, rstd: Tensor, weight: Any,
+                               bias: Any, output_mask: tuple) -> tuple:  # fmt: skip
+    parameter = weight if weight is not None else bias
+    kind = input.dtype if parameter is None else parameter.dtype
+    specs = Spec(input._array.shape, input.dtype), Spec(normalized_shape, kind), Spec(normalized_shape, kind)
+    return tuple(spec if wanted else None for spec, wanted in zip(specs, output_mask, strict=True))
+
+
+def _layer_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_shape: tuple, mean: Any, rstd: Any, weight: Any,
+                               bias: Any, output_mask: tuple) -> tuple:  # fmt: skip
+    grad, x = _flat(grad_out, normalized_shape), _flat(input, normalized_shape)
+    made = _norm_gradients(xp, grad, x, mean.reshape(-1, 1), rstd.reshape(-1, 1), _vector(weight),
+                           output_mask)  # fmt: skip
+    return _shaped(made, input.shape, normalized_shape)
+
+
+def _shaped(gradients: Sequence[Any], shape: tuple[int, ...], normalized_shape: tuple[int, ...]) -> tuple:
+    return tuple(None if g is None else g.reshape(shape if i == 0 else normalized_shape) for i, g in enumerate(gradients))
+
+
+def _layer_norm_backward_grad(grads, grad_out, input, normalized_shape, mean, rstd, weight):
+    of_grad, of_centre, of_rstd, of_weight = _second_derivative(
+        grads, grad_out, input - mean, rstd, weight, _trailing(normalized_shape), True)  # fmt: skip
+    return of_grad, of_centre, None if of_centre is None else -of_centre, of_rstd, of_weight
+
+
+_LAYER_NORM_BACKWARD = op(
+   "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight,"
+   " Tensor? bias, bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
+   kernel=computes(_layer_norm_backward_specs, _layer_norm_backward_array),
+   grad={"grad_out, input, mean, rstd, weight": _layer_norm_backward_grad},
+   public="",
+   samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), t(3), t(3), (True, True, True)),
+                 case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), None, None, (True, False, False))))  # fmt: skip
+
+
+# rms_norm ------------------------------------------------------------------------------------------------------------
+
+
+def _rms_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, eps: float | None) -> tuple[Spec, Spec]:
+    return (Spec(input._array.shape, input.dtype if weight is None else promote_types(input.dtype, weight.dtype)),
+            Spec(_statistics_shape(input._array.shape, normalized_shape), float32 if input.dtype.np in REDUCED else input.dtype))  # fmt: skip
+
+
+def _rms_norm_array(xp: Any, input: Any, normalized_shape: tuple, weight: Any, eps: float | None) -> tuple:
+    made, _, rstd = _normalised(xp, _flat(input, normalized_shape), _vector(weight), None, eps, centred=False)
+    return made.reshape(input.shape), rstd.reshape(_statistics_shape(input.shape, normalized_shape))
+
+
+def _rms_norm_grad(grads, input, normalized_shape, rstd, weight, needs):
+    grad, rstd_grad = grads
+    made: tuple = (None, None)
+    if grad is not None:
+        made = call_bound(_RMS_NORM_BACKWARD, (grad, input, normalized_shape, rstd, weight, needs))
+    if rstd_grad is None or not needs[0]:
+        return made
+    extra = rstd_grad * input * rstd.pow(3) / -math.prod(normalized_shape)
+    return extra if made[0] is None else made[0] + extra, made[1]
+
+
+_RMS_SAMPLES = (case(t(2, 3, 4), (4,), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, 1e-5), case(t(0, 4), (4,), t(4), 1e-5))
+
+_rms_norm = function_of(op(
+    "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor output, Tensor rstd)",
+    kernel=computes(_rms_norm_specs, _rms_norm_array),
+    grad={"input, weight": _rms_norm_grad},
+    public="", samples=cases(*_RMS_SAMPLES)))  # fmt: skip
+
+
+@composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", public="torch nn.functional",
+           samples=cases(*_RMS_SAMPLES, case(t(2, 3), (3,)),
+                         error(RuntimeError, "Given normalized_shape=[4], expected input with shape [*4], but got input of "
+                               "size[2, 3]", t(2, 3), (4,))))  # fmt: skip
+def _rms_norm_output(input, normalized_shape, weight, eps):
+    _check_shapes(input, normalized_shape, "", weight)
+    kind = input.dtype
+    if kind.category < FLOAT:
+        raise NotImplementedError(f"\"rms_norm\" not implemented for '{kind.scalar_name}'")
+    if eps is None:
+        eps = finfo(float32 if kind.np in REDUCED else kind).eps
+    if kind.is_complex:
+        made = input * ((input * input).mean(_trailing(normalized_shape), True) + eps).rsqrt()
+        return made if weight is None else made * weight
+    return _rms_norm(input, normalized_shape, weight, eps)[0].to(kind)
+
+
+def _rms_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, rstd: Tensor, weight: Any,
+                             output_mask: tuple) -> tuple:  # fmt: skip
+    return (Spec(input._array.shape, input.dtype) if output_mask[0] else None,
+            Spec(normalized_shape, weight.dtype) if output_mask[1] else None)  # fmt: skip
+
+
+def _rms_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_shape: tuple, rstd: Any, weight: Any,
+                             output_mask: tuple) -> tuple:  # fmt: skip
+    made = _norm_gradients(xp, _flat(grad_out, normalized_shape), _flat(input, normalized_shape), None, rstd.reshape(-1, 1),
+                           _vector(weight), (*output_mask, False))  # fmt: skip
+    return _shaped(made[:2], input.shape, normalized_shape)
+
+
+def _rms_norm_backward_grad(grads, grad_out, input, normalized_shape, rstd, weight):
+    return _second_derivative((*grads, None), grad_out, input, rstd, weight, _trailing(normalized_shape), False)
+
+
+_RMS_NORM_BACKWARD = op(
+   "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight,"
+   " bool[2] output_mask) -> (Tensor result, Tensor result1)",
+   kernel=computes(_rms_norm_backward_specs, _rms_norm_backward_array),
+   grad={"grad_out, input, rstd, weight": _rms_norm_backward_grad},
+   public="",
+   samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), t(3), (True, True)),
+                 case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), None, (True, False))))  # fmt: skip
+
+
+# measures of vectors -------------------------------------------------------------------------------------------------
+
+
+@composite("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", public="torch nn.functional",
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), dim=0), case(t(2, 1, 3), t(4, 3), dim=-1),
+                         error(RuntimeError, "The size of tensor a (3) must match the size of tensor b (4)", t(2, 3), t(2, 4))))  # fmt: skip
+def _cosine_similarity(x1, x2, dim, eps):
+    kind = promote_types(x1.dtype, x2.dtype)
+    if kind.category != FLOAT:
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {kind.scalar_name}")
+    shape = broadcast_shape([tuple(x1.shape), tuple(x2.shape)])
+    a, b = (x.to(kind).expand(shape) for x in (x1, x2))
+    return (_unit(a, dim, eps) * _unit(b, dim, eps)).sum(dim)
+
+
+def _unit(x: Any, dim: int, eps: float) -> Any:
+    """Vectors along `dim` divided by their length; short ones by `eps`, which the gradient does not notice."""
+    length = x.norm(2, dim, True)
+    return x / (length + (length.detach().clamp_min(eps) - length.detach()))
+
+
+@composite("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
+           public="torch nn.functional", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), p=1.0, keepdim=True)))  # fmt: skip
+def _pairwise_distance(x1, x2, p, eps, keepdim):
+    return (x1 - x2 + eps).norm(p, -1, keepdim)

@@ -23,6 +23,15 @@ def dtype_of(operand: Any) -> dtype:
     return of_number(operand) if operand.__class__ in NUMBERS else operand.dtype
 
 
+def without_derivative(name: str) -> Callable[[Tensor], Tensor]:
+    """A formula for a function that PyTorch lets record but not differentiate."""
+
+    def formula(grad: Tensor) -> Tensor:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return formula
+
+
 # sums and products ---------------------------------------------------------------------------------------------------
 
 
@@ -145,19 +154,22 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
                     error(RuntimeError, "div expected rounding_mode to be one of", t(2), t(2), rounding_mode="up")])  # fmt: skip
 
 
-@composite("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", inplace=True, samples=binary(other_low=0.5))
-def _true_divide(self, other):
-    return self.div(other) if self.__class__ not in NUMBERS else Tensor.div(self, other)
-
-
+op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   kernel=pointwise("true_divide", floating),
+   grad=dict(self=lambda grad, other: grad / conj(other), other=lambda grad, self, other: -(grad * conj((self / other) / other))),
+   samples=binary(other_low=0.5))  # fmt: skip
 op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=FLOORED,
+   kernel=FLOORED, grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
    samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])  # fmt: skip
 
 
 def _remainder(xp: Any, self: Any, other: Any) -> Any:
+    """The rest with the divisor's sign, except that a zero keeps the dividend's."""
     refuse_zero(xp, self, other)
-    return xp.remainder(self, other)
+    if self.dtype.kind != "f":
+        return xp.remainder(self, other)
+    rest = xp.fmod(self, other)
+    return rest + xp.where((rest != 0) & ((rest < 0) != (xp.asarray(other) < 0)), self.dtype.type(1), self.dtype.type(0)) * other
 
 
 def _fmod(xp: Any, self: Any, other: Any) -> Any:
@@ -380,14 +392,16 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
                     error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))])  # fmt: skip
 
 
-@composite("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", inplace=True, samples=binary())
-def _clamp_min(self, min):
-    return self.clamp(min)
-
-
-@composite("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", inplace=True, samples=binary())
-def _clamp_max(self, max):
-    return self.clamp(None, max)
+op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
+   kernel=pointwise("maximum", check=lambda self, min: _check_clamp(self, min, None)),
+   grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
+             min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
+   samples=binary())  # fmt: skip
+op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
+   kernel=pointwise("minimum", check=lambda self, max: _check_clamp(self, None, max)),
+   grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
+             max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
+   samples=binary())  # fmt: skip
 
 
 def _declare_nan_ignoring(name: str, compare: str) -> None:
@@ -501,7 +515,9 @@ class Exact(Pointwise):
 
 
 op("nextafter(Tensor self, Tensor other) -> Tensor",
-   kernel=Exact("nextafter", excluding=(BOOL, INT, COMPLEX)), samples=binary(scalar=None))  # fmt: skip
+   kernel=Exact("nextafter", excluding=(BOOL, INT, COMPLEX)),
+   grad=dict(self=lambda grad, self, other: grad.masked_fill(self == other, 0), other=lambda grad: grad.new_zeros(grad.shape)),
+   samples=binary(scalar=None))  # fmt: skip
 
 
 def _check_heaviside(self: Tensor, values: Tensor) -> None:
@@ -513,6 +529,7 @@ def _check_heaviside(self: Tensor, values: Tensor) -> None:
 
 op("heaviside(Tensor self, Tensor values) -> Tensor",
    kernel=pointwise(lambda xp, self, values: xp.where(self == 0, values, self > 0).astype(self.dtype), check=_check_heaviside),
+   grad=dict.fromkeys(("self", "values"), without_derivative("heaviside")),
    samples=binary(scalar=None))  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from .._dispatch.callers import make_operator
 from .._tensor import Tensor
 from .declare import PUBLIC, public_functions
 
-FAMILIES = ("copy", "create", "random", "pointwise", "compare", "elementary", "activation", "reduce", "scan", "view", "join", "index", "matmul", "norm", "loss")
+FAMILIES = ("copy", "create", "random", "dropout", "pointwise", "compare", "elementary", "activation", "reduce", "extreme", "moments", "softmax", "scan", "sort", "unique", "arrange", "view", "join", "parts", "restride", "index", "matmul", "einsum", "norm", "loss", "class_loss", "embedding")
 
 for _family in FAMILIES:
     importlib.import_module(f"{__package__}.{_family}")
@@ -21,15 +21,15 @@ _OPERATORS = {
     "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt",
     "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not",
     "__floordiv__": "floor_divide",
-}  # fmt: skip
+}
 _INPLACE_OPERATORS = {
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__imod__": "remainder_",
     "__ipow__": "pow_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
     "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_", "__ifloordiv__": "floor_divide_",
-}  # fmt: skip
-_REFLECTED = {"__rsub__": "sub", "__rtruediv__": "div", "__rpow__": "pow", "__rmod__": "remainder",
+}
+_REFLECTED = {"__rsub__": "sub", "__rtruediv__": "div", "__rdiv__": "div", "__rpow__": "pow", "__rmod__": "remainder",
               "__rfloordiv__": "floor_divide", "__rmatmul__": "matmul", "__rlshift__": "bitwise_left_shift",
-              "__rrshift__": "bitwise_right_shift"}  # fmt: skip
+              "__rrshift__": "bitwise_right_shift"}
 
 
 def attach_methods() -> None:

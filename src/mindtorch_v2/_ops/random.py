@@ -1,1 +1,425 @@
-"""To be written."""
+"""Random numbers: factories and in-place draws. The same seed gives PyTorch's numbers."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import _random
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, dtype, get_default_dtype, iinfo, int64
+from .._generator import Generator, default_generator
+from .._tensor import Tensor
+from .copy import fits, preserved_strides, stored_number, uninitialised
+from .create import LIKE, OPTIONS, Factory, checked_size
+from .declare import composite, op
+from .families import Spec, broadcast_shape, moves, writes
+from .samples import cases, error, t
+
+_C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long",
+            "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+            "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long"}  # fmt: skip
+_MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+Draw = Callable[[Generator, tuple[int, ...], np.dtype], np.ndarray]
+DRAWN = f"*, Generator? generator=None, {OPTIONS}"
+
+
+def refuse(name: str, kind: dtype) -> None:
+    raise NotImplementedError(f"\"{name}\" not implemented for '{kind.scalar_name}'")
+
+
+def _zero_grad(grad: Tensor) -> Tensor:
+    return grad.new_zeros(grad.shape)  # type: ignore[attr-defined]
+
+
+def fill_drawn(target: np.ndarray, generator: Generator | None, draw: Draw) -> None:
+    """Draws into an array in the order of its memory: PyTorch fills the outermost stride first."""
+    source = default_generator if generator is None else generator
+    if not target.flags.c_contiguous:
+        target = target.transpose(sorted(range(target.ndim), key=lambda d: -target.strides[d]))
+    drawn = draw(source, target.shape, target.dtype)
+    np.copyto(target, drawn, casting="unsafe")
+
+
+# uniform and normal --------------------------------------------------------------------------------------------------
+
+
+def _check_uniform(kind: dtype, low: float = 0.0, high: float = 1.0) -> None:
+    if kind.category < FLOAT:
+        refuse("check_uniform_bounds", kind)
+    real = kind.to_real()
+    for name, bound in (("from", low), ("to", high)):
+        if not math.isfinite(bound) or not fits(bound, real):
+            raise RuntimeError(f"{name} is out of bounds for {_C_NAMES[real.name]}")
+    if low > high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
+
+
+def _check_normal(kind: dtype, mean: float = 0.0, std: float = 1.0) -> None:
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
+    if kind.category < FLOAT:
+        refuse("normal_kernel_cpu", kind)
+
+
+def _write_normal(xp: Any, self: Any, mean: float, std: float, generator: Any) -> None:
+    contiguous = self.flags.c_contiguous
+    fill_drawn(self, generator, lambda g, shape, kind: _random.normal(g, shape, kind, mean, std, contiguous))
+
+
+op("uniform_(Tensor(a!) self, float from_=0, float to=1, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(lambda self, from_, to, generator: _check_uniform(self.dtype, from_, to),
+                 lambda xp, self, from_, to, generator:
+                 fill_drawn(self, generator, lambda g, shape, kind: _random.uniform(g, shape, kind, from_, to))),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+op("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(lambda self, mean, std, generator: _check_normal(self.dtype, mean, std), _write_normal),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+
+
+def _drawn_factory(draw: Draw, check: Callable) -> Factory:
+    """A factory of a size whose elements are drawn."""
+
+    def infer(size: tuple[int, ...], generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
+        spec = Spec(checked_size(size, "rand"), dtype or get_default_dtype())
+        check(spec.dtype)
+        return spec
+
+    return Factory(
+        infer, lambda xp, size, generator, *rest, spec: draw(generator or default_generator, spec.shape, spec.dtype.np)
+    )
+
+
+def _drawn_like(draw: Draw, check: Callable) -> Factory:
+    """A factory with another tensor's geometry whose elements are drawn."""
+
+    def infer(self: Tensor, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
+        spec = Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, rest[-1]))
+        check(spec.dtype)
+        return spec
+
+    def array(xp: Any, self: Any, generator: Any, *rest: Any, spec: Spec) -> Any:
+        made = uninitialised(spec)
+        contiguous = made.flags.c_contiguous
+        named = (
+            (lambda g, shape, kind: _random.normal(g, shape, kind, contiguous=contiguous))
+            if draw is _random.normal
+            else draw
+        )
+        fill_drawn(made, generator, named)
+        return made
+
+    return Factory(infer, array)
+
+
+_LIKE = LIKE.replace("*, ", "*, Generator? generator=None, ", 1)
+
+op(f"rand(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.uniform, _check_uniform))
+op(f"randn(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.normal, _check_normal))
+op(f"rand_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.uniform, _check_uniform), public="torch")
+op(f"randn_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.normal, _check_normal), public="torch")
+
+
+def _check_std(std: Any) -> None:
+    if hasattr(std, "_array"):
+        if std.dtype.category == COMPLEX:
+            raise RuntimeError("normal expects standard deviation to be non-complex")
+        if std._array.__class__ is np.ndarray and not (std._array >= 0).all():
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    elif std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
+
+
+def _normal_spec(mean: Any, std: Any, generator: Any) -> Spec:
+    _check_std(std)
+    kind = (mean if hasattr(mean, "_array") else std).dtype
+    _check_normal(kind)
+    return Spec(broadcast_shape([v._array.shape for v in (mean, std) if hasattr(v, "_array")]), kind)
+
+
+def _normal_array(xp: Any, mean: Any, std: Any, generator: Any, spec: Spec) -> Any:
+    source, kind = generator or default_generator, spec.dtype.np
+    mean, std = (
+        v.astype(kind if kind.kind != "c" or v is mean else v.dtype) if isinstance(v, np.ndarray) else v
+        for v in (mean, std)
+    )
+    drawn = _random.normal_tensor(source, mean, std, kind)
+    return drawn if drawn.shape == spec.shape else xp.broadcast_to(drawn, spec.shape).copy()
+
+
+_NORMAL_GRAD = {
+    "mean": lambda grad, mean_shape: grad.new_zeros(mean_shape),
+    "std": lambda grad, std_shape: grad.new_zeros(std_shape),
+}
+
+op("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
+   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]})  # fmt: skip
+op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]})  # fmt: skip
+op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD)  # fmt: skip
+op(f"normal.float_float(float mean, float std, int[] size, {DRAWN}) -> Tensor",
+   kernel=Factory(lambda mean, std, size, generator, dtype, *rest: _check_normal(dtype or get_default_dtype(), mean, std)
+                  or Spec(checked_size(size, "normal"), dtype or get_default_dtype()),
+                  lambda xp, mean, std, size, generator, *rest, spec:
+                  _random.normal(generator or default_generator, spec.shape, spec.dtype.np, mean, std)))  # fmt: skip
+
+
+# integers ------------------------------------------------------------------------------------------------------------
+
+
+def _check_range(kind: dtype, low: int, high: int) -> None:
+    """Raises unless integers in [low, high) can be drawn for a type."""
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if kind.category == COMPLEX:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
+    for name, bound in (("from", low), ("to - 1", high - 1)):
+        if kind.category == FLOAT:
+            bits = _MANTISSA_BITS[kind.name]
+            if abs(bound) > 1 << bits:
+                warnings.warn(f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations {_C_NAMES[kind.name]} can "
+                              "support discrete uniform distribution only within this range. This warning will become an error in "
+                              "version 1.7 release, please fix the code in advance", stacklevel=6)  # fmt: skip
+            continue
+        smallest, largest = (0, 1) if kind.category == BOOL else (iinfo(kind).min, iinfo(kind).max)
+        if not smallest <= bound <= largest:
+            raise RuntimeError(f"{name} is out of bounds for {_C_NAMES[kind.name]}")
+
+
+def _integers(low: int, high: int) -> Draw:
+    return lambda generator, shape, kind: _random.randint(generator, shape, *_exact_range(OF_ARRAY[kind], low, high))
+
+
+def _exact_range(kind: dtype, low: int, high: int) -> tuple[int, int]:
+    """The range within [low, high) whose ends a floating type does not round out of it."""
+    if kind.category == FLOAT:
+        bits = _MANTISSA_BITS[kind.name]
+        first, last = (
+            int(np.asarray(n, np.float64).astype(kind.np)) if abs(n) < 1 << 63 else n for n in (low + 1, high - 1)
+        )
+        if first < low:
+            low = first + (1 << (abs(low + 1).bit_length() - bits))
+        if last >= high:
+            high = last - (1 << (abs(high - 1).bit_length() - bits))
+    return low, high
+
+
+def _end(kind: dtype, to: int | None) -> int:
+    """The first number that is not drawn; without `to` the range goes to the type's largest."""
+    return _random.largest_random(kind.np) + 1 if to is None else to
+
+
+def _check_full(kind: dtype) -> None:
+    if kind.category == COMPLEX:
+        refuse("random_kernel_cpu", kind)
+
+
+op("random_.from(Tensor(a!) self, int from_, int? to, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(lambda self, from_, to, generator: _check_range(self.dtype, from_, _end(self.dtype, to)),
+                 lambda xp, self, from_, to, generator:
+                 fill_drawn(self, generator, _integers(from_, _end(OF_ARRAY[self.dtype], to)))),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+op("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(lambda self, to, generator: _check_range(self.dtype, 0, to),
+                 lambda xp, self, to, generator: fill_drawn(self, generator, _integers(0, to))),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+op("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(lambda self, generator: _check_full(self.dtype),
+                 lambda xp, self, generator: fill_drawn(self, generator, _random.random_full)),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+
+
+def _randint_spec(low: int, high: int, size: tuple[int, ...], generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
+    kind = dtype or int64
+    checked_size(size, "randint")
+    _check_range(kind, low, high)
+    return Spec(size, kind)
+
+
+def _randint(xp: Any, low: int, high: int, size: tuple[int, ...], generator: Any, *rest: Any, spec: Spec) -> Any:
+    return _integers(low, high)(generator or default_generator, spec.shape, spec.dtype.np).astype(
+        spec.dtype.np, copy=False
+    )
+
+
+op(f"randint(int high, int[] size, {DRAWN}) -> Tensor",
+   kernel=Factory(lambda high, *rest: _randint_spec(0, high, *rest),
+                  lambda xp, high, *rest, spec: _randint(xp, 0, high, *rest, spec=spec)))  # fmt: skip
+op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint))
+
+
+def _randint_like_spec(self: Tensor, low: int, high: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
+    kind = dtype or self.dtype
+    _check_range(kind, low, high)
+    return Spec(self._array.shape, kind, preserved_strides(self, rest[-1]))
+
+
+def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest: Any, spec: Spec) -> Any:
+    made = uninitialised(spec)
+    fill_drawn(made, generator, _integers(low, high))
+    return made
+
+
+op(f"randint_like(Tensor self, int high, {_LIKE}) -> Tensor",
+   kernel=Factory(lambda self, high, *rest: _randint_like_spec(self, 0, high, *rest),
+                  lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)), public="torch")  # fmt: skip
+op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
+   kernel=Factory(_randint_like_spec, _randint_like), public="torch")  # fmt: skip
+
+
+def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
+    kind = dtype or int64
+    checked_size((n,), "randperm")
+    if kind.category not in (INT, FLOAT):
+        refuse("randperm", kind)
+    if kind.category == FLOAT and n > (1 << _MANTISSA_BITS[kind.name]) + 1:
+        raise RuntimeError(
+            f"n cannot be greater than {(1 << _MANTISSA_BITS[kind.name]) + 1} for {kind.scalar_name} type."
+        )
+    stored_number(n, kind)
+    return Spec((n,), kind)
+
+
+op(f"randperm(int n, {DRAWN}) -> Tensor",
+   kernel=Factory(_randperm_spec, lambda xp, n, generator, *rest, spec:
+                  _random.randperm(generator or default_generator, n).astype(spec.dtype.np, copy=False)))  # fmt: skip
+
+
+# other distributions -------------------------------------------------------------------------------------------------
+
+
+def _continuous(name: str) -> Callable[..., None]:
+    def check(self: Tensor, *args: Any) -> None:
+        if self.dtype.category != FLOAT:
+            shown = (
+                {"int64": "long int"}.get(self.dtype.name, self.dtype.name)
+                if name == "Cauchy"
+                else self.dtype.scalar_name
+            )
+            raise RuntimeError(f"{name} distribution is a continuous probability distribution. dtype must be a floating point but "
+                               f"you specified {shown}")  # fmt: skip
+
+    return check
+
+
+def _check_log_normal(self: Tensor, mean: float, std: float, generator: Any) -> None:
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
+    if self.dtype.category != FLOAT:
+        refuse("log_normal_cpu", self.dtype)
+
+
+def _check_geometric(self: Tensor, p: float, generator: Any) -> None:
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    if self.dtype.category not in (INT, FLOAT):
+        refuse("geometric_cpu", self.dtype)
+
+
+def _write_geometric(xp: Any, self: Any, p: float, generator: Any) -> None:
+    kind = np.dtype(np.float64) if self.dtype.kind in "iu" else self.dtype
+    fill_drawn(self, generator, lambda g, shape, _: _random.geometric(g, shape, kind, p))
+
+
+op("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(_continuous("Exponential"), lambda xp, self, lambd, generator:
+                 fill_drawn(self, generator, lambda g, shape, kind: _random.exponential(g, shape, kind, lambd))),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+op("cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(_continuous("Cauchy"), lambda xp, self, median, sigma, generator:
+                 fill_drawn(self, generator, lambda g, shape, kind: _random.cauchy(g, shape, kind, median, sigma))),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+op("log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(_check_log_normal, lambda xp, self, mean, std, generator:
+                 fill_drawn(self, generator, lambda g, shape, kind: _random.log_normal(g, shape, kind, mean, std))),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+op("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(_check_geometric, _write_geometric), grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+
+
+# bernoulli -----------------------------------------------------------------------------------------------------------
+
+
+def _check_bernoulli(self: Tensor, p: float, generator: Any) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
+    if self.dtype.category == COMPLEX:
+        refuse("bernoulli_scalar_cpu_", self.dtype)
+
+
+def _check_probabilities(self: Tensor, p: Tensor, generator: Any = None) -> None:
+    if p.dtype.category != FLOAT:
+        refuse("bernoulli_tensor_cpu_p_", p.dtype)
+    if broadcast_shape([self._array.shape, p._array.shape]) != self._array.shape:
+        raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape "
+                           f"{list(broadcast_shape([self._array.shape, p._array.shape]))}")  # fmt: skip
+
+
+def _write_by_probabilities(xp: Any, self: Any, p: Any, generator: Any) -> None:
+    order = sorted(range(self.ndim), key=lambda d: -self.strides[d])
+    probabilities = xp.broadcast_to(p, self.shape).transpose(order)
+    drawn = _random.bernoulli_tensor(generator or default_generator, probabilities)
+    np.copyto(self.transpose(order), drawn, casting="unsafe")
+
+
+def _bernoulli_array(xp: Any, self: Any, generator: Any, spec: Spec) -> Any:
+    made = uninitialised(spec)
+    _write_by_probabilities(xp, made, self, generator)
+    return made
+
+
+def _bernoulli_spec(self: Tensor, generator: Any) -> Spec:
+    _check_probabilities(self, self)
+    return Spec(self._array.shape, self.dtype)
+
+
+op("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(_check_probabilities, _write_by_probabilities),
+   grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor")  # fmt: skip
+op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
+   kernel=writes(_check_bernoulli, lambda xp, self, p, generator:
+                 fill_drawn(self, generator, lambda g, shape, kind: _random.bernoulli_scalar(g, shape, p))),
+   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
+   kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad))  # fmt: skip
+
+
+@composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
+def _bernoulli_p(self: Tensor, p: float, generator: Any) -> Tensor:
+    return self.clone().bernoulli_(p, generator=generator)  # type: ignore[attr-defined]
+
+
+# samples of distributions given by tensors ---------------------------------------------------------------------------
+
+
+def _multinomial_spec(self: Tensor, num_samples: int, replacement: bool, generator: Any) -> Spec:
+    shape = self._array.shape
+    if len(shape) not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if self.dtype.category != FLOAT:
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {self.dtype.scalar_name}")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    return Spec((*shape[:-1], num_samples), int64)
+
+
+op("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
+   kernel=moves(_multinomial_spec, lambda xp, self, num_samples, replacement, generator:
+                _random.multinomial(generator or default_generator, self, num_samples, replacement)),
+   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)))  # fmt: skip
+
+
+def _poisson_spec(self: Tensor, generator: Any) -> Spec:
+    if self.dtype.category != FLOAT:
+        refuse("poisson_cpu", self.dtype)
+    return Spec(self._array.shape, self.dtype)
+
+
+op("poisson(Tensor self, Generator? generator=None) -> Tensor",
+   kernel=moves(_poisson_spec, lambda xp, self, generator: _random.poisson(generator or default_generator, self)),
+   grad=dict(self=_zero_grad), public="torch")  # fmt: skip

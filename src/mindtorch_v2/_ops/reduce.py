@@ -60,12 +60,25 @@ def _spread(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepd
 # the family ----------------------------------------------------------------------------------------------------------
 
 
+def contiguous(array: Any) -> Any:
+    """The array, or a copy in C order; also where a dimension of size one lets NumPy keep other strides."""
+    if array.ndim > 1 and (not array.flags.c_contiguous or 1 in array.shape and not _has_plain_strides(array)):
+        return array.copy()
+    return array
+
+
+def _has_plain_strides(array: Any) -> bool:
+    step = array.itemsize
+    for n, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        if stride != step:
+            return False
+        step *= n or 1
+    return True
+
+
 def folded(reduce: Callable, array: Any, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     """`reduce` of a ufunc over the axes, contiguous (NumPy follows the operand's order of dimensions)."""
-    result = reduce(array, axes, None, None, keepdim)
-    if result.ndim > 1 and not result.flags.c_contiguous:
-        return result.copy()
-    return result
+    return contiguous(reduce(array, axes, None, None, keepdim))
 
 
 def summed(array: Any, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
@@ -98,10 +111,10 @@ def _blockwise(array: Any, axis: int, axes: tuple[int, ...], keepdim: bool) -> A
 
 
 class Reduction(ArrayFamily):
-    """Folds dimensions with a ufunc. Members take `self, dim, keepdim` and may take `dtype`.
+    """Folds dimensions with a ufunc. Members take `self` and perhaps, in this order, `dim`, `keepdim` and `dtype`.
 
-    The two plain types go straight into the ufunc where nothing can go wrong; `finish(result, count)` is what remains
-    to be done to the folded array.
+    Small arrays of the two plain types go straight into the ufunc where nothing can go wrong; `finish(result, count)` is
+    what remains to be done to the folded array.
     """
 
     def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *, empty: bool = True) -> None:
@@ -109,28 +122,27 @@ class Reduction(ArrayFamily):
         self.ufunc, self.finish, self.empty = ufunc, finish, empty
 
     def cpu(self, operator: Operator) -> Callable:
-        general = super().cpu(operator)
+        general, arity = super().cpu(operator), len(operator.schema.arguments)
         reduce, finish, plain = getattr(np, self.ufunc).reduce, self.finish, frozenset((float32.np, float64.np))
-        smallest = 0 if self.empty else 1
+        smallest, largest = 0 if self.empty else 1, BLOCK * 8
 
-        def kernel(self: Tensor, dim: Any, keepdim: bool, *rest: Any) -> Tensor:
+        def kernel(self: Tensor, dim: Any = None, keepdim: bool = False, dtype: dtype | None = None) -> Tensor:
             array = self._array
             size = array.size
-            if array.dtype not in plain or not smallest <= size <= BLOCK * 8 or rest and rest[0] is not None:
-                return general(self, dim, keepdim, *rest)
+            if array.dtype not in plain or not smallest <= size <= largest or dtype is not None:
+                return general(*(self, dim, keepdim, dtype)[:arity])
             if not dim:
                 result, count = reduce(array, None, None, None, keepdim), size
             elif len(dim) == 1 and -array.ndim <= dim[0] < array.ndim:
-                axis = dim[0]
-                result, count = reduce(array, axis, None, None, keepdim), array.shape[axis]
+                result, count = reduce(array, dim[0], None, None, keepdim), array.shape[dim[0]]
             else:
-                return general(self, dim, keepdim, *rest)
+                return general(*(self, dim, keepdim, dtype)[:arity])
             if finish is not None:
                 result = finish(result, count)
             if result.__class__ is not _ndarray:
                 result = np.asarray(result)
-            elif result.ndim > 1 and not result.flags.c_contiguous:
-                result = result.copy()
+            elif result.ndim > 1:
+                result = contiguous(result)
             made = _new(Tensor)
             made._array = result
             return made
@@ -218,6 +230,8 @@ def _sum_to_size(self, size):
     added = len(shape) - len(size)
     if added < 0 or any(n != 1 and n != m for n, m in zip(size, shape[added:], strict=True)):
         raise RuntimeError(f"size {{{shape_text(size)}}} is not expandable to size {{{shape_text(shape)}}}.")
+    if not size:
+        return self.sum()
     kept = tuple([d for d in range(added, len(shape)) if size[d - added] == 1 != shape[d]])
     if not kept:
         return self.sum(tuple(range(added))) if added else self
@@ -329,8 +343,7 @@ def _nanmean(self, dim, keepdim, dtype):
 
 op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
    kernel=computes(lambda self, dim: _sum_spec(self, dim, False, int64),
-                   lambda xp, self, dim: xp.ascontiguousarray(xp.count_nonzero(self, axes_of(self, dim)))
-                   if self.ndim else xp.count_nonzero(self)),
+                   lambda xp, self, dim: xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None)),
    samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0), case(t()),
                  *DIM_ERRORS))  # fmt: skip
 

@@ -98,14 +98,14 @@ def unary(low: float = -2.0, high: float = 2.0, **choices: tuple) -> Callable[[]
         made = [Case((t(2, 3, **options),), kwargs) for kwargs in _choices(choices)]
         made += [Case((tensor,)) for tensor in (
             t(**options), t(0, 3, **options), t(2, 1, 4, **options), t(3, 2, layout="transposed", **options),
-            t(2, 3, layout="sliced", **options), t(2, 3, layout="expanded", **options))]  # fmt: skip
+            t(2, 3, layout="sliced", **options), t(2, 3, layout="expanded", **options))]
         return made
 
     return make
 
 
 def binary(low: float = -2.0, high: float = 2.0, *, other_low: float | None = None, other_high: float | None = None,
-           scalar: Any = 1.5, **choices: tuple) -> Callable[[], list[Case]]:  # fmt: skip
+           scalar: Any = 1.5, **choices: tuple) -> Callable[[], list[Case]]:
     """Two operands: equal shapes, broadcasts both ways, ranks, layouts, empty, and a number (unless scalar is None)."""
 
     def make() -> list[Case]:
@@ -115,7 +115,7 @@ def binary(low: float = -2.0, high: float = 2.0, *, other_low: float | None = No
         made += [Case(pair) for pair in (
             (t(2, 3, **a), t(3, **b)), (t(3, **a), t(2, 1, **b)), (t(**a), t(2, 3, **b)), (t(2, 3, **a), t(**b)),
             (t(**a), t(**b)), (t(0, 3, **a), t(3, **b)), (t(2, 3, layout="transposed", **a), t(2, 3, layout="sliced", **b)),
-            (t(2, 3, layout="expanded", **a), t(2, 3, **b)))]  # fmt: skip
+            (t(2, 3, layout="expanded", **a), t(2, 3, **b)))]
         made += [Case((t(2, 3, **a), scalar))] if scalar is not None else []
         made.append(Case((t(2, 3, **a), t(2, 4, **b)), {}, (RuntimeError, "must match the size of tensor b")))
         return made

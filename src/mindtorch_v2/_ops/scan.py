@@ -1,1 +1,268 @@
-"""To be written."""
+"""Running sums, products and extrema, differences, and integrals by the trapezoid rule."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._dispatch.keys import modes
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
+from .._tensor import Tensor, wrapped_dim
+from .declare import composite, op
+from .families import Spec, computes
+from .reduce import contiguous, joined
+from .samples import bools, case, cases, error, ints, t, values
+
+NAN = float("nan")
+# PyTorch's running sums keep more digits than they return.
+_WIDER = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
+
+_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0), case(t(3, 2, layout="transposed"), 1),
+          case(t(2, 3, layout="expanded"), 0), error(IndexError, "Dimension out of range", t(2, 3), 2))  # fmt: skip
+
+
+def _running_spec(self: Tensor, dim: int, dtype: dtype | None) -> Spec:
+    wrapped_dim(dim, self._array.ndim)
+    return Spec(self._array.shape, dtype or (int64 if self.dtype.category <= INT else self.dtype))
+
+
+def _running(ufunc: str) -> Callable:
+    """The `array` of a running sum or product."""
+
+    def array(xp: Any, self: Any, dim: int, dtype: dtype | None, spec: Spec) -> Any:
+        kind = spec.dtype.np
+        self = self.astype(kind, copy=False) if spec.dtype.itemsize >= 4 or spec.dtype.category <= INT else self
+        if not self.ndim:
+            return self.copy()
+        if spec.dtype is bool_:
+            return (xp.logical_or if ufunc == "add" else xp.logical_and).accumulate(self, dim)
+        made = getattr(xp, ufunc).accumulate(self, dim, _WIDER.get(self.dtype.kind, kind))
+        return contiguous(made.astype(kind, copy=False))
+
+    return array
+
+
+def _from_the_end(tensor: Tensor, dim: int) -> Tensor:
+    """The running sum that starts at the last element."""
+    return tensor.flip(dim).cumsum(dim).flip(dim) if tensor.dim() else tensor
+
+
+op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=computes(_running_spec, _running("add")), inplace=True,
+   grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
+   samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))  # fmt: skip
+
+
+def _cumprod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int, dtype: dtype | None) -> Tensor:
+    """Without zeros, what follows an element divided by it. The first zero of a row is the last element that counts."""
+    self = (self if dtype is None else self.to(dtype)).conj()
+    if not self.dim() or not self.numel():
+        return grad
+    if self.device.type != "meta" and not bool((self == 0).any()):
+        return _from_the_end(grad * result.conj(), dim) / self
+    if modes.grad_enabled:
+        return _cumprod_grad_pairwise(grad, self, dim)
+    zeros = (self == 0).cumsum(dim)
+    first = (zeros == 1) & (self == 0)
+    at_zero = _from_the_end(grad * self.masked_fill(first, 1).cumprod(dim), dim)
+    before = _from_the_end(grad * result.conj(), dim) / self.masked_fill(self == 0, 1)
+    return before.masked_fill(zeros > 0, 0) + at_zero.masked_fill(~first, 0)
+
+
+def _cumprod_grad_pairwise(grad: Tensor, self: Tensor, dim: int) -> Tensor:
+    """As a function of every element, zero or not, so that it can be differentiated again."""
+    rows, grad = self.movedim(dim, -1), grad.movedim(dim, -1)
+    length = rows.size(-1)
+    others = rows.unsqueeze(-2).expand(*rows.shape[:-1], length, length)
+    itself = others.new_ones((length, length)).tril().triu().to(bool_)
+    reached = others.masked_fill(itself, 1).cumprod(-1).triu()  # [k, j]: the product up to j without k
+    return (grad.unsqueeze(-2) * reached).sum(-1).movedim(-1, dim)
+
+
+op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=computes(_running_spec, _running("multiply")),
+   inplace=True, grad=dict(self=_cumprod_grad),
+   samples=cases(*_CASES, case(ints(2, 3), 0), case(values([[1.0, 0.0, 2.0, 0.0], [3.0, -1.0, 4.0, 2.0]]), 1),
+                 case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))  # fmt: skip
+
+
+# extrema -------------------------------------------------------------------------------------------------------------
+
+
+def _extremes_spec(name: str) -> Callable:
+    def infer(self: Tensor, dim: int) -> tuple[Spec, Spec]:
+        if self.dtype.category == COMPLEX:
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{self.dtype.scalar_name}'")
+        wrapped_dim(dim, self._array.ndim)
+        return Spec(self._array.shape, self.dtype), Spec(self._array.shape, int64)
+
+    return infer
+
+
+def _extremes(ufunc: str) -> Callable:
+    """Running extrema, and where each was last met (a NaN wherever one comes)."""
+
+    def array(xp: Any, self: Any, dim: int) -> tuple[Any, Any]:
+        if not self.ndim:
+            return self.copy(), xp.zeros((), xp.int64)
+        best = getattr(xp, ufunc).accumulate(self, dim)
+        place = xp.arange(self.shape[dim]).reshape([-1 if d == dim % self.ndim else 1 for d in range(self.ndim)])
+        met = (self == best) | (self != self)
+        indices = xp.maximum.accumulate(xp.where(met, place, 0), dim)
+        return contiguous(best), contiguous(indices)
+
+    return array
+
+
+for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
+    op(f"{_name}(Tensor self, int dim) -> (Tensor values, Tensor indices)", kernel=computes(_extremes_spec(_name), _extremes(_ufunc)),
+       grad=dict(self=lambda grad, indices, self_shape, dim:
+                 grad.new_zeros(self_shape).scatter_add(dim, indices, grad) if self_shape else grad),
+       samples=cases(*_CASES, case(values([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1), case(bools(2, 3), 0)))  # fmt: skip
+
+
+# logarithm of a running sum ------------------------------------------------------------------------------------------
+
+
+def _logcumsumexp_spec(self: Tensor, dim: int) -> Spec:
+    wrapped_dim(dim, self._array.ndim)
+    if self.dtype.category < FLOAT:
+        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{self.dtype.scalar_name}'")
+    return Spec(self._array.shape, self.dtype)
+
+
+def _logcumsumexp(xp: Any, self: Any, dim: int) -> Any:
+    if not self.ndim or not self.size:
+        return self.copy()
+    if self.dtype.kind == "f":
+        return contiguous(xp.logaddexp.accumulate(self, dim))
+    rows = xp.moveaxis(self, dim, 0)
+    made = xp.empty(rows.shape, rows.dtype)
+    made[0] = rows[0]
+    for i in range(1, len(rows)):  # NumPy's logaddexp has no complex loop
+        made[i] = _complex_logaddexp(xp, made[i - 1], rows[i])
+    return contiguous(xp.moveaxis(made, 0, dim))
+
+
+def _complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
+    """log(exp(a) + exp(b)) whose imaginary part follows that of the operand with the larger real part."""
+    low, high = xp.where(a.real < b.real, a, b), xp.where(a.real < b.real, b, a)
+    made = high + xp.log1p(xp.exp(low - high))
+    return xp.where(xp.isneginf(high.real), low, made)
+
+
+def _logcumsumexp_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
+    """Sums of grad * exp(-result) from the end, times exp(self); in logarithms, positive and negative parts apart."""
+    if not self.dim() or not self.numel():
+        return grad
+    if self.dtype.is_complex:
+        return (self.exp() * _from_the_end(grad.conj() * (-result).exp(), dim)).conj()
+
+    def part(signed: Tensor) -> Tensor:
+        absent = signed <= 0
+        logarithm = signed.masked_fill(absent, 1).log().masked_fill(absent, float("-inf"))
+        return ((logarithm - result).flip(dim).logcumsumexp(dim).flip(dim) + self).exp()
+
+    return part(grad) - part(-grad)
+
+
+op("logcumsumexp(Tensor self, int dim) -> Tensor", kernel=computes(_logcumsumexp_spec, _logcumsumexp),
+   grad=dict(self=_logcumsumexp_grad),
+   samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
+                 error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)))  # fmt: skip
+
+
+# differences ---------------------------------------------------------------------------------------------------------
+
+
+def _check_joinable(self: Tensor, other: Tensor | None, dim: int) -> None:
+    if other is None:
+        return
+    if other.dim() != self.dim():
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    for d in range(self.dim()):
+        if d != dim and other.size(d) != self.size(d):
+            raise RuntimeError("diff expects the shape of tensor to prepend or append to match that of input except along the "
+                               f"differencing dimension; input.size({d}) = {self.size(d)}, but got tensor.size({d}) = "
+                               f"{other.size(d)}")  # fmt: skip
+
+
+@composite("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+           samples=cases(case(t(2, 4)), case(t(2, 4), 2), case(t(3, 4), 1, 0), case(t(2, 4), prepend=t(2, 1), append=t(2, 2)),
+                         case(t(2, 3), 5), case(ints(2, 4)), case(bools(2, 4)), case(t(2, 3), 0),
+                         error(RuntimeError, "order must be non-negative but got -1", t(3), -1),
+                         error(RuntimeError, "diff expects input to be at least one-dimensional", t())))  # fmt: skip
+def _diff(self, n, dim, prepend, append):
+    if not self.dim():
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    dim = wrapped_dim(dim, self.dim())
+    _check_joinable(self, prepend, dim)
+    _check_joinable(self, append, dim)
+    if n == 0:
+        return self.clone()
+    made = self if prepend is None else joined(prepend, self, dim)
+    made = made if append is None else joined(made, append, dim)
+    length = made.size(dim)
+    if n >= length:
+        return made.narrow(dim, 0, 0).clone()
+    for _ in range(n):
+        length -= 1
+        later, earlier = made.narrow(dim, 1, length), made.narrow(dim, 0, length)
+        made = later.logical_xor(earlier) if made.dtype is bool_ else later - earlier
+    return made
+
+
+# integrals -----------------------------------------------------------------------------------------------------------
+
+
+def _check_integrand(name: str, y: Tensor, x: Tensor | None) -> None:
+    if y.dtype.category == BOOL:
+        raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
+    if x is not None and x.dtype.category == BOOL:
+        raise RuntimeError(f"{name}: received a bool input for `x`, but bool is not supported")
+
+
+def _strips(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
+    """Areas between neighbouring sample points."""
+    length = y.size(dim)
+    heights = y.narrow(dim, 1, length - 1) + y.narrow(dim, 0, length - 1)
+    if x is None:
+        return heights * (dx / 2)
+    if x.dim() == 1:
+        if x.size(0) != length:
+            raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
+        x = x.reshape([length if d == dim else 1 for d in range(y.dim())])
+    elif x.dim() < y.dim():
+        x = x.reshape((1,) * (y.dim() - x.dim()) + tuple(x.shape))
+    return heights * x.diff(1, dim - y.dim()) / 2
+
+
+_DX_CASES = cases(case(t(2, 3)), case(t(2, 3), dx=0.5, dim=0), case(ints(2, 3)))
+_X_CASES = cases(case(t(2, 3), values([0.0, 1.0, 3.0])), case(t(2, 3), t(2, 3)),
+                 error(RuntimeError, "There must be one `x` value for each sample point", t(2, 3), t(2)))  # fmt: skip
+_DX, _X = "Tensor y, *, Scalar dx=1, int dim=-1", "Tensor y, Tensor x, *, int dim=-1"
+
+
+def _trapezoid(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
+    dim = wrapped_dim(dim, y.dim())
+    if not y.dim():
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    _check_integrand("trapezoid", y, x)
+    if not y.size(dim):
+        return y.sum(dim) if y.dtype.category >= FLOAT else y.sum(dim, dtype=y.dtype)
+    return _strips("trapezoid", y, x, dx, dim).sum(dim)
+
+
+def _cumulative_trapezoid(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
+    dim = wrapped_dim(dim, y.dim())
+    if not y.dim():
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    _check_integrand("cumulative_trapezoid", y, x)
+    return _strips("cumulative_trapezoid", y, x, dx, dim).cumsum(dim)
+
+
+for _name, _integral, _aliases in (("trapezoid", _trapezoid, ("trapz",)), ("cumulative_trapezoid", _cumulative_trapezoid, ())):
+    composite(f"{_name}.x({_X}) -> Tensor", samples=_X_CASES, aliases=_aliases)(
+        lambda y, x, dim, integral=_integral: integral(y, x, None, dim))
+    composite(f"{_name}.dx({_DX}) -> Tensor", samples=_DX_CASES, aliases=_aliases)(
+        lambda y, dx, dim, integral=_integral: integral(y, None, dx, dim))

@@ -5,14 +5,17 @@ They are on the path of every index expression, so they are written without gene
 """
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from numpy import ndarray
+
 from .._backends.meta import contiguous_strides
-from .._dispatch.callers import make_caller
+from .._device import channels_last, contiguous_format, memory_format, preserve_format
 from .._tensor import Tensor, wrapped_dim
-from .declare import composite, op
-from .families import Spec, moves, shape_text, view
+from .declare import composite, function_of, op
+from .families import Composite, Spec, broadcast_shape, moves, shape_text, view
 from .samples import case, cases, error, t
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -50,7 +53,7 @@ def viewed_strides(array: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
     if not strides or not array.size:
         return strides if size == array.shape else contiguous_strides(size, array.itemsize)
     step = strides[-1]
-    if step == array.itemsize and array.flags.c_contiguous:
+    if step == array.itemsize and is_c_contiguous(array):
         made = []
         for n in size[:0:-1]:
             made.append(step)
@@ -81,6 +84,22 @@ def _chunked_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tup
     return tuple(made) if at == -1 else None
 
 
+def is_c_contiguous(array: Any) -> bool:
+    return array.flags.c_contiguous if array.__class__ is ndarray else _is_dense(array, range(array.ndim - 1, -1, -1))
+
+
+def _is_dense(array: Any, order: Iterable[int]) -> bool:
+    """Whether the dimensions, innermost first, lie in each other without gaps."""
+    step = array.itemsize
+    for d in order:
+        n = array.shape[d]
+        if n != 1:
+            if array.strides[d] != step:
+                return False
+            step *= n
+    return True
+
+
 def _view(self: Tensor, size: tuple[int, ...]) -> Geometry:
     array = self._array
     size = resolved_size(size, array.size)
@@ -91,8 +110,16 @@ def _view(self: Tensor, size: tuple[int, ...]) -> Geometry:
     return size, strides, 0
 
 
+def _array_view(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
+    if array.flags.c_contiguous and array.size:
+        made = array.reshape(size)
+        # NumPy takes any negative size for "find out", PyTorch only -1: the long way tells them apart.
+        return made if made.shape == size else None
+    return None
+
+
 op("view(Tensor(a) self, int[] size) -> Tensor(a)",
-   kernel=view(_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
+   kernel=view(_view, _array_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
    samples=cases(case(t(2, 3), (3, 2)), case(t(2, 3), (-1,)), case(t(0, 3), (3, 0)), case(t(), (1, 1)), case(t(4, 1), (2, 2)),
                  case(t(2, 1, 3, layout="transposed"), (2, 3)),
                  error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2)),
@@ -137,7 +164,7 @@ def _transpose(self: Tensor, dim0: int, dim1: int) -> Geometry:
 
 
 op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-   kernel=view(_transpose), grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
+   kernel=view(_transpose, lambda array, dim0, dim1: array.swapaxes(dim0, dim1) if array.ndim else None), grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
    aliases=("swapaxes", "swapdims"),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3, 4), -1, 0), case(t(), 0, -1), case(t(0, 3), 0, 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3), 0, 2)))  # fmt: skip
@@ -150,7 +177,7 @@ def _t(self: Tensor) -> Geometry:
     return array.shape[::-1], array.strides[::-1], 0
 
 
-op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t), grad=dict(self=lambda grad: grad.t()),
+op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, lambda array: array.T if array.ndim == 2 else None), grad=dict(self=lambda grad: grad.t()),
    samples=cases(case(t(2, 3)), case(t(3)), case(t()),
                  error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))))  # fmt: skip
 
@@ -183,7 +210,7 @@ def inverse_order(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-   kernel=view(_permute), grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
+   kernel=view(_permute, lambda array, dims: array.transpose(dims)), grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
                  error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),
                  error(RuntimeError, "permute(): duplicate dims are not allowed.", t(2, 3), (0, 0))))  # fmt: skip
@@ -287,3 +314,194 @@ op("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
    kernel=view(_unsqueeze), grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
    samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3), 3)))  # fmt: skip
+
+
+# written as the above ------------------------------------------------------------------------------------------------
+
+
+@composite("view_as(Tensor(a) self, Tensor other) -> Tensor(a)", public="Tensor", samples=cases(case(t(2, 3), t(3, 2))))
+def _view_as(self, other):
+    return self.view(other._array.shape)
+
+
+@composite("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)", public="Tensor",
+           samples=cases(case(t(3, 2, layout="transposed"), t(6))))  # fmt: skip
+def _reshape_as(self, other):
+    return self.reshape(other._array.shape)
+
+
+@composite("expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", public="Tensor", samples=cases(case(t(3), t(2, 3))))
+def _expand_as(self, other):
+    return self.expand(other._array.shape)
+
+
+@composite("broadcast_to(Tensor(a) self, int[] size) -> Tensor(a)", samples=cases(case(t(3), (2, 3)), case(t(2, 1), (2, 3))))
+def _broadcast_to(self, size):
+    return self.expand(size)
+
+
+@composite("broadcast_tensors(Tensor[] tensors) -> Tensor[]", public="",
+           samples=cases(case([t(2, 3), t(3), t(2, 1)]), case([t(), t(0, 2)])))  # fmt: skip
+def _broadcast_tensors(tensors):
+    shape = broadcast_shape([tensor._array.shape for tensor in tensors])
+    return tuple(tensor.expand(shape) for tensor in tensors)
+
+
+@composite("movedim(Tensor(a) self, int[1] source, int[1] destination) -> Tensor(a)", aliases=("moveaxis",),
+           samples=cases(case(t(2, 3, 4), 0, 2), case(t(2, 3, 4), (0, 1), (-1, 0)),
+                         error(RuntimeError, "movedim: repeated dim in `source` ([0, 0])", t(2, 3), (0, 0), (1, 0))))  # fmt: skip
+def _movedim(self, source, destination):
+    if len(source) != len(destination):
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({shape_text(source)} dims) should contain the same "
+                           f"number of dims as destination ({shape_text(destination)} dims)")  # fmt: skip
+    ndim = self._array.ndim
+    taken = [wrapped_dim(d, ndim) for d in source]
+    places = [wrapped_dim(d, ndim) for d in destination]
+    for name, given, dims in (("source", source, taken), ("destination", destination, places)):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({shape_text(given)})")
+    if not ndim:
+        return self.permute(())
+    order = [-1] * ndim
+    for d, place in zip(taken, places, strict=True):
+        order[place] = d
+    rest = iter(d for d in range(ndim) if d not in taken)
+    return self.permute(tuple(next(rest) if d < 0 else d for d in order))
+
+
+@composite("flatten(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
+           samples=cases(case(t(2, 3, 4)), case(t(2, 3, 4), 1), case(t(2, 3, 4), 0, 1), case(t()), case(t(3, 2, layout="transposed")),
+                         error(RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim", t(2, 3), 1, 0)))  # fmt: skip
+def _flatten(self, start_dim, end_dim):
+    shape = self._array.shape
+    start, end = wrapped_dim(start_dim, len(shape)), wrapped_dim(end_dim, len(shape))
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if not shape:
+        return self.reshape((1,))
+    if start == end:
+        return self
+    return self.reshape((*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
+
+
+@composite("unflatten(Tensor(a) self, int dim, int[] sizes) -> Tensor(a)",
+           samples=cases(case(t(2, 6), 1, (2, 3)), case(t(2, 6), -1, (3, -1)),
+                         error(RuntimeError, "unflatten: Provided sizes [2, 2] don't multiply up to the size of dim 1 (3) in the input "
+                               "tensor", t(2, 3), 1, (2, 2))))  # fmt: skip
+def _unflatten(self, dim, sizes):
+    shape = self._array.shape
+    dim = wrapped_dim(dim, len(shape))
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    known = math.prod(n for n in sizes if n != -1)
+    if sizes.count(-1) > 1:
+        raise RuntimeError("unflatten got an unexpected error:\nonly one dimension can be inferred")
+    if -1 in sizes and known and not shape[dim] % known:
+        sizes = tuple(shape[dim] // known if n == -1 else n for n in sizes)
+    elif -1 in sizes or known != shape[dim]:
+        raise RuntimeError(f"unflatten: Provided sizes {shape_text(sizes)} don't multiply up to the size of dim {dim} "
+                           f"({shape[dim]}) in the input tensor")  # fmt: skip
+    return self.view((*shape[:dim], *sizes, *shape[dim + 1 :]))
+
+
+@composite("ravel(Tensor(a) self) -> Tensor(a)", samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t())))
+def _ravel(self):
+    return self.contiguous().view((-1,))
+
+
+_LEAST = cases(case(t()), case(t(3)), case(t(2, 3)), case(t(1, 2, 3, 4)))
+
+
+def _grown_to_3d(self: Tensor) -> Tensor:
+    ndim = self._array.ndim
+    if ndim < 2:
+        return self.unsqueeze(0).unsqueeze(-1) if ndim else self.reshape((1, 1, 1))
+    return self.unsqueeze(-1) if ndim == 2 else self
+
+
+atleast_1d = function_of(op(
+   "atleast_1d(Tensor(a) self) -> Tensor(a)", kernel=Composite(lambda self: self if self._array.ndim else self.reshape((1,))),
+   public="", samples=_LEAST))  # fmt: skip
+atleast_2d = function_of(op(
+   "atleast_2d(Tensor(a) self) -> Tensor(a)",
+   kernel=Composite(lambda self: self if self._array.ndim > 1 else self.unsqueeze(0) if self._array.ndim else self.reshape((1, 1))),
+   public="", samples=_LEAST))  # fmt: skip
+atleast_3d = function_of(op(
+   "atleast_3d(Tensor(a) self) -> Tensor(a)", kernel=Composite(_grown_to_3d), public="", samples=_LEAST))  # fmt: skip
+
+
+# transposes as attributes --------------------------------------------------------------------------------------------
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, stacklevel=3)
+
+
+def _numpy_transpose(self: Tensor) -> Tensor:
+    ndim = self._array.ndim
+    if ndim == 0:
+        warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
+    elif ndim != 2:
+        warn_once("The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
+                  "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+                  "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.")  # fmt: skip
+    return self.permute(tuple(range(ndim - 1, -1, -1)))
+
+
+def _matrix_transpose(self: Tensor, name: str, *, conjugate: bool) -> Tensor:
+    """The last two dimensions swapped, and conjugated if so asked."""
+    ndim = self._array.ndim
+    if ndim == 0:
+        call = name if name == "adjoint()" else f"Tensor.{name}"
+        warn_once(f"{call} is deprecated on 0-D tensors. " + (
+            "Consider using x.conj()." if conjugate else "This function is the identity in these cases."))  # fmt: skip
+    elif ndim == 1:
+        raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
+    swapped = self.transpose(-2, -1) if ndim else self
+    return swapped.conj() if conjugate and self.dtype.is_complex else swapped
+
+
+def _hermitian(self: Tensor) -> Tensor:
+    ndim = self._array.ndim
+    if ndim not in (0, 2):
+        more = " For batches of matrices, consider using tensor.mH" if ndim > 2 else ""
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {ndim}-D tensor.{more}")
+    return _matrix_transpose(self, "H", conjugate=True)
+
+
+@composite("adjoint(Tensor(a) self) -> Tensor(a)",
+           samples=cases(case(t(2, 3)), case(t(2, 3, 4)),
+                         error(RuntimeError, "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.",
+                               t(3))))  # fmt: skip
+def _adjoint(self):
+    return _matrix_transpose(self, "adjoint()", conjugate=True)
+
+
+Tensor.T = property(_numpy_transpose)
+Tensor.mT = property(lambda self: _matrix_transpose(self, "mT", conjugate=False))
+Tensor.H = property(_hermitian)
+Tensor.mH = property(lambda self: _matrix_transpose(self, "mH", conjugate=True))
+
+
+# contiguity ----------------------------------------------------------------------------------------------------------
+
+
+def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_format) -> bool:
+    """Whether the elements lie densely in the order of a memory format."""
+    array = self._array
+    if memory_format is contiguous_format or memory_format is preserve_format:
+        return array.flags.c_contiguous if array.__class__ is ndarray else not array.size or is_c_contiguous(array)
+    spatial = 2 if memory_format is channels_last else 3
+    if array.ndim != spatial + 2:
+        return False
+    return _is_dense(array, (1, *range(spatial + 1, 1, -1), 0))
+
+
+Tensor.is_contiguous = is_contiguous
+Tensor.is_set_to = lambda self, tensor: (
+    self._shared_storage() is tensor._shared_storage() and self._offset == tensor._offset
+    and self._array.shape == tensor._array.shape and self._array.strides == tensor._array.strides)  # fmt: skip

@@ -27,7 +27,7 @@ Variable = _Tensor
 
 __all__ = ["Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "functional",
            "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
-           "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled"]  # fmt: skip
+           "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
 
 
 def _tuple(value: Any, length: int) -> tuple:
@@ -37,7 +37,7 @@ def _tuple(value: Any, length: int) -> tuple:
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-             grad_variables: Any = None, inputs: Any = None) -> None:  # fmt: skip
+             grad_variables: Any = None, inputs: Any = None) -> None:
     """Adds the gradients of `tensors` into the `.grad` of the leaves they were computed from."""
     tensors = _tuple(tensors, 0)
     grads = _tuple(grad_tensors if grad_variables is None else grad_variables, len(tensors))
@@ -48,15 +48,16 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
          only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
-         materialize_grads: bool = False) -> tuple:  # fmt: skip
+         materialize_grads: bool = False) -> tuple:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; no `.grad` is touched."""
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+                         "allow_unused=False.")
     outputs, inputs = _tuple(outputs, 0), _tuple(inputs, 0)
     owners = [t for t in (*outputs, *inputs) if t._keys & _PYTHON_MASK]
     if owners and not _modes.exclude & _PYTHON_MASK:
         return _call_torch_function(grad, owners, (outputs, inputs), {
-            "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused})  # fmt: skip
+            "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused})
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, create_graph, bool(allow_unused or materialize_grads))
     _flush_pending[0]()
@@ -74,5 +75,5 @@ def _batched(outputs: tuple, inputs: tuple, grad_outputs: Any, create_graph: boo
 
     grads = _tuple(grad_outputs, len(outputs))
     rows = [grad(outputs, inputs, tuple(g[i] for g in grads), retain_graph=True, create_graph=create_graph, allow_unused=allow_unused)
-            for i in range(grads[0].shape[0])]  # fmt: skip
+            for i in range(grads[0].shape[0])]
     return tuple(None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True))

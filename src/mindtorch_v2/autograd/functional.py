@@ -31,16 +31,16 @@ def _finished(values: tuple, create_graph: bool) -> tuple:
 def _zeros_for(grads: tuple, inputs: tuple, strict: bool, name: str) -> tuple:
     for i, g in enumerate(grads):
         if g is None and strict:
-            raise RuntimeError(f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode when "
-                               f"computing the {name}.")  # fmt: skip
+            raise RuntimeError(f"The output of the user-provided function is independent of input {i}. This is not "
+                               f"allowed in strict mode when computing the {name}.")
     return tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(grads, inputs, strict=True))
 
 
 def _seed(v: Any, values: tuple, what: str) -> tuple:
     if v is None:
         if len(values) != 1 or values[0].numel() != 1:
-            raise RuntimeError(f"The vector v can only be None if the user-provided function returns a single Tensor with a single element."
-                               f" ({what})")  # fmt: skip
+            raise RuntimeError("The vector v can only be None if the user-provided function returns a single Tensor "
+                               f"with a single element. ({what})")
         return (values[0].detach().new_ones(values[0].shape),)
     made = _tuple(v)[1]
     if len(made) != len(values):
@@ -78,7 +78,7 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 
 def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
-             strategy: str = "reverse-mode") -> Any:  # fmt: skip
+             strategy: str = "reverse-mode") -> Any:
     """The Jacobian of `func`, one tensor a pair of output and input."""
     import mindtorch_v2 as torch
 
@@ -96,14 +96,14 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
                     columns[j].append(g)
             rows_of.append(tuple(
                 (torch.stack(c) if c else x.new_zeros((0, *x.shape))).reshape((*output.shape, *x.shape))
-                for c, x in zip(columns, given, strict=True)))  # fmt: skip
+                for c, x in zip(columns, given, strict=True)))
     made = [_finished(rows, create_graph) for rows in rows_of]
     shown = [rows if several else rows[0] for rows in made]
     return tuple(shown) if out_several else shown[0]
 
 
 def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
-            outer_jacobian_strategy: str = "reverse-mode") -> Any:  # fmt: skip
+            outer_jacobian_strategy: str = "reverse-mode") -> Any:
     """The second derivatives of a scalar function."""
     several, given = _tuple(inputs)
 

@@ -24,13 +24,15 @@ def _differentiable_outputs(outputs: Any) -> tuple[Tensor, ...]:
 def _checked_inputs(inputs: Sequence[Any]) -> list[Tensor]:
     chosen = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
     if not chosen:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True.")
+        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have "
+                         "requires_grad=True.")
     for i, t in enumerate(inputs):
         if isinstance(t, Tensor) and t.requires_grad and t.dtype.name not in ("float64", "complex128"):
             import warnings
 
-            warnings.warn(f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will "
-                          "likely fail if all the inputs are not of double precision floating point or complex. ", stacklevel=3)  # fmt: skip
+            warnings.warn(f"Input #{i} requires gradient and is not a double precision floating point or complex. This "
+                          "check will likely fail if all the inputs are not of double precision floating point or "
+                          "complex. ", stacklevel=3)
     return chosen
 
 
@@ -70,7 +72,8 @@ def _analytical(output: Tensor, target: Tensor) -> np.ndarray:
             seed[i] = unit
             (g,) = grad((output,), (target,), (wrap(seed.reshape(output.shape)),), retain_graph=True, allow_unused=True)
             if g is not None and (g._array.shape != target._array.shape or g.dtype is not target.dtype):
-                raise GradcheckError(f"grad is incorrect size or type: {tuple(g.shape)} {g.dtype} for an input of {tuple(target.shape)} {target.dtype}")
+                raise GradcheckError(f"grad is incorrect size or type: {tuple(g.shape)} {g.dtype} for an input of "
+                                     f"{tuple(target.shape)} {target.dtype}")
             rows.append(np.zeros(target.numel(), target._array.dtype) if g is None else g._array.reshape(-1).copy())
     return np.array(rows).reshape(len(rows), -1)
 
@@ -97,7 +100,7 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
               raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
               check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_batched_forward_grad: bool = False,
               check_forward_ad: bool = False, check_backward_ad: bool = True, fast_mode: bool = False,
-              masked: bool | None = None) -> bool:  # fmt: skip
+              masked: bool | None = None) -> bool:
     """Whether backward's gradients of `func` agree with central differences; raises GradcheckError if not."""
     try:
         _check(func, _as_tuple(inputs), eps, atol, rtol, nondet_tol, check_undefined_grad)
@@ -121,14 +124,15 @@ def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, 
             analytical = _analytical(output, target)
             repeated = _analytical(output, target)
             if analytical.size and np.abs(analytical - repeated).max() > nondet_tol:
-                raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
-                                     "gives different values, although analytical gradient matches numerical gradient.")  # fmt: skip
+                raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and "
+                                     "grad_output multiple times gives different values, although analytical gradient "
+                                     "matches numerical gradient.")
             complex_input, complex_output = target.dtype.is_complex, output.dtype.is_complex
             expected = _real_matrix(numerical[j], complex_input, complex_output)
             found = _real_gradient(analytical, complex_input).T
             if not np.allclose(found, expected, rtol=rtol, atol=atol, equal_nan=True):
                 raise GradcheckError(f"Jacobian mismatch for output {j} with respect to input {i},\n"
-                                     f"numerical:{wrap(expected)}\nanalytical:{wrap(found.copy())}\n")  # fmt: skip
+                                     f"numerical:{wrap(expected)}\nanalytical:{wrap(found.copy())}\n")
     if undefined:
         _check_undefined(func, inputs, chosen)
 
@@ -157,7 +161,7 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
                   rtol: float = 1e-3, gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True,
                   nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False,
                   check_batched_grad: bool = False, check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True,
-                  fast_mode: bool = False, masked: bool = False) -> bool:  # fmt: skip
+                  fast_mode: bool = False, masked: bool = False) -> bool:
     """`gradcheck` of the function that computes `func`'s gradients."""
     from . import grad
 
@@ -184,7 +188,7 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
             return gradients(*args)
 
     return gradcheck(recorded, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
-                     nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad)  # fmt: skip
+                     nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad)
 
 
 def _random_like(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:

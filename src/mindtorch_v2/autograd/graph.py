@@ -9,7 +9,7 @@ from .._dispatch.keys import changed_modes, modes
 from .._tensor import Tensor
 
 __all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
-           "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]  # fmt: skip
+           "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
 
 GradientEdge = namedtuple("GradientEdge", ("node", "output_nr"))
 

@@ -14,3 +14,14 @@ def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warni
             stacklevel=2,
         )
     return reduction
+
+
+def get_enum(reduction: str) -> int:
+    """The number by which operators know a reduction."""
+    if reduction == "elementwise_mean":
+        warnings.warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=3)
+        reduction = "mean"
+    code = {"none": 0, "mean": 1, "sum": 2}.get(reduction)
+    if code is None:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return code

@@ -1,1 +1,254 @@
-"""Functions of torch.nn.functional."""
+"""Functions of torch.nn.functional: the operator table's, and those whose signature differs from the operator's."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .._ops.declare import public_functions
+from .._tensor import Tensor
+from ._reduction import get_enum, legacy_get_string
+
+_operators = public_functions("_nn")
+_torch = public_functions("torch")
+globals().update(public_functions("nn.functional"))
+
+
+def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> int:
+    """The reduction's number, from its name or from the two arguments it replaced."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_get_string(size_average, reduce)
+    return get_enum(reduction)
+
+
+def _warn_of_broadcast(input: Tensor, target: Tensor) -> None:
+    if target._array.shape != input._array.shape:
+        warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely "
+                      "lead to incorrect results due to broadcasting. Please ensure they have the same size.", stacklevel=3)  # fmt: skip
+
+
+def _weighted(losses: Tensor, weight: Tensor, input: Tensor, reduction: int) -> Tensor:
+    """Losses of elements times their weights, reduced."""
+    if weight._array.shape != input._array.shape:
+        raise ValueError("Weights and input must have the same size.")
+    losses = losses * weight
+    if reduction == 0:
+        return losses
+    return losses.sum() if reduction == 2 else losses.sum() / weight.sum()
+
+
+# distances -----------------------------------------------------------------------------------------------------------
+
+_mse_loss, _l1_loss = _operators["mse_loss"], _operators["l1_loss"]
+_smooth_l1_loss, _huber_loss = _operators["smooth_l1_loss"], _operators["huber_loss"]
+
+
+def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+             weight: Tensor | None = None) -> Tensor:  # fmt: skip
+    """(input - target)^2"""
+    _warn_of_broadcast(input, target)
+    code = _reduction(size_average, reduce, reduction)
+    if weight is None:
+        return _mse_loss(input, target, code)
+    return _weighted(_mse_loss(input, target, 0), weight, input, code)
+
+
+def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+            weight: Tensor | None = None) -> Tensor:  # fmt: skip
+    """|input - target|"""
+    _warn_of_broadcast(input, target)
+    code = _reduction(size_average, reduce, reduction)
+    if weight is None:
+        return _l1_loss(input, target, code)
+    return _weighted(_l1_loss(input, target, 0), weight, input, code)
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+                   reduction: str = "mean", beta: float = 1.0) -> Tensor:  # fmt: skip
+    """A square below `beta`, then |input - target|."""
+    _warn_of_broadcast(input, target)
+    code = _reduction(size_average, reduce, reduction)
+    return _smooth_l1_loss(input, target, code, float(beta))
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
+    """A square below `delta`, then a line of slope `delta`."""
+    _warn_of_broadcast(input, target)
+    code = get_enum(reduction)
+    if weight is None:
+        return _huber_loss(input, target, code, float(delta))
+    return _weighted(_huber_loss(input, target, 0, float(delta)), weight, input, code)
+
+
+# classes -------------------------------------------------------------------------------------------------------------
+
+_cross_entropy_loss, _nll_loss = _operators["cross_entropy_loss"], _operators["nll_loss"]
+
+
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+                  ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+                  label_smoothing: float = 0.0) -> Tensor:  # fmt: skip
+    """The negative log probability of target classes, or of a target distribution, from scores."""
+    code = _reduction(size_average, reduce, reduction)
+    return _cross_entropy_loss(input, target, weight, code, ignore_index, label_smoothing)
+
+
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+             ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """The negative log probability of target classes, from log probabilities."""
+    code = _reduction(size_average, reduce, reduction)
+    return _nll_loss(input, target, weight, code, ignore_index)
+
+
+# probabilities -------------------------------------------------------------------------------------------------------
+
+_binary_cross_entropy, _kl_div = _operators["binary_cross_entropy"], _torch["kl_div"]
+_binary_cross_entropy_with_logits, _poisson_nll_loss = _torch["binary_cross_entropy_with_logits"], _torch["poisson_nll_loss"]
+
+
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """-target log(input) - (1 - target) log(1 - input)"""
+    code = _reduction(size_average, reduce, reduction)
+    if target._array.shape != input._array.shape:
+        raise ValueError(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
+                         "Please ensure they have the same size.")  # fmt: skip
+    return _binary_cross_entropy(input, target, weight, code)
+
+
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+                                     reduce: bool | None = None, reduction: str = "mean",
+                                     pos_weight: Tensor | None = None) -> Tensor:  # fmt: skip
+    """`binary_cross_entropy` of sigmoid(input)."""
+    code = _reduction(size_average, reduce, reduction)
+    if target._array.shape != input._array.shape:
+        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    return _binary_cross_entropy_with_logits(input, target, weight, pos_weight, code)
+
+
+def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+           log_target: bool = False) -> Tensor:  # fmt: skip
+    """target (log(target) - input)"""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_get_string(size_average, reduce)
+    if reduction == "mean":
+        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides "
+                      "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the "
+                      "same as 'batchmean' in the next major release.", stacklevel=2)  # fmt: skip
+    loss = _kl_div(input, target, get_enum("sum" if reduction == "batchmean" else reduction), log_target=log_target)
+    return loss / input.shape[0] if reduction == "batchmean" and input.dim() else loss
+
+
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
+                     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """The negative log likelihood of counts under a Poisson distribution."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return _poisson_nll_loss(input, target, log_input, full, eps, _reduction(size_average, reduce, reduction))
+
+
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
+                      reduction: str = "mean") -> Tensor:  # fmt: skip
+    """The negative log likelihood of values under normal distributions of mean `input` and variance `var`."""
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = input.new_full(input.shape, var)
+    elif (var < 0).any():
+        raise ValueError("var has negative entry/entries")
+    if var.shape != input.shape:
+        if input.shape[:-1] == var.shape:
+            var = var.unsqueeze(-1)
+        elif not (input.shape[:-1] == var.shape[:-1] and var.shape[-1] == 1) and not _all_broadcast(var.shape, input.shape):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    clamped = var + (var.detach().clamp_min(eps) - var.detach())  # no gradient stops at the clamp
+    loss = 0.5 * (clamped.log() + (input - target) ** 2 / clamped)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+def _all_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    return len(shape) == len(target) and all(m in (1, n) for m, n in zip(shape, target, strict=True))
+
+
+# margins -------------------------------------------------------------------------------------------------------------
+
+_soft_margin_loss, _hinge_embedding_loss = _operators["soft_margin_loss"], _torch["hinge_embedding_loss"]
+_margin_ranking_loss, _cosine_embedding_loss = _torch["margin_ranking_loss"], _torch["cosine_embedding_loss"]
+_triplet_margin_loss, _pairwise_distance = _torch["triplet_margin_loss"], _torch["pairwise_distance"]
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+                     reduction: str = "mean") -> Tensor:  # fmt: skip
+    """log(1 + exp(-target * input))"""
+    return _soft_margin_loss(input, target, _reduction(size_average, reduce, reduction))
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
+                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """`input` where the target is 1, max(0, margin - input) where it is -1."""
+    return _hinge_embedding_loss(input, target, margin, _reduction(size_average, reduce, reduction))
+
+
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
+                        reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """max(0, -target * (input1 - input2) + margin)"""
+    return _margin_ranking_loss(input1, input2, target, margin, _reduction(size_average, reduce, reduction))
+
+
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
+                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+    return _cosine_embedding_loss(input1, input2, target, margin, _reduction(size_average, reduce, reduction))
+
+
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
+                        swap: bool = False, size_average: bool | None = None, reduce: bool | None = None,
+                        reduction: str = "mean") -> Tensor:  # fmt: skip
+    """max(0, distance to the positive - distance to the negative + margin)"""
+    code = _reduction(size_average, reduce, reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    return _triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, code)
+
+
+def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *,
+                                      distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
+                                      swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """`triplet_margin_loss` with any measure of distance."""
+    code = get_enum(reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    distance = _pairwise_distance if distance_function is None else distance_function
+    ranks = [x.dim() for x in (anchor, positive, negative)]
+    if len(set(ranks)) > 1:
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but "
+                           f"got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative {ranks[2]}D inputs")  # fmt: skip
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    losses = (margin + near - far).clamp_min(0)
+    return losses.mean() if code == 1 else losses.sum() if code == 2 else losses
+
+
+# activations and normalisation ---------------------------------------------------------------------------------------
+
+_relu, _relu_in_place = _torch["relu"], _torch["relu_"]
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(input, 0)"""
+    return _relu_in_place(input) if inplace else _relu(input)
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+    """Vectors along `dim` divided by their p-norm, at least `eps`."""
+    length = input.norm(p, dim, keepdim=True).clamp_min(eps).expand(input.shape)
+    return input / length if out is None else _torch["div"](input, length, out=out)
+
+
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("Any", "Callable", "Tensor", "math", "warnings",
+                                                                                   "get_enum", "legacy_get_string", "public_functions")]  # fmt: skip

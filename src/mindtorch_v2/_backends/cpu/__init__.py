@@ -4,6 +4,23 @@ from typing import Any
 
 import numpy as np
 
+from .blocks import blockwise
+
+# atanh(erf(x)) / x as a polynomial in x squared: relative error of erf below 3e-7 for all x.
+_ERF_COEFFICIENTS = (1.1283792, 0.10276905, -1.9183078e-4, -6.197847e-4, 8.763733e-5, -5.6684762e-6, 1.4185227e-7)
+
+
+@blockwise
+def _erf32(xp: Any, x: Any) -> Any:
+    square = x * x
+    inner = square * _ERF_COEFFICIENTS[-1]
+    for coefficient in _ERF_COEFFICIENTS[-2:0:-1]:
+        inner += np.float32(coefficient)
+        inner *= square
+    inner += np.float32(_ERF_COEFFICIENTS[0])
+    inner *= x
+    return np.tanh(inner)
+
 
 class Namespace:
     """What array kernels call `xp`. A name NumPy lacks is looked up in scipy.special."""
@@ -21,6 +38,38 @@ class Namespace:
 
     def __repr__(self) -> str:
         return "<array namespace numpy>"
+
+    def erf(self, x: Any, out: Any = None) -> Any:
+        """The error function. SciPy's is slow on float32, for which a tanh of a polynomial is as exact."""
+        if x.dtype != np.float32:
+            import scipy.special
+
+            return scipy.special.erf(x, out=out)
+        value = _erf32(self, x)
+        if out is None:
+            return value
+        np.copyto(out, value)
+        return out
+
+    def keep(self, values: Any, mask: Any) -> Any:
+        """`values` where the mask holds, zero elsewhere.
+
+        Bits are multiplied by 0 or 1: no branch for each element as in `where`, and NaN and infinities vanish too.
+        """
+        kind = values.dtype
+        if kind.kind not in "fiu":
+            return np.where(mask, values, kind.type(0))
+        return np.multiply(values.view(f"i{kind.itemsize}"), mask).view(kind)
+
+    def select(self, mask: Any, chosen: Any, other: Any) -> Any:
+        """`where` for two arrays of one type and shape, without a branch for each element."""
+        kind = chosen.dtype
+        if kind.kind not in "fiu" or kind != other.dtype or chosen.shape != other.shape:
+            return np.where(mask, chosen, other)
+        a, b = chosen.view(f"i{kind.itemsize}"), other.view(f"i{kind.itemsize}")
+        bits = np.bitwise_xor(a, b)
+        bits *= mask
+        return np.bitwise_xor(bits, b).view(kind)
 
 
 xp = Namespace()

@@ -1,0 +1,87 @@
+"""DLPack: memory shared with other array libraries of the same process."""
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from ._device import CPU
+from ._dtype import OF_ARRAY
+from ._from_data import from_numpy, writable
+from ._tensor import Tensor, wrap
+
+
+class DLDeviceType(IntEnum):
+    """The kinds of device that DLPack knows."""
+
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLOpenCL = 4
+    kDLVulkan = 7
+    kDLMetal = 8
+    kDLVPI = 9
+    kDLROCM = 10
+    kDLROCMHost = 11
+    kDLExtDev = 12
+    kDLCUDAManaged = 13
+    kDLOneAPI = 14
+    kDLWebGPU = 15
+    kDLHexagon = 16
+    kDLMAIA = 17
+
+
+def dlpack_device(self: Tensor) -> tuple[DLDeviceType, int]:
+    """Where this tensor's memory is, in DLPack's terms."""
+    if self.device is not CPU:
+        raise ValueError(f"Unknown device type {self.device.type} for Dlpack")
+    return DLDeviceType.kDLCPU, 0
+
+
+def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | None = None, dl_device: Any = None,
+           copy: bool | None = None) -> Any:  # fmt: skip
+    """A capsule through which another library shares this tensor's memory."""
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if self.device is not CPU:
+        raise BufferError(f"Cannot pack tensors on {self.device}")
+    array = self._host_array("__dlpack__()")
+    if array.dtype.isbuiltin != 1:
+        raise BufferError(
+            f"{self.dtype} has no NumPy type to export it with: use tensor.view(torch.uint8) or tensor.float()"
+        )
+    # A fresh view, since an array that NumPy exports must stay as it is while a tensor's may be replaced.
+    return array.view().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+class _Capsule:
+    """A bare capsule with the two methods that consumers call."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return DLDeviceType.kDLCPU, 0
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    return dlpack(tensor)
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array, or of a capsule."""
+    if isinstance(ext_tensor, Tensor):
+        made = wrap(ext_tensor.detach()._host_array("from_dlpack()"))
+        made._storage, made._offset = ext_tensor._shared_storage(), ext_tensor._offset
+    else:
+        source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
+        array = np.from_dlpack(source)
+        if array.dtype not in OF_ARRAY:
+            raise BufferError(f"no torch type for NumPy's {array.dtype}")
+        made = from_numpy(writable(array))  # older capsules do not say whether they may be written
+    if copy:
+        made = made.clone()  # type: ignore[attr-defined]
+    return made if device is None else made.to(device)  # type: ignore[attr-defined]

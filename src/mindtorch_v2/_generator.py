@@ -1,0 +1,48 @@
+"""torch.Generator: the stream of random words, with a state that is a tensor."""
+
+from typing import Any
+
+import numpy as np
+
+from . import _random
+from ._device import device
+from ._tensor import Tensor, wrap
+
+
+class Generator(_random.Generator):
+    """A source of random numbers for the CPU; the same seed gives PyTorch's numbers."""
+
+    device: device
+
+    def __init__(self, device: Any = "cpu") -> None:
+        where = _device(device)
+        if where.type != "cpu":
+            raise RuntimeError(f"Device type {where.type.upper()} is not supported for torch.Generator() api.")
+        super().__init__(where)
+
+    def get_state(self) -> Tensor:  # type: ignore[override]
+        """The state as a ByteTensor of PyTorch's 5056 bytes."""
+        return wrap(super().get_state())
+
+    def set_state(self, new_state: Any) -> "Generator":
+        """This generator, continuing from `new_state`."""
+        if isinstance(new_state, Tensor):
+            new_state = new_state.numpy()
+        elif not isinstance(new_state, np.ndarray):
+            raise TypeError(
+                f"set_state(): argument 'new_state' (position 1) must be Tensor, not {type(new_state).__name__}"
+            )
+        super().set_state(new_state)
+        return self
+
+    def clone_state(self) -> "Generator":
+        return Generator(self.device).set_state(self.get_state())
+
+    def __reduce__(self) -> tuple:
+        return Generator, (self.device,), (self.initial_seed(), None, super().get_state())
+
+
+_device = device  # the constructor has a parameter of that name
+
+default_generator = Generator()
+default_generator.seed()

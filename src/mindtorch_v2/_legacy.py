@@ -1,0 +1,165 @@
+"""The constructors of PyTorch's first years: torch.Tensor(2, 3), torch.LongTensor([1]), x.type("torch.FloatTensor")."""
+
+from typing import Any
+
+import numpy as np
+
+from ._device import CPU, device
+from ._dtype import (
+    BOOL,
+    OF_ARRAY,
+    bfloat16,
+    bool_,
+    dtype,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    int8,
+    int16,
+    int32,
+    int64,
+    set_default_dtype,
+    uint8,
+)
+from ._from_data import _fresh
+from ._ops.copy import converted, warn_once
+from ._ops.create import checked_size
+from ._resize import CPP_NAMES
+from ._storage import TypedStorage, UntypedStorage
+from ._tensor import Tensor, legacy_constructor, wrap
+
+_FORMS = """new() received an invalid combination of arguments - got ({got}), but expected one of:
+ * (*, torch.device device = None)
+ * (torch.Storage storage)
+ * (Tensor other)
+ * (tuple of ints size, *, torch.device device = None)
+ * (object data, *, torch.device device = None)
+"""
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None) -> Tensor:
+    """What the old constructors return: uninitialised memory of a size, or data in the given type."""
+    if where is not None and device(where).type != "cpu":
+        raise RuntimeError(
+            f"legacy constructor expects device type: cpu but device type: {device(where).type} was passed"
+        )
+    if size is not None:
+        args = tuple(size)
+    if not args and size is None:
+        return wrap(np.empty((0,), kind.np))
+    if all(_is_integer(a) for a in args):
+        return wrap(np.empty(checked_size(tuple(int(a) for a in args), "empty"), kind.np))
+    if len(args) > 1:
+        wrong = next(i for i, a in enumerate(args) if not _is_integer(a))
+        if wrong:
+            raise TypeError(f"new(): argument 'size' failed to unpack the object at pos {wrong + 1} with error \"type must be tuple of "
+                            f'ints,but got {type(args[wrong]).__name__}"')  # fmt: skip
+        raise TypeError(_FORMS.format(got=", ".join(type(a).__name__ for a in args)))
+    return _of_data(kind, args[0])
+
+
+def _of_data(kind: dtype, data: Any) -> Tensor:
+    if isinstance(data, Tensor):
+        return data.detach()
+    if isinstance(data, TypedStorage):
+        data = data.untyped()
+    if isinstance(data, UntypedStorage):
+        return wrap(np.empty((0,), kind.np)).set_(data)  # type: ignore[attr-defined]
+    if hasattr(data, "numel") and isinstance(data, tuple):  # a torch.Size
+        return legacy_tensor(kind, tuple(data), None, size=data)
+    if isinstance(data, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    return _fresh(data, kind, CPU, False)
+
+
+def _construct(cls: type, *args: Any, device: Any = None, size: Any = None) -> Any:
+    """`Tensor(...)`, and any subclass that does not have a constructor of its own."""
+    made = legacy_tensor(get_default_dtype(), args, device, size)
+    return made if cls is Tensor else made._alias(cls)
+
+
+legacy_constructor.append(_construct)
+
+
+# torch.FloatTensor and its like --------------------------------------------------------------------------------------
+
+
+class tensortype(type):
+    """The type of torch.FloatTensor and its like: constructors that `isinstance` understands."""
+
+    dtype: dtype
+    is_cuda = is_sparse = False
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == "cpu"
+
+    def __call__(cls, *args: Any, device: Any = None, size: Any = None) -> Tensor:
+        if len(args) == 1 and isinstance(args[0], Tensor) and args[0].dtype is not cls.dtype:
+            raise TypeError(f"expected {_options(cls.dtype)} (got {_options(args[0].dtype)})")
+        return legacy_tensor(cls.dtype, args, device, size)
+
+
+def _options(kind: dtype) -> str:
+    return (f"TensorOptions(dtype={CPP_NAMES[kind.name]}, device=cpu, layout=Strided, requires_grad=false (default), "
+            "pinned_memory=false (default), memory_format=(nullopt))")  # fmt: skip
+
+
+_KINDS = (float32, float64, float16, bfloat16, uint8, int8, int16, int32, int64, bool_)
+TENSOR_TYPES = {f"{kind.scalar_name}Tensor": tensortype(f"{kind.scalar_name}Tensor", (), {"dtype": kind, "__module__": "torch"})
+                for kind in _KINDS}  # fmt: skip
+_BY_NAME = {f"torch.{kind.scalar_name}Tensor": kind for kind in OF_ARRAY.values()}
+
+
+def type_name(tensor: Tensor) -> str:
+    """The old name of a tensor's type, torch.FloatTensor and the like."""
+    module = "torch." if tensor.device.type == "cpu" else f"torch.{tensor.device.type}."
+    return f"{module}{tensor.dtype.scalar_name}Tensor"
+
+
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The old name of this tensor's type; or the tensor in another, given as dtype, name or class."""
+    if dtype is None:
+        return type_name(self)
+    if isinstance(dtype, tensortype):
+        return converted(self, dtype.dtype, CPU)
+    if dtype.__class__ is OF_ARRAY[self._array.dtype].__class__:
+        return converted(self, dtype)
+    named = _BY_NAME.get(dtype) if isinstance(dtype, str) else None
+    if named is None:
+        raise ValueError(f"invalid type: '{dtype if isinstance(dtype, str) else getattr(dtype, '__name__', dtype)}'")
+    return converted(self, named, CPU)
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    return converted(self, other.dtype, other.device)
+
+
+def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tensor:
+    """The old constructor, in this tensor's type."""
+    return legacy_tensor(self.dtype, args, device, size)
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Sets what Python floats become, by the old name or class of a type."""
+    warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+              "torch.set_default_device() as alternatives.", 2)  # fmt: skip
+    kind = t.dtype if isinstance(t, tensortype) else _BY_NAME.get(t)
+    if kind is None or kind.category == BOOL:
+        raise TypeError(f"invalid type object: {t!r} is not a floating point tensor type")
+    set_default_dtype(kind)
+
+
+def typename(obj: Any) -> str:
+    """The name of an object's type with its module; a tensor's old type name."""
+    if isinstance(obj, Tensor):
+        return type_name(obj)
+    kind = obj if isinstance(obj, type) else type(obj)
+    module = kind.__module__
+    return kind.__qualname__ if module in ("", "builtins") else f"{module}.{kind.__qualname__}"

@@ -1,0 +1,207 @@
+"""Rearranged and masked copies: flips, rolls, triangles and diagonals."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._dtype import INT, dtype, int64
+from .._tensor import Tensor, wrapped_dim
+from .copy import store, uninitialised
+from .create import FACTORY, Factory
+from .declare import composite, op
+from .families import Spec, moves, pointwise_strides
+from .reduce import contiguous, reduced_dims
+from .samples import bools, case, cases, error, ints, t
+
+# flips ---------------------------------------------------------------------------------------------------------------
+
+
+def _flip_spec(self: Tensor, dims: Sequence[int]) -> Spec:
+    reduced_dims(dims, self._array.ndim)
+    return Spec(self._array.shape, self.dtype, pointwise_strides(self._array.shape, [self]))
+
+
+def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:
+    made = uninitialised(spec)
+    store(xp, made, xp.flip(self, dims) if self.ndim else self)
+    return made
+
+
+op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
+   grad=dict(self=lambda grad, dims: grad.flip(dims)),
+   samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
+                 case(t(3, 2, layout="transposed"), (0,)), case(bools(2, 3), (1,)),
+                 error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, 0)),
+                 error(IndexError, "Dimension out of range", t(2, 3), (2,))))  # fmt: skip
+
+
+@composite("fliplr(Tensor self) -> Tensor", samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 2-d.", t(2))))
+def _fliplr(self):
+    if self.dim() < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return self.flip((1,))
+
+
+@composite("flipud(Tensor self) -> Tensor", samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 1-d.", t())))
+def _flipud(self):
+    if self.dim() < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return self.flip((0,))
+
+
+def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Spec:
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if len(shifts) != len(dims) and (dims or len(shifts) != 1):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    for d in dims:
+        wrapped_dim(d, self._array.ndim)
+    return Spec(self._array.shape, self.dtype)
+
+
+def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
+    if not self.ndim:
+        return self.copy()
+    return contiguous(xp.roll(self, shifts, dims) if dims else xp.roll(self, shifts[0]))
+
+
+op("roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", kernel=moves(_roll_spec, _roll),
+   grad=dict(self=lambda grad, shifts, dims: grad.roll(tuple([-s for s in shifts]), dims)),
+   samples=cases(case(t(2, 3), 1), case(t(2, 3), (1, -2), (0, 1)), case(t(2, 3), 5, 1), case(t(), 1), case(t(0, 3), 1, 0),
+                 error(RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0", t(2, 3), (1, 1))))  # fmt: skip
+
+
+@composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
+           samples=cases(*[case(t(2, 3), k) for k in (-1, 0, 1, 2, 3, 4)], case(t(2, 3, 4), 1, (1, -1)),
+                         error(RuntimeError, "expected total rotation dims == 2, but got dims = 1", t(2, 3), 1, (0,)),
+                         error(RuntimeError, "expected total dims >= 2, but got total dims = 1", t(3))))  # fmt: skip
+def _rot90(self, k, dims):
+    ndim = self.dim()
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {ndim}")
+    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == ndim:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
+    first, second = wrapped_dim(dims[0], ndim), wrapped_dim(dims[1], ndim)
+    if k % 4 == 1:
+        return self.flip((second,)).transpose(first, second)
+    if k % 4 == 2:
+        return self.flip((first, second))
+    if k % 4 == 3:
+        return self.flip((first,)).transpose(first, second)
+    return self.clone()
+
+
+# triangles -----------------------------------------------------------------------------------------------------------
+
+
+def _triangle_spec(name: str) -> Callable:
+    def infer(self: Tensor, diagonal: int) -> Spec:
+        if self._array.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return Spec(self._array.shape, self.dtype)
+
+    return infer
+
+
+def _triangle(keep_lower: bool) -> Callable:
+    def array(xp: Any, self: Any, diagonal: int) -> Any:
+        lower = xp.tri(*self.shape[-2:], diagonal if keep_lower else diagonal - 1, bool)
+        made = xp.zeros(self.shape, self.dtype)
+        xp.copyto(made, self, where=lower if keep_lower else ~lower)
+        return made
+
+    return array
+
+
+for _name in ("tril", "triu"):
+    op(f"{_name}(Tensor self, int diagonal=0) -> Tensor", kernel=moves(_triangle_spec(_name), _triangle(_name == "tril")), inplace=True,
+       grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else (lambda grad, diagonal: grad.triu(diagonal))),
+       samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")), case(bools(3, 3)),
+                     case(t(0, 3)), error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))))  # fmt: skip
+
+
+def _in_triangle(row: int, col: int, offset: int, lower: bool) -> int:
+    """How many places a triangle has."""
+    below = 0
+    if row and col:
+        first, last = max(-offset, 0), row  # rows before `first` have nothing on or below the diagonal
+        full = min(max(col - 1 - offset, first), last)  # from this row on, rows are full
+        below = sum((first + offset + 1, full + offset)) * (full - first) // 2 + (last - full) * col if first < last else 0
+    return below if lower else row * col - below
+
+
+def _places_spec(name: str, lower: bool) -> Callable:
+    def infer(row: int, col: int, offset: int, dtype: dtype | None, *rest: Any) -> Spec:
+        for word, n in (("row", row), ("col", col)):
+            if n < 0:
+                raise RuntimeError(f"{word} must be non-negative, got{n}")
+        kind = dtype or int64
+        if kind.category != INT or kind.itemsize < 4:
+            raise NotImplementedError(f"\"{name}\" not implemented for '{kind.scalar_name}'")
+        return Spec((2, _in_triangle(row, col, offset if lower else offset - 1, lower)), kind)
+
+    return infer
+
+
+def _places(lower: bool) -> Callable:
+    def array(xp: Any, row: int, col: int, offset: int, *rest: Any) -> Any:
+        mask = xp.tri(row, col, offset if lower else offset - 1, bool)
+        return xp.stack(xp.nonzero(mask if lower else ~mask))
+
+    return array
+
+
+for _name in ("tril", "triu"):
+    op(f"{_name}_indices(int row, int col, int offset=0, {FACTORY}) -> Tensor",
+       kernel=Factory(_places_spec(f"{_name}_indices", _name == "tril"), _places(_name == "tril")),
+       samples=cases(*[case(2, 3, k) for k in (-3, -2, -1, 0, 1, 2, 3, 4)], *[case(4, 2, k) for k in (-5, -4, -1, 0, 1, 2)],
+                     case(0, 3), case(3, 3, dtype=int64), error(RuntimeError, "row must be non-negative, got-1", -1, 2)))  # fmt: skip
+
+
+# diagonals -----------------------------------------------------------------------------------------------------------
+
+
+def _diag_embed_spec(self: Tensor, offset: int, dim1: int, dim2: int) -> Spec:
+    shape = self._array.shape
+    ndim = len(shape) + 1
+    first, second = wrapped_dim(dim1, ndim), wrapped_dim(dim2, ndim)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    side = shape[-1] + abs(offset)
+    made = list(shape[:-1])
+    for d in sorted((first, second)):
+        made.insert(d, side)
+    return Spec(tuple(made), self.dtype)
+
+
+def _diag_embed(xp: Any, self: Any, offset: int, dim1: int, dim2: int, spec: Spec) -> Any:
+    made = xp.zeros(spec.shape, self.dtype)
+    length = self.shape[-1]
+    rows = xp.arange(length) + max(-offset, 0)
+    xp.moveaxis(made, (dim1, dim2), (-2, -1))[..., rows, rows + offset] = self
+    return made
+
+
+op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", kernel=moves(_diag_embed_spec, _diag_embed),
+   grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
+   samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
+                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))  # fmt: skip
+
+
+@composite("diag(Tensor self, int diagonal=0) -> Tensor",
+           samples=cases(case(t(3)), case(t(3), -1), case(t(2, 3)), case(t(3, 2), 1),
+                         error(RuntimeError, "diag(): Supports 1D or 2D tensors. Got 3D", t(2, 2, 2))))  # fmt: skip
+def _diag(self, diagonal):
+    if self.dim() == 1:
+        return self.diag_embed(diagonal)
+    if self.dim() == 2:
+        return self.diagonal(diagonal).clone()
+    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {self.dim()}D")
+
+
+@composite("diagflat(Tensor self, int offset=0) -> Tensor", samples=cases(case(t(2, 3)), case(t(), 1), case(ints(3), -1)))
+def _diagflat(self, offset):
+    return self.reshape(-1).diag_embed(offset)
+
+

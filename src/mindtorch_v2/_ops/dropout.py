@@ -1,0 +1,212 @@
+"""Dropout: whole tensors, whole channels, and the forms that keep a self-normalising network's statistics."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import _random
+from .._dtype import COMPLEX, COMPUTE, bool_
+from .._generator import default_generator
+from .._tensor import Tensor
+from .copy import preserved_strides, uninitialised
+from .declare import composite, op
+from .families import Spec, check_result_fits, floating, moves
+from .random import fill_drawn, refuse
+
+# The negative limit of SELU, to which alpha dropout sets what it drops.
+ALPHA = 1.7580993408473766
+
+
+def _check_probability(p: float, kind: type[Exception] = RuntimeError) -> None:
+    if not 0 <= p <= 1:
+        raise kind(f"dropout probability has to be between 0 and 1, but got {p:g}")
+
+
+def _noise(xp: Any, self: Any, p: float, features: bool, scaled: bool, spec: Spec) -> Any:
+    made = uninitialised(spec)
+    fill_drawn(made, None, lambda generator, shape, kind: _random.bernoulli_scalar(generator, shape, 1 - p))
+    if scaled:
+        wide = COMPUTE.get(spec.dtype, spec.dtype).np.type
+        made *= (wide(1) / wide(1 - p)).astype(made.dtype)
+    return made
+
+
+def _noise_spec(self: Tensor, p: float, features: bool, scaled: bool) -> Spec:
+    if self.dtype.category == COMPLEX:
+        refuse("bernoulli_scalar_cpu_", self.dtype)
+    if not features:
+        spec = Spec(self._array.shape, self.dtype, preserved_strides(self, None))
+    else:
+        shape = self._array.shape
+        if len(shape) < 2:
+            raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+        spec = Spec((*shape[:2], *(1 for _ in shape[2:])), self.dtype)
+    if scaled:
+        check_result_fits(self, Spec(self._array.shape, floating(self.dtype)[1]))
+    return spec
+
+
+op(
+    "_dropout_noise(Tensor self, float p, bool features, bool scaled) -> Tensor",
+    kernel=moves(_noise_spec, _noise),
+    public="Tensor",
+)
+
+
+def _dropped(self: Tensor, p: float, features: bool = False) -> Any:
+    """What to multiply a tensor with: 0 with probability p, else what keeps the mean."""
+    return 0 if p == 1 else self._dropout_noise(p, features, True)  # type: ignore[attr-defined]
+
+
+def _is_idle(input: Tensor, p: float, train: bool) -> bool:
+    _check_probability(p)
+    return p == 0 or not train or input.numel() == 0
+
+
+@composite("dropout(Tensor input, float p, bool train) -> Tensor")
+def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    return input if _is_idle(input, p, train) else input * _dropped(input, p)  # type: ignore[operator]
+
+
+@composite("dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", public="torch")
+def _dropout_inplace(self: Tensor, p: float, train: bool) -> Tensor:
+    return self if _is_idle(self, p, train) else self.mul_(_dropped(self, p))  # type: ignore[attr-defined]
+
+
+@composite("feature_dropout(Tensor input, float p, bool train) -> Tensor")
+def _feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    return input if _is_idle(input, p, train) else input * _dropped(input, p, features=True)  # type: ignore[operator]
+
+
+@composite("feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", public="torch")
+def _feature_dropout_inplace(self: Tensor, p: float, train: bool) -> Tensor:
+    return self if _is_idle(self, p, train) else self.mul_(_dropped(self, p, features=True))  # type: ignore[attr-defined]
+
+
+def _alpha_terms(input: Tensor, p: float, features: bool) -> tuple[Any, Any]:
+    """Factor and addend that drop to SELU's limit and keep mean and variance."""
+    if p == 1:
+        return 0, 0
+    scale = 1 / math.sqrt((ALPHA * ALPHA * p + 1) * (1 - p))
+    kept = input._dropout_noise(p, features, False)  # type: ignore[attr-defined]
+    return kept.mul(scale), kept.sub(1).mul_(ALPHA * scale).add_(ALPHA * scale * p)
+
+
+def _alpha(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
+    if _is_idle(input, p, train):
+        return input
+    factor, addend = _alpha_terms(input, p, features)
+    return input.mul_(factor).add_(addend) if inplace else input * factor + addend  # type: ignore[attr-defined, operator]
+
+
+@composite("alpha_dropout(Tensor input, float p, bool train) -> Tensor")
+def _alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    return _alpha(input, p, train, features=False, inplace=False)
+
+
+@composite("alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", public="torch")
+def _alpha_dropout_inplace(self: Tensor, p: float, train: bool) -> Tensor:
+    return _alpha(self, p, train, features=False, inplace=True)
+
+
+@composite("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor")
+def _feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    return _alpha(input, p, train, features=True, inplace=False)
+
+
+@composite("feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", public="torch")
+def _feature_alpha_dropout_inplace(self: Tensor, p: float, train: bool) -> Tensor:
+    return _alpha(self, p, train, features=True, inplace=True)
+
+
+def _native_specs(input: Tensor, p: float, train: bool | None) -> tuple[Spec, Spec]:
+    return Spec(input._array.shape, input.dtype), Spec(input._array.shape, bool_)
+
+
+def _native(xp: Any, input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    if train is False or p == 0:
+        return input.copy(), xp.ones(input.shape, bool)
+    mask = np.empty(input.shape, bool)
+    fill_drawn(
+        mask, default_generator, lambda generator, shape, kind: _random.bernoulli_scalar(generator, shape, 1 - p)
+    )
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    return input * mask * input.dtype.type(scale), mask
+
+
+op("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", kernel=moves(_native_specs, _native),
+   grad=dict(input=lambda grad, result1, p, train: grad if train is False else grad * result1 * (0.0 if p == 1 else 1 / (1 - p))))  # fmt: skip
+
+
+# nn.functional -------------------------------------------------------------------------------------------------------
+
+_ARGUMENTS = "Tensor input, float p=0.5, bool training=True, bool inplace=False"
+
+
+@composite(f"dropout.functional({_ARGUMENTS}) -> Tensor", public="nn.functional")
+def _functional_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    _check_probability(p, ValueError)
+    return _dropout_inplace(input, p, training) if inplace else _dropout(input, p, training)
+
+
+@composite(
+    f"alpha_dropout.functional({_ARGUMENTS.replace('training=True', 'training=False')}) -> Tensor",
+    public="nn.functional",
+)
+def _functional_alpha_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    _check_probability(p, ValueError)
+    return _alpha(input, p, training, features=False, inplace=inplace)
+
+
+@composite(f"feature_alpha_dropout.functional({_ARGUMENTS.replace('training=True', 'training=False')}) -> Tensor",
+           public="nn.functional")  # fmt: skip
+def _functional_feature_alpha_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    _check_probability(p, ValueError)
+    return _alpha(input, p, training, features=True, inplace=inplace)
+
+
+def _of_features(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    return _feature_dropout_inplace(input, p, training) if inplace else _feature_dropout(input, p, training)
+
+
+@composite(f"dropout1d({_ARGUMENTS}) -> Tensor", public="nn.functional")
+def _dropout1d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    _check_probability(p, ValueError)
+    if input.dim() not in (2, 3):
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
+                           "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
+                           "batch dimension (i.e. 2D or 3D inputs).")  # fmt: skip
+    if input.dim() == 3:
+        return _of_features(input, p, training, inplace)
+    batch = input.unsqueeze_(0) if inplace else input.unsqueeze(0)  # type: ignore[attr-defined]
+    result = _of_features(batch, p, training, inplace)
+    return result.squeeze_(0) if inplace else result.squeeze(0)  # type: ignore[attr-defined]
+
+
+def _warn_of_dimensions(name: str, input: Tensor, spatial: int) -> None:
+    if input.dim() not in (spatial + 1, spatial + 2):
+        warnings.warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
+                      "release. To retain the behavior and silence this warning, please use dropout instead. Note that "
+                      f"{name} exists to provide channel-wise dropout on inputs with {spatial} spatial dimensions, a channel dimension, "
+                      f"and an optional batch dimension (i.e. {spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)  # fmt: skip
+
+
+@composite(f"dropout2d({_ARGUMENTS}) -> Tensor", public="nn.functional")
+def _dropout2d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    _check_probability(p, ValueError)
+    _warn_of_dimensions("dropout2d", input, 2)
+    if input.dim() == 3:
+        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input "
+                      "is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
+                      "interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
+                      "dropout behavior, please switch to using dropout1d instead.", stacklevel=2)  # fmt: skip
+    return _of_features(input, p, training, inplace)
+
+
+@composite(f"dropout3d({_ARGUMENTS}) -> Tensor", public="nn.functional")
+def _dropout3d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    _check_probability(p, ValueError)
+    _warn_of_dimensions("dropout3d", input, 3)
+    return _of_features(input, p, training, inplace)

@@ -1,0 +1,190 @@
+"""Einstein's summation convention: an equation of subscripts over any number of tensors."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .._tensor import Tensor
+from .declare import composite, function_of
+from .matmul import BATCH_MATMUL
+from .samples import case, cases, error, t
+
+Label = Any  # a letter, or ("...", n) for the n-th of the ellipsis' dimensions, counted from the right
+ELLIPSIS = "..."
+_batch_matmul = function_of(BATCH_MATMUL)
+
+
+def _parsed(equation: str) -> tuple[list[list[str]], list[str] | None]:
+    """The subscripts of each operand, and of the output if the equation has an arrow."""
+    terms: list[list[str]] = [[]]
+    in_output = False
+    i = 0
+    while i < len(equation):
+        ch = equation[i]
+        if ch == " ":
+            i += 1
+            continue
+        place = "the output" if in_output else f"operand {len(terms) - 1}"
+        if ch == ".":
+            if ELLIPSIS in terms[-1]:
+                raise RuntimeError(f"einsum(): found '.' for {place} for which an ellipsis was already found")
+            if equation[i : i + 3] != ELLIPSIS:
+                raise RuntimeError(f"einsum(): found '.' for {place} that is not part of any ellipsis")
+            terms[-1].append(ELLIPSIS)
+            i += 3
+            continue
+        if ch == "," and not in_output:
+            terms.append([])
+        elif equation[i : i + 2] == "->" and not in_output:
+            in_output = True
+            terms.append([])
+            i += 1
+        elif ch.isascii() and ch.isalpha():
+            if in_output and ch in terms[-1]:
+                raise RuntimeError(f"einsum(): output subscript {ch} appears more than once in the output")
+            terms[-1].append(ch)
+        else:
+            raise RuntimeError(f"einsum(): invalid subscript given at index {i} in the equation string, subscripts must be in "
+                               "[a-zA-Z]")  # fmt: skip
+        i += 1
+    return (terms[:-1], terms[-1]) if in_output else (terms, None)
+
+
+def _labels(subscripts: Sequence[str], tensor: Tensor, operand: int) -> list[Label]:
+    """A label for each dimension, the ellipsis spelt out."""
+    letters = len(subscripts) - (ELLIPSIS in subscripts)
+    extra = tensor.dim() - letters
+    if ELLIPSIS not in subscripts and extra:
+        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) does not match the number of "
+                           f"dimensions ({tensor.dim()}) for operand {operand} and no ellipsis was given")  # fmt: skip
+    if extra < 0:
+        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) is more than the number of "
+                           f"dimensions ({tensor.dim()}) for operand {operand}")  # fmt: skip
+    return [label for s in subscripts for label in (_covered(extra) if s == ELLIPSIS else [s])]
+
+
+def _covered(count: int) -> list[Label]:
+    return [(ELLIPSIS, n) for n in reversed(range(count))]
+
+
+def _output_labels(output: list[str] | None, operands: Sequence[Sequence[Label]]) -> list[Label]:
+    given = [label for labels in operands for label in labels]
+    ellipsis = _covered(1 + max((label[1] for label in given if label.__class__ is tuple), default=-1))
+    if output is None:  # the ellipsis, then what appears once, in alphabetical order
+        return ellipsis + sorted(label for label in set(given) if label.__class__ is str and given.count(label) == 1)
+    for label in output:
+        if label != ELLIPSIS and label not in given:
+            raise RuntimeError(f"einsum(): output subscript {label} does not appear in the equation for any input operand")
+    return [label for s in output for label in (ellipsis if s == ELLIPSIS else [s])]
+
+
+def _check_sizes(tensors: Sequence[Tensor], operands: Sequence[Sequence[Label]]) -> None:
+    sizes: dict[Label, int] = {}
+    for i, (tensor, labels) in enumerate(zip(tensors, operands, strict=True)):
+        own: dict[Label, int] = {}
+        for label, n in zip(labels, tensor.shape, strict=True):
+            if own.setdefault(label, n) != n:
+                raise RuntimeError(f"einsum(): subscript {label} is repeated for operand {i} but the sizes don't match, "
+                                   f"{n} != {own[label]}")  # fmt: skip
+            if label.__class__ is tuple:
+                label = ELLIPSIS, label[1]
+            known = sizes.get(label, 1)
+            if n != 1 and known not in (1, n):
+                shown = ELLIPSIS if label.__class__ is tuple else label
+                raise RuntimeError(f"einsum(): subscript {shown} has size {n} for operand {i} which does not broadcast with "
+                                   f"previously seen size {known}")  # fmt: skip
+            sizes[label] = max(n, known) if n else 0
+
+
+def _without_repeats(tensor: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
+    """The diagonal over dimensions that share a label."""
+    while len(set(labels)) < len(labels):
+        second = next(i for i, label in enumerate(labels) if label in labels[:i])
+        label, first = labels[second], labels.index(labels[second])
+        tensor = tensor.diagonal(0, first, second)
+        labels = [x for i, x in enumerate(labels) if i not in (first, second)] + [label]
+    return tensor, labels
+
+
+def _summed(tensor: Any, labels: list[Label], keep: set[Label]) -> tuple[Any, list[Label]]:
+    """The sum over labels that nobody needs any more."""
+    over = tuple(i for i, label in enumerate(labels) if label not in keep)
+    return (tensor.sum(over) if over else tensor), [label for label in labels if label in keep]
+
+
+def _arranged(tensor: Any, labels: Sequence[Label], *groups: Sequence[Label]) -> Any:
+    """The tensor with the dimensions of the first group as they are, then one dimension for each other group."""
+    order = [labels.index(label) for group in groups for label in group]
+    if order != list(range(len(order))):
+        tensor = tensor.permute(order)
+    if all(len(group) == 1 for group in groups[1:]):
+        return tensor
+    sizes = dict(zip([label for group in groups for label in group], tensor.shape, strict=True))
+    return tensor.reshape([sizes[x] for x in groups[0]] + [math.prod(sizes[x] for x in group) for group in groups[1:]])
+
+
+def _aligned(tensor: Any, labels: Sequence[Label], wanted: Sequence[Label]) -> Any:
+    """The tensor with a dimension for each wanted label, of size 1 where it has none."""
+    tensor = tensor.permute([labels.index(label) for label in wanted if label in labels])
+    for d, label in enumerate(wanted):
+        if label not in labels:
+            tensor = tensor.unsqueeze(d)
+    return tensor
+
+
+def _product(a: Any, left: list[Label], b: Any, right: list[Label], keep: set[Label], output: Sequence[Label]) -> tuple[Any, list[Label]]:
+    """The product of two operands, summed over the labels that are not kept."""
+    sizes = [dict(zip(labels, x.shape, strict=True)) for x, labels in ((a, left), (b, right))]
+    # A dimension of size 1 that meets a larger one is broadcast: as good as not there.
+    for label in set(left) & set(right):
+        if sizes[0][label] == 1 != sizes[1][label]:
+            a, left = a.squeeze(left.index(label)), [x for x in left if x != label]
+        elif sizes[1][label] == 1 != sizes[0][label]:
+            b, right = b.squeeze(right.index(label)), [x for x in right if x != label]
+    a, left = _summed(a, left, keep | set(right))
+    b, right = _summed(b, right, keep | set(left))
+    batch = [label for label in left if label in right and label in keep]
+    inner = [label for label in left if label in right and label not in keep]
+    if not inner:
+        made = [label for label in output if label in left or label in right]
+        made += [label for label in dict.fromkeys(left + right) if label not in made]
+        return _aligned(a, left, made) * _aligned(b, right, made), made
+    rows = [label for label in left if label not in right]
+    columns = [label for label in right if label not in left]
+    if rows and columns and set(rows + columns) <= set(output) and output.index(rows[0]) > output.index(columns[0]):
+        a, left, rows, b, right, columns = b, right, columns, a, left, rows
+    x, y = _arranged(a, left, batch, rows, inner), _arranged(b, right, batch, inner, columns)
+    shape = [a.shape[left.index(label)] for label in batch + rows] + [b.shape[right.index(label)] for label in columns]
+    product = _batch_matmul(x, y) if batch else x.mm(y)
+    return (product if list(product.shape) == shape else product.reshape(shape)), batch + rows + columns
+
+
+@composite("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", public="",
+           samples=cases(case("ij,jk->ik", [t(2, 3), t(3, 4)]), case("ii->i", [t(3, 3)]), case("...ij->...ji", [t(2, 3, 4)]),
+                         case("bhqd,bhkd->bhqk", [t(2, 1, 3, 4), t(2, 1, 5, 4)]), case("i,j->ij", [t(2), t(3)]), case("ii", [t(3, 3)]),
+                         case("ij,jk,kl->il", [t(2, 3), t(3, 4), t(4, 2)]), case("ij,j->", [t(2, 3), t(1)]),
+                         error(RuntimeError, "einsum(): subscript j has size 4 for operand 1 which does not broadcast with "
+                               "previously seen size 3", "ij,jk", [t(2, 3), t(4, 4)])))  # fmt: skip
+def einsum(equation, tensors, path):
+    """The sum of products that the equation describes."""
+    if not tensors:
+        raise RuntimeError("einsum(): must provide at least one operand")
+    terms, wanted = _parsed(equation)
+    if len(terms) != len(tensors):
+        amount = "fewer" if len(terms) > len(tensors) else "more"
+        raise RuntimeError(f"einsum(): {amount} operands were provided than specified in the equation")
+    labels = [_labels(term, tensor, i) for i, (term, tensor) in enumerate(zip(terms, tensors, strict=True))]
+    output = _output_labels(wanted, labels)
+    _check_sizes(tensors, labels)
+    pending = [_without_repeats(tensor, own) for tensor, own in zip(tensors, labels, strict=True)]
+    steps = [tuple(path[i : i + 2]) for i in range(0, len(path), 2)] if path else [(0, 1)] * (len(pending) - 1)
+    for i, j in steps:
+        (a, left), (b, right) = pending[i], pending[j]
+        others = [x for at, x in enumerate(pending) if at not in (i, j)]
+        keep = set(output).union(*(own for _, own in others))
+        product = _product(a, left, b, right, keep, output)
+        # Without a path, the product takes the first place; with one, the last, as paths are counted.
+        pending = [*others, product] if path else [product, *others]
+    result, own = _summed(*pending[0], set(output))
+    order = [own.index(label) for label in output]
+    return result if order == list(range(len(order))) else result.permute(order)

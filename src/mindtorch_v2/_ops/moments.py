@@ -1,0 +1,247 @@
+"""Variances, norms and distances."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .._dispatch.callers import call_bound
+from .._dispatch.registry import registry
+from .._dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
+from .._tensor import Tensor
+from .declare import composite, op, public_functions
+from .families import Spec, computes
+from .reduce import DIM_ERRORS, axes_of, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
+from .samples import case, cases, error, ints, t, values
+
+INF = float("inf")
+
+
+# variance ------------------------------------------------------------------------------------------------------------
+
+
+def _variance_spec(name: str, word: str) -> Callable:
+    def infer(self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Spec:
+        if self.dtype.category < FLOAT:
+            raise RuntimeError(f"{word} only support floating point and complex dtypes")
+        shape = self._array.shape
+        dims = reduced_dims(dim, len(shape))
+        if folded_count(shape, dim) <= (1 if correction is None else correction):
+            warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+                          "(input numel divided by output numel).", stacklevel=4)  # fmt: skip
+        return Spec(folded_shape(shape, dims, keepdim), self.dtype.to_real())
+
+    return infer
+
+
+def _variance_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
+    """The second pass is over deviations from the mean, less what rounding of the mean put into them."""
+    axes, count = axes_of(self, dim), folded_count(self.shape, dim)
+    free = max(count - (1 if correction is None else correction), 0)
+    mean = summed(self, axes, True) / count
+    deviation = self - mean
+    squares = deviation.real**2 + deviation.imag**2 if self.dtype.kind == "c" else deviation * deviation
+    total = summed(squares, axes, True) - abs(summed(deviation, axes, True)) ** 2 / max(count, 1)
+    variance = xp.maximum(total, 0) / xp.asarray(free, total.dtype)
+    shape = folded_shape(self.shape, reduced_dims(dim, self.ndim), keepdim)
+    return variance.reshape(shape), mean.reshape(shape)
+
+
+def _variance(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    return _variance_and_mean(xp, self, dim, correction, keepdim)[0]
+
+
+def _deviation(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    return xp.sqrt(_variance(xp, self, dim, correction, keepdim))
+
+
+def _variance_grad(grad: Tensor, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Tensor:
+    free = folded_count(self.shape, dim) - (1 if correction is None else correction)
+    grad = unfolded(grad, self.shape, dim, keepdim)
+    centred = self - self.mean(dim, True)
+    if free <= 0:  # the limit: each deviation moves the variance without bound
+        return grad * centred.new_full((), INF).where(centred != 0, centred.new_full((), float("nan")))
+    return (2.0 / free) * grad * centred
+
+
+def _halved_by(grad: Tensor, deviation: Tensor) -> Tensor:
+    """The gradient of a square root, zero where that is flat."""
+    return (grad / (deviation * 2)).masked_fill(deviation == 0, 0)
+
+
+def _mean_grad(grad: Tensor, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    return unfolded(grad, self.shape, dim, keepdim).expand(self.shape) / folded_count(self.shape, dim)
+
+
+def _both_grad(grads: tuple, spread: Callable, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Tensor:
+    """The gradient of a variance or deviation and a mean, either of which may not have been used."""
+    total = None if grads[0] is None else _variance_grad(spread(grads[0]), self, dim, correction, keepdim)
+    if grads[1] is None:
+        return total
+    of_mean = _mean_grad(grads[1], self, dim, keepdim)
+    return of_mean if total is None else total + of_mean
+
+
+_CORRECTION = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
+_CORRECTION_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), (0, 1), keepdim=True), case(t(2, 3, 4), (0, -1), correction=0),
+                     case(t(2, 3), correction=1.5), case(t(2, 3), ()), case(t(3, 2, layout="transposed"), 0))  # fmt: skip
+
+op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor", kernel=computes(_variance_spec("var", "std and var"), _variance),
+   grad=dict(self=_variance_grad),
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
+                 error(RuntimeError, "std and var only support floating point and complex dtypes", ints(2, 3))))  # fmt: skip
+op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor", kernel=computes(_variance_spec("std", "std and var"), _deviation),
+   grad=dict(self=lambda grad, self, result, dim, correction, keepdim:
+             _variance_grad(_halved_by(grad, result), self, dim, correction, keepdim)),
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
+                 error(RuntimeError, "std and var only support floating point and complex dtypes", ints(2, 3))))  # fmt: skip
+
+
+def _pair_spec(name: str) -> Callable:
+    single = _variance_spec(name, name)
+
+    def infer(self: Tensor, dim: Any, correction: Any, keepdim: bool) -> tuple[Spec, Spec]:
+        spec = single(self, dim, correction, keepdim)
+        return spec, spec._replace(dtype=self.dtype)
+
+    return infer
+
+
+def _deviation_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
+    variance, mean = _variance_and_mean(xp, self, dim, correction, keepdim)
+    return xp.sqrt(variance), mean
+
+
+op(f"var_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
+   kernel=computes(_pair_spec("var_mean"), _variance_and_mean), public="torch",
+   grad=dict(self=lambda grads, self, dim, correction, keepdim:
+             _both_grad(grads, lambda grad: grad, self, dim, correction, keepdim)),
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS))  # fmt: skip
+op(f"std_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
+   kernel=computes(_pair_spec("std_mean"), _deviation_and_mean), public="torch",
+   grad=dict(self=lambda grads, self, result, dim, correction, keepdim:
+             _both_grad(grads, lambda grad: _halved_by(grad, result), self, dim, correction, keepdim)),
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS))  # fmt: skip
+
+
+def _declare_unbiased(name: str, returns: str, public: str) -> None:
+    """The two older forms, which say `unbiased` for a correction of one."""
+    primitive = registry.get(f"aten::{name}.correction")
+
+    @composite(f"{name}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> {returns}", public=public,
+               samples=cases(case(t(2, 3), 1, False), case(t(2, 3), (0, 1), True, True)))  # fmt: skip
+    def over_dims(self, dim, unbiased, keepdim):
+        return call_bound(primitive, (self, dim, int(unbiased), keepdim))
+
+    @composite(f"{name}(Tensor self, bool unbiased=True) -> {returns}", public=public,
+               samples=cases(case(t(2, 3), False), case(t(2, 3), unbiased=True)))  # fmt: skip
+    def over_all(self, unbiased):
+        return call_bound(primitive, (self, None, int(unbiased), False))
+
+
+for _name in ("var", "std"):
+    _declare_unbiased(_name, "Tensor", "torch Tensor")
+    _declare_unbiased(f"{_name}_mean", "(Tensor, Tensor)", "torch")
+
+
+# norms ---------------------------------------------------------------------------------------------------------------
+
+
+def _norm_spec(self: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: dtype | None) -> Spec:
+    kind, shape = self.dtype, self._array.shape
+    if kind.category < FLOAT:
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {kind.scalar_name}")
+    if dtype is not None:
+        _check_norm_dtype(kind, dtype)
+        kind = dtype
+    dims = reduced_dims(dim, len(shape))
+    if not self._array.size and (ord < 0 or ord == INF):
+        shown = f"{ord:g}"
+        if not dim:
+            raise RuntimeError(f"linalg.vector_norm cannot compute the {shown} norm on an empty tensor because the operation does "
+                               "not have an identity")  # fmt: skip
+        for d in dims:
+            if not shape[d]:
+                raise RuntimeError(f"linalg.vector_norm cannot compute the {shown} norm on the dimension {d}because this dimension "
+                                   "is empty and the operation does not have an identity")  # fmt: skip
+    return Spec(folded_shape(shape, dims, keepdim), kind.to_real())
+
+
+def _check_norm_dtype(kind: dtype, wanted: dtype) -> None:
+    if wanted.category < FLOAT:
+        raise RuntimeError(f"linalg.vector_norm: dtype should be floating point or complex, but got {wanted.scalar_name}")
+    if wanted.category != kind.category:
+        word = "complex" if kind.category == COMPLEX else "real"
+        raise RuntimeError(f"linalg.vector_norm: dtype should be {word} for {word} inputs, but got {wanted.scalar_name}")
+    if promote_types(kind, wanted) is not wanted:
+        raise RuntimeError(f"linalg.vector_norm: the dtype of the input ({kind.scalar_name}) should be convertible without "
+                           f"narrowing to the specified dtype ({wanted.scalar_name})")  # fmt: skip
+
+
+def _norm(xp: Any, self: Any, ord: Any, dim: Any, keepdim: bool, dtype: dtype | None) -> Any:
+    axes = axes_of(self, dim)
+    if dtype is not None and dtype.np not in REDUCED:
+        self = self.astype(dtype.np, copy=False)
+    if ord == 2:
+        if axes is None and self.flags.forc and not keepdim:
+            flat = self.ravel("K")
+            return xp.sqrt(xp.vdot(flat, flat).real)
+        squares = self.real**2 + self.imag**2 if self.dtype.kind == "c" else self * self
+        return xp.sqrt(summed(squares, axes, keepdim))
+    if ord == 0:
+        return summed((self != 0).astype(self.real.dtype), axes, keepdim)
+    size = xp.abs(self)
+    if ord in (INF, -INF):
+        return folded((xp.maximum if ord > 0 else xp.minimum).reduce, size, axes, keepdim)
+    if ord == 1:
+        return summed(size, axes, keepdim)
+    return summed(size ** float(ord), axes, keepdim) ** (1.0 / ord)
+
+
+def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, keepdim: bool) -> Tensor:
+    grad, norm = unfolded(grad, self.shape, dim, keepdim), unfolded(result, self.shape, dim, keepdim)
+    if ord == 0:
+        return self.new_zeros(self.shape)
+    if ord == 1:
+        return self.sgn() * grad
+    if ord == 2:
+        return grad * (self / norm).masked_fill(norm == 0, 0)
+    if ord in (INF, -INF):
+        ties = self.abs() == norm
+        return self.sgn() * (ties / ties.sum(dim or None, True)) * grad
+    if ord < 1:
+        powered = (self.sgn() * self.abs().pow(ord - 1)).masked_fill(self == 0, 0)
+    elif ord < 2:
+        powered = self.sgn() * self.abs().pow(ord - 1)
+    else:
+        powered = self * self.abs().pow(ord - 2)
+    return powered * (grad / norm.pow(ord - 1)).masked_fill(norm == 0, 0)
+
+
+_VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+   kernel=computes(_norm_spec, _norm), public="", aliases=("linalg.vector_norm",),
+   grad=dict(self=_norm_grad),
+   samples=cases(*[case(t(2, 3, low=0.2), ord) for ord in (0, 0.5, 1, 1.5, 2, 3, INF, -INF, -1)],
+                 *[case(t(2, 3, 4), ord, dim) for ord in (1, 2, 3, INF) for dim in (1, (0, 2), ())],
+                 case(t(2, 3), 2, 1, True), case(t()), case(t(0, 3), 2, 0), case(values([0.0, 0.0])),
+                 error(RuntimeError, "linalg.vector_norm cannot compute the inf norm on an empty tensor", t(0, 3), INF),
+                 error(RuntimeError, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
+                       ints(2, 3))))  # fmt: skip
+
+
+@composite("norm(Tensor self, Any p='fro', int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+           samples=cases(*[case(t(2, 3), p) for p in ("fro", 1, 2, 3, INF)], case(t(2, 3), 2, 1, True), case(t(2, 3), "fro", (0, 1)),
+                         case(t(2, 3), dim=1)))  # fmt: skip
+def _torch_norm(self, p, dim, keepdim, dtype):
+    if p is None or p == "fro":
+        p = 2
+    if isinstance(p, str):
+        return public_functions("linalg")["matrix_norm"](self, p, dim or (-2, -1), keepdim, dtype=dtype)
+    return call_bound(_VECTOR_NORM, (self, p, dim, keepdim, dtype))
+
+
+@composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)))  # fmt: skip
+def _dist(self, other, p):
+    return call_bound(_VECTOR_NORM, (self - other, p, None, False, None))
+
+

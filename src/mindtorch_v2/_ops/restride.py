@@ -1,0 +1,227 @@
+"""Memory seen under free strides or another element type, and tensors that take a new geometry in place."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._autograd.views import check_inplace
+from .._device import META
+from .._dispatch.keys import DispatchKey, modes
+from .._dispatch.registry import Lazy, Operator, registry
+from .._backends.npu import unavailable_kernel
+from .._dtype import COMPLEX, complex64, complex128, dtype, float16, float32, float64
+from .._tensor import Tensor
+from .declare import composite, function_of, op
+from .families import Family, shape_text, view
+from .samples import case, cases, error, t
+from .view import Geometry
+
+_arange = function_of(registry.get("arange.start_step"))
+
+
+# free strides --------------------------------------------------------------------------------------------------------
+
+
+def _as_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int,
+                self_stride: tuple[int, ...], self_offset: int) -> Geometry:  # fmt: skip
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={shape_text(size)} and strides={shape_text(stride)}")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {shape_text(stride)}")
+    if storage_offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
+    itemsize = self._array.itemsize
+    if 0 not in size and self._device is not META:
+        needed = itemsize * (storage_offset + 1 + sum([s * (n - 1) for n, s in zip(size, stride, strict=True)]))
+        nbytes = self._shared_storage().nbytes()
+        if needed > nbytes:
+            raise RuntimeError(f"setStorage: sizes {shape_text(size)}, strides {shape_text(stride)}, storage offset {storage_offset}, "
+                               f"and itemsize {itemsize} requiring a storage size of {needed} are out of bounds for storage of "
+                               f"size {nbytes}")  # fmt: skip
+    return size, tuple([s * itemsize for s in stride]), storage_offset * itemsize - self._offset
+
+
+def _places(like: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
+    """Where in the storage each element of a geometry lies, as a flat tensor."""
+    made = _arange(offset, offset + 1, device=like._device)
+    for n, step in zip(size, stride, strict=True):
+        made = made.unsqueeze(-1) + _arange(0, n, device=like._device) * step
+    return made.reshape((-1,))
+
+
+def _as_strided_grad(grad: Tensor, self_shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...],
+                     storage_offset: int, self_stride: tuple[int, ...], self_offset: int) -> Tensor:  # fmt: skip
+    """Gradients summed into the storage, and read where `self` shows it; a place shown n times gets its share in each."""
+    if 0 in self_shape or 0 in size:
+        return grad.new_zeros(self_shape)
+    start = min(storage_offset, self_offset)
+    written = _places(grad, size, stride, storage_offset - start)
+    read = _places(grad, self_shape, self_stride, self_offset - start)
+    ends = [sum(s * (n - 1) for n, s in zip(*geometry, strict=True)) + offset - start
+            for *geometry, offset in ((size, stride, storage_offset), (self_shape, self_stride, self_offset))]  # fmt: skip
+    storage = grad.new_zeros((max(ends) + 1,)).index_add(0, written, grad.reshape((-1,)))
+    result = storage.index_select(0, read)
+    if ends[1] - self_offset + start + 1 < read.numel():
+        ones = grad.new_ones(read.shape)
+        result = result / storage.new_zeros(storage.shape).index_add(0, read, ones).index_select(0, read)
+    return result.reshape(self_shape)
+
+
+_as_strided_view = function_of(op(
+   "_as_strided(Tensor(a) self, int[] size, int[] stride, int storage_offset, int[] self_stride, int self_offset) -> Tensor(a)",
+   kernel=view(_as_strided), grad=dict(self=_as_strided_grad), public=""))  # fmt: skip
+
+
+@composite("as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)",
+           samples=cases(case(t(2, 3), (2, 2), (1, 1)), case(t(2, 3), (3,), (2,), 1), case(t(6), (0, 2), (1, 1)),
+                         case(t(3, 2, layout="transposed"), (2, 2), (2, 1)),
+                         error(RuntimeError, "mismatch in length of strides and shape", t(2, 3), (2, 2), (1,)),
+                         error(RuntimeError, "setStorage: sizes [4, 4], strides [4, 1], storage offset 0, and itemsize", t(2, 3),
+                               (4, 4), (4, 1))))  # fmt: skip
+def _as_strided_from(self, size, stride, storage_offset):
+    begin = self.storage_offset()
+    return _as_strided_view(self, size, stride, begin if storage_offset is None else storage_offset, self.stride(), begin)
+
+
+# other element types -------------------------------------------------------------------------------------------------
+
+
+class Retyped(Family):
+    """The same bytes as elements of another type; outside the graph, as in PyTorch."""
+
+    is_view = True
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        def kernel(source: Tensor, kind: dtype) -> Tensor:
+            made = source._detached()
+            shape, strides = retyped_geometry(source, kind)
+            made._array = made._shared_storage().array(shape, kind.np, made._offset, strides)
+            return made
+
+        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel, DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
+
+
+def retyped_geometry(self: Tensor, kind: dtype) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and byte strides of a tensor's bytes as elements of another size."""
+    array = self._array
+    shape, strides, old, new = array.shape, array.strides, array.itemsize, kind.itemsize
+    if old == new:
+        return shape, strides
+    names = f"to view {self.dtype.scalar_name} as {kind.scalar_name} (different element sizes)"
+    if not shape:
+        raise RuntimeError(f"self.dim() cannot be 0 {names}")
+    if old > new:
+        if strides[-1] != old:
+            raise RuntimeError(f"self.stride(-1) must be 1 {names}, but got {strides[-1] // old}")
+        return (*shape[:-1], shape[-1] * (old // new)), (*strides[:-1], new)
+    ratio = new // old
+    if shape[-1] % ratio:
+        raise RuntimeError(f"self.size(-1) must be divisible by {ratio} {names}, but got {shape[-1]}")
+    if self._offset % new:
+        raise RuntimeError(f"self.storage_offset() must be divisible by {ratio} {names}, but got {self._offset // old}")
+    if strides[-1] != old:
+        raise RuntimeError(f"self.stride(-1) must be 1 {names}, but got {strides[-1] // old}")
+    for d, stride in enumerate(strides[:-1]):
+        if stride % new:
+            raise RuntimeError(f"self.stride({d}) must be divisible by {ratio} {names}, but got {stride // old}")
+    return (*shape[:-1], shape[-1] // ratio), (*strides[:-1], new)
+
+
+op("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", kernel=Retyped(), public="Tensor")
+
+
+_PAIRS = {float16: None, float32: complex64, float64: complex128}
+
+
+def _view_as_complex(self: Tensor) -> tuple:
+    array = self._array
+    kind = _PAIRS.get(self.dtype)
+    if kind is None:
+        raise RuntimeError("view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+                           f"{self.dtype.scalar_name}")  # fmt: skip
+    shape, strides, itemsize = array.shape, array.strides, array.itemsize
+    if not shape:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
+    if strides[-1] != itemsize:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(s % (2 * itemsize) for s in strides[:-1]):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    if self._offset % (2 * itemsize):
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    return shape[:-1], strides[:-1], 0, kind.np
+
+
+def _view_as_real(self: Tensor) -> tuple:
+    array = self._array
+    if self.dtype.category != COMPLEX:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return (*array.shape, 2), (*array.strides, array.itemsize // 2), 0, self.dtype.to_real().np
+
+
+view_as_complex = function_of(op(
+   "view_as_complex(Tensor(a) self) -> Tensor(a)",
+   kernel=view(_view_as_complex), grad=dict(self=lambda grad: view_as_real(grad)), public="torch",
+   samples=cases(case(t(3, 2)), case(t(2)), error(RuntimeError, "Tensor must have a last dimension of size 2", t(2, 3)))))  # fmt: skip
+view_as_real = function_of(op(
+   "view_as_real(Tensor(a) self) -> Tensor(a)",
+   kernel=view(_view_as_real), grad=dict(self=lambda grad: view_as_complex(grad.contiguous())), public="torch",
+   samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2)))))  # fmt: skip
+
+
+@composite("real(Tensor(a) self) -> Tensor(a)", public="torch", samples=cases(case(t(2, 3))))
+def _real(self):
+    return view_as_real(self).select(-1, 0) if self.dtype.category == COMPLEX else self
+
+
+@composite("imag(Tensor(a) self) -> Tensor(a)", public="torch",
+           samples=cases(error(RuntimeError, "imag is not implemented for tensors with non-complex dtypes.", t(2, 3))))  # fmt: skip
+def _imag(self):
+    if self.dtype.category != COMPLEX:
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return view_as_real(self).select(-1, 1)
+
+
+_real_part, _imaginary_part = (function_of(registry.get(name)) for name in ("real", "imag"))
+Tensor.real = property(_real_part, lambda self, value: _real_part(self).copy_(value))
+Tensor.imag = property(_imaginary_part, lambda self, value: _imaginary_part(self).copy_(value))
+
+op("alias(Tensor(a) self) -> Tensor(a)", kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
+   grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3))))  # fmt: skip
+
+
+# geometry changed in place -------------------------------------------------------------------------------------------
+
+
+def adopt(self: Tensor, shown: Tensor) -> Tensor:
+    """Gives a tensor the geometry and the history of a view of itself, as an in-place operation."""
+    self._array, self._offset = shown._array, shown._offset
+    self._bump_version()
+    if shown._edge is not None:
+        self._edge = shown._edge
+    if self._base is not None:
+        self._view_meta = shown._view_meta
+    self._edge_version = self._version_counter.value
+    return self
+
+
+def _in_place(schema: str, method: str, aliases: Sequence[str] = ()) -> None:
+    """Declares the in-place form of a view."""
+
+    def function(self: Tensor, *args: Any) -> Tensor:
+        if modes.grad_enabled:
+            check_inplace(self)
+        return adopt(self, getattr(self, method)(*args))
+
+    composite(schema, public="Tensor", aliases=aliases)(function)
+
+
+_in_place("squeeze_(Tensor(a!) self) -> Tensor(a!)", "squeeze")
+_in_place("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", "squeeze")
+_in_place("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", "squeeze")
+_in_place("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", "unsqueeze")
+_in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", ("swapaxes_", "swapdims_"))
+_in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t")
+_in_place("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)", "as_strided")

@@ -1,0 +1,314 @@
+"""Order: sorting, the k largest, medians, modes, and searching in sorted sequences."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._dispatch.callers import call_bound
+from .._dispatch.registry import registry
+from .._dtype import BOOL, COMPLEX, FLOAT, int32, int64
+from .._tensor import Tensor, wrapped_dim
+from .copy import store, uninitialised
+from .declare import composite, op
+from .extreme import NAN, check_extent, chosen, chosen_grad, chosen_spec, evenly
+from .families import Spec, computes, moves, pointwise_strides, shape_text
+from .reduce import contiguous, reduced_dims
+from .samples import bools, case, cases, error, ints, t, values
+
+# sorting -------------------------------------------------------------------------------------------------------------
+
+
+def ascending(xp: Any, array: Any, dim: int) -> Any:
+    """Indices that sort along `dim`, equal elements in the order they have.
+
+    NumPy's quick method is several times faster than its stable one, and the same where no two elements are equal.
+    """
+    quick = xp.argsort(array, dim)
+    found = xp.moveaxis(xp.take_along_axis(array, quick, dim), dim, -1)
+    if ((found[..., 1:] == found[..., :-1]) | (found[..., :-1] != found[..., :-1])).any():
+        return xp.argsort(array, dim, kind="stable")
+    return quick
+
+
+def sorting_indices(xp: Any, array: Any, dim: int, descending: bool) -> Any:
+    """As `ascending`, either way; NaN counts as the largest."""
+    if not descending:
+        return ascending(xp, array, dim)
+    return array.shape[dim] - 1 - xp.flip(ascending(xp, xp.flip(array, dim), dim), dim)
+
+
+def _sort_spec(self: Tensor, dim: int, descending: bool, stable: bool | None) -> tuple[Spec, Spec]:
+    if self.dtype.category == COMPLEX:
+        raise RuntimeError(" Sort does not support complex dtypes on CPU")
+    wrapped_dim(dim, self._array.ndim)
+    strides = pointwise_strides(self._array.shape, [self])
+    return Spec(self._array.shape, self.dtype, strides), Spec(self._array.shape, int64, strides)
+
+
+def laid_out(xp: Any, array: Any, spec: Spec) -> Any:
+    """The array in the memory layout that was inferred."""
+    if spec.strides is None:
+        return contiguous(array)
+    made = uninitialised(spec)
+    store(xp, made, array)
+    return made
+
+
+def _sort(xp: Any, self: Any, dim: int, descending: bool, stable: bool | None, spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+    if not self.ndim:
+        return self.copy(), xp.zeros((), xp.int64)
+    indices = sorting_indices(xp, self, dim, descending)
+    return laid_out(xp, xp.take_along_axis(self, indices, dim), spec[0]), laid_out(xp, indices, spec[1])
+
+
+def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Tensor:
+    return grad.new_zeros(self_shape).scatter(dim, indices, grad) if self_shape else grad
+
+
+op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
+   kernel=computes(_sort_spec, _sort), grad=dict(self=_sorted_grad),
+   samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True), case(t()),
+                 case(values([2, 1, 2, 1, 0]), 0, True), case(values([1.0, NAN, 0.0, NAN]), descending=True), case(t(0, 3)),
+                 case(t(3, 2, layout="transposed"), 1), case(bools(6)),
+                 error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
+
+
+@composite("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
+           samples=cases(case(t(2, 5)), case(t(3, 2), 0, True), case(t(2, 4), stable=True), case(values([2, 1, 2, 1, 0]))))  # fmt: skip
+def _argsort(self, dim, descending, stable):
+    return self.detach().sort(dim, descending, stable=stable)[1]
+
+
+@composite("msort(Tensor self) -> Tensor", samples=cases(case(t(3, 2)), case(t())))
+def _msort(self):
+    return self.sort(0)[0]
+
+
+# the k largest -------------------------------------------------------------------------------------------------------
+
+
+def _topk_spec(self: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Spec, Spec]:
+    shape = self._array.shape
+    if not 0 <= k <= (shape[wrapped_dim(dim, len(shape))] if shape else 1):
+        raise RuntimeError("selected index k out of range")
+    if self.dtype.category == COMPLEX:
+        raise RuntimeError(" topk does not support complex dtypes on CPU")
+    if self.dtype.category == BOOL:
+        raise RuntimeError("topk does not support bool dtypes on CPU")
+    at = wrapped_dim(dim, len(shape))
+    made = tuple([k if d == at else n for d, n in enumerate(shape)])
+    return Spec(made, self.dtype), Spec(made, int64)
+
+
+def _topk(xp: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any, Any]:
+    if not self.ndim:
+        return self.copy(), xp.zeros((), xp.int64)
+    length = self.shape[dim]
+    if 0 < k < length:
+        pivot = length - k if largest else k - 1
+        part = xp.argpartition(self, pivot, dim)
+        indices = xp.take(part, xp.arange(pivot, length) if largest else xp.arange(k), dim)
+    else:
+        indices = xp.broadcast_to(xp.arange(k).reshape([-1 if d == dim % self.ndim else 1 for d in range(self.ndim)]),
+                                  [k if d == dim % self.ndim else n for d, n in enumerate(self.shape)])  # fmt: skip
+    picked = xp.take_along_axis(self, indices, dim)
+    if sorted and k > 1:
+        order = sorting_indices(xp, picked, dim, largest)
+        indices, picked = xp.take_along_axis(indices, order, dim), xp.take_along_axis(picked, order, dim)
+    return contiguous(picked), contiguous(indices)
+
+
+op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
+   kernel=computes(_topk_spec, _topk), grad=dict(self=_sorted_grad),
+   samples=cases(case(t(2, 5), 2), case(t(5, 2), 3, 0), case(t(3, 4), 4, -1, False), case(t(3, 4), 0), case(t(), 1),
+                 case(values([1.0, NAN, 3.0]), 2), error(RuntimeError, "selected index k out of range", t(2, 3), 4)))  # fmt: skip
+
+
+# one of them ---------------------------------------------------------------------------------------------------------
+
+
+def _without_bool(name: str, kernel: str) -> Callable:
+    """The `infer` of a choice along a dimension among real numbers."""
+
+    def infer(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
+        specs = chosen_spec(name, self, dim, keepdim)
+        _refuse_unordered(self, kernel)
+        return specs
+
+    return infer
+
+
+def _refuse_unordered(self: Tensor, kernel: str) -> None:
+    if self.dtype.category in (BOOL, COMPLEX):
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{self.dtype.scalar_name}'")
+
+
+def _kth_index(xp: Any, array: Any, k: int, dim: int) -> Any:
+    """Indices of the k-th smallest, counted from zero, with size one along `dim`."""
+    return xp.take(xp.argpartition(array, k, dim), [k], dim)
+
+
+def _kthvalue_spec(self: Tensor, k: int, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
+    specs = chosen_spec("kthvalue", self, dim, keepdim)
+    shape = self._array.shape
+    at = wrapped_dim(dim, len(shape))
+    if not 1 <= k <= (shape[at] if shape else 1):
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {at}")
+    _refuse_unordered(self, "kthvalue_cpu")
+    return specs
+
+
+def _kthvalue(xp: Any, self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    if not self.ndim:
+        return self.copy(), xp.zeros((), xp.int64)
+    return chosen(xp, self, _kth_index(xp, self, k - 1, dim), dim, keepdim)
+
+
+_CHOSEN = "bool keepdim=False) -> (Tensor values, Tensor indices)"
+_CHOSEN_GRAD = dict(self=lambda grad, indices, self_shape, dim, keepdim: chosen_grad(grad, indices, self_shape, dim, keepdim))
+
+op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}", kernel=computes(_kthvalue_spec, _kthvalue), grad=_CHOSEN_GRAD,
+   samples=cases(case(t(2, 5), 2), case(t(5, 2), 3, 0, True), case(t(), 1),
+                 error(RuntimeError, "kthvalue(): selected number k out of range for dimension 1", t(2, 3), 4),
+                 error(IndexError, "kthvalue(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 1, 0)))  # fmt: skip
+
+
+def _median_indices(xp: Any, array: Any, dim: int, ignore_nan: bool) -> Any:
+    """Where the lower median lies: the first NaN if there is one, unless those are ignored."""
+    length = array.shape[dim]
+    if array.dtype.kind != "f":
+        return _kth_index(xp, array, (length - 1) // 2, dim)
+    unknown = xp.isnan(array)
+    if not unknown.any():
+        return _kth_index(xp, array, (length - 1) // 2, dim)
+    if ignore_nan:
+        known = length - unknown.sum(dim, keepdims=True)
+        return xp.take_along_axis(xp.argsort(array, dim, kind="stable"), xp.maximum(known - 1, 0) // 2, dim)
+    first = xp.argmax(unknown, dim, keepdims=True)
+    return xp.where(unknown.any(dim, keepdims=True), first, _kth_index(xp, array, (length - 1) // 2, dim))
+
+
+def _full_median_spec(self: Tensor) -> Spec:
+    _refuse_unordered(self, "median_cpu")
+    return Spec((), self.dtype)
+
+
+def _declare_median(name: str, ignore_nan: bool) -> None:
+    def full(xp: Any, self: Any, spec: Spec) -> Any:
+        if not self.size:  # PyTorch's answer: the bit pattern that a NaN converts to
+            return xp.asarray(NAN if spec.dtype.category == FLOAT else np.iinfo(spec.dtype.np).min, self.dtype)
+        flat = self.reshape(-1)
+        return flat[_median_indices(xp, flat, 0, ignore_nan)[0]]
+
+    def along(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        if not self.ndim:
+            return self.copy(), xp.zeros((), xp.int64)
+        return chosen(xp, self, _median_indices(xp, self, dim, ignore_nan), dim, keepdim)
+
+    op(f"{name}(Tensor self) -> Tensor", kernel=computes(_full_median_spec, full),
+       grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
+       samples=cases(case(t(2, 5)), case(t(2, 3)), case(t()), case(values([1.0, NAN, 3.0])), case(ints(2, 3)), case(t(0)),
+                     error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))))  # fmt: skip
+    op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_without_bool(name, "median_cpu"), along), grad=_CHOSEN_GRAD,
+       samples=cases(case(t(2, 5), 1), case(t(4, 3), 0, True), case(t(), 0), case(values([[1.0, NAN, 3.0], [4.0, 6.0, 5.0]]), 1),
+                     error(IndexError, f"{name}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)))  # fmt: skip
+
+
+_declare_median("median", ignore_nan=False)
+_declare_median("nanmedian", ignore_nan=True)
+
+
+def _mode_spec(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
+    specs = chosen_spec("mode", self, dim, keepdim)
+    if self.dtype.category == COMPLEX:
+        raise NotImplementedError(f"\"mode_cpu\" not implemented for '{self.dtype.scalar_name}'")
+    return specs
+
+
+def _mode(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The smallest of the most frequent elements, at its last place."""
+    if not self.ndim:
+        return self.copy(), xp.zeros((), xp.int64)
+    order = xp.moveaxis(xp.argsort(self, dim, kind="stable"), dim, -1)
+    rows = xp.take_along_axis(xp.moveaxis(self, dim, -1), order, -1)
+    place = xp.broadcast_to(xp.arange(rows.shape[-1]), rows.shape)
+    starts = xp.ones(rows.shape, bool)
+    starts[..., 1:] = rows[..., 1:] != rows[..., :-1]
+    run = place - xp.maximum.accumulate(xp.where(starts, place, 0), -1)
+    indices = xp.take_along_axis(order, xp.argmax(run, -1, keepdims=True), -1)
+    return chosen(xp, self, xp.moveaxis(indices, -1, dim), dim, keepdim)
+
+
+op(f"mode(Tensor self, int dim=-1, {_CHOSEN}", kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD,
+   samples=cases(case(values([[1, 2, 2, 3, 3], [5, 5, 4, 4, 1]])), case(t(3, 4), 0, True), case(t()), case(bools(2, 5)),
+                 error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)))  # fmt: skip
+
+
+# searching -----------------------------------------------------------------------------------------------------------
+
+
+def _search_spec(sorted_sequence: Tensor, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Tensor | None) -> Spec:
+    bounds = sorted_sequence._array.shape
+    shape = () if not hasattr(self, "_array") else self._array.shape
+    if not bounds:
+        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension")
+    if not shape and len(bounds) != 1:
+        raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we "
+                           f"got boundaries tensor dim({len(bounds)}) and input value's dim(0) numel(1)")  # fmt: skip
+    if len(bounds) != 1 and bounds[:-1] != shape[:-1]:
+        raise RuntimeError("torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+                           f"tensor and input value tensor must match, but we got boundaries tensor {shape_text(bounds)} and input "
+                           f"value tensor {shape_text(shape)}")  # fmt: skip
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True")
+    if sorter is not None:
+        if sorter._array.shape != bounds:
+            raise RuntimeError("torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
+                               f"{shape_text(bounds)}and got sorter tensor {shape_text(sorter._array.shape)}")  # fmt: skip
+        if sorter.dtype is not int64:
+            raise RuntimeError("torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
+                               f"{sorter.dtype.scalar_name}")  # fmt: skip
+    if sorted_sequence.dtype.category == COMPLEX:
+        raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{sorted_sequence.dtype.scalar_name}'")
+    return Spec(shape, int32 if out_int32 else int64)
+
+
+def _search(xp: Any, sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Any) -> Any:
+    if sorter is not None:
+        sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
+    side = "right" if right or side == "right" else "left"
+    if sorted_sequence.ndim == 1:
+        return xp.searchsorted(sorted_sequence, self, side)
+    return _search_rows(xp, sorted_sequence, self, side)
+
+
+def _search_rows(xp: Any, sequences: Any, wanted: Any, side: str) -> Any:
+    """Each row of `wanted` in its row of `sequences`: both sorted together, places counted."""
+    first, second = (wanted, sequences) if side == "left" else (sequences, wanted)
+    order = xp.argsort(xp.concatenate((first, second), -1), -1, kind="stable")
+    start = 0 if side == "left" else sequences.shape[-1]
+    is_wanted = (order >= start) & (order < start + wanted.shape[-1])
+    before = xp.add.accumulate(~is_wanted, -1, dtype=xp.int64)
+    places = xp.empty(order.shape, xp.int64)
+    xp.put_along_axis(places, order, before, -1)
+    return contiguous(places[..., start : start + wanted.shape[-1]])
+
+
+op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool right=False, str? side=None,"
+   " Tensor? sorter=None) -> Tensor", kernel=computes(_search_spec, _search), public="torch",
+   samples=cases(case(values([1.0, 3.0, 5.0]), t(2, 3, high=6)), case(values([1, 3, 5]), 3), case(values([1, 3, 5]), 3, right=True),
+                 case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8)), case(values([1, 3, 5]), ints(3), side="right"),
+                 case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
+                 error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))))  # fmt: skip
+
+
+@composite("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", public="torch",
+           samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
+                         error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2), t(2, 2))))  # fmt: skip
+def _bucketize(self, boundaries, out_int32, right):
+    if boundaries.dim() != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.dim()})")
+    return call_bound(registry.get("aten::searchsorted"), (boundaries, self, out_int32, right, None, None))

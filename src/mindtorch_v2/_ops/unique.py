@@ -1,0 +1,174 @@
+"""Distinct elements and counts: results whose size depends on the data."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._dispatch.callers import call_bound
+from .._dispatch.registry import Operator
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, float32, float64, int64
+from .._tensor import Tensor, wrapped_dim
+from .declare import composite, op
+from .families import ArrayFamily, Spec, moves
+from .reduce import contiguous
+from .samples import bools, case, cases, error, ints, t, values
+
+NAN = float("nan")
+
+
+class DataDependent(ArrayFamily):
+    """An operator whose result has as many elements as the data tells; `infer` gives types, and there is no Meta kernel."""
+
+    def meta(self, operator: Operator) -> Callable:
+        def kernel(*args: Any) -> Any:
+            raise NotImplementedError(f"{operator.name}: attempted to run this operator with Meta tensors, but the shape of its "
+                                      "result depends on the data")  # fmt: skip
+
+        return kernel
+
+
+def _unique_spec(self: Tensor, *rest: Any) -> tuple[Spec, Spec, Spec]:
+    if self.dtype.category == COMPLEX:
+        raise NotImplementedError(f"\"unique\" not implemented for '{self.dtype.scalar_name}'")
+    return Spec((), self.dtype), Spec((), int64), Spec((), int64)
+
+
+def _asked(xp: Any, made: Any, inverse: Any, counts: Any, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+    nothing = xp.empty(0, xp.int64)
+    return made, inverse if return_inverse else nothing, counts if return_counts else nothing
+
+
+def _unique(xp: Any, self: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+    made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, equal_nan=False) \
+        if return_inverse or return_counts else (xp.unique(self, equal_nan=False), None, None)  # fmt: skip
+    if inverse is not None:
+        inverse = inverse.reshape(self.shape)
+    return _asked(xp, made, inverse, counts, return_inverse, return_counts)
+
+
+_UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False)"
+              " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
+   samples=cases(case(ints(6)), case(ints(2, 3), True, True, True), case(values([1.0, NAN, NAN]), True, True)))  # fmt: skip
+
+
+def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
+    shape = self._array.shape
+    at = wrapped_dim(dim, len(shape))
+    if any(not n for d, n in enumerate(shape) if d != at):
+        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+    return _unique_spec(self)
+
+
+def _unique_slices(xp: Any, self: Any, dim: int, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+    if not self.size:
+        return self.copy(), xp.empty(self.shape[dim], xp.int64), xp.empty(0, xp.int64)
+    made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, axis=dim if self.ndim else None)
+    return _asked(xp, contiguous(made), inverse.reshape(-1), counts, return_inverse, return_counts)
+
+
+_UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False)"
+                 " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True), public="torch",
+   samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)))  # fmt: skip
+
+
+def _runs(xp: Any, self: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
+    """One of each group of equal neighbours."""
+    rows = self.reshape(-1) if dim is None else xp.moveaxis(self, dim, 0)
+    starts = xp.ones(len(rows), bool)
+    differ = rows[1:] != rows[:-1]
+    starts[1:] = differ if rows.ndim == 1 else differ.any(tuple(range(1, rows.ndim)))
+    inverse = xp.add.accumulate(starts, dtype=xp.int64) - 1
+    counts = xp.diff(xp.flatnonzero(starts), append=len(rows))
+    made = rows[starts]
+    if dim is not None:
+        made = contiguous(xp.moveaxis(made, 0, dim))
+    return _asked(xp, made, inverse.reshape(self.shape if dim is None else -1), counts, return_inverse, return_counts)
+
+
+def _runs_spec(self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None) -> tuple[Spec, Spec, Spec]:
+    return _unique_spec(self) if dim is None else _slices_spec(self, dim)
+
+
+_UNIQUE_RUNS = op("_unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None)"
+                  " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
+   samples=cases(case(values([3, 1, 1, 3]), True, True), case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)))  # fmt: skip
+
+
+def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bool) -> Any:
+    """What the flags ask for: a tensor alone, or a tuple."""
+    made = (results[0], *results[1:2] * return_inverse, *results[2:] * return_counts)
+    return made[0] if len(made) == 1 else made
+
+
+@composite("unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) -> Tensor",
+           samples=cases(case(ints(6)), case(ints(2, 3), return_inverse=True), case(ints(3, 2, high=2), dim=0, return_counts=True),
+                         case(bools(5))))  # fmt: skip
+def _public_unique(self, sorted, return_inverse, return_counts, dim):
+    if dim is None:
+        return _selected(call_bound(_UNIQUE2, (self, sorted, return_inverse, return_counts)), return_inverse, return_counts)
+    results = call_bound(_UNIQUE_DIM, (self, dim, sorted, return_inverse, return_counts))
+    return _selected(results, return_inverse, return_counts)
+
+
+@composite("unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> Tensor",
+           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)))  # fmt: skip
+def _public_unique_consecutive(self, return_inverse, return_counts, dim):
+    return _selected(call_bound(_UNIQUE_RUNS, (self, return_inverse, return_counts, dim)), return_inverse, return_counts)
+
+
+# counts --------------------------------------------------------------------------------------------------------------
+
+
+def _bincount_spec(self: Tensor, weights: Tensor | None, minlength: int) -> Spec:
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if self.dtype.category not in (INT, BOOL):
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{self.dtype.scalar_name}'")
+    if self._array.ndim != 1:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        return Spec((), int64)
+    if weights._array.shape != self._array.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    return Spec((), float32 if weights.dtype is float32 else float64)
+
+
+def _bincount(xp: Any, self: Any, weights: Any, minlength: int) -> Any:
+    if self.size and self.min() < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    return xp.bincount(self, weights, minlength)
+
+
+op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor", kernel=DataDependent(_bincount_spec, _bincount, widen=True),
+   samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6)), case(ints(0)),
+                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1),
+                 error(RuntimeError, "bincount only supports 1-d non-negative integral inputs.", values([-1, 2]))))  # fmt: skip
+
+
+def _histc_spec(self: Tensor, bins: int, min: Any, max: Any) -> Spec:
+    if self.dtype.category != FLOAT:
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{self.dtype.scalar_name}'")
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if min > max:
+        raise RuntimeError("torch.histc: max must be larger than min")
+    return Spec((bins,), self.dtype)
+
+
+def _histc(xp: Any, self: Any, bins: int, min: Any, max: Any) -> Any:
+    """Counts of equal bins, the last one closed; elements outside the range count nowhere."""
+    if min == max and self.size:
+        min, max = float(self.min()), float(self.max())
+    if not (np.isfinite(min) and np.isfinite(max)):
+        raise RuntimeError(f"torch.histc: range of [{min}, {max}] is not finite")
+    if min == max:
+        min, max = min - 1, max + 1
+    inside = self[(self >= min) & (self <= max)].reshape(-1)
+    kind = inside.dtype.type  # each step rounds to the element type, as PyTorch's does
+    place = ((inside - kind(min)) * kind(bins) / kind(kind(max) - kind(min))).astype(xp.int64)
+    return xp.bincount(xp.minimum(place, bins - 1), minlength=bins)
+
+
+op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", kernel=moves(_histc_spec, _histc),
+   samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4)), error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)))

@@ -1,0 +1,46 @@
+"""The state of the default generator: seeding it, reading it, keeping it."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ._generator import Generator, default_generator
+from ._tensor import Tensor
+
+__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+
+
+def manual_seed(seed: Any) -> Generator:
+    """The default generator, started anew from `seed`."""
+    return default_generator.manual_seed(int(seed))  # type: ignore[return-value]
+
+
+def seed() -> int:
+    """A seed from the operating system, now in use."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
+             device_type: str = "cuda") -> Iterator[None]:  # fmt: skip
+    """Context at whose end the default generator is as it was before."""
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)

@@ -1,0 +1,7 @@
+"""Functions of torch.special."""
+
+from ._ops.declare import public_functions
+
+_functions = public_functions("special")
+globals().update(_functions)
+__all__ = list(_functions)

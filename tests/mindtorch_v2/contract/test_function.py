@@ -1,0 +1,350 @@
+"""torch.autograd.Function: contexts, marks, both styles, and its errors."""
+
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2.autograd import Function
+from mindtorch_v2.autograd.function import once_differentiable
+
+
+def leaf(*values: float) -> torch.Tensor:
+    return torch.tensor(list(values), requires_grad=True)
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x, scale=1.0):
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        return scale * x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * ctx.scale * 3 * x**2, None
+
+
+def test_forward_and_backward() -> None:
+    x = leaf(2.0, 3.0)
+    y = Cube.apply(x, 2.0)
+    assert y.tolist() == [16.0, 54.0]
+    assert y.grad_fn.name() == "CubeBackward"
+    y.sum().backward()
+    assert x.grad.tolist() == [24.0, 54.0]
+
+
+def test_backward_is_differentiable() -> None:
+    x = leaf(2.0)
+    (first,) = torch.autograd.grad(Cube.apply(x).sum(), x, create_graph=True)
+    assert torch.autograd.grad(first.sum(), x)[0].tolist() == [12.0]
+    assert torch.autograd.gradgradcheck(Cube.apply, (torch.tensor([0.7], dtype=torch.float64, requires_grad=True),))
+
+
+def test_setup_context_style() -> None:
+    class Product(Function):
+        @staticmethod
+        def forward(x, y):
+            assert not torch.is_grad_enabled()
+            return x * y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, y = inputs
+            ctx.save_for_backward(x, y)
+            ctx.shown = output.tolist()
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, y = ctx.saved_tensors
+            assert ctx.shown == [6.0]
+            return grad * y, grad * x
+
+    x, y = leaf(2.0), leaf(3.0)
+    Product.apply(x, y).sum().backward()
+    assert (x.grad.tolist(), y.grad.tolist()) == ([3.0], [2.0])
+
+
+def test_needs_input_grad() -> None:
+    seen = []
+
+    class Look(Function):
+        @staticmethod
+        def forward(ctx, a, number, b):
+            seen.append(ctx.needs_input_grad)
+            return a + b
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(ctx.needs_input_grad)
+            return grad, None, None
+
+    Look.apply(leaf(1.0), 5, torch.ones(1)).sum().backward()
+    assert seen == [(True, False, False)] * 2
+
+
+def test_nothing_is_recorded_without_need() -> None:
+    assert Cube.apply(torch.ones(1)).grad_fn is None
+    with torch.no_grad():
+        assert not Cube.apply(leaf(1.0)).requires_grad
+
+
+def test_several_outputs_and_missing_gradients() -> None:
+    seen = []
+
+    class Both(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, first, second):
+            seen.append((first.tolist(), second.tolist()))
+            return first * 2 + second * 3
+
+    x = leaf(1.0)
+    Both.apply(x)[1].sum().backward()
+    assert seen == [([0.0], [1.0])]
+    assert x.grad.tolist() == [3.0]
+
+
+def test_set_materialize_grads() -> None:
+    seen = []
+
+    class Both(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, first, second):
+            seen.append(first)
+            return second * 3
+
+    Both.apply(leaf(1.0))[1].sum().backward()
+    assert seen == [None]
+
+
+def test_mark_non_differentiable() -> None:
+    class Sort(Function):
+        @staticmethod
+        def forward(ctx, x):
+            values, indices = x.sort()
+            floating = indices.to(torch.float32)
+            ctx.mark_non_differentiable(indices, floating)
+            ctx.save_for_backward(indices)
+            return values, indices, floating
+
+        @staticmethod
+        def backward(ctx, grad, *rest):
+            (indices,) = ctx.saved_tensors
+            return torch.zeros_like(grad).scatter(0, indices, grad)
+
+    x = leaf(3.0, 1.0, 2.0)
+    values, indices, floating = Sort.apply(x)
+    assert values.requires_grad and not indices.requires_grad and not floating.requires_grad
+    (values * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert x.grad.tolist() == [3.0, 1.0, 2.0]
+
+
+def test_mark_dirty() -> None:
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    version = y._version
+    z = Double.apply(y)
+    assert z is y and y._version == version + 2  # the write, and the mark
+    assert y.grad_fn.name() == "DoubleBackward"
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        Double.apply(x)
+
+
+def test_an_input_returned_as_it_is_becomes_a_view() -> None:
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 5
+
+    x = leaf(1.0)
+    y = Same.apply(x)
+    assert y is not x and y.grad_fn.name() == "SameBackward"
+    y.sum().backward()
+    assert x.grad.tolist() == [5.0]
+
+
+def test_a_view_from_forward_is_not_written() -> None:
+    class Part(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x[:1]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return torch.cat([grad, grad * 0])
+
+    y = Part.apply(leaf(1.0, 2.0) * 1)
+    with pytest.raises(RuntimeError, match="is a view and is being modified inplace. This view was created inside a custom Function"):
+        y.mul_(2)
+
+
+def test_once_differentiable() -> None:
+    class Once(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, grad):
+            assert not torch.is_grad_enabled()
+            (x,) = ctx.saved_tensors
+            return grad * 2 * x
+
+    x = leaf(3.0)
+    (first,) = torch.autograd.grad(Once.apply(x).sum(), x)
+    assert first.tolist() == [6.0]
+    (first,) = torch.autograd.grad((Once.apply(x) * x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"):
+        first.sum().backward()
+
+
+def test_saved_outputs_and_inputs_are_watched() -> None:
+    class Exp(Function):
+        @staticmethod
+        def forward(ctx, x):
+            result = x.exp()
+            ctx.save_for_backward(result)
+            return result
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0]
+
+    x = leaf(0.0)
+    y = Exp.apply(x)
+    (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert torch.autograd.grad(first.sum(), x)[0].tolist() == [1.0]
+    y = Exp.apply(x)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_saved_tensors_are_freed() -> None:
+    y = Cube.apply(leaf(1.0)).sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.backward()
+
+
+def test_the_number_of_gradients_is_checked() -> None:
+    class Few(Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a + b
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    with pytest.raises(RuntimeError, match=r"function FewBackward returned an incorrect number of gradients \(expected 2, got 1\)"):
+        Few.apply(leaf(1.0), leaf(1.0)).sum().backward()
+
+
+def test_a_gradient_for_no_tensor_is_refused() -> None:
+    class Extra(Function):
+        @staticmethod
+        def forward(ctx, a, number):
+            return a * number
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, grad
+
+    with pytest.raises(RuntimeError, match="returned a gradient different than None at position 2, but the corresponding forward "
+                       "input was not a Variable"):  # fmt: skip
+        Extra.apply(leaf(1.0), 2.0).sum().backward()
+
+
+def test_missing_methods_raise() -> None:
+    class Nothing(Function):
+        pass
+
+    class Forward(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    with pytest.raises(NotImplementedError, match="You must implement the forward function for custom autograd.Function"):
+        Nothing.apply(leaf(1.0))
+    with pytest.raises(NotImplementedError, match="You must implement either the backward or vjp method"):
+        Forward.apply(leaf(1.0)).sum().backward()
+
+
+def test_outputs_that_are_no_tensors() -> None:
+    class Mixed(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, "text", None
+
+        @staticmethod
+        def backward(ctx, grad, *rest):
+            return grad * 2
+
+    x = leaf(1.0)
+    y, text, nothing = Mixed.apply(x)
+    assert (text, nothing) == ("text", None)
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_operations_inside_forward_are_not_recorded() -> None:
+    class Inside(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 2
+            assert y.grad_fn is None
+            with torch.enable_grad():
+                z = x.detach().requires_grad_() * 3
+                assert z.requires_grad
+            return y
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    Inside.apply(leaf(1.0)).sum().backward()
+
+
+def test_gradcheck_finds_a_wrong_formula() -> None:
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3
+
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Cube.apply, (x,))
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        torch.autograd.gradcheck(Wrong.apply, (x,))
+    assert not torch.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)

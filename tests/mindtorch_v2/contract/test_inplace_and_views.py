@@ -1,0 +1,364 @@
+"""In-place writes and views: what is refused, what is noticed at backward, and where gradients go."""
+
+import pytest
+
+import mindtorch_v2 as torch
+
+
+def leaf(*values: float) -> torch.Tensor:
+    return torch.tensor(list(values), requires_grad=True)
+
+
+def grads(loss: torch.Tensor, *inputs: torch.Tensor) -> list:
+    return [g.tolist() for g in torch.autograd.grad(loss, inputs)]
+
+
+# versions ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_write_counts_once_for_the_tensor_and_its_views() -> None:
+    x = torch.zeros(2, 3)
+    row, detached = x[0], x.detach()
+    assert (x._version, row._version) == (0, 0)
+    x.add_(1)
+    row.mul_(2)
+    row[1:].zero_()
+    x[0, 0] = 7.0
+    x += 1
+    assert x._version == row._version == detached._version == 5
+    assert x.clone()._version == 0
+    detached.add_(1)
+    assert x._version == 6
+
+
+def test_data_writes_are_not_counted() -> None:
+    x = torch.zeros(2)
+    x.data.add_(1)
+    assert x._version == 0
+    assert x.tolist() == [1.0, 1.0]
+
+
+# what is refused -----------------------------------------------------------------------------------------------------
+
+
+def test_a_leaf_that_requires_grad_is_not_written() -> None:
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="^a leaf Variable that requires grad is being used in an in-place operation.$"):
+        x.add_(1)
+    with torch.no_grad():
+        x.add_(1)
+    assert x.tolist() == [2.0, 3.0] and x.requires_grad and x.is_leaf
+
+
+def test_a_view_of_such_a_leaf_is_not_written() -> None:
+    text = "^a view of a leaf Variable that requires grad is being used in an in-place operation.$"
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match=text):
+        x[0] = 3.0
+    with pytest.raises(RuntimeError, match=text):
+        x.view(2, 1).mul_(2)
+    assert x.tolist() == [1.0, 2.0]
+
+
+def test_a_leaf_view_may_be_written_under_no_grad() -> None:
+    x = leaf(1.0, 2.0)
+    with torch.no_grad():
+        x[0] = 5.0
+    assert x.tolist() == [5.0, 2.0]
+
+
+def test_one_of_several_views_is_not_written() -> None:
+    x = leaf(1.0, 2.0).clone()
+    first, _ = x.unbind(0)
+    with pytest.raises(RuntimeError) as caught:
+        first.mul_(2)
+    assert str(caught.value) == (
+        "Output 0 of Unbind is a view and is being modified inplace. This view is the output of a function that "
+        "returns multiple views. Such functions do not allow the output views to be modified inplace. You should replace the "
+        "inplace operation by an out-of-place one.")  # fmt: skip
+    second = leaf(1.0, 2.0, 3.0, 4.0).clone().split(2)[1]
+    with pytest.raises(RuntimeError, match="^Output 1 of Split is a view and is being modified inplace"):
+        second.add_(1)
+
+
+def test_one_of_several_views_may_be_written_where_nothing_is_recorded() -> None:
+    x = torch.tensor([1.0, 2.0])
+    x.unbind(0)[0].mul_(5)
+    assert x.tolist() == [5.0, 2.0]
+
+
+def test_a_view_made_under_no_grad_is_not_written_outside() -> None:
+    base = leaf(1.0, 2.0).clone()
+    with torch.no_grad():
+        view = base[:1]
+    with pytest.raises(RuntimeError) as caught:
+        view.mul_(2)
+    assert str(caught.value) == (
+        "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case is "
+        "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either "
+        "both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace "
+        "to be tracked).")  # fmt: skip
+
+
+def test_an_expanded_tensor_is_not_written() -> None:
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"):
+        torch.zeros(1, 3).expand(2, 3).add_(1)
+
+
+def test_an_overlapping_source_is_refused() -> None:
+    x = torch.arange(4.0)
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a single"):
+        x[1:].add_(x[:-1])
+    x.add_(x)
+    assert x.tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_a_result_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"output with shape \[3\] doesn't match the broadcast shape \[2, 3\]"):
+        torch.zeros(3).add_(torch.zeros(2, 3))
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        torch.zeros(3, dtype=torch.int64).add_(0.5)
+
+
+# what backward notices -----------------------------------------------------------------------------------------------
+
+
+def test_a_saved_input_that_was_written() -> None:
+    x, y = leaf(1.0, 2.0), torch.tensor([3.0, 4.0])
+    z = x * y
+    y.add_(1)
+    with pytest.raises(RuntimeError) as caught:
+        z.sum().backward()
+    assert str(caught.value) == (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.FloatTensor "
+        "[2]] is at version 1; expected version 0 instead. Hint: enable anomaly detection to find the operation that failed "
+        "to compute its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).")  # fmt: skip
+
+
+def test_a_saved_intermediate_that_was_written_is_named() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    z = y * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match=r"\[torch.FloatTensor \[2\]\], which is output 0 of Add, is at version 1; "
+                       "expected version 0 instead"):  # fmt: skip
+        z.sum().backward()
+
+
+def test_a_saved_output_that_was_written() -> None:
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="which is output 0 of Exp, is at version 1; expected version 0 instead"):
+        y.sum().backward()
+
+
+def test_a_write_through_a_view_or_detached_alias_is_noticed() -> None:
+    for write in (lambda t: t[0].zero_(), lambda t: t.detach().zero_(), lambda t: t.view(2, 1).add_(1)):
+        x, y = leaf(1.0, 2.0), torch.tensor([3.0, 4.0])
+        z = x * y
+        write(y)
+        with pytest.raises(RuntimeError, match="is at version 1; expected version 0 instead"):
+            z.sum().backward()
+
+
+def test_a_write_to_what_is_not_needed_is_harmless() -> None:
+    x, y = leaf(1.0, 2.0), torch.tensor([3.0, 4.0])
+    z = x * 2 + y
+    y.zero_()
+    z.mul_(3)
+    z.sum().backward()
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_a_write_before_saving_is_harmless() -> None:
+    x = leaf(1.0, 2.0)
+    y = x.clone()
+    y.mul_(2)
+    y.exp_()
+    (y * y).sum().backward()
+    assert x.grad.tolist() == pytest.approx([4 * 2.718281828**4, 4 * 2.718281828**8], rel=1e-5)
+
+
+# gradients -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_of_writes() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    y.mul_(3).add_(1)
+    y *= 2
+    assert grads(y.sum(), x) == [[6.0, 6.0]]
+    assert y.grad_fn.name() == "MulBackward0"
+
+
+def test_a_write_that_uses_its_own_old_value() -> None:
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    y = x.clone()
+    y.mul_(w)
+    y.mul_(w)
+    assert grads(y.sum(), x, w) == [[9.0, 16.0], [6.0, 16.0]]
+
+
+def test_a_tensor_without_grad_gets_it_by_a_write() -> None:
+    x, target = leaf(1.0, 2.0), torch.zeros(2)
+    target.add_(x * 3)
+    assert target.requires_grad and not target.is_leaf
+    assert grads(target.sum(), x) == [[3.0, 3.0]]
+
+
+def test_a_write_to_a_view_changes_the_base() -> None:
+    x = leaf(1.0, 2.0, 3.0)
+    base = x * 2
+    view = base[1:]
+    view.mul_(5)
+    assert base.tolist() == [2.0, 20.0, 30.0]
+    assert base.grad_fn.name().endswith("CopySlices")
+    assert grads(base.sum(), x) == [[2.0, 10.0, 10.0]]
+
+
+def test_the_view_itself_has_the_gradient_of_its_part() -> None:
+    x = leaf(1.0, 2.0, 3.0)
+    base = x * 2
+    view = base[1:]
+    view.mul_(5)
+    assert grads((view * view).sum(), x) == [[0.0, 400.0, 600.0]]
+
+
+def test_a_sibling_sees_the_write() -> None:
+    x = leaf(1.0, 2.0, 3.0)
+    base = x * 2
+    one, other = base[:2], base[1:]
+    one.mul_(5)
+    assert other.tolist() == [20.0, 6.0]
+    assert grads((other * other).sum(), x) == [[0.0, 400.0, 24.0]]
+
+
+def test_a_write_to_the_base_changes_its_views() -> None:
+    x = leaf(1.0, 2.0)
+    base = x * 2
+    view = base.view(2, 1)
+    base.mul_(x)
+    assert view.tolist() == [[2.0], [8.0]]
+    assert grads(view.sum(), x) == [[4.0, 8.0]]
+
+
+def test_views_of_views() -> None:
+    x = torch.arange(6.0, requires_grad=True)
+    base = x.view(2, 3) * 1
+    inner = base.t()[1:][0]
+    inner.mul_(10)
+    base[0].add_(1)
+    assert base.tolist() == [[1.0, 11.0, 3.0], [3.0, 40.0, 5.0]]
+    assert inner.tolist() == [11.0, 40.0]
+    assert grads((base * base).sum(), x) == [[2.0, 220.0, 6.0, 6.0, 800.0, 10.0]]
+    assert inner._base is base
+
+
+def test_a_plain_base_gets_grad_through_a_view() -> None:
+    x, base = leaf(4.0), torch.zeros(3)
+    sibling, view = base[:2], base[1:2]
+    view.copy_(x * 2)
+    assert base.requires_grad and view.requires_grad and sibling.requires_grad
+    assert not base.is_leaf and not sibling.is_leaf
+    assert grads((sibling * 3).sum() + base.sum(), x) == [[8.0]]
+
+
+def test_overwriting_stops_the_old_gradient() -> None:
+    x, y = leaf(1.0, 2.0), leaf(5.0)
+    base = x * 2
+    base[0] = y[0] * 3
+    assert base.tolist() == [15.0, 4.0]
+    assert grads(base.sum(), x, y) == [[0.0, 2.0], [3.0]]
+    base = x * 2
+    base.zero_()
+    assert grads(base.sum(), x) == [[0.0, 0.0]]
+
+
+def test_several_writes_into_parts() -> None:
+    x = leaf(1.0, 2.0, 3.0)
+    out = torch.zeros(3)
+    out[0] = x[0] * 2
+    for i in (1, 2):
+        out[i] = out[i - 1].clone() * x[i]
+    assert out.tolist() == [2.0, 4.0, 12.0]
+    assert grads(out.sum(), x) == [[18.0, 8.0, 4.0]]
+
+
+def test_second_derivatives_through_writes() -> None:
+    x = leaf(2.0, 3.0)
+    base = x.clone()
+    base[0].mul_(x[1])
+    (first,) = torch.autograd.grad((base * base).sum(), x, create_graph=True)
+    assert first.tolist() == [36.0, 30.0]
+    assert grads(first.sum(), x) == [[42.0, 34.0]]
+
+
+def test_retained_grad_is_that_of_the_last_value() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y.retain_grad()
+    y.mul_(3)
+    y.sum().backward()
+    assert y.grad.tolist() == [1.0, 1.0]
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_retained_grad_of_a_base_written_through_a_view() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y.retain_grad()
+    y[:1].mul_(3)
+    (y * torch.tensor([1.0, 4.0])).sum().backward()
+    assert y.grad.tolist() == [1.0, 4.0]
+    assert x.grad.tolist() == [6.0, 8.0]
+
+
+def test_a_hook_from_before_the_write_sees_the_old_value() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    seen = []
+    y.register_hook(lambda grad: seen.append(grad.tolist()))
+    y.mul_(3)
+    y.register_hook(lambda grad: seen.append(grad.tolist()))
+    y.sum().backward()
+    assert seen == [[1.0, 1.0], [3.0, 3.0]]
+
+
+# views ---------------------------------------------------------------------------------------------------------------
+
+
+def test_views_share_memory_and_know_their_base() -> None:
+    x = torch.arange(6.0)
+    view = x.view(2, 3)
+    part = view.t()[1]
+    assert view._base is x and part._base is x and x._base is None
+    assert part._is_view() and not x._is_view()
+    part[0] = 10.0
+    assert x.tolist() == [0.0, 10.0, 2.0, 3.0, 4.0, 5.0]
+    assert part.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    assert (part.storage_offset(), part.stride()) == (1, (3,))
+    assert not x.detach()._is_view()
+
+
+def test_detach_in_place_of_a_view_is_refused() -> None:
+    view = leaf(1.0, 2.0).clone()[:1]
+    with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+        view.detach_()
+
+
+def test_only_leaves_change_requires_grad() -> None:
+    y = leaf(1.0) * 2
+    with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables"):
+        y.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="^only Tensors of floating point dtype can require gradients$"):
+        torch.ones(1, dtype=torch.int64).requires_grad_()
+
+
+def test_a_write_of_a_tensor_whose_view_was_saved() -> None:
+    x = leaf(1.0, 2.0)
+    base = x * 1
+    product = base[:1] * base[1:]
+    base.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()

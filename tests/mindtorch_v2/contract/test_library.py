@@ -1,0 +1,225 @@
+"""Operators of users: torch.library's Library, custom_op and registrations."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+import mindtorch_v2 as torch
+
+_names = itertools.count()
+
+
+@pytest.fixture
+def lib() -> Iterator[torch.library.Library]:
+    """A namespace that exists during one test."""
+    made = torch.library.Library(f"contract{next(_names)}", "DEF")
+    yield made
+    made._destroy()
+
+
+def leaf(*values: float) -> torch.Tensor:
+    return torch.tensor(list(values), requires_grad=True)
+
+
+def operator(lib: torch.library.Library, name: str) -> object:
+    return getattr(getattr(torch.ops, lib.ns), name)
+
+
+# Library -------------------------------------------------------------------------------------------------------------
+
+
+def test_define_and_impl(lib: torch.library.Library) -> None:
+    assert lib.define("scaled(Tensor x, float by=2.0) -> Tensor") in (f"{lib.ns}::scaled", "scaled")
+    lib.impl("scaled", lambda x, by=2.0: x * by, "CPU")
+    scaled = operator(lib, "scaled")
+    assert scaled(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert scaled(torch.ones(2), by=3.0).tolist() == [3.0, 3.0]
+    assert scaled.default(torch.ones(1), 4.0).tolist() == [4.0]
+
+
+def test_no_kernel_for_a_device(lib: torch.library.Library) -> None:
+    lib.define("only_cpu(Tensor x) -> Tensor")
+    lib.impl("only_cpu", lambda x: x * 1, "CPU")
+    with pytest.raises(NotImplementedError):
+        operator(lib, "only_cpu")(torch.ones(1, device="meta"))
+    lib.impl("only_cpu", lambda x: x * 1, "Meta")
+    assert operator(lib, "only_cpu")(torch.ones(3, device="meta")).shape == (3,)
+
+
+def test_overloads(lib: torch.library.Library) -> None:
+    lib.define("pick(Tensor x) -> Tensor")
+    lib.define("pick.number(Tensor x, int n) -> Tensor")
+    lib.impl("pick", lambda x: x + 1, "CPU")
+    lib.impl("pick.number", lambda x, n: x + n, "CPU")
+    pick = operator(lib, "pick")
+    assert pick(torch.zeros(1)).tolist() == [1.0]
+    assert pick(torch.zeros(1), 5).tolist() == [5.0]
+    assert pick.number(torch.zeros(1), 7).tolist() == [7.0]
+
+
+def test_a_composite_is_recorded_through(lib: torch.library.Library) -> None:
+    lib.define("squared(Tensor x) -> Tensor")
+    lib.impl("squared", lambda x: x * x, "CompositeImplicitAutograd")
+    x = leaf(3.0)
+    operator(lib, "squared")(x).sum().backward()
+    assert x.grad.tolist() == [6.0]
+
+
+def test_declaring_twice_raises(lib: torch.library.Library) -> None:
+    lib.define("once(Tensor x) -> Tensor")
+    with pytest.raises((RuntimeError, ValueError)):
+        lib.define("once(Tensor x) -> Tensor")
+
+
+def test_unknown_operators_are_no_attributes(lib: torch.library.Library) -> None:
+    with pytest.raises(AttributeError):
+        operator(lib, "nothing")
+
+
+def test_functions_of_the_module(lib: torch.library.Library) -> None:
+    name = f"{lib.ns}::shifted"
+    torch.library.define(name, "(Tensor x, int by) -> Tensor", lib=lib)
+
+    @torch.library.impl(name, "cpu", lib=lib)
+    def shifted(x: torch.Tensor, by: int) -> torch.Tensor:
+        return x + by
+
+    @torch.library.register_fake(name, lib=lib)
+    def shifted_meta(x: torch.Tensor, by: int) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    assert operator(lib, "shifted")(torch.ones(1), 2).tolist() == [3.0]
+    assert operator(lib, "shifted")(torch.ones(4, device="meta"), 2).shape == (4,)
+
+
+def test_register_autograd_for_a_library_operator(lib: torch.library.Library) -> None:
+    lib.define("cubed(Tensor x) -> Tensor")
+    lib.impl("cubed", lambda x: x**3, "CPU")
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    torch.library.register_autograd(f"{lib.ns}::cubed", lambda ctx, grad: grad * 3 * ctx.saved_tensors[0] ** 2,
+                                    setup_context=setup, lib=lib)  # fmt: skip
+    x = leaf(2.0)
+    (first,) = torch.autograd.grad(operator(lib, "cubed")(x).sum(), x, create_graph=True)
+    assert first.tolist() == [12.0]
+    assert torch.autograd.grad(first.sum(), x)[0].tolist() == [12.0]
+
+
+def test_a_kernel_for_an_existing_operator_replaces_it() -> None:
+    before = torch.ones(2).erfinv().tolist()
+    made = torch.library.Library("aten", "IMPL")
+    try:
+        made.impl("erfinv", lambda x: x * 100, "CPU")
+        assert torch.ones(2).erfinv().tolist() == [100.0, 100.0]
+    finally:
+        made._destroy()
+    assert torch.ones(2).erfinv().tolist() == before
+
+
+# custom_op -----------------------------------------------------------------------------------------------------------
+
+
+def unique(name: str) -> str:
+    return f"contract_ops::{name}{next(_names)}"
+
+
+def test_custom_op_from_annotations() -> None:
+    @torch.library.custom_op(unique("weighted"), mutates_args=())
+    def weighted(x: torch.Tensor, weights: list[float], scale: float = 1.0, *, shift: int = 0) -> torch.Tensor:
+        return x * sum(weights) * scale + shift
+
+    assert weighted(torch.ones(2), [1.0, 2.0]).tolist() == [3.0, 3.0]
+    assert weighted(torch.ones(1), [1.0], 5.0, shift=1).tolist() == [6.0]
+
+
+def test_custom_op_with_a_fake_and_a_derivative() -> None:
+    name = unique("sine")
+
+    @torch.library.custom_op(name, mutates_args=())
+    def sine(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x)
+
+    @sine.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].cos()
+
+    sine.register_autograd(backward, setup_context=setup)
+    x = torch.tensor([0.3, 0.7], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(sine, (x,))
+    assert torch.autograd.gradgradcheck(sine, (x,))
+    assert sine(torch.ones(3, device="meta")).shape == (3,)
+    namespace, _, short = name.partition("::")
+    assert getattr(getattr(torch.ops, namespace), short)(torch.zeros(1)).tolist() == [0.0]
+
+
+def test_custom_op_without_a_derivative_says_so_at_backward() -> None:
+    @torch.library.custom_op(unique("plain"), mutates_args=())
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    y = plain(leaf(1.0))
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        y.sum().backward()
+
+
+def test_custom_op_that_writes_an_argument() -> None:
+    @torch.library.custom_op(unique("fill"), mutates_args={"x"})
+    def fill(x: torch.Tensor, value: float) -> None:
+        x.fill_(value)
+
+    x = torch.zeros(2)
+    version = x._version
+    assert fill(x, 3.0) is None
+    assert x.tolist() == [3.0, 3.0]
+    assert x._version > version
+
+
+def test_custom_op_with_several_results() -> None:
+    @torch.library.custom_op(unique("both"), mutates_args=())
+    def both(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + 1, x + 2
+
+    one, other = both(torch.zeros(1))
+    assert (one.tolist(), other.tolist()) == ([1.0], [2.0])
+
+
+def test_custom_op_must_not_return_its_input() -> None:
+    @torch.library.custom_op(unique("same"), mutates_args=())
+    def same(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    with pytest.raises(RuntimeError, match="must not also be an input"):
+        same(torch.ones(1))
+
+
+def test_custom_op_for_one_device() -> None:
+    @torch.library.custom_op(unique("device"), mutates_args=(), device_types="cpu")
+    def on_cpu(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    assert on_cpu(torch.ones(1)).tolist() == [2.0]
+    with pytest.raises(RuntimeError):
+        on_cpu(torch.ones(1, device="meta"))
+
+
+def test_infer_schema() -> None:
+    def function(x: torch.Tensor, dims: list[int], name: str = "a", flag: bool = True, y: torch.Tensor | None = None) -> torch.Tensor:
+        return x
+
+    assert torch.library.infer_schema(function, mutates_args=()) == (
+        '(Tensor x, SymInt[] dims, str name="a", bool flag=True, Tensor? y=None) -> Tensor')  # fmt: skip
+
+    def untyped(x) -> torch.Tensor:
+        return x
+
+    with pytest.raises(ValueError, match="must have a type annotation"):
+        torch.library.infer_schema(untyped, mutates_args=())

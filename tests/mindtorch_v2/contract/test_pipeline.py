@@ -1,0 +1,168 @@
+"""torch.pipeline: operations are recorded, run together when something needs them, and give what eager mode gives."""
+
+import threading
+
+import pytest
+
+import mindtorch_v2 as torch
+
+
+def pending(tensor: torch.Tensor) -> bool:
+    return bool(tensor._pending)
+
+
+def test_operations_wait_until_the_context_ends() -> None:
+    x = torch.tensor([1.0, 2.0, 3.0])
+    with torch.pipeline():
+        y = (x * 2).exp()
+        z = y.sum()
+        assert pending(y) and pending(z) and not pending(x)
+    assert not pending(y) and not pending(z)
+    assert z.item() == pytest.approx(7.389056 + 54.59815 + 403.42879, rel=1e-5)
+
+
+def test_metadata_is_known_at_once() -> None:
+    x = torch.ones(2, 3, requires_grad=True)
+    with torch.pipeline():
+        y = (x @ torch.ones(3, 4)).to(torch.float64)
+        assert pending(y)
+        assert (y.shape, y.dtype, y.device.type, y.dim(), y.numel()) == ((2, 4), torch.float64, "cpu", 2, 8)
+        assert y.requires_grad and not y.is_leaf and y.stride() == (4, 1)
+        assert pending(y)
+    assert y.tolist() == [[3.0] * 4] * 2
+
+
+def test_flush() -> None:
+    x = torch.ones(2)
+    with torch.pipeline() as pipe:
+        y = x + 1
+        assert pending(y)
+        pipe.flush()
+        assert not pending(y)
+        z = y + 1
+        assert pending(z)
+    assert (y.tolist(), z.tolist()) == ([2.0, 2.0], [3.0, 3.0])
+
+
+@pytest.mark.parametrize("read", [
+    lambda t: t.tolist(), lambda t: t.numpy(), lambda t: t[0].item(), repr, lambda t: bool(t[0] > 0), lambda t: float(t[0]),
+    lambda t: t.data_ptr(), lambda t: list(t.unbind())[0].item(),
+])  # fmt: skip
+def test_reading_data_flushes(read) -> None:
+    with torch.pipeline():
+        y = torch.ones(2) + 1
+        assert pending(y)
+        read(y)
+        assert not pending(y)
+
+
+def test_backward_flushes_and_gradients_are_right() -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with torch.pipeline():
+        loss = (x * x).sum()
+        assert pending(loss)
+        loss.backward()
+        assert x.grad.tolist() == [2.0, 4.0]
+        (grad,) = torch.autograd.grad((x**3).sum(), x)
+    assert grad.tolist() == [3.0, 12.0]
+
+
+def test_backward_after_the_context() -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with torch.pipeline():
+        loss = (x.exp() * x).sum()
+    loss.backward()
+    eager = torch.tensor([1.0, 2.0], requires_grad=True)
+    (eager.exp() * eager).sum().backward()
+    assert x.grad.tolist() == pytest.approx(eager.grad.tolist(), rel=1e-6)
+
+
+def test_writes_happen_in_order() -> None:
+    x = torch.tensor([1.0, 2.0])
+    with torch.pipeline():
+        y = x * 2
+        x.add_(10)
+        z = x * 2
+        view = z[:1]
+        view.zero_()
+        w = z + 0
+    assert (y.tolist(), z.tolist(), w.tolist(), x.tolist()) == ([2.0, 4.0], [0.0, 24.0], [0.0, 24.0], [11.0, 12.0])
+
+
+def test_nothing_is_pending_outside() -> None:
+    assert not pending(torch.ones(1) + 1)
+    with torch.pipeline():
+        pass
+    assert not pending(torch.ones(1) + 1)
+
+
+def test_contexts_nest() -> None:
+    x = torch.ones(1)
+    with torch.pipeline():
+        y = x + 1
+        with torch.pipeline():
+            z = y + 1
+        assert z.tolist() == [3.0]
+        w = z + 1
+    assert w.tolist() == [4.0]
+
+
+def test_an_argument_error_is_raised_where_it_is_made() -> None:
+    with torch.pipeline():
+        with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+            torch.ones(2) + torch.ones(3)
+        y = torch.ones(2) + 1
+    assert y.tolist() == [2.0, 2.0]
+
+
+def test_an_error_at_flush_names_the_operator_and_the_place() -> None:
+    weight, index = torch.ones(2, 3), torch.tensor([0, 5])
+    pipe = torch.pipeline()
+    with pytest.raises(IndexError) as caught, pipe:
+        broken = torch.index_select(weight, 0, index)
+        later = broken + 1
+    text = str(caught.value) + "".join(getattr(caught.value, "__notes__", ()))
+    assert "index_select" in text and "test_pipeline.py" in text
+    for tensor in (broken, later):
+        with pytest.raises((IndexError, RuntimeError)):
+            tensor.tolist()
+    with torch.pipeline():
+        fine = torch.ones(1) + 1
+    assert fine.tolist() == [2.0]
+
+
+def test_an_exception_in_the_context_leaves_a_clean_queue() -> None:
+    with pytest.raises(ZeroDivisionError), torch.pipeline():
+        y = torch.ones(1) + 1
+        1 / 0
+    assert (torch.ones(1) * 3).tolist() == [3.0]
+    with torch.pipeline():
+        z = torch.ones(1) + 5
+    assert z.tolist() == [6.0]
+    del y
+
+
+def test_the_pipeline_is_of_the_thread() -> None:
+    seen = []
+    with torch.pipeline():
+        thread = threading.Thread(target=lambda: seen.append(pending(torch.ones(1) + 1)))
+        thread.start()
+        thread.join()
+    assert seen == [False]
+
+
+def test_no_grad_inside() -> None:
+    x = torch.ones(1, requires_grad=True)
+    with torch.pipeline(), torch.no_grad():
+        y = x * 2
+        assert not y.requires_grad
+    assert y.tolist() == [2.0]
+
+
+def test_a_long_chain() -> None:
+    x = torch.zeros(4)
+    with torch.pipeline():
+        y = x
+        for _ in range(2000):
+            y = y + 1
+    assert y.tolist() == [2000.0] * 4
