@@ -6,7 +6,7 @@
 import importlib as _importlib
 from typing import Any as _Any
 
-from . import _convert
+from . import _convert, _indexing
 from . import _dtype as _dtype_module
 from ._autograd import (
     enable_grad,
@@ -67,10 +67,24 @@ __version__ = "2.13.0+mindtorch2"
 
 _public.attach_methods()
 _convert.attach()
+_indexing.attach()
 globals().update(_dtype_module.NAMES)
 globals().update(_public_functions("torch"))
 globals().update(_TENSOR_TYPES)
-from .functional import einsum, tensordot  # noqa: E402 - stands on the operators
+from ._ops.index import nonzero  # noqa: E402
+from .functional import (  # noqa: E402 - stands on the operators
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    broadcast_shapes,
+    broadcast_tensors,
+    cartesian_prod,
+    einsum,
+    meshgrid,
+    split,
+    tensordot,
+)
 
 
 def is_anomaly_enabled() -> bool:

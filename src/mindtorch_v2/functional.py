@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ._device import Size
+from ._ops import view as _view
 from ._ops.declare import DECLARATIONS, function_of
 from ._tensor import Tensor
 
 _einsum = function_of(DECLARATIONS["aten::einsum"].operator)
 _tensordot = function_of(DECLARATIONS["aten::tensordot"].operator)
 
-__all__ = ["einsum", "tensordot"]
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "einsum",
+           "meshgrid", "split", "tensordot"]  # fmt: skip
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -56,3 +59,86 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     if out is None:
         return _tensordot(a, b, tuple(left), tuple(right))
     return _tensordot(a, b, tuple(left), tuple(right), out=out)
+
+
+# one tensor or several -----------------------------------------------------------------------------------------------
+
+_broadcast_tensors, _block_diag, _cartesian_prod, _meshgrid, _meshgrid_indexing = (
+    function_of(DECLARATIONS[f"aten::{name}"].operator)
+    for name in ("broadcast_tensors", "block_diag", "cartesian_prod", "meshgrid", "meshgrid.indexing"))  # fmt: skip
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors expanded to their common shape."""
+    for i, tensor in enumerate(tensors):
+        if not hasattr(type(tensor), "__torch_function__"):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(tensor).__name__}")
+    return _broadcast_tensors(tensors) if tensors else ()
+
+
+def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
+    """The common shape of several shapes."""
+    given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    if any(n < 0 for shape in given for n in shape):
+        raise ValueError("Attempting to broadcast a dimension with negative length!")
+    common = [1] * max(map(len, given), default=0)
+    wrong: tuple[int, int, int] | None = None
+    for at, shape in enumerate(given):
+        for d in range(-1, -len(shape) - 1, -1):
+            if common[d] == 1:
+                common[d] = shape[d]
+            elif shape[d] not in (1, common[d]) and wrong is None:
+                wrong = at, d, shape[d]
+    if wrong is not None:
+        at, d, n = wrong
+        raise RuntimeError(f"Attempting to broadcast a dimension of length {n} at {d}! Mismatching argument at index {at} had "
+                           f"{shapes[at]}; but expected shape should be broadcastable to {common}")  # fmt: skip
+    return Size(common)
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """Tensors with at least one dimension."""
+    return _each(_view.atleast_1d, tensors)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """Tensors with at least two dimensions."""
+    return _each(_view.atleast_2d, tensors)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """Tensors with at least three dimensions."""
+    return _each(_view.atleast_3d, tensors)
+
+
+def _each(function: Any, tensors: tuple) -> Any:
+    """The function of one tensor, or of each of several given one by one or in a sequence."""
+    if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
+        return function(tensors[0])
+    given = tensors[0] if len(tensors) == 1 else tensors
+    return tuple(function(tensor) for tensor in given)
+
+
+def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of equal size, or of the given sizes, as views."""
+    return tensor.split(split_size_or_sections, dim)  # type: ignore[attr-defined]
+
+
+def _listed(tensors: tuple) -> tuple:
+    return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+
+
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Each vector expanded over the grid of all."""
+    given = _listed(tensors)
+    return _meshgrid(given) if indexing is None else _meshgrid_indexing(given, indexing=indexing)
+
+
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All combinations of one element of each vector, a row each."""
+    return _cartesian_prod(_listed(tensors))
+
+
+def block_diag(*tensors: Any) -> Tensor:
+    """A matrix with the given ones along its diagonal."""
+    return _block_diag(tensors)

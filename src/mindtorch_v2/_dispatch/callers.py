@@ -15,7 +15,7 @@ from .._device import device, get_default_device
 from .._dtype import dtype
 from .keys import BACKEND_MASK, DEVICE_MASKS, modes
 from .registry import Operator
-from .schema import MISSING, NUMBERS, Argument
+from .schema import KEYWORD_ALIASES, MISSING, NUMBERS, Argument
 
 
 def _stub(*args: Any, **kwargs: Any) -> Any:
@@ -169,8 +169,12 @@ def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any]) -> 
     kwargs = {k: v for k, v in kwargs.items() if k not in schema.index or v is not defaults[schema.index[k]]}
     while args and len(args) <= len(defaults) and args[-1] is defaults[len(args) - 1]:
         args.pop()
-    if any(a is MISSING for a in args):
-        return (), {name: a for name, a in zip(schema.names, args) if a is not MISSING} | kwargs
+    renamed = [schema.index.get(KEYWORD_ALIASES.get(name, ""), len(args)) for name in kwargs]
+    left_out = {i for i, a in enumerate(args) if a is MISSING or (i in renamed and a is defaults[i])}
+    if left_out:
+        first = min(left_out)
+        named = {schema.names[i]: a for i, a in enumerate(args) if i > first and i not in left_out}
+        return tuple(args[:first]), named | kwargs
     return tuple(args), kwargs
 
 

@@ -201,7 +201,7 @@ class Schema:
         # x.view(2, 3): integers may be given without a tuple where PyTorch's parser allows it.
         rest = [a for a in self.positional if a.name != "self"]
         self.varargs: str | None = None
-        if rest and rest[0].is_list and rest[0].type == "int" and rest[0].size is None and not rest[0].optional:
+        if len(rest) == 1 and rest[0].is_list and rest[0].type == "int" and rest[0].size is None and not rest[0].optional:
             self.varargs = rest[0].name
 
     def _parse_arguments(self, text: str) -> tuple[Argument, ...]:

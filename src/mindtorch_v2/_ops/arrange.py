@@ -21,8 +21,11 @@ def _flip_spec(self: Tensor, dims: Sequence[int]) -> Spec:
 
 
 def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:
+    flipped = xp.flip(self, dims) if self.ndim else self
+    if spec.strides is None:
+        return flipped.copy()
     made = uninitialised(spec)
-    store(xp, made, xp.flip(self, dims) if self.ndim else self)
+    store(xp, made, flipped)
     return made
 
 
@@ -116,7 +119,8 @@ def _triangle(keep_lower: bool) -> Callable:
 
 for _name in ("tril", "triu"):
     op(f"{_name}(Tensor self, int diagonal=0) -> Tensor", kernel=moves(_triangle_spec(_name), _triangle(_name == "tril")), inplace=True,
-       grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else (lambda grad, diagonal: grad.triu(diagonal))),
+       grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else
+                 (lambda grad, diagonal: grad.triu(diagonal))),
        samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")), case(bools(3, 3)),
                      case(t(0, 3)), error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))))  # fmt: skip
 
@@ -145,9 +149,9 @@ def _places_spec(name: str, lower: bool) -> Callable:
 
 
 def _places(lower: bool) -> Callable:
-    def array(xp: Any, row: int, col: int, offset: int, *rest: Any) -> Any:
+    def array(xp: Any, row: int, col: int, offset: int, *rest: Any, spec: Spec) -> Any:
         mask = xp.tri(row, col, offset if lower else offset - 1, bool)
-        return xp.stack(xp.nonzero(mask if lower else ~mask))
+        return xp.stack(xp.nonzero(mask if lower else ~mask)).astype(spec.dtype.np)
 
     return array
 

@@ -233,10 +233,10 @@ _CROSS_ENTROPY_BACKWARD = op(
 
 
 def _cross_entropy_probabilities(self: Any, target: Any, weight: Any, reduction: int, label_smoothing: float) -> Any:
-    dim = 0 if self.dim() == 1 else 1
-    classes = self.shape[dim]
     if target.dtype.category != FLOAT:
         raise RuntimeError(f"Expected floating point type for target with class probabilities, got {target.dtype.scalar_name}")
+    dim = 0 if self.dim() <= 1 else 1
+    classes = self.shape[dim] if self.dim() else 1
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but "
                            f"got weight tensor of shape: {shape_text(weight.shape)}")  # fmt: skip

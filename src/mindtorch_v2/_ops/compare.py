@@ -1,7 +1,7 @@
 """Comparisons, tests of elements, logic on truth values, and arithmetic on the bits of integers."""
 
 
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, get_default_dtype
+from .._dtype import BOOL, COMPLEX, FLOAT, get_default_dtype
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import boolean, pointwise
@@ -11,10 +11,10 @@ from .samples import Case, binary, bools, case, cases, error, ints, t, unary, va
 
 op("eq(Tensor self, Tensor|Scalar other) -> Tensor", kernel=pointwise("equal", boolean), samples=binary())
 op("ne(Tensor self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("not_equal", boolean), aliases=("not_equal",), samples=binary())  # fmt: skip
+   kernel=pointwise("not_equal", boolean), aliases=("not_equal",), samples=binary())
 for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
     op(f"{_name}(Tensor self, Tensor|Scalar other) -> Tensor",
-       kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), aliases=(_ufunc,), samples=binary())  # fmt: skip
+       kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), aliases=(_ufunc,), samples=binary())
 
 
 @composite("equal(Tensor self, Tensor other) -> bool", samples=cases(case(t(2, 3), t(2, 3)), case(t(2), t(3)), case(t(0), t(0))))
@@ -33,7 +33,7 @@ def _check_isclose(self: Tensor, other: Tensor, rtol: float, atol: float) -> Non
 @composite("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), rtol=0.5), case(t(2), t(2), 0.0, 0.0, True),
                          error(RuntimeError, "rtol must be greater than or equal to zero, but got -1", t(2), t(2), -1.0),
-                         error(RuntimeError, "Long did not match Bool", ints(2), bools(2))))  # fmt: skip
+                         error(RuntimeError, "Long did not match Bool", ints(2), bools(2))))
 def _isclose(self, other, rtol, atol, equal_nan):
     _check_isclose(self, other, rtol, atol)
     close = self == other
@@ -47,7 +47,7 @@ def _isclose(self, other, rtol, atol, equal_nan):
 
 
 @composite("allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), rtol=10.0)))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), rtol=10.0)))
 def _allclose(self, other, rtol, atol, equal_nan):
     return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
@@ -64,13 +64,13 @@ def _declare_infinity(name: str, infinity: float) -> None:
             raise RuntimeError(f"{name} does not support complex inputs.")
 
     op(f"{name}(Tensor self) -> Tensor",
-       kernel=pointwise(lambda xp, self: xp.equal(self, infinity), boolean, check=check), inplace=False, samples=unary())  # fmt: skip
+       kernel=pointwise(lambda xp, self: xp.equal(self, infinity), boolean, check=check), inplace=False, samples=unary())
 
 
 _declare_infinity("isposinf", float("inf"))
 _declare_infinity("isneginf", float("-inf"))
 op("isreal(Tensor self) -> Tensor",
-   kernel=pointwise(lambda xp, self: xp.isreal(self), boolean), inplace=False, samples=unary())  # fmt: skip
+   kernel=pointwise(lambda xp, self: xp.isreal(self), boolean), inplace=False, samples=unary())
 
 # logic ---------------------------------------------------------------------------------------------------------------
 
@@ -88,21 +88,21 @@ op("logical_not(Tensor self) -> Tensor", kernel=pointwise("logical_not", boolean
 
 def _integers() -> list[Case]:
     return [case(ints(2, 3), ints(2, 3)), case(ints(3), ints(2, 1)), case(ints(2), 3), case(ints(2, 3), ints()), case(3, ints(2)),
-            error(NotImplementedError, "not implemented for 'Float'", values([1.5]), values([1.5]))]  # fmt: skip
+            error(NotImplementedError, "not implemented for 'Float'", values([1.5]), values([1.5]))]
 
 
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     op(f"{_name}(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
        kernel=pointwise(_name, excluding=(FLOAT, COMPLEX)),
-       samples=lambda: [*_integers(), case(bools(2, 3), bools(3)), case(bools(2), 1)])  # fmt: skip
+       samples=lambda: [*_integers(), case(bools(2, 3), bools(3)), case(bools(2), 1)])
 op("bitwise_not(Tensor self) -> Tensor",
-   kernel=pointwise("invert", excluding=(FLOAT, COMPLEX)), samples=cases(case(ints(2, 3)), case(bools(3))))  # fmt: skip
+   kernel=pointwise("invert", excluding=(FLOAT, COMPLEX)), samples=cases(case(ints(2, 3)), case(bools(3))))
 op("bitwise_left_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("left_shift", excluding=(BOOL, FLOAT, COMPLEX), named="lshift_cpu"), samples=_integers)  # fmt: skip
+   kernel=pointwise("left_shift", excluding=(BOOL, FLOAT, COMPLEX), named="lshift_cpu"), samples=_integers)
 op("bitwise_right_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"), samples=_integers)  # fmt: skip
+   kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"), samples=_integers)
 for _name in ("gcd", "lcm"):
     op(f"{_name}(Tensor self, Tensor other) -> Tensor",
        kernel=pointwise(_name, excluding=(BOOL, FLOAT, COMPLEX)),
        samples=cases(case(ints(2, 3, high=30), ints(3, high=30)), case(ints(2, low=-9), ints(2, low=-9)),
-                     error(NotImplementedError, f'"{_name}_cpu" not implemented for', values([1.5]), values([1.5]))))  # fmt: skip
+                     error(NotImplementedError, f'"{_name}_cpu" not implemented for', values([1.5]), values([1.5]))))

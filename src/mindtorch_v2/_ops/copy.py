@@ -1,5 +1,6 @@
 """Copies and writes: clone, conversions of type, device and memory format, copy_, fill_."""
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,11 +9,11 @@ import numpy as np
 
 from .._backends.meta import contiguous_strides
 from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
-from .._dispatch.callers import call_torch_function, make_caller
+from .._dispatch.callers import call_torch_function, device_keys
 from .._dispatch.keys import PYTHON_MASK, DispatchKey, modes
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
 from .._tensor import Tensor, element_strides
 from .declare import composite, op
 from .families import (
@@ -93,6 +94,11 @@ _C_NAMES = {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "
             "float8_e5m2": "c10::Float8_e5m2"}  # fmt: skip
 
 
+_LIMITS = {d: (iinfo(d).min if d.is_signed else -iinfo(d).max, iinfo(d).max) for d in OF_ARRAY.values() if d.category == INT}
+_LARGEST = {d: finfo(d).max for d in OF_ARRAY.values() if d.category == FLOAT}
+_INFINITIES = (math.inf, -math.inf)
+
+
 def fits(value: Any, kind: dtype) -> bool:
     """Whether a number may be stored in a type: in its range, though a negative one may wrap into an unsigned type."""
     if kind.category == BOOL:
@@ -104,24 +110,22 @@ def fits(value: Any, kind: dtype) -> bool:
             return False
         value = value.real
     if kind.category == INT:
-        if value != value or value in (float("inf"), -float("inf")):
-            return False
-        largest = iinfo(kind).max
-        return (iinfo(kind).min if kind.is_signed else -largest) <= value <= largest
-    return value != value or abs(value) <= finfo(kind).max or value in (float("inf"), -float("inf"))
+        lowest, largest = _LIMITS[kind]
+        return lowest <= value <= largest
+    return abs(value) <= _LARGEST[kind.to_real()] or value != value or value in _INFINITIES
 
 
-def stored_number(value: Any, kind: dtype) -> np.ndarray:
-    """A number as a 0-dim array; RuntimeError if the type cannot hold it."""
-    if value.__class__ is float and kind is float64:
-        return np.asarray(value)
+def stored_number(value: Any, kind: dtype) -> Any:
+    """A number as an array of this type takes it; RuntimeError if the type cannot hold it."""
+    if kind.category == BOOL:
+        return bool(value)
     if not fits(value, kind):
         raise RuntimeError(f"value cannot be converted to type {_C_NAMES[kind.name]} without overflow")
-    if kind.category == BOOL:
-        return np.asarray(bool(value))
     if value.__class__ is complex and kind.category != COMPLEX:
         value = value.real
-    return np.asarray(int(value) if kind.category == INT else value).astype(kind.np)
+    if kind.category == INT:
+        return int(value) if kind.is_signed else int(value) % (1 << 8 * kind.itemsize)
+    return np.float32(value) if kind.np in REDUCED else value
 
 
 _warned: set[str] = set()
@@ -168,8 +172,12 @@ def refuse_cuda(*args: Any) -> Any:
 def _copied(xp: Any, self: Any, spec: Spec) -> Any:
     if not isinstance(self, np.ndarray):
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    if spec.strides is None and self.dtype is spec.dtype.np:
-        return self.copy()
+    kind, wanted = self.dtype, spec.dtype.np
+    if spec.strides is None:
+        if kind is wanted:
+            return self.copy()
+        if kind not in REDUCED and wanted not in REDUCED and kind.kind != "c":
+            return self.astype(wanted, order="C")
     made = uninitialised(spec)
     store(xp, made, self)
     return made
@@ -187,7 +195,6 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
                  lambda xp, self, dtype, device, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
    samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True)  # fmt: skip
-to_copy = make_caller(_TO_COPY, "_to_copy")
 
 
 def converted(self: Tensor, kind: dtype | None, where: device | None = None, copy: bool = False,
@@ -201,7 +208,10 @@ def converted(self: Tensor, kind: dtype | None, where: device | None = None, cop
         copy = True
     if not copy and (wanted is None or wanted is preserve_format or self.is_contiguous(memory_format=wanted)):  # type: ignore[attr-defined]
         return self
-    return to_copy(self, dtype=kind, device=where or self._device, memory_format=wanted)
+    include, allow = modes.masks
+    where = where or self._device
+    mask = (device_keys(where, self._keys) | include) & allow
+    return (_TO_COPY.table.get(mask) or _TO_COPY.lookup(mask))(self, kind, where, wanted)
 
 
 _TO_FORMS = """
@@ -250,8 +260,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The tensor in another type or on another device; itself if nothing changes."""
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         return call_torch_function(to, [self], (self, *args), kwargs)
-    if len(args) == 1 and not kwargs and args[0].__class__ is dtype:
-        return converted(self, args[0])
+    if len(args) == 1 and not kwargs:
+        target = args[0]
+        if target.__class__ is dtype:
+            return converted(self, target)
+        if target.__class__ is device or target.__class__ is str:
+            return converted(self, None, device(target))
     where, kind, _, copy, wanted = parse_to(args, kwargs)
     return converted(self, kind, where, copy, wanted)
 
@@ -282,7 +296,10 @@ def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
 
 
 def _copy(xp: Any, self: Any, src: Any, non_blocking: bool) -> None:
-    store(xp, self, stored_number(src, OF_ARRAY[self.dtype]) if src.__class__ in NUMBERS else src)
+    if src.__class__ in NUMBERS:
+        self.fill(stored_number(src, OF_ARRAY[self.dtype]))
+    else:
+        store(xp, self, src)
 
 
 op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor(a!)",
@@ -301,7 +318,10 @@ def _check_fill(self: Tensor, value: Any) -> None:
 
 
 def _fill(xp: Any, self: Any, value: Any) -> None:
-    store(xp, self, stored_number(value, OF_ARRAY[self.dtype]) if value.__class__ in NUMBERS else value)
+    if value.__class__ in NUMBERS:
+        self.fill(stored_number(value, OF_ARRAY[self.dtype]))
+    else:
+        store(xp, self, value)
 
 
 op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",

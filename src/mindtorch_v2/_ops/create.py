@@ -7,10 +7,10 @@ from typing import Any
 
 from .._device import layout as layout_type
 from .._device import strided
-from .._dispatch.callers import call_bound
-from .._dispatch.keys import DispatchKey
-from .._dispatch.registry import Lazy, Operator
-from .._dtype import BOOL, FLOAT, INT, default_complex, dtype, get_default_dtype, int64, of_number
+from .._backends.cpu import xp as cpu_xp
+from .._dispatch.callers import call_bound, compile_function
+from .._dispatch.registry import Operator
+from .._dtype import BOOL, FLOAT, INT, default_complex, dtype, finfo, get_default_dtype, int64, of_number
 from .._random import fused_multiply_add
 from .._tensor import Tensor
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised
@@ -34,22 +34,32 @@ def required(tensor: Tensor) -> Tensor:
 class Factory(Copies):
     """A result out of arguments: `infer` and `array` as ever, then the options that all factories share."""
 
-    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+    def cpu(self, operator: Operator) -> Callable:
+        schema = operator.schema
+        names = ", ".join(schema.names)
+        passed = ", ".join(f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name for a in schema.arguments)
+        source = (
+            f"def {schema.base_name}({names}):\n"
+            "    if layout is not None or pin_memory: check_options(operator, layout, pin_memory)\n"
+            "    made = new(Tensor)\n"
+            f"    made._array = array(xp, {passed}, spec=infer({names}))\n"
+            "    return required(made) if requires_grad else made\n"
+        )
+        scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "new": object.__new__, "Tensor": Tensor,
+                 "required": required, "operator": operator, "check_options": _check_options,
+                 "__opname__": f"{operator.name} cpu"}  # fmt: skip
+        return compile_function(schema.base_name, source, scope)
+
+    def meta(self, operator: Operator) -> Callable:
+        kernel = super().meta(operator)
         grad, layout, pinned = (operator.schema.index[name] for name in ("requires_grad", "layout", "pin_memory"))
 
-        def with_options(make: Callable[[Operator], Callable]) -> Callable:
-            kernel = make(operator)
+        def factory(*args: Any) -> Tensor:
+            _check_options(operator, args[layout], args[pinned])
+            made = kernel(*args)
+            return required(made) if args[grad] else made
 
-            def factory(*args: Any) -> Tensor:
-                if args[layout] is not None or args[pinned]:
-                    _check_options(operator, args[layout], args[pinned])
-                made = kernel(*args)
-                return required(made) if args[grad] else made
-
-            return factory
-
-        return {DispatchKey.CPU: Lazy(lambda: with_options(self.cpu)), DispatchKey.Meta: Lazy(lambda: with_options(self.meta)),
-                **{key: k for key, k in super().kernels(operator).items() if key in (DispatchKey.NPU, DispatchKey.CUDA)}}  # fmt: skip
+        return factory
 
 
 def _check_options(operator: Operator, layout: layout_type | None, pin_memory: bool | None) -> None:
@@ -95,13 +105,13 @@ _SIZES = cases(case((2, 3)), case((0, 2)), case(()))
 op(f"zeros(int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_sized("zeros"), lambda xp, *rest, spec: _zeros(xp, spec)), samples=_SIZES)  # fmt: skip
 op(f"ones(int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_sized("ones"), lambda xp, *rest, spec: xp.ones(spec.shape, spec.dtype.np)), samples=_SIZES)  # fmt: skip
+   kernel=Factory(_sized("ones"), lambda xp, *rest, spec: _full(xp, spec, 1)), samples=_SIZES)  # fmt: skip
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
                   lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
-   kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype)[()])),
+   kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
    samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))  # fmt: skip
 
 
@@ -186,7 +196,7 @@ op(f"ones_like(Tensor self, {LIKE}) -> Tensor",
    samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))  # fmt: skip
 op(f"full_like(Tensor self, Scalar fill_value, {LIKE}) -> Tensor",
    kernel=Factory(lambda self, fill_value, *rest: _like(self, *rest),
-                  lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype)[()])),
+                  lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
    public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)))  # fmt: skip
 
 
@@ -204,7 +214,7 @@ op(f"new_ones(Tensor self, int[] size, {FACTORY}) -> Tensor",
    samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))  # fmt: skip
 op(f"new_full(Tensor self, int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(lambda self, size, fill_value, *rest: _new(self, size, *rest),
-                  lambda xp, self, size, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype)[()])),
+                  lambda xp, self, size, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
    public="Tensor", samples=cases(case(t(2, 3), (2,), 1.5), case(ints(2), (), 3)))  # fmt: skip
 
 
@@ -244,15 +254,29 @@ def _range_bounds(name: str, kind: dtype, *numbers: Any) -> tuple[Any, ...]:
     return numbers
 
 
+def _arange_bounds(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
+    """What arange(end), arange(start, end) and arange(start, end, step) count over."""
+    if end is not None:
+        return start, end, step
+    if step != 1:
+        raise TypeError("arange(): a step needs both start and end")
+    return 0, start, 1
+
+
 def _arange_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
-    kind = _range_dtype(dtype, start, end, step)
-    start, end, step = _range_bounds("arange", kind, start, end, step)
+    bounds = _arange_bounds(start, end, step)
+    kind = _range_dtype(dtype, *bounds)
+    first, last, by = _range_bounds("arange", kind, *bounds)
     if kind is int64:  # counted in integers; the other types count in doubles
-        return Spec((-((int(start) - int(end)) // int(step)),), kind)
-    size = math.ceil((float(end) - float(start)) / float(step))
+        return Spec((-((int(first) - int(last)) // int(by)),), kind)
+    size = math.ceil((float(last) - float(first)) / float(by))
     if size >= 2**63:
         raise RuntimeError("invalid size, possible overflow?")
     return Spec((size,), kind)
+
+
+def _arange(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -> Any:
+    return _stepped(xp, *_arange_bounds(start, end, step), spec=spec)
 
 
 def _stepped(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -> Any:
@@ -267,24 +291,26 @@ def _stepped(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -
         if not step:
             return xp.full(count, start, kind)
         return xp.arange(start, start + count * step, step, dtype=xp.int64).astype(kind, copy=False)
+    exact = 1 << -int(math.log2(finfo(spec.dtype).eps))
+    if start == int(start) and step == int(step) and max(abs(start), abs(start + count * step)) <= exact:
+        return xp.arange(int(start), int(start + count * step), int(step), dtype=xp.int64).astype(kind)
     wide = xp.float64 if kind.itemsize >= 4 else xp.float32
     start, step = float(wide(start)), float(wide(step))
+    # For float32 the sum of a product in double precision needs no care: it is rounded once more.
+    multiply_add = (lambda x, by, to: x * by + to) if kind == xp.float32 else fused_multiply_add
     lanes = 32 // kind.itemsize
-    index = xp.arange(count, dtype=xp.int64)
-    lane = index % lanes
-    lane[count - count % (2 * lanes) :] = 0
-    first = fused_multiply_add((index - lane).astype(wide), step, start).astype(kind)
-    return fused_multiply_add(lane.astype(wide), step, first.astype(wide)).astype(kind)
+    whole = count - count % (2 * lanes)
+    firsts = multiply_add(xp.arange(0, whole, lanes).astype(wide), step, start).astype(kind)
+    vectors = multiply_add(xp.arange(lanes).astype(wide), step, firsts.astype(wide)[:, None])
+    rest_ = multiply_add(xp.arange(whole, count).astype(wide), step, start)
+    return xp.concatenate((vectors.reshape(-1), rest_)).astype(kind)
 
 
-op(f"arange.start_step(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
-   kernel=Factory(_arange_spec, _stepped),
-   samples=cases(case(1, 5), case(1, 2, 0.25), case(5, 0, -2), error(RuntimeError, "step must be nonzero", 0, 5, 0),
+op(f"arange.start_step(Scalar start=0, Scalar? end=None, Scalar step=1, {FACTORY}) -> Tensor",
+   kernel=Factory(_arange_spec, _arange),
+   samples=cases(case(5), case(2.5), case(0), case(1, 5), case(1, 2, 0.25), case(5, 0, -2),
+                 error(RuntimeError, "step must be nonzero", 0, 5, 0),
                  error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)))  # fmt: skip
-op(f"arange(Scalar end, {FACTORY}) -> Tensor",
-   kernel=Factory(lambda end, *rest: _arange_spec(0, end, 1, *rest),
-                  lambda xp, end, *rest, spec: _stepped(xp, 0, end, 1, spec=spec)),
-   samples=cases(case(5), case(2.5), case(0)))  # fmt: skip
 
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:

@@ -27,6 +27,15 @@ PUBLIC: dict[str, dict[str, list[Operator]]] = {}
 RETURN_TYPES: dict[str, type] = {}
 
 
+# The in-place forms that PyTorch has as functions too; the others are methods only.
+INPLACE_FUNCTIONS = frozenset("""
+    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_ celu_ clamp_
+    clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ erf_ erfc_ exp2_ exp_ expm1_ fix_ floor_ frac_ gcd_ i0_ lcm_
+    ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ round_ rrelu_ rsqrt_ selu_
+    sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ threshold_ trunc_ xlogy_
+""".split())
+
+
 class Declaration:
     """What was declared of one operator."""
 
@@ -139,9 +148,11 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
     made = _declare(operator, declaration.family, declaration.family.inplace_kernels(operator, functional), declaration.grad,
                     None, None, inplace_of=functional)
     declaration.inplace = made.operator
-    for place in (p for p in places if p in ("torch", "Tensor", "nn.functional")):
-        for alias in names:
-            PUBLIC.setdefault(place, {}).setdefault(alias + "_", []).append(operator)
+    for alias in (name + "_" for name in names):
+        if "Tensor" in places:
+            PUBLIC.setdefault("Tensor", {}).setdefault(alias, []).append(operator)
+        if "torch" in places and alias in INPLACE_FUNCTIONS:
+            PUBLIC.setdefault("torch", {}).setdefault(alias, []).append(operator)
 
 
 def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),

@@ -171,6 +171,13 @@ def _of_features(input: Tensor, p: float, training: bool, inplace: bool) -> Tens
     return _feature_dropout_inplace(input, p, training) if inplace else _feature_dropout(input, p, training)
 
 
+def _of_unbatched(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    """Channels of an input without a batch dimension."""
+    if inplace:
+        return _feature_dropout_inplace(input.unsqueeze_(0), p, training).squeeze_(0)  # type: ignore[attr-defined]
+    return _feature_dropout(input.unsqueeze(0), p, training).squeeze(0)  # type: ignore[attr-defined]
+
+
 @composite(f"dropout1d({_ARGUMENTS}) -> Tensor", public="nn.functional")
 def _dropout1d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     _check_probability(p, ValueError)
@@ -178,11 +185,7 @@ def _dropout1d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
         raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
                            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
                            "batch dimension (i.e. 2D or 3D inputs).")  # fmt: skip
-    if input.dim() == 3:
-        return _of_features(input, p, training, inplace)
-    batch = input.unsqueeze_(0) if inplace else input.unsqueeze(0)  # type: ignore[attr-defined]
-    result = _of_features(batch, p, training, inplace)
-    return result.squeeze_(0) if inplace else result.squeeze(0)  # type: ignore[attr-defined]
+    return _of_unbatched(input, p, training, inplace) if input.dim() == 2 else _of_features(input, p, training, inplace)
 
 
 def _warn_of_dimensions(name: str, input: Tensor, spatial: int) -> None:
@@ -209,4 +212,4 @@ def _dropout2d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
 def _dropout3d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     _check_probability(p, ValueError)
     _warn_of_dimensions("dropout3d", input, 3)
-    return _of_features(input, p, training, inplace)
+    return _of_features(input, p, training, inplace) if input.dim() == 5 else _of_unbatched(input, p, training, inplace)

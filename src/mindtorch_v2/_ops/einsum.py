@@ -1,17 +1,16 @@
 """Einstein's summation convention: an equation of subscripts over any number of tensors."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._tensor import Tensor
-from .declare import composite, function_of
-from .matmul import BATCH_MATMUL
+from .declare import composite
+from .matmul import batch_matmul, check_same_scalar
 from .samples import case, cases, error, t
 
 Label = Any  # a letter, or ("...", n) for the n-th of the ellipsis' dimensions, counted from the right
 ELLIPSIS = "..."
-_batch_matmul = function_of(BATCH_MATMUL)
 
 
 def _parsed(equation: str) -> tuple[list[list[str]], list[str] | None]:
@@ -50,16 +49,16 @@ def _parsed(equation: str) -> tuple[list[list[str]], list[str] | None]:
     return (terms[:-1], terms[-1]) if in_output else (terms, None)
 
 
-def _labels(subscripts: Sequence[str], tensor: Tensor, operand: int) -> list[Label]:
+def _labels(subscripts: Sequence[str], rank: int, operand: int) -> list[Label]:
     """A label for each dimension, the ellipsis spelt out."""
     letters = len(subscripts) - (ELLIPSIS in subscripts)
-    extra = tensor.dim() - letters
+    extra = rank - letters
     if ELLIPSIS not in subscripts and extra:
         raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) does not match the number of "
-                           f"dimensions ({tensor.dim()}) for operand {operand} and no ellipsis was given")  # fmt: skip
+                           f"dimensions ({rank}) for operand {operand} and no ellipsis was given")  # fmt: skip
     if extra < 0:
         raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) is more than the number of "
-                           f"dimensions ({tensor.dim()}) for operand {operand}")  # fmt: skip
+                           f"dimensions ({rank}) for operand {operand}")  # fmt: skip
     return [label for s in subscripts for label in (_covered(extra) if s == ELLIPSIS else [s])]
 
 
@@ -78,11 +77,11 @@ def _output_labels(output: list[str] | None, operands: Sequence[Sequence[Label]]
     return [label for s in output for label in (ellipsis if s == ELLIPSIS else [s])]
 
 
-def _check_sizes(tensors: Sequence[Tensor], operands: Sequence[Sequence[Label]]) -> None:
+def _check_sizes(shapes: Sequence[Sequence[int]], operands: Sequence[Sequence[Label]]) -> None:
     sizes: dict[Label, int] = {}
-    for i, (tensor, labels) in enumerate(zip(tensors, operands, strict=True)):
+    for i, (shape, labels) in enumerate(zip(shapes, operands, strict=True)):
         own: dict[Label, int] = {}
-        for label, n in zip(labels, tensor.shape, strict=True):
+        for label, n in zip(labels, shape, strict=True):
             if own.setdefault(label, n) != n:
                 raise RuntimeError(f"einsum(): subscript {label} is repeated for operand {i} but the sizes don't match, "
                                    f"{n} != {own[label]}")  # fmt: skip
@@ -94,6 +93,19 @@ def _check_sizes(tensors: Sequence[Tensor], operands: Sequence[Sequence[Label]])
                 raise RuntimeError(f"einsum(): subscript {shown} has size {n} for operand {i} which does not broadcast with "
                                    f"previously seen size {known}")  # fmt: skip
             sizes[label] = max(n, known) if n else 0
+
+
+@functools.lru_cache(maxsize=256)
+def _read(equation: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[list[list[Label]], list[Label]]:
+    """The labels of each operand and of the output, for operands that fit the equation."""
+    terms, wanted = _parsed(equation)
+    if len(terms) != len(shapes):
+        amount = "fewer" if len(terms) > len(shapes) else "more"
+        raise RuntimeError(f"einsum(): {amount} operands were provided than specified in the equation")
+    labels = [_labels(term, len(shape), i) for i, (term, shape) in enumerate(zip(terms, shapes, strict=True))]
+    output = _output_labels(wanted, labels)
+    _check_sizes(shapes, labels)
+    return labels, output
 
 
 def _without_repeats(tensor: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
@@ -149,13 +161,14 @@ def _product(a: Any, left: list[Label], b: Any, right: list[Label], keep: set[La
         made = [label for label in output if label in left or label in right]
         made += [label for label in dict.fromkeys(left + right) if label not in made]
         return _aligned(a, left, made) * _aligned(b, right, made), made
+    check_same_scalar(a.dtype, b.dtype)
     rows = [label for label in left if label not in right]
     columns = [label for label in right if label not in left]
     if rows and columns and set(rows + columns) <= set(output) and output.index(rows[0]) > output.index(columns[0]):
         a, left, rows, b, right, columns = b, right, columns, a, left, rows
     x, y = _arranged(a, left, batch, rows, inner), _arranged(b, right, batch, inner, columns)
     shape = [a.shape[left.index(label)] for label in batch + rows] + [b.shape[right.index(label)] for label in columns]
-    product = _batch_matmul(x, y) if batch else x.mm(y)
+    product = batch_matmul(x, y) if batch else x.mm(y)
     return (product if list(product.shape) == shape else product.reshape(shape)), batch + rows + columns
 
 
@@ -169,13 +182,7 @@ def einsum(equation, tensors, path):
     """The sum of products that the equation describes."""
     if not tensors:
         raise RuntimeError("einsum(): must provide at least one operand")
-    terms, wanted = _parsed(equation)
-    if len(terms) != len(tensors):
-        amount = "fewer" if len(terms) > len(tensors) else "more"
-        raise RuntimeError(f"einsum(): {amount} operands were provided than specified in the equation")
-    labels = [_labels(term, tensor, i) for i, (term, tensor) in enumerate(zip(terms, tensors, strict=True))]
-    output = _output_labels(wanted, labels)
-    _check_sizes(tensors, labels)
+    labels, output = _read(equation, tuple(tensor._array.shape for tensor in tensors))
     pending = [_without_repeats(tensor, own) for tensor, own in zip(tensors, labels, strict=True)]
     steps = [tuple(path[i : i + 2]) for i in range(0, len(path), 2)] if path else [(0, 1)] * (len(pending) - 1)
     for i, j in steps:

@@ -24,55 +24,55 @@ def _rsqrt(xp: Any, self: Any) -> Any:
 
 op("sqrt(Tensor self) -> Tensor",
    kernel=pointwise("sqrt", floating), grad=dict(self=lambda grad, result: grad / (2 * conj(result))),
-   samples=unary(0.1, 3))  # fmt: skip
+   samples=unary(0.1, 3))
 op("rsqrt(Tensor self) -> Tensor",
    kernel=pointwise(_rsqrt, floating),
-   grad=dict(self=lambda grad, result: -0.5 * grad * conj(result * result * result)), samples=unary(0.1, 3))  # fmt: skip
+   grad=dict(self=lambda grad, result: -0.5 * grad * conj(result * result * result)), samples=unary(0.1, 3))
 op("reciprocal(Tensor self) -> Tensor",
    kernel=pointwise("reciprocal", floating),
-   grad=dict(self=lambda grad, result: -grad * conj(result * result)), samples=unary(0.1, 3))  # fmt: skip
+   grad=dict(self=lambda grad, result: -grad * conj(result * result)), samples=unary(0.1, 3))
 op("exp(Tensor self) -> Tensor",
-   kernel=pointwise("exp", floating), grad=dict(self=lambda grad, result: grad * conj(result)), samples=unary())  # fmt: skip
+   kernel=pointwise("exp", floating), grad=dict(self=lambda grad, result: grad * conj(result)), samples=unary())
 op("exp2(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.exp(self * LN2) if self.dtype.kind == "c" else xp.exp2(self), floating),
-   grad=dict(self=lambda grad, result: grad * conj(result) * LN2), public="torch Tensor special", samples=unary())  # fmt: skip
+   grad=dict(self=lambda grad, result: grad * conj(result) * LN2), public="torch Tensor special", samples=unary())
 op("expm1(Tensor self) -> Tensor",
    kernel=pointwise("expm1", floating), grad=dict(self=lambda grad, result: grad * (conj(result) + 1)),
-   public="torch Tensor special", samples=unary())  # fmt: skip
+   public="torch Tensor special", samples=unary())
 op("log(Tensor self) -> Tensor",
-   kernel=pointwise("log", floating), grad=dict(self=lambda grad, self: grad / conj(self)), samples=unary(0.1, 3))  # fmt: skip
+   kernel=pointwise("log", floating), grad=dict(self=lambda grad, self: grad / conj(self)), samples=unary(0.1, 3))
 op("log2(Tensor self) -> Tensor",
    kernel=pointwise("log2", floating), grad=dict(self=lambda grad, self: grad / (conj(self) * LN2)),
-   samples=unary(0.1, 3))  # fmt: skip
+   samples=unary(0.1, 3))
 op("log10(Tensor self) -> Tensor",
    kernel=pointwise("log10", floating), grad=dict(self=lambda grad, self: grad / (conj(self) * LN10)),
-   samples=unary(0.1, 3))  # fmt: skip
+   samples=unary(0.1, 3))
 op("log1p(Tensor self) -> Tensor",
    kernel=pointwise("log1p", floating), grad=dict(self=lambda grad, self: grad / (conj(self) + 1)),
-   public="torch Tensor special", samples=unary(-0.9, 3))  # fmt: skip
+   public="torch Tensor special", samples=unary(-0.9, 3))
 
 # trigonometric and hyperbolic ----------------------------------------------------------------------------------------
 
 op("sin(Tensor self) -> Tensor",
-   kernel=pointwise("sin", floating), grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary())  # fmt: skip
+   kernel=pointwise("sin", floating), grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary())
 op("cos(Tensor self) -> Tensor",
-   kernel=pointwise("cos", floating), grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary())  # fmt: skip
+   kernel=pointwise("cos", floating), grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary())
 op("tan(Tensor self) -> Tensor",
    kernel=pointwise("tan", floating), grad=dict(self=lambda grad, result: grad * conj(1 + result * result)),
-   samples=unary(-1.2, 1.2))  # fmt: skip
+   samples=unary(-1.2, 1.2))
 op("asin(Tensor self) -> Tensor",
    kernel=pointwise("arcsin", floating), grad=dict(self=lambda grad, self: grad * conj((1 - self * self).rsqrt())),
-   aliases=("arcsin",), samples=unary(-0.9, 0.9))  # fmt: skip
+   aliases=("arcsin",), samples=unary(-0.9, 0.9))
 op("acos(Tensor self) -> Tensor",
    kernel=pointwise("arccos", floating), grad=dict(self=lambda grad, self: -grad * conj((1 - self * self).rsqrt())),
-   aliases=("arccos",), samples=unary(-0.9, 0.9))  # fmt: skip
+   aliases=("arccos",), samples=unary(-0.9, 0.9))
 op("atan(Tensor self) -> Tensor",
    kernel=pointwise("arctan", floating), grad=dict(self=lambda grad, self: grad / conj(self * self + 1)),
-   aliases=("arctan",), samples=unary())  # fmt: skip
+   aliases=("arctan",), samples=unary())
 op("sinh(Tensor self) -> Tensor",
-   kernel=pointwise("sinh", floating), grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary())  # fmt: skip
+   kernel=pointwise("sinh", floating), grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary())
 op("cosh(Tensor self) -> Tensor",
-   kernel=pointwise("cosh", floating), grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary())  # fmt: skip
+   kernel=pointwise("cosh", floating), grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary())
 
 
 def _tanh_backward(xp: Any, grad_output: Any, output: Any) -> Any:
@@ -86,23 +86,23 @@ TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
    grad=dict(grad_output=lambda grad, output: grad * conj(1 - output * output),
              output=lambda grad, grad_output, output: grad * conj(-2 * output) * grad_output.conj()
              if output.dtype.is_complex else -2 * grad * grad_output * output),
-   public="", samples=cases(case(t(2, 3), t(2, 3))))  # fmt: skip
+   public="", samples=cases(case(t(2, 3), t(2, 3))))
 op("tanh(Tensor self) -> Tensor",
    kernel=pointwise("tanh", floating), grad=dict(self=lambda grad, result: call_bound(TANH_BACKWARD, (grad, result))),
-   public="torch Tensor nn.functional", samples=unary())  # fmt: skip
+   public="torch Tensor nn.functional", samples=unary())
 
 
 op("asinh(Tensor self) -> Tensor",
    kernel=pointwise("arcsinh", floating), grad=dict(self=lambda grad, self: grad * conj((self * self + 1).rsqrt())),
-   aliases=("arcsinh",), samples=unary())  # fmt: skip
+   aliases=("arcsinh",), samples=unary())
 op("acosh(Tensor self) -> Tensor",
    kernel=pointwise("arccosh", floating),
    grad=dict(self=lambda grad, self: grad * conj((self - 1).rsqrt() * (self + 1).rsqrt()) if self.dtype.is_complex
              else grad * (self * self - 1).rsqrt()),
-   aliases=("arccosh",), samples=unary(1.1, 3))  # fmt: skip
+   aliases=("arccosh",), samples=unary(1.1, 3))
 op("atanh(Tensor self) -> Tensor",
    kernel=pointwise("arctanh", floating), grad=dict(self=lambda grad, self: grad / conj(1 - self * self)),
-   aliases=("arctanh",), samples=unary(-0.9, 0.9))  # fmt: skip
+   aliases=("arctanh",), samples=unary(-0.9, 0.9))
 
 
 def _atan2_grad(change: Tensor, self: Tensor, other: Tensor) -> Tensor:
@@ -115,11 +115,11 @@ op("atan2(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("arctan2", floating, excluding=(COMPLEX,)),
    grad=dict(self=lambda grad, self, other: _atan2_grad(grad * other, self, other),
              other=lambda grad, self, other: _atan2_grad(-grad * self, self, other)),
-   aliases=("arctan2",), samples=binary(0.2, 2, scalar=None))  # fmt: skip
+   aliases=("arctan2",), samples=binary(0.2, 2, scalar=None))
 op("hypot(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
    grad=dict(self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result)),
-   samples=binary(0.2, 2, scalar=None))  # fmt: skip
+   samples=binary(0.2, 2, scalar=None))
 
 
 def _sinc(xp: Any, self: Any) -> Any:
@@ -135,7 +135,7 @@ def _sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 
 op("sinc(Tensor self) -> Tensor",
-   kernel=pointwise(_sinc, floating), grad=dict(self=_sinc_grad), public="torch Tensor special", samples=unary(0.1, 2))  # fmt: skip
+   kernel=pointwise(_sinc, floating), grad=dict(self=_sinc_grad), public="torch Tensor special", samples=unary(0.1, 2))
 
 
 def _check_angle_unit(name: str) -> Callable[[Tensor], None]:
@@ -149,7 +149,7 @@ def _check_angle_unit(name: str) -> Callable[[Tensor], None]:
 def _angle_unit(name: str, factor: float) -> None:
     op(f"{name}(Tensor self) -> Tensor",
        kernel=pointwise(lambda xp, self: self * factor, floating, check=_check_angle_unit(name)),
-       grad=dict(self=lambda grad: grad * factor), samples=unary())  # fmt: skip
+       grad=dict(self=lambda grad: grad * factor), samples=unary())
 
 
 _angle_unit("deg2rad", math.pi / 180)
@@ -178,7 +178,7 @@ def _rounding(function: str) -> Callable[[Any, Any], Any]:
 for _name, _aliases in (("floor", ()), ("ceil", ()), ("trunc", ("fix",))):
     op(f"{_name}(Tensor self) -> Tensor",
        kernel=pointwise(_rounding(_name), excluding=(BOOL,), check=_refuse_complex(_name), named=f"{_name}_vml_cpu"),
-       grad=dict(self=_zero_grad), aliases=_aliases, samples=unary())  # fmt: skip
+       grad=dict(self=_zero_grad), aliases=_aliases, samples=unary())
 
 
 def _check_round(self: Tensor, decimals: int) -> None:
@@ -197,32 +197,32 @@ def _round(xp: Any, self: Any, decimals: int) -> Any:
 op("round(Tensor self, *, int decimals=0) -> Tensor",
    kernel=pointwise(_round, check=_check_round), grad=dict(self=_zero_grad), public="torch Tensor special",
    samples=lambda: [*unary(decimals=(0, 2, -1))(),
-                    error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)])  # fmt: skip
+                    error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)])
 op("frac(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: self - xp.trunc(self), excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=lambda grad: grad), samples=unary())  # fmt: skip
+   grad=dict(self=lambda grad: grad), samples=unary())
 
 # special functions ---------------------------------------------------------------------------------------------------
 
 op("erf(Tensor self) -> Tensor",
    kernel=pointwise("erf", floating, excluding=(COMPLEX,), named="erf_vml_cpu"),
    grad=dict(self=lambda grad, self: grad * (2 / ROOT_PI) * (-self * self).exp()),
-   public="torch Tensor special", samples=unary())  # fmt: skip
+   public="torch Tensor special", samples=unary())
 op("erfc(Tensor self) -> Tensor",
    kernel=pointwise("erfc", floating, excluding=(COMPLEX,), named="erfc_vml_cpu"),
    grad=dict(self=lambda grad, self: grad * (-2 / ROOT_PI) * (-self * self).exp()),
-   public="torch Tensor special", samples=unary())  # fmt: skip
+   public="torch Tensor special", samples=unary())
 op("erfinv(Tensor self) -> Tensor",
    kernel=pointwise("erfinv", floating, excluding=(COMPLEX,), named="erfinv_vml_cpu"),
    grad=dict(self=lambda grad, result: grad * (ROOT_PI / 2) * (result * result).exp()),
-   public="torch Tensor special", samples=unary(-0.9, 0.9))  # fmt: skip
+   public="torch Tensor special", samples=unary(-0.9, 0.9))
 op("lgamma(Tensor self) -> Tensor",
    kernel=pointwise("gammaln", floating, excluding=(COMPLEX,), named="lgamma_vml_cpu"),
-   grad=dict(self=lambda grad, self: grad * self.digamma()), aliases=("special.gammaln",), samples=unary(0.3, 4))  # fmt: skip
+   grad=dict(self=lambda grad, self: grad * self.digamma()), aliases=("special.gammaln",), samples=unary(0.3, 4))
 op("digamma(Tensor self) -> Tensor",
    kernel=pointwise("psi", floating, excluding=(COMPLEX,), named="digamma"),
    grad=dict(self=lambda grad, self: grad * self.polygamma(1)),
-   public="torch Tensor special", aliases=("special.psi",), samples=unary(0.3, 4))  # fmt: skip
+   public="torch Tensor special", aliases=("special.psi",), samples=unary(0.3, 4))
 
 
 def _check_polygamma(n: int, self: Tensor) -> None:
@@ -248,7 +248,7 @@ _POLYGAMMA = op("polygamma(int n, Tensor self) -> Tensor",
    kernel=pointwise(_polygamma, floating, check=_check_polygamma),
    grad=dict(self=lambda grad, self, n: grad * self.polygamma(n + 1)), public="torch special",
    samples=cases(case(0, t(2, 3, low=0.3)), case(1, t(2, 3, low=0.3)), case(3, t(3, low=0.3)),
-                 error(RuntimeError, "does not support negative n", -1, t(2))))  # fmt: skip
+                 error(RuntimeError, "does not support negative n", -1, t(2))))
 
 
 @composite("polygamma.method(Tensor self, int n) -> Tensor", public="Tensor", inplace=True)
@@ -257,7 +257,7 @@ def _polygamma_method(self, n):
 
 
 @composite("mvlgamma(Tensor self, int p) -> Tensor", inplace=True, aliases=("special.multigammaln",),
-           samples=cases(case(t(2, 3, low=2, high=4), 2), error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)))  # fmt: skip
+           samples=cases(case(t(2, 3, low=2, high=4), 2), error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)))
 def _mvlgamma(self, p):
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
@@ -278,11 +278,11 @@ def _logit_grad(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
 
 op("logit(Tensor self, float? eps=None) -> Tensor",
    kernel=pointwise(_logit, floating, excluding=(COMPLEX,)), grad=dict(self=_logit_grad), public="torch Tensor special",
-   samples=unary(0.1, 0.9, eps=(None, 0.2)))  # fmt: skip
+   samples=unary(0.1, 0.9, eps=(None, 0.2)))
 op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("xlogy", floating, excluding=(COMPLEX,)),
    grad=dict(self=lambda grad, self, other: _xlogy_self_grad(grad, self, other), other=lambda grad, self, other: grad * self / other),
-   public="torch Tensor special", samples=binary(0.2, 2))  # fmt: skip
+   public="torch Tensor special", samples=binary(0.2, 2))
 
 
 def _xlogy_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
@@ -307,18 +307,18 @@ op("logaddexp(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise(_logaddexp, excluding=(BOOL, INT)),
    grad=dict(self=lambda grad, self, other: grad / conj(1 + (other - self).exp()),
              other=lambda grad, self, other: grad / conj(1 + (self - other).exp())),
-   inplace=False, samples=binary(scalar=None))  # fmt: skip
+   inplace=False, samples=binary(scalar=None))
 op("logaddexp2(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("logaddexp2", excluding=(BOOL, INT, COMPLEX)),
    grad=dict(self=lambda grad, self, other: _logaddexp2_share(grad, self, other),
              other=lambda grad, self, other: _logaddexp2_share(grad, other, self)),
-   inplace=False, samples=binary(scalar=None))  # fmt: skip
+   inplace=False, samples=binary(scalar=None))
 
 # complex numbers -----------------------------------------------------------------------------------------------------
 
 op("conj_physical(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.conjugate(self) if self.dtype.kind == "c" else self.copy()),
-   grad=dict(self=lambda grad: conj(grad)), samples=unary())  # fmt: skip
+   grad=dict(self=lambda grad: conj(grad)), samples=unary())
 
 
 @composite("conj(Tensor(a) self) -> Tensor(a)", samples=unary())
@@ -355,7 +355,7 @@ def _angle_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 
 op("angle(Tensor self) -> Tensor", kernel=pointwise(_angle, _real_floating), grad=dict(self=_angle_grad), inplace=False,
-   samples=unary())  # fmt: skip
+   samples=unary())
 
 
 def _check_parts(real: Tensor, imag: Tensor) -> None:
@@ -380,13 +380,13 @@ op("complex(Tensor real, Tensor imag) -> Tensor",
    kernel=pointwise(_joined, _complex_of, check=_check_parts),
    grad=dict(real=lambda grad: grad.real, imag=lambda grad: grad.imag),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
-                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))  # fmt: skip
+                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))
 op("polar(Tensor abs, Tensor angle) -> Tensor",
    kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of, check=_check_parts),
    grad=dict(abs=lambda grad, angle, result: (conj(grad) * _unit(angle)).real,
              angle=lambda grad, result: (conj(grad) * result * 1j).real),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
-                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))  # fmt: skip
+                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))
 
 
 def _unit(angle: Tensor) -> Tensor:

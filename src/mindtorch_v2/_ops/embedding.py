@@ -29,9 +29,13 @@ def _embedding_spec(weight: Tensor, indices: Tensor, padding_idx: int, scale_gra
 
 
 def _rows_at(xp: Any, weight: Any, indices: Any, *options: Any) -> Any:
-    if indices.size and (indices.min() < 0 or indices.max() >= len(weight)):
+    try:
+        made = weight.take(indices, axis=0)
+    except IndexError:
+        raise IndexError("index out of range in self") from None
+    if indices.size and xp.minimum.reduce(indices, axis=None) < 0:  # which NumPy counts from the end
         raise IndexError("index out of range in self")
-    return weight.take(indices, axis=0)
+    return made
 
 
 def _embedding_grad(grad, indices, weight_shape, padding_idx, scale_grad_by_freq):

@@ -7,7 +7,18 @@ from .._dtype import BOOL, COMPLEX, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .families import Spec, computes
-from .reduce import DIM_CASES, DIM_ERRORS, Reduction, axes_of, contiguous, folded, folded_shape, one_dim, reduced_dims, unfolded
+from .reduce import (
+    DIM_CASES,
+    DIM_ERRORS,
+    Reduction,
+    axes_of,
+    contiguous,
+    folded,
+    folded_shape,
+    one_dim,
+    reduced_dims,
+    unfolded,
+)
 from .samples import bools, case, cases, error, ints, t, values
 
 NAN = float("nan")
@@ -108,7 +119,8 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     def dim_array(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         if not self.ndim:
             return self.copy(), xp.zeros((), xp.int64)
-        return chosen(xp, self, getattr(xp, f"arg{word}")(self, dim, keepdims=True), dim, keepdim)
+        indices = getattr(xp, f"arg{word}")(self, dim, keepdims=keepdim)
+        return folded(getattr(xp, ufunc).reduce, self, (dim,), keepdim), contiguous(indices)
 
     op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kernel=computes(dim_spec, dim_array),
@@ -136,8 +148,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     def index_array(xp: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
         if not self.ndim:
             return xp.zeros((), xp.int64)
-        return contiguous(getattr(xp, f"arg{word}")(self, dim, keepdims=True)) if keepdim \
-            else getattr(xp, f"arg{word}")(self, dim)  # fmt: skip
+        return contiguous(getattr(xp, f"arg{word}")(self, dim, keepdims=keepdim))
 
     op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", kernel=computes(index_spec, index_array),
        samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()), case(t(), 0),

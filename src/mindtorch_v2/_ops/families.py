@@ -4,6 +4,7 @@ A family gives an operator its kernels. `infer` takes the call's arguments, look
 argument error, and says what comes out: it is the Meta kernel. `array` computes over an array namespace `xp`.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from .._backends.npu import unavailable_kernel
 from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
 from .._dispatch.registry import Lazy, Operator
-from .._dispatch.schema import NUMBERS
+from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import (
     BOOL,
     COMPUTE,
@@ -328,6 +329,11 @@ def result_of(operator: Operator, tensors: Any) -> Any:
     return list(tensors) if kind is None else kind(*tensors)
 
 
+@functools.cache
+def operand_positions(schema: Schema) -> tuple[int, ...]:
+    return tuple(i for i, a in enumerate(schema.arguments) if a.is_tensor)
+
+
 class Pointwise(Family):
     """Elementwise over broadcast operands; `compute(xp, *arguments)` sees them in one type.
 
@@ -343,25 +349,35 @@ class Pointwise(Family):
         self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
         self.ufunc = compute if isinstance(compute, str) else ufunc
         self.compute = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
+        self.known_types: dict[tuple, tuple[dtype, dtype]] = {}
 
     def plan(self, operator: Operator, args: Sequence[Any]) -> tuple[Spec, dtype, list[int]]:
         """The result's spec, the type to compute in, and the positions of the operands."""
-        at = [i for i, a in enumerate(operator.schema.arguments) if a.is_tensor and args[i] is not None]
-        operands = [args[i] for i in at]
         if self.check is not None:
             self.check(*args)
-        common = common_dtype(operands)
-        if common.category in self.excluding:
-            name = self.named or f"{operator.schema.base_name}_cpu"
-            raise NotImplementedError(f'"{name}" not implemented for \'{common.scalar_name}\'')
-        compute, out = self.result(common)
-        tensors = [t for t in operands if t.__class__ not in NUMBERS]
-        shape = broadcast_shape([t._array.shape for t in tensors])
-        return Spec(shape, out, None), COMPUTE.get(compute, compute), at
+        at = [i for i in operand_positions(operator.schema) if args[i] is not None]
+        operands = [args[i] for i in at]
+        compute, out = self.types(operator, operands)
+        shapes = [t._array.shape for t in operands if t.__class__ not in NUMBERS]
+        shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shape(shapes)
+        return Spec(shape, out, None), compute, at
 
-    def values(self, operator: Operator, args: Sequence[Any]) -> tuple[Any, Spec]:
-        """The computed array (of the computing type) and the spec it must take."""
-        spec, kind, at = self.plan(operator, args)
+    def types(self, operator: Operator, operands: Sequence[Any]) -> tuple[dtype, dtype]:
+        """The type to compute in and the one that comes out, remembered for each combination of operands."""
+        key = (get_default_dtype(), *[v.__class__ if v.__class__ in NUMBERS else (v._array.dtype, v._array.ndim == 0)
+                                      for v in operands])
+        known = self.known_types.get(key)
+        if known is None:
+            common = common_dtype(operands)
+            if common.category in self.excluding:
+                name = self.named or f"{operator.schema.base_name}_cpu"
+                raise NotImplementedError(f'"{name}" not implemented for \'{common.scalar_name}\'')
+            compute, out = self.result(common)
+            known = self.known_types[key] = COMPUTE.get(compute, compute), out
+        return known
+
+    def computed(self, args: Sequence[Any], kind: dtype, at: Sequence[int]) -> Any:
+        """The array that `compute` gives for these arguments, the operands among them cast to `kind`."""
         values = list(args)
         for i in at:
             value = values[i]
@@ -370,12 +386,13 @@ class Pointwise(Family):
             else:
                 array = value._array
                 values[i] = array if array.dtype is kind.np else array.astype(kind.np)
-        return self.compute(cpu_xp, *values), spec
+        return self.compute(cpu_xp, *values)
 
     def cpu(self, operator: Operator) -> Callable:
         def general(*args: Any) -> Tensor:
-            array, spec = self.values(operator, args)
-            if np.shape(array) != spec.shape:  # an operand that only tells the shape
+            spec, kind, at = self.plan(operator, args)
+            array = self.computed(args, kind, at)
+            if array.shape != spec.shape:  # an operand that only tells the shape
                 array = np.broadcast_to(array, spec.shape).copy()
             return wrap_one(array, spec)
 
@@ -398,7 +415,8 @@ class Pointwise(Family):
             "plain": frozenset(plain), "NUMBERS": NUMBERS, "general": general, "ndarray": _ndarray, "asarray": np.asarray,
             "new": _new, "Tensor": Tensor, "plan": self.plan, "operator": operator, "xp": cpu_xp, "copyto": np.copyto,
             "wrap": wrap,
-            "function": getattr(cpu_xp, self.ufunc) if self.ufunc else self.compute, "check_overlap": check_overlap,
+            "ufunc": getattr(cpu_xp, self.ufunc) if self.ufunc else None, "compute": self.compute,
+            "check_overlap": check_overlap,
             "check_writable": check_writable, "__opname__": f"{operator.name} cpu",
             **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
         }
@@ -425,11 +443,10 @@ class Pointwise(Family):
             for value in args:
                 if hasattr(value, "_array"):
                     check_overlap(self_, value)
-            spec, _, _ = self.plan(functional, (self_, *args))
+            spec, kind, at = self.plan(functional, (self_, *args))
             check_result_fits(self_, spec)
             if self_._array.__class__ is _ndarray:
-                array, _ = self.values(functional, (self_, *args))
-                np.copyto(self_._array, array, casting="unsafe")
+                np.copyto(self_._array, self.computed((self_, *args), kind, at), casting="unsafe")
             self_._bump_version()
             return self_
 
@@ -440,8 +457,10 @@ class Pointwise(Family):
 pointwise = Pointwise
 
 
-def number_array(value: Any, kind: dtype) -> np.ndarray:
-    """A Python number as a 0-dim array, with the wrap-around of a C cast."""
+def number_array(value: Any, kind: dtype) -> Any:
+    """A Python number as a 0-dim array or NumPy scalar, with the wrap-around of a C cast."""
+    if value.__class__ is float and kind.category == FLOAT and kind not in COMPUTE:
+        return kind.np.type(value)
     if kind.category == INT and value.__class__ is int and not -(2**63) <= value < 2**64:
         raise RuntimeError("value cannot be converted to type int64_t without overflow")
     if kind.category == BOOL:

@@ -5,7 +5,7 @@ from typing import Any
 
 from .._device import META, contiguous_format
 from .._dispatch.registry import registry
-from .._dtype import bool_, dtype, int32, int64, promote_types
+from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
 from .._tensor import Tensor, wrapped_dim
 from .copy import channels_last_strides, stored_number, uninitialised
 from .create import checked_size
@@ -345,6 +345,8 @@ def _combinations(self, r, with_replacement):
 
 
 def _block_diag_spec(tensors: Sequence[Tensor]) -> Spec:
+    if not tensors:
+        return Spec((1, 0), get_default_dtype())
     for i, tensor in enumerate(tensors):
         if tensor._array.ndim > 2:
             raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "

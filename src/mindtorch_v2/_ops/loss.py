@@ -135,9 +135,11 @@ def _soft_margin_loss(self, target, reduction):
 
 def _binary_spec(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Spec:
     kind, shape = self.dtype, self._array.shape
-    if weight is not None and broadcast_shape([weight._array.shape, shape]) != shape:
-        raise RuntimeError(f"output with shape {shape_text(shape)} doesn't match the broadcast shape "
-                           f"{shape_text(broadcast_shape([weight._array.shape, shape]))}")  # fmt: skip
+    given = () if weight is None else weight._array.shape
+    for d in range(1, min(len(shape), len(given)) + 1):
+        if given[-d] not in (1, shape[-d]):
+            raise RuntimeError(f"Attempting to broadcast a dimension of length {given[-d]} at {-d}! Mismatching argument at index 1 "
+                               f"had torch.Size({list(given)}); but expected shape should be broadcastable to {shape_text(shape)}")  # fmt: skip
     if kind is not target.dtype:
         raise RuntimeError(f"Found dtype {target.dtype.scalar_name} but expected {kind.scalar_name}")
     if kind.category != FLOAT:

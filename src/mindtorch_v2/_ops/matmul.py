@@ -1,17 +1,18 @@
 """Products of vectors, matrices and batches of matrices."""
 
 import math
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, OF_ARRAY, REDUCED, dtype, uint16, uint32, uint64
+from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, promote_types, uint16, uint32, uint64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
 from .families import ArrayFamily, Spec, broadcast_shape, computes, number_array, shape_text
 from .samples import case, cases, error, t
 
+_new = object.__new__
+FLOAT32, FLOAT64 = float32.np, float64.np
 _NO_PRODUCT = frozenset((uint16, uint32, uint64))
 # What a C++ compiler calls the element types; some of PyTorch's messages show these names.
 C_NAMES = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "int16": "short int",
@@ -46,7 +47,7 @@ def _check_chain(a: Sequence[int], b: Sequence[int]) -> None:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_times(a)} and {_times(b)})")
 
 
-def _check_expands(tensor: Tensor, shape: tuple[int, ...]) -> None:
+def check_expands(tensor: Tensor, shape: tuple[int, ...]) -> None:
     """Raises unless `tensor` can be expanded to `shape`."""
     own = tensor._array.shape
     if own == shape:
@@ -72,7 +73,7 @@ def _check_same_addmm(a: dtype, b: dtype) -> None:
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {a.scalar_name} and {b.scalar_name}")
 
 
-def _check_same_scalar(expected: dtype, found: dtype) -> None:
+def check_same_scalar(expected: dtype, found: dtype) -> None:
     if expected is not found:
         raise RuntimeError(f"expected scalar type {expected.scalar_name} but found {found.scalar_name}")
 
@@ -110,6 +111,36 @@ def _batched(xp: Any, a: Any, b: Any) -> Any:
     return xp.matmul(_blas_ready(xp, a), _blas_ready(xp, b))
 
 
+class _Quick(ArrayFamily):
+    """An operator with a way straight into BLAS for what nearly every call is: matrices of one plain type.
+
+    `quick` takes the operator's arguments and gives the result, or None for a call that is not of that kind.
+    """
+
+    def __init__(self, infer: Callable, array: Callable, quick: Callable) -> None:
+        super().__init__(infer, array, widen=True)
+        self.quick = quick
+
+    def cpu(self, operator: Operator) -> Callable:
+        general, quick = super().cpu(operator), self.quick
+
+        def kernel(*args: Any) -> Tensor:
+            made = quick(*args)
+            return general(*args) if made is None else made
+
+        return kernel
+
+
+def _quick_mm(self: Tensor, mat2: Tensor) -> Tensor | None:
+    a, b = self._array, mat2._array
+    kind = a.dtype
+    if kind is not b.dtype or kind is not FLOAT32 and kind is not FLOAT64 or a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        return None
+    made = _new(Tensor)
+    made._array = a.dot(b)  # a third of np.matmul's time for small matrices; copies by itself what BLAS cannot take
+    return made
+
+
 # matrix and vector ---------------------------------------------------------------------------------------------------
 
 
@@ -126,9 +157,8 @@ def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
     return Spec((a[0], b[1]), kind)
 
 
-# ndarray.dot costs a third of np.matmul for small matrices, and copies by itself what BLAS cannot take.
-op("mm(Tensor self, Tensor mat2) -> Tensor",
-   kernel=computes(_mm_spec, lambda xp, self, mat2: self.dot(mat2)),
+_MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
+   kernel=_Quick(_mm_spec, lambda xp, self, mat2: self.dot(mat2), _quick_mm),
    grad=dict(self=lambda grad, mat2: grad.mm(conj(mat2).t()), mat2=lambda grad, self: conj(self).t().mm(grad)),
    samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)), case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
@@ -148,7 +178,7 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
     if mat1.dtype is not kind:
         raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.scalar_name} and {kind.scalar_name}")
     shape = (a[0], b[1])
-    _check_expands(self, shape)
+    check_expands(self, shape)
     _check_supported(kind, "addmm_impl_cpu_")
     return Spec(shape, kind)
 
@@ -248,44 +278,6 @@ op("vdot(Tensor self, Tensor other) -> Tensor",
    samples=_DOT_SAMPLES)  # fmt: skip
 
 
-@composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),
-           samples=cases(case(t(2), t(3)), case(t(0), t(3)),
-                         error(RuntimeError, "outer: Expected 1-D argument self, but got 2-D", t(2, 3), t(3))))  # fmt: skip
-def _outer(self, vec2):
-    for name, tensor in (("self", self), ("vec2", vec2)):
-        if tensor.dim() != 1:
-            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {tensor.dim()}-D")
-    return self.unsqueeze(1) * vec2
-
-
-@composite("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
-           samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2), case(t(2, 3), t(2), t(3), beta=0),
-                         error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))))  # fmt: skip
-def _addr(self, vec1, vec2, beta, alpha):
-    for name, tensor in (("vec1", vec1), ("vec2", vec2)):
-        if tensor.dim() != 1:
-            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {tensor.dim()}-D")
-    _check_expands(self, (vec1.shape[0], vec2.shape[0]))
-    product = vec1.unsqueeze(1) * vec2
-    if product.dtype.category == BOOL and self.dtype.category == BOOL:
-        made = product & bool(alpha)
-        return made | self if beta else made
-    if product.dtype.category <= 1 and self.dtype.category <= 1:
-        for name, number in (("beta", beta), ("alpha", alpha)):
-            if number.__class__ in (float, complex):
-                raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
-    product = product if alpha == 1 else alpha * product
-    if beta == 0:
-        return product.to(_addr_type(self, product))
-    return product + (self if beta == 1 else beta * self)
-
-
-def _addr_type(self: Tensor, product: Tensor) -> dtype:
-    from .._dtype import promote_types
-
-    return promote_types(self.dtype, product.dtype)
-
-
 # batches -------------------------------------------------------------------------------------------------------------
 
 
@@ -303,7 +295,7 @@ def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
     a, b = self._array.shape, mat2._array.shape
     _check_batches(a, b)
     kind = self.dtype
-    _check_same_scalar(kind, mat2.dtype)
+    check_same_scalar(kind, mat2.dtype)
     _check_supported(kind, "bmm")
     return Spec((a[0], a[1], b[2]), kind)
 
@@ -322,12 +314,12 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
 def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Spec:
     a, b = batch1._array.shape, batch2._array.shape
     if len(a) == 3 and len(b) == 3:
-        _check_expands(self, (a[0], a[1], b[2]))
+        check_expands(self, (a[0], a[1], b[2]))
     _check_batches(a, b)
     kinds = self.dtype, batch1.dtype, batch2.dtype
     if kinds[0] is not kinds[1]:
         raise RuntimeError("Input dtypes must be the same, got: input {}, batch1: {}, batch2: {}".format(*map(c_name, kinds)))
-    _check_same_scalar(kinds[0], kinds[2])
+    check_same_scalar(kinds[0], kinds[2])
     _check_supported(kinds[0], "baddbmm")
     return Spec((a[0], a[1], b[2]), kinds[0])
 
@@ -351,6 +343,8 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
                          case(t(3, 5), t(0, 3, 4), t(0, 4, 5)),
                          error(RuntimeError, "batch2 must be a 3D tensor", t(3, 5), t(2, 3, 4), t(4, 5))))  # fmt: skip
 def _addbmm(self, batch1, batch2, beta, alpha):
+    if batch1.dim() == batch2.dim() == 3:
+        check_expands(self, (batch1.shape[1], batch2.shape[2]))
     _check_batches(batch1.shape, batch2.shape)
     count, rows, inner = batch1.shape
     # The sum over the batch is one product of the matrices laid side by side.
@@ -380,7 +374,7 @@ def _linear_spec(input: Tensor, weight: Tensor, bias: Tensor | None) -> Spec:
     else:
         _check_same_addmm(bias.dtype, weight.dtype)
         _check_same_addmm(kind, weight.dtype)
-        _check_expands(bias, (rows, w[0]) if len(shape) > 2 and bias._array.ndim == 1 else shape)
+        check_expands(bias, (rows, w[0]) if len(shape) > 2 and bias._array.ndim == 1 else shape)
     _check_supported(kind, "addmm_impl_cpu_")
     return Spec(shape, kind)
 
@@ -397,35 +391,22 @@ def _linear_array(xp: Any, input: Any, weight: Any, bias: Any) -> Any:
     return made
 
 
-class _Linear(ArrayFamily):
-    """`linear`, with a way straight into BLAS for what nearly every call is: matrices of one plain type."""
-
-    def cpu(self, operator: Operator) -> Any:
-        general = super().cpu(operator)
-
-        def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-            a, w = input._array, weight._array
-            kind = a.dtype
-            if a.ndim != 2 or w.ndim != 2 or w.dtype is not kind or kind in REDUCED or kind.kind != "f":
-                return general(input, weight, bias)
-            if a.shape[1] != w.shape[1]:
-                return general(input, weight, bias)
-            if bias is None:
-                r = a.dot(w.T)
-            else:
-                b = bias._array
-                if b.shape != w.shape[:1] or b.dtype is not kind:
-                    return general(input, weight, bias)
-                r = a.dot(w.T)
-                r += b
-            made = _new(Tensor)
-            made._array = r
-            return made
-
-        return linear
-
-
-_new = object.__new__
+def _quick_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+    a, w = input._array, weight._array
+    kind = a.dtype
+    if kind is not w.dtype or kind is not FLOAT32 and kind is not FLOAT64 or a.ndim != 2 or w.ndim != 2 or a.shape[1] != w.shape[1]:
+        return None
+    if bias is None:
+        product = a.dot(w.T)
+    else:
+        b = bias._array
+        if b.dtype is not kind or b.shape != w.shape[:1]:
+            return None
+        product = a.dot(w.T)
+        product += b
+    made = _new(Tensor)
+    made._array = product
+    return made
 
 
 def _rows_times(rows: Tensor, weight: Tensor) -> Tensor:
@@ -436,7 +417,7 @@ def _rows_times(rows: Tensor, weight: Tensor) -> Tensor:
 
 
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-   kernel=_Linear(_linear_spec, _linear_array, widen=True),
+   kernel=_Quick(_linear_spec, _linear_array, _quick_linear),
    grad=dict(input=lambda grad, weight: _rows_times(grad, conj(weight)),
              weight=lambda grad, input: _weight_grad(grad, conj(input)),
              bias=lambda grad: grad),
@@ -461,12 +442,12 @@ def _weight_grad_array(xp: Any, rows: Any, input: Any) -> Any:
 
 _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
    kernel=computes(_weight_grad_spec, _weight_grad_array),
-   grad=dict(rows=lambda grad, input: _linear(conj(input), grad),
+   grad=dict(rows=lambda grad, input: linear(conj(input), grad),
              input=lambda grad, rows: _rows_times(conj(rows), grad)),
    public="",
    samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)), case(t(0, 4), t(0, 3))))  # fmt: skip
 
-_linear, _weight_grad = function_of(_LINEAR), function_of(_WEIGHT_GRAD)
+_mm, linear, _weight_grad = function_of(_MM), function_of(_LINEAR), function_of(_WEIGHT_GRAD)
 
 
 # any ranks -----------------------------------------------------------------------------------------------------------
@@ -480,18 +461,18 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
         raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {a[-1]}] but got: "
                            f"[{count}, {b[-2]}].")  # fmt: skip
     kind = self.dtype
-    _check_same_scalar(kind, other.dtype)
+    check_same_scalar(kind, other.dtype)
     _check_supported(kind, "bmm")
     return Spec((*batch, a[-2], b[-1]), kind)
 
 
-BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
+_BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_broadcast_spec, _batched),
-   grad=dict(self=lambda grad, other: _batch_matmul(grad, conj(other).transpose(-1, -2)),
-             other=lambda grad, self: _batch_matmul(conj(self).transpose(-1, -2), grad)),
+   grad=dict(self=lambda grad, other: batch_matmul(grad, conj(other).transpose(-1, -2)),
+             other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))))  # fmt: skip
-_batch_matmul = function_of(BATCH_MATMUL)
+batch_matmul = function_of(_BATCH_MATMUL)
 
 
 @composite("matmul(Tensor self, Tensor other) -> Tensor",
@@ -505,134 +486,14 @@ _batch_matmul = function_of(BATCH_MATMUL)
 def _matmul(self, other):
     a, b = self.dim(), other.dim()
     if a == 2 and b == 2:
-        return self.mm(other)
+        return _mm(self, other)
     if not a or not b:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
     if b == 1:
-        return self.dot(other) if a == 1 else self.mv(other) if a == 2 else _linear(self, other)
+        return self.dot(other) if a == 1 else self.mv(other) if a == 2 else linear(self, other)
     if a == 1:
         row = self.unsqueeze(0)
-        return row.mm(other).squeeze(0) if b == 2 else _batch_matmul(row, other).squeeze(-2)
+        return row.mm(other).squeeze(0) if b == 2 else batch_matmul(row, other).squeeze(-2)
     if b == 2:  # one product over all rows, forward and for the gradient of `other`
-        return _linear(self, other.t())
-    return _batch_matmul(self, other)
-
-
-@composite("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", public="",
-           samples=cases(case(t(2, 3), t(3, 4), (1,), (0,)), case(t(2, 3, 4), t(4, 3, 5), (1, 2), (1, 0)), case(t(2), t(3), (), ()),
-                         error(RuntimeError, "contracted dimensions need to match, but first has size 3 in dim 1 and second has "
-                               "size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))))  # fmt: skip
-def tensordot(self, other, dims_self, dims_other):
-    """The sum of products over pairs of dimensions."""
-    if len(dims_self) != len(dims_other):
-        raise RuntimeError("both dimension lists should have same length")
-    if self.dtype is not other.dtype:
-        raise RuntimeError("both inputs should have same dtype")
-    left, right = (tuple(wrapped_dim(d, x.dim()) for d in dims) for x, dims in ((self, dims_self), (other, dims_other)))
-    for given, d, e in zip(zip(dims_self, dims_other, strict=True), left, right, strict=True):
-        m, n = self.shape[d], other.shape[e]
-        if m == 1 and n != 1:  # a dimension of size 1 is broadcast
-            other = other.sum(e, keepdim=True)
-        elif n == 1 and m != 1:
-            self = self.sum(d, keepdim=True)
-        elif m != n:
-            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and second has "
-                               f"size {n} in dim {given[1]}")  # fmt: skip
-    kept = tuple(d for d in range(self.dim()) if d not in left)
-    free = tuple(d for d in range(other.dim()) if d not in right)
-    inner = math.prod(self.shape[d] for d in left)
-    shape = tuple(self.shape[d] for d in kept) + tuple(other.shape[d] for d in free)
-    a = self.permute(kept + left).reshape(math.prod(self.shape[d] for d in kept), inner)
-    b = other.permute(right + free).reshape(inner, math.prod(other.shape[d] for d in free))
-    return a.mm(b).reshape(shape)
-
-
-@composite("inner(Tensor self, Tensor other) -> Tensor",
-           samples=cases(case(t(3), t(3)), case(t(2, 3), t(4, 3)), case(t(2, 3), t()),
-                         error(RuntimeError, "inner() the last dimension must match on both input tensors but got shapes [2, 3] "
-                               "and [4, 5]", t(2, 3), t(4, 5))))  # fmt: skip
-def _inner(self, other):
-    if not self.dim() or not other.dim():
-        return self * other
-    if self.shape[-1] != other.shape[-1]:
-        raise RuntimeError("inner() the last dimension must match on both input tensors but got shapes "
-                           f"{shape_text(self.shape)} and {shape_text(other.shape)}")  # fmt: skip
-    return tensordot(self, other, (-1,), (-1,))
-
-
-@composite("kron(Tensor self, Tensor other) -> Tensor", samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))))
-def _kron(self, other):
-    rank = max(self.dim(), other.dim())
-    a, b = ((1,) * (rank - x.dim()) + tuple(x.shape) for x in (self, other))
-    left = self.reshape(tuple(n for size in a for n in (size, 1)))
-    right = other.reshape(tuple(n for size in b for n in (1, size)))
-    return (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
-
-
-def _cross_spec(self: Tensor, other: Tensor, dim: int) -> Spec:
-    a, b = self._array.shape, other._array.shape
-    if len(a) != len(b):
-        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
-    at = wrapped_dim(dim, len(a))
-    if (a[at : at + 1], b[at : at + 1]) != ((3,), (3,)):
-        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {self.size(dim)} and {other.size(dim)}")
-    shape = broadcast_shape([a, b])
-    _check_same_scalar(self.dtype, other.dtype)
-    if self.dtype.category == BOOL:
-        raise NotImplementedError("\"cross\" not implemented for 'Bool'")
-    return Spec(shape, self.dtype)
-
-
-def _cross_array(xp: Any, self: Any, other: Any, dim: int, spec: Spec) -> Any:
-    made = xp.empty(spec.shape, self.dtype)
-    a, b, out = (xp.moveaxis(x, dim, 0) for x in (self, other, made))
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        out[i] = a[j] * b[k] - a[k] * b[j]
-    return made
-
-
-_linalg_cross = function_of(op(
-    "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
-    kernel=computes(_cross_spec, _cross_array),
-    grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),
-              other=lambda grad, self, dim: _linalg_cross(grad, conj(self), dim=dim)),
-    public="", aliases=("linalg.cross",),
-    samples=cases(case(t(2, 3), t(2, 3)), case(t(3, 2), t(3, 2), dim=0), case(t(1, 3), t(2, 3)), case(t(0, 3), t(0, 3)),
-                  error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4), t(2, 4)))))  # fmt: skip
-
-
-@composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)))  # fmt: skip
-def _cross(self, other, dim):
-    if dim is None:
-        warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly "
-                      "or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of "
-                      "linalg.cross in a future release.", stacklevel=3)  # fmt: skip
-        dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
-        if dim is None:
-            raise RuntimeError("no dimension of size 3 in input")
-    return _linalg_cross(self, other, dim=dim)
-
-
-@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", public="torch nn.functional",
-           samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)), case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),
-                         error(RuntimeError, "bilinear(): input1 size does not match weight size: got 3 but expected 4",
-                               t(2, 3), t(2, 4), t(5, 4, 4))))  # fmt: skip
-def _bilinear(input1, input2, weight, bias):
-    if input1.dim() != input2.dim():
-        raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
-    for d in range(input1.dim() - 1):
-        if input1.shape[d] != input2.shape[d]:
-            raise RuntimeError("bilinear(): input batch dimensions do not match at dim "
-                               f"{d}: got {input1.shape[d]} and {input2.shape[d]}")  # fmt: skip
-    for i, given in ((1, input1), (2, input2)):
-        if given.shape[-1] != weight.shape[i]:
-            raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {given.shape[-1]} but expected "
-                               f"{weight.shape[i]}")  # fmt: skip
-    if bias is not None and bias.shape[0] != weight.shape[0]:
-        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}")
-    out, m, n = weight.shape
-    half = _linear(input1, weight.transpose(1, 2).reshape(out * n, m)).reshape((*input1.shape[:-1], out, n))
-    made = _batch_matmul(half, input2.unsqueeze(-1)).squeeze(-1)
-    return made if bias is None else made + bias
+        return linear(self, other.t())
+    return batch_matmul(self, other)

@@ -10,7 +10,7 @@ from .._dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
 from .._tensor import Tensor
 from .declare import composite, op, public_functions
 from .families import Spec, computes
-from .reduce import DIM_ERRORS, axes_of, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
+from .reduce import DIM_ERRORS, axes_of, contiguous, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
 from .samples import case, cases, error, ints, t, values
 
 INF = float("inf")
@@ -33,21 +33,28 @@ def _variance_spec(name: str, word: str) -> Callable:
     return infer
 
 
-def _variance_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
-    """The second pass is over deviations from the mean, less what rounding of the mean put into them."""
+def _variance_about(xp: Any, self: Any, mean: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    """The mean square of deviations, less what rounding of the mean put into them."""
     axes, count = axes_of(self, dim), folded_count(self.shape, dim)
-    free = max(count - (1 if correction is None else correction), 0)
-    mean = summed(self, axes, True) / count
     deviation = self - mean
-    squares = deviation.real**2 + deviation.imag**2 if self.dtype.kind == "c" else deviation * deviation
-    total = summed(squares, axes, True) - abs(summed(deviation, axes, True)) ** 2 / max(count, 1)
-    variance = xp.maximum(total, 0) / xp.asarray(free, total.dtype)
-    shape = folded_shape(self.shape, reduced_dims(dim, self.ndim), keepdim)
-    return variance.reshape(shape), mean.reshape(shape)
+    rounding = abs(summed(deviation, axes, keepdim)) ** 2 / max(count, 1)
+    if self.dtype.kind == "c":
+        deviation = abs(deviation)
+    total = summed(xp.multiply(deviation, deviation), axes, keepdim) - rounding
+    return xp.maximum(total, 0) / total.dtype.type(max(count - (1 if correction is None else correction), 0))
+
+
+def _kept_mean(self: Any, dim: Any) -> Any:
+    return summed(self, axes_of(self, dim), True) / folded_count(self.shape, dim)
 
 
 def _variance(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
-    return _variance_and_mean(xp, self, dim, correction, keepdim)[0]
+    return _variance_about(xp, self, _kept_mean(self, dim), dim, correction, keepdim)
+
+
+def _variance_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool, spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+    mean = _kept_mean(self, dim)
+    return _variance_about(xp, self, mean, dim, correction, keepdim), mean.reshape(spec[1].shape)
 
 
 def _deviation(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
@@ -106,8 +113,8 @@ def _pair_spec(name: str) -> Callable:
     return infer
 
 
-def _deviation_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
-    variance, mean = _variance_and_mean(xp, self, dim, correction, keepdim)
+def _deviation_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool, spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+    variance, mean = _variance_and_mean(xp, self, dim, correction, keepdim, spec)
     return xp.sqrt(variance), mean
 
 
@@ -185,6 +192,9 @@ def _norm(xp: Any, self: Any, ord: Any, dim: Any, keepdim: bool, dtype: dtype | 
         if axes is None and self.flags.forc and not keepdim:
             flat = self.ravel("K")
             return xp.sqrt(xp.vdot(flat, flat).real)
+        if axes == (self.ndim - 1,):
+            total = xp.vecdot(self, self).real
+            return contiguous(xp.sqrt(total[..., None] if keepdim else total))
         squares = self.real**2 + self.imag**2 if self.dtype.kind == "c" else self * self
         return xp.sqrt(summed(squares, axes, keepdim))
     if ord == 0:

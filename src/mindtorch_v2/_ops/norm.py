@@ -1,6 +1,7 @@
 """Normalisation over trailing dimensions, and measures of vectors: cosine similarity, pairwise distance."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from .._dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import Spec, broadcast_shape, computes, shape_text
+from .matmul import c_name
 from .samples import case, cases, error, t
 
 # Rows are normalised a block at a time, so that the passes over a block find it in the cache.
@@ -100,15 +102,21 @@ def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: An
     of_bias = xp.add.reduce(grad, axis=0) if wanted[2] else None
     if not (wanted[0] or wanted[1]):
         return of_input, of_weight, of_bias
-    for block in _blocks(rows, width):
+    blocks = _blocks(rows, width)
+    units = xp.empty(x[blocks[0]].shape, x.dtype) if blocks else None  # one scratch for all: fresh memory is slow
+    scratch = xp.empty_like(units) if blocks and weight is not None else None
+    for block in blocks:
         g, scale = grad[block], rstd[block]
-        unit = x[block] * scale if mean is None else x[block] - mean[block]
-        if mean is not None:
+        unit = units[: len(g)]
+        if mean is None:
+            xp.multiply(x[block], scale, out=unit)
+        else:
+            xp.subtract(x[block], mean[block], out=unit)
             unit *= scale
         if of_weight is not None:
             of_weight += xp.einsum("ij,ij->j", g, unit)
         if of_input is not None:
-            g = g if weight is None else g * weight
+            g = g if weight is None else xp.multiply(g, weight, out=scratch[: len(g)])
             slope = xp.vecdot(g, unit)[:, None]
             slope /= -width
             out = xp.multiply(unit, slope, out=of_input[block])
@@ -310,6 +318,9 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
         raise NotImplementedError(f"\"rms_norm\" not implemented for '{kind.scalar_name}'")
     if eps is None:
         eps = finfo(float32 if kind.np in REDUCED else kind).eps
+    if weight is not None and weight.dtype is not kind:
+        warnings.warn(f"Mismatch dtype between input and weight: input dtype = {c_name(kind)}, weight dtype = "
+                      f"{c_name(weight.dtype)}, Cannot dispatch to fused implementation.", stacklevel=3)  # fmt: skip
     if kind.is_complex:
         made = input * ((input * input).mean(_trailing(normalized_shape), True) + eps).rsqrt()
         return made if weight is None else made * weight

@@ -50,10 +50,10 @@ def _check_sub(self: Any, other: Any, alpha: Any = 1) -> None:
     bools = [dtype_of(operand).category == BOOL for operand in (self, other)]
     if all(bools):
         raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-                           "`logical_xor()` operator instead.")  # fmt: skip
+                           "`logical_xor()` operator instead.")
     if any(bools):
         raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
-                           "mask, use the `~` or `logical_not()` operator instead.")  # fmt: skip
+                           "mask, use the `~` or `logical_not()` operator instead.")
     check_alpha(self, other, alpha)
 
 
@@ -69,14 +69,14 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha: xp.add(self, _scaled(xp, other, alpha)), ufunc="add", check=check_alpha),
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: _times_alpha(grad, alpha)),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
-                    error(RuntimeError, "argument alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)])  # fmt: skip
+                    error(RuntimeError, "argument alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)])
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha: xp.subtract(self, _scaled(xp, other, alpha)), ufunc="subtract", check=_check_sub),
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: -_times_alpha(grad, alpha)),
    aliases=("subtract",),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "with two bool tensors is not supported", values([True]), values([False])),
-                    error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)])  # fmt: skip
+                    error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)])
 
 
 @composite("rsub(Tensor self, Tensor|Scalar other, Scalar alpha=1) -> Tensor", public="torch", samples=binary())
@@ -89,7 +89,7 @@ def _rsub(self, other, alpha):
 op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("multiply"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
-   aliases=("multiply",), samples=binary())  # fmt: skip
+   aliases=("multiply",), samples=binary())
 
 
 # quotients -----------------------------------------------------------------------------------------------------------
@@ -151,16 +151,16 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
    aliases=("divide",),
    samples=lambda: [*binary(other_low=0.5)(), case(t(2, 3), t(3, low=0.5), rounding_mode="floor"),
                     case(t(2, 3), t(3, low=0.5), rounding_mode="trunc"),
-                    error(RuntimeError, "div expected rounding_mode to be one of", t(2), t(2), rounding_mode="up")])  # fmt: skip
+                    error(RuntimeError, "div expected rounding_mode to be one of", t(2), t(2), rounding_mode="up")])
 
 
 op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("true_divide", floating),
    grad=dict(self=lambda grad, other: grad / conj(other), other=lambda grad, self, other: -(grad * conj((self / other) / other))),
-   samples=binary(other_low=0.5))  # fmt: skip
+   samples=binary(other_low=0.5))
 op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=FLOORED, grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
-   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])  # fmt: skip
+   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
 
 
 def _remainder(xp: Any, self: Any, other: Any) -> Any:
@@ -169,7 +169,7 @@ def _remainder(xp: Any, self: Any, other: Any) -> Any:
     if self.dtype.kind != "f":
         return xp.remainder(self, other)
     rest = xp.fmod(self, other)
-    return rest + xp.where((rest != 0) & ((rest < 0) != (xp.asarray(other) < 0)), self.dtype.type(1), self.dtype.type(0)) * other
+    return xp.where((rest != 0) & ((rest < 0) != (xp.asarray(other) < 0)), rest + other, rest)
 
 
 def _fmod(xp: Any, self: Any, other: Any) -> Any:
@@ -180,11 +180,11 @@ def _fmod(xp: Any, self: Any, other: Any) -> Any:
 op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_remainder, excluding=(BOOL, COMPLEX)),
    grad=dict(self=lambda grad: grad, other=lambda grad, self, other: -grad * Tensor.div(self, other, rounding_mode="floor")),
-   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])  # fmt: skip
+   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
 op("fmod(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_fmod, excluding=(BOOL, COMPLEX)),
    grad=dict(self=lambda grad: grad, other=lambda grad, self, other: -grad * self.div(other, rounding_mode="trunc")),
-   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])  # fmt: skip
+   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
 
 
 # sign ----------------------------------------------------------------------------------------------------------------
@@ -193,20 +193,20 @@ op("fmod(Tensor self, Tensor|Scalar other) -> Tensor",
 def _check_neg(self: Tensor) -> None:
     if self.dtype.category == BOOL:
         raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, "
-                           "use the `~` or `logical_not()` operator instead.")  # fmt: skip
+                           "use the `~` or `logical_not()` operator instead.")
 
 
 op("neg(Tensor self) -> Tensor",
    kernel=pointwise("negative", check=_check_neg), grad=dict(self=lambda grad: -grad), aliases=("negative",),
-   samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))])  # fmt: skip
+   samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))])
 op("abs(Tensor self) -> Tensor",
    kernel=pointwise("absolute", real_of_complex, excluding=(BOOL,)),
-   grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary())  # fmt: skip
+   grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary())
 
 
 
 @composite("positive(Tensor(a) self) -> Tensor(a)",
-           samples=cases(case(t(2, 3)), error(RuntimeError, "on a bool tensor is not supported", values([True]))))  # fmt: skip
+           samples=cases(case(t(2, 3)), error(RuntimeError, "on a bool tensor is not supported", values([True]))))
 def _positive(self):
     if self.dtype.category == BOOL:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
@@ -241,7 +241,7 @@ def _sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 
 op("sign(Tensor self) -> Tensor",
-   kernel=pointwise(_sign, check=_check_sign), grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary())  # fmt: skip
+   kernel=pointwise(_sign, check=_check_sign), grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary())
 op("sgn(Tensor self) -> Tensor", kernel=pointwise(_sgn), grad=dict(self=_sgn_grad), samples=unary())
 
 
@@ -252,14 +252,14 @@ def _check_signbit(self: Tensor) -> None:
 
 op("signbit(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.signbit(self) if self.dtype.kind == "f" else self < 0, boolean, check=_check_signbit),
-   inplace=False, samples=unary())  # fmt: skip
+   inplace=False, samples=unary())
 
 
 op("copysign(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("copysign", floating, excluding=(COMPLEX,)),
    grad=dict(self=lambda grad, self, result: (grad * (result / self)).masked_fill(self == 0, 0),
              other=lambda grad: grad.new_zeros(grad.shape)),
-   samples=binary(0.2, 2))  # fmt: skip
+   samples=binary(0.2, 2))
 
 # powers --------------------------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
    kernel=pointwise(_pow, excluding=(BOOL,), check=_check_pow, named="pow"),
    grad=dict(self=_pow_self_grad, exponent=_pow_exponent_grad),
    samples=lambda: [*binary(0.2, 2)(), *(case(t(2, 3, low=0.2), n) for n in (0, 1, 2, 3, 0.5, -0.5, -1, -2)), case(2.0, t(2, 3)),
-                    error(RuntimeError, "Integers to negative integer powers are not allowed.", ints(3), -1)])  # fmt: skip
+                    error(RuntimeError, "Integers to negative integer powers are not allowed.", ints(3), -1)])
 
 
 def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
@@ -321,7 +321,7 @@ def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
 
 
 op("square(Tensor self) -> Tensor",
-   kernel=pointwise("square", _wide_if_bool), grad=dict(self=lambda grad, self: grad * (2 * conj(self))), samples=unary())  # fmt: skip
+   kernel=pointwise("square", _wide_if_bool), grad=dict(self=lambda grad, self: grad * (2 * conj(self))), samples=unary())
 
 
 # extremes and bounds -------------------------------------------------------------------------------------------------
@@ -344,12 +344,12 @@ op("maximum(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("maximum", check=_refuse_complex("maximum")),
    grad=dict(self=lambda grad, self, other: _winner_grad(grad, self < other, self == other),
              other=lambda grad, self, other: _winner_grad(grad, self > other, self == other)),
-   samples=binary(scalar=None))  # fmt: skip
+   inplace=False, samples=binary(scalar=None))
 op("minimum(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("minimum", check=_refuse_complex("minimum")),
    grad=dict(self=lambda grad, self, other: _winner_grad(grad, self > other, self == other),
              other=lambda grad, self, other: _winner_grad(grad, self < other, self == other)),
-   samples=binary(scalar=None))  # fmt: skip
+   inplace=False, samples=binary(scalar=None))
 
 
 def _check_clamp(self: Tensor, min: Any, max: Any) -> None:
@@ -360,12 +360,8 @@ def _check_clamp(self: Tensor, min: Any, max: Any) -> None:
 
 
 def _clamp(xp: Any, self: Any, min: Any, max: Any) -> Any:
-    if min is None:
-        return xp.minimum(self, max)
-    bounded = xp.maximum(self, min)
-    if max is None:
-        return bounded
-    return xp.minimum(bounded, max, out=bounded) if bounded.__class__ is xp.ndarray and not getattr(max, "ndim", 0) else xp.minimum(bounded, max)
+    bounded = self if min is None else xp.at_least(self, min)
+    return bounded if max is None else xp.at_most(bounded, max)
 
 
 def _clamp_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
@@ -388,20 +384,22 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
    kernel=pointwise(_clamp, check=_check_clamp),
    grad={"self": _clamp_grad, "min, max": _clamp_bound_grad},
    aliases=("clip",),
-   samples=lambda: [*unary(min=(-0.5, None), max=(0.7, 1))(), case(t(2, 3), t(3), t(2, 1)), case(t(2, 3), None, t(3)),
-                    error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))])  # fmt: skip
+   samples=lambda: [*(case(t(2, 3), *bounds) for bounds in ((-0.5,), (None, 0.7), (-0.5, 0.7), (0.7, -0.5))), case(t(), 0.5),
+                    case(t(0, 3), -1, 1), case(t(3, 2, layout="transposed"), -0.5, 0.5), case(t(2, 3, layout="expanded"), max=0.5),
+                    case(t(2, 3), t(3), t(2, 1)), case(t(2, 3), None, t(3)), case(t(2, 3), t()),
+                    error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))])
 
 
 op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
-   kernel=pointwise("maximum", check=lambda self, min: _check_clamp(self, min, None)),
+   kernel=pointwise(lambda xp, self, min: xp.at_least(self, min), check=lambda self, min: _check_clamp(self, min, None)),
    grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
              min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
-   samples=binary())  # fmt: skip
+   samples=binary())
 op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
-   kernel=pointwise("minimum", check=lambda self, max: _check_clamp(self, None, max)),
+   kernel=pointwise(lambda xp, self, max: xp.at_most(self, max), check=lambda self, max: _check_clamp(self, None, max)),
    grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
              max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
-   samples=binary())  # fmt: skip
+   samples=binary())
 
 
 def _declare_nan_ignoring(name: str, compare: str) -> None:
@@ -414,7 +412,7 @@ def _declare_nan_ignoring(name: str, compare: str) -> None:
        kernel=pointwise(name, check=_refuse_complex(name)),
        grad=dict(self=lambda grad, self, other: grad.masked_fill(~kept(self, other), 0),
                  other=lambda grad, self, other: grad.masked_fill(kept(self, other), 0)),
-       inplace=False, samples=binary(scalar=None))  # fmt: skip
+       inplace=False, samples=binary(scalar=None))
 
 
 _declare_nan_ignoring("fmax", "ge")
@@ -424,7 +422,7 @@ _declare_nan_ignoring("fmin", "le")
 # several operands ----------------------------------------------------------------------------------------------------
 
 _C_NAMES = {"float32": "float", "float64": "double", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
-            "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "int64_t", "int32": "int", "bool": "bool"}  # fmt: skip
+            "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "int64_t", "int32": "int", "bool": "bool"}
 
 
 def _check_lerp(self: Tensor, end: Tensor, weight: Any) -> None:
@@ -450,7 +448,7 @@ op("lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
    grad=dict(self=lambda grad, weight: grad * (1 - conj(weight)), end=lambda grad, weight: grad * conj(weight),
              weight=lambda grad, self, end: grad * conj(end - self)),
    samples=cases(case(t(2, 3), t(2, 3), 0.3), case(t(2, 3), t(3), 0.8), case(t(2, 3), t(2, 3), t(2, 1)), case(t(), t(), 0.5),
-                 error(NotImplementedError, "not implemented for 'Long'", ints(2), ints(2), 0.5)))  # fmt: skip
+                 error(NotImplementedError, "not implemented for 'Long'", ints(2), ints(2), 0.5)))
 
 
 def _as_number(xp: Any, value: Any, like: Any) -> Any:
@@ -464,7 +462,7 @@ def _check_addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -
                            "a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + "
                            "value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * "
                            "tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: "
-                           "(input + value * tensor1 / tensor2), for all dtypes.")  # fmt: skip
+                           "(input + value * tensor1 / tensor2), for all dtypes.")
 
 
 def _accumulated(function: str) -> Callable:
@@ -486,20 +484,20 @@ op("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> T
    grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
              tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value)),
    samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(3), t(2, 1), value=0.5), case(t(3), t(2, 1), t(1, 3)),
-                 case(t(), t(), t())))  # fmt: skip
+                 case(t(), t(), t())))
 op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
    kernel=pointwise(_accumulated("true_divide"), check=_check_addcdiv),
    grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
              tensor2=lambda grad, tensor1, tensor2, value: -grad * conj(value * tensor1 / (tensor2 * tensor2))),
    samples=cases(case(t(2, 3), t(2, 3), t(2, 3, low=0.5)), case(t(2, 3), t(3), t(2, 1, low=0.5), value=0.5),
-                 error(RuntimeError, "Integer division with addcdiv is no longer supported", t(2), ints(2), ints(2))))  # fmt: skip
+                 error(RuntimeError, "Integer division with addcdiv is no longer supported", t(2), ints(2), ints(2))))
 
 
 # more ----------------------------------------------------------------------------------------------------------------
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor", inplace=True,
-           samples=lambda: [*binary(0.2, 2)(), case(2.0, t(3))])  # fmt: skip
+           samples=lambda: [*binary(0.2, 2)(), case(2.0, t(3))])
 def _float_power(self, exponent):
     wide = complex128 if COMPLEX in (dtype_of(self).category, dtype_of(exponent).category) else float64
     base, power = (value if value.__class__ in NUMBERS else value.to(wide) for value in (self, exponent))
@@ -517,7 +515,7 @@ class Exact(Pointwise):
 op("nextafter(Tensor self, Tensor other) -> Tensor",
    kernel=Exact("nextafter", excluding=(BOOL, INT, COMPLEX)),
    grad=dict(self=lambda grad, self, other: grad.masked_fill(self == other, 0), other=lambda grad: grad.new_zeros(grad.shape)),
-   samples=binary(scalar=None))  # fmt: skip
+   samples=binary(scalar=None))
 
 
 def _check_heaviside(self: Tensor, values: Tensor) -> None:
@@ -530,7 +528,7 @@ def _check_heaviside(self: Tensor, values: Tensor) -> None:
 op("heaviside(Tensor self, Tensor values) -> Tensor",
    kernel=pointwise(lambda xp, self, values: xp.where(self == 0, values, self > 0).astype(self.dtype), check=_check_heaviside),
    grad=dict.fromkeys(("self", "values"), without_derivative("heaviside")),
-   samples=binary(scalar=None))  # fmt: skip
+   samples=binary(scalar=None))
 
 
 @composite("ldexp(Tensor self, Tensor other) -> Tensor", inplace=True, samples=binary(scalar=None))
@@ -548,7 +546,7 @@ def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
 op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
    grad=dict(self=lambda grad, exponent: grad / exponent.exp2()),
-   samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))])  # fmt: skip
+   samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))])
 
 
 def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None, limits: Any) -> Any:
@@ -568,4 +566,4 @@ op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=N
    kernel=computes(_infer_nan_to_num, lambda xp, self, nan, posinf, neginf, spec: self.copy() if spec.dtype.category < FLOAT
                    else _nan_to_num(xp, self, nan, posinf, neginf, finfo(spec.dtype)), inplace=True),
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
-   samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)])  # fmt: skip
+   samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)])

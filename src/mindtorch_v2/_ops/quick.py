@@ -1,7 +1,7 @@
 """Source of the CPU kernels of pointwise operators: operands of one plain type go straight into the array function.
 
-The generated function knows `general` (the path for everything else), `plain` (the types that need no conversion), and
-`function` (a ufunc, or the operator's own `compute`).
+The generated function knows `general` (the path for everything else), `plain` (the types that need no conversion),
+`compute` (the operator's own function) and `ufunc` (what that is when every other argument has its default, if anything).
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
     lines = _start(arguments, names, is_ufunc, reflected=len(operands) == 2)
-    call = _call(arguments, is_ufunc, out=False)
+    call = _call(arguments, is_ufunc)
     if len(operands) == 2:
         # NumPy finds shapes that do not broadcast; `plan` says so in PyTorch's words.
         lines += [*_operand_lines(operands[1], f"return general({names})"),
@@ -34,7 +34,7 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     else:
         lines += [f"r = {call}"]
     lines += ["if r.__class__ is not ndarray: r = asarray(r)"]
-    if not is_ufunc and not boolean:
+    if not boolean and not (is_ufunc and _at_default(arguments) == "True"):
         lines += ["if r.dtype is not kind: r = r.astype(kind)"]
     lines += ["made = new(Tensor)", "made._array = r", "return made"]
     return _function(name, names, lines)
@@ -53,8 +53,11 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool) 
                   f"    if b.shape != a.shape: return general({names})",
                   f"    if {first}._base is not None or {first}._storage is not None: check_overlap({first}, {other})"]
     lines += [f"if 0 in a.strides: check_writable({first})"]
-    call = _call(arguments, is_ufunc, out=is_ufunc)
-    lines += [call if is_ufunc else f"copyto(a, {call})"]
+    computed = f"copyto(a, {_call(arguments, False)})"
+    if is_ufunc:
+        lines += [f"if {_at_default(arguments)}: ufunc({', '.join(['a', 'b'][: len(operands)])}, out=a)", f"else: {computed}"]
+    else:
+        lines += [computed]
     lines += [f"counter = {first}._counter", f"if counter is None: {first}._bump_version()", "else: counter.value += 1",
               f"return {first}"]
     return _function(name, names, lines)
@@ -62,29 +65,31 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool) 
 
 def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, reflected: bool = False) -> list[str]:
     """Lines that set `a` and `kind`, or leave; with `reflected`, a number may come first (`2 - x`)."""
-    first = arguments[0]
-    at_default = [f"{a.name} != default_{a.name}" for a in arguments if not a.is_tensor] if is_ufunc else []
+    first = arguments[0].name
     lines = []
-    if first.type == "Tensor|Scalar":
-        lines.append(f"if {first.name}.__class__ in NUMBERS:")
+    if arguments[0].type == "Tensor|Scalar":
+        lines.append(f"if {first}.__class__ in NUMBERS:")
         if reflected and is_ufunc:
             second = arguments[1].name
-            usable = [f"{second}.__class__ not in NUMBERS", f"{first.name}.__class__ is not complex",
-                      f"{second}._array.dtype in plain", f"{second}._array.dtype.kind == 'f'"]
-            usable += [f"not ({' or '.join(at_default)})"] if at_default else []
-            call = _call(arguments, is_ufunc, out=False).replace("a, b", f"{first.name}, {second}._array", 1)
-            lines.append(f"    if {' and '.join(usable)}: return wrap({call})")
+            lines += [f"    if {second}.__class__ not in NUMBERS and {first}.__class__ is not complex and {_at_default(arguments)}:",
+                      f"        kind = {second}._array.dtype",
+                      f"        if kind in plain and kind.kind == 'f': return wrap(ufunc({first}, {second}._array))"]
         lines.append(f"    return general({names})")
-    lines += [f"a = {first.name}._array", "kind = a.dtype"]
-    lines.append(f"if {' or '.join(['kind not in plain', *at_default])}: return general({names})")
+    lines += [f"a = {first}._array", "kind = a.dtype", f"if kind not in plain: return general({names})"]
     return lines
 
 
-def _call(arguments: Sequence[Argument], is_ufunc: bool, out: bool) -> str:
-    passed = ["a", "b"][: sum(a.is_tensor for a in arguments)]
+def _at_default(arguments: Sequence[Argument]) -> str:
+    """The test that every argument that is no operand has its default."""
+    return " and ".join(f"{a.name} == default_{a.name}" for a in arguments if not a.is_tensor) or "True"
+
+
+def _call(arguments: Sequence[Argument], is_ufunc: bool) -> str:
+    operands = ", ".join(["a", "b"][: sum(a.is_tensor for a in arguments)])
+    others = "".join(f", {a.name}" for a in arguments if not a.is_tensor)
     if not is_ufunc:
-        passed = ["xp", *passed, *(a.name for a in arguments if not a.is_tensor)]
-    return f"function({', '.join(passed)}{', out=a' if out else ''})"
+        return f"compute(xp, {operands}{others})"
+    return f"ufunc({operands}) if {_at_default(arguments)} else compute(xp, {operands}{others})" if others else f"ufunc({operands})"
 
 
 def _function(name: str, names: str, lines: list[str]) -> str:

@@ -245,10 +245,10 @@ def _randint(xp: Any, low: int, high: int, size: tuple[int, ...], generator: Any
     )
 
 
+op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint))
 op(f"randint(int high, int[] size, {DRAWN}) -> Tensor",
    kernel=Factory(lambda high, *rest: _randint_spec(0, high, *rest),
                   lambda xp, high, *rest, spec: _randint(xp, 0, high, *rest, spec=spec)))  # fmt: skip
-op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint))
 
 
 def _randint_like_spec(self: Tensor, low: int, high: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -263,11 +263,11 @@ def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest
     return made
 
 
+op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
+   kernel=Factory(_randint_like_spec, _randint_like), public="torch")  # fmt: skip
 op(f"randint_like(Tensor self, int high, {_LIKE}) -> Tensor",
    kernel=Factory(lambda self, high, *rest: _randint_like_spec(self, 0, high, *rest),
                   lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)), public="torch")  # fmt: skip
-op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
-   kernel=Factory(_randint_like_spec, _randint_like), public="torch")  # fmt: skip
 
 
 def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:

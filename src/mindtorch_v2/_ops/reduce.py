@@ -113,8 +113,8 @@ def _blockwise(array: Any, axis: int, axes: tuple[int, ...], keepdim: bool) -> A
 class Reduction(ArrayFamily):
     """Folds dimensions with a ufunc. Members take `self` and perhaps, in this order, `dim`, `keepdim` and `dtype`.
 
-    Small arrays of the two plain types go straight into the ufunc where nothing can go wrong; `finish(result, count)` is
-    what remains to be done to the folded array.
+    Small arrays of the two plain types go straight into the ufunc where nothing can go wrong; `finish(result, count)`
+    is what remains to be done to the folded array.
     """
 
     def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *, empty: bool = True) -> None:
@@ -141,7 +141,7 @@ class Reduction(ArrayFamily):
                 result = finish(result, count)
             if result.__class__ is not _ndarray:
                 result = np.asarray(result)
-            elif result.ndim > 1:
+            elif result.ndim > 1 and not array.flags.c_contiguous:
                 result = contiguous(result)
             made = _new(Tensor)
             made._array = result
@@ -177,7 +177,9 @@ def axes_of(array: Any, dim: Any) -> tuple[int, ...] | None:
 
 def _sum(xp: Any, self: Any, dim: Any, keepdim: bool, dtype: dtype | None, spec: Spec) -> Any:
     if spec.dtype is bool_:
-        return xp.logical_or.reduce(self, axes_of(self, dim), keepdims=keepdim)
+        return folded(xp.logical_or.reduce, self, axes_of(self, dim), keepdim)
+    if self.dtype.kind == "b" and not dim and not keepdim:
+        return xp.count_nonzero(self)
     return summed(_addends(self, spec, dtype), axes_of(self, dim), keepdim)
 
 

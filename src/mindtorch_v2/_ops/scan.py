@@ -36,8 +36,8 @@ def _running(ufunc: str) -> Callable:
             return self.copy()
         if spec.dtype is bool_:
             return (xp.logical_or if ufunc == "add" else xp.logical_and).accumulate(self, dim)
-        made = getattr(xp, ufunc).accumulate(self, dim, _WIDER.get(self.dtype.kind, kind))
-        return contiguous(made.astype(kind, copy=False))
+        wide = self.astype(_WIDER.get(self.dtype.kind, kind), order="C")
+        return getattr(xp, ufunc).accumulate(wide, dim, out=wide).astype(kind, copy=False)
 
     return array
 

@@ -68,7 +68,7 @@ def _unique_slices(xp: Any, self: Any, dim: int, sorted: bool, return_inverse: b
 
 
 _UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False)"
-                 " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True), public="torch",
+                 " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True), public="",
    samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)))  # fmt: skip
 
 

@@ -118,6 +118,12 @@ def _array_view(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
     return None
 
 
+def _reshaped(array: Any, size: tuple[int, ...]) -> Any:
+    if not array.flags.c_contiguous or min(size, default=0) < -1:
+        raise ValueError("the geometry decides")
+    return array.reshape(size)
+
+
 op("view(Tensor(a) self, int[] size) -> Tensor(a)",
    kernel=view(_view, _array_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
    samples=cases(case(t(2, 3), (3, 2)), case(t(2, 3), (-1,)), case(t(0, 3), (3, 0)), case(t(), (1, 1)), case(t(4, 1), (2, 2)),
@@ -175,6 +181,12 @@ def _t(self: Tensor) -> Geometry:
     if array.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {array.ndim}D")
     return array.shape[::-1], array.strides[::-1], 0
+
+
+def _flipped(array: Any) -> Any:
+    if array.ndim > 2:
+        raise ValueError("the geometry decides")
+    return array.transpose()
 
 
 op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, lambda array: array.T if array.ndim == 2 else None), grad=dict(self=lambda grad: grad.t()),
@@ -291,7 +303,7 @@ op("squeeze(Tensor(a) self) -> Tensor(a)",
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
    samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))))  # fmt: skip
 op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
-   kernel=view(_squeeze_dim), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
+   kernel=view(_squeeze_dim, lambda array, dim: array.squeeze(dim)), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
    samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0), error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)))  # fmt: skip
 op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
    kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),

@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 
 from .blocks import blockwise
+from .bound import at_least, at_most
+from .choose import where
+from .memory import keep_freed_memory
 
 # atanh(erf(x)) / x as a polynomial in x squared: relative error of erf below 3e-7 for all x.
 _ERF_COEFFICIENTS = (1.1283792, 0.10276905, -1.9183078e-4, -6.197847e-4, 8.763733e-5, -5.6684762e-6, 1.4185227e-7)
@@ -26,6 +29,9 @@ class Namespace:
     """What array kernels call `xp`. A name NumPy lacks is looked up in scipy.special."""
 
     ndarray = np.ndarray
+    where = staticmethod(where)
+    at_least = staticmethod(at_least)
+    at_most = staticmethod(at_most)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(np, name, None)
@@ -51,25 +57,6 @@ class Namespace:
         np.copyto(out, value)
         return out
 
-    def keep(self, values: Any, mask: Any) -> Any:
-        """`values` where the mask holds, zero elsewhere.
 
-        Bits are multiplied by 0 or 1: no branch for each element as in `where`, and NaN and infinities vanish too.
-        """
-        kind = values.dtype
-        if kind.kind not in "fiu":
-            return np.where(mask, values, kind.type(0))
-        return np.multiply(values.view(f"i{kind.itemsize}"), mask).view(kind)
-
-    def select(self, mask: Any, chosen: Any, other: Any) -> Any:
-        """`where` for two arrays of one type and shape, without a branch for each element."""
-        kind = chosen.dtype
-        if kind.kind not in "fiu" or kind != other.dtype or chosen.shape != other.shape:
-            return np.where(mask, chosen, other)
-        a, b = chosen.view(f"i{kind.itemsize}"), other.view(f"i{kind.itemsize}")
-        bits = np.bitwise_xor(a, b)
-        bits *= mask
-        return np.bitwise_xor(bits, b).view(kind)
-
-
+keep_freed_memory()
 xp = Namespace()

@@ -1,0 +1,40 @@
+"""Choosing between elements without a branch for each, which on random masks costs more than the arithmetic."""
+
+from typing import Any
+
+import numpy as np
+
+_SMALL = 512  # elements below which np.where's branches are cheaper than the steps here
+
+
+def where(condition: Any, *choices: Any) -> Any:
+    """np.where. Large choices of one type are mixed as bits: each multiplied by 0 or 1, so NaN and infinities vanish."""
+    if len(choices) != 2 or getattr(condition, "size", 0) < _SMALL or condition.dtype != np.bool_:
+        return np.where(condition, *choices)
+    kind = next((c.dtype for c in choices if c.__class__ is np.ndarray and c.ndim), None)
+    if kind is None or kind.kind not in "fiuV" or kind.itemsize > 8:
+        return np.where(condition, *choices)
+    chosen, other = (_bits(choice, kind, condition.shape) for choice in choices)
+    if chosen is None or other is None:
+        return np.where(condition, *choices)
+    if other.ndim == 0 and other == 0:
+        return np.multiply(chosen, condition).view(kind)
+    if chosen.ndim == 0 and chosen == 0:
+        return np.multiply(other, ~condition).view(kind)
+    mixed = np.bitwise_xor(chosen, other)
+    mixed *= condition
+    mixed ^= other
+    return mixed.view(kind)
+
+
+def _bits(choice: Any, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The choice as integers of the same width; None if it is of another type or shape."""
+    if choice.__class__ in (int, float, bool):
+        if kind.kind in "iu" and choice.__class__ is float:
+            return None
+        choice = np.asarray(choice, kind)
+    elif not isinstance(choice, np.generic) and (choice.__class__ is not np.ndarray or (choice.ndim and choice.shape != shape)):
+        return None
+    if choice.dtype != kind:
+        return None
+    return choice.view(f"i{kind.itemsize}")

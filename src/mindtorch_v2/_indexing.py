@@ -1,0 +1,310 @@
+"""`tensor[...]` and `tensor[...] = value`.
+
+Integers, slices, None and Ellipsis make views; what is left of the index, tensors and sequences, goes to `index` or
+`index_put_`. On the CPU and without a graph to record, a basic index is one NumPy view; otherwise each part of it is
+an operator of its own, as in PyTorch.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._dispatch.callers import call_torch_function
+from ._dispatch.keys import CPU_MASK, PYTHON_MASK, REQUIRES_GRAD, VIEW_MASK, modes
+from ._dispatch.registry import registry
+from ._dtype import INT, bool_, int64, uint8
+from ._from_data import from_numpy, tensor
+from ._ops import public as _families  # declares what stands below
+from ._ops.declare import composite, function_of
+from ._tensor import Tensor, tracked_view
+
+_select, _slice, _unsqueeze, _alias, _index = (
+    function_of(registry.get(name)) for name in ("select", "slice.Tensor", "unsqueeze", "alias", "index.Tensor"))  # fmt: skip
+
+_PLAIN, _PLAIN_VIEW = CPU_MASK, CPU_MASK | VIEW_MASK
+_FULL = slice(None)
+
+
+def _sees_no_graph(self: Tensor) -> bool:
+    """Whether a view of this tensor is a matter of NumPy alone: on the CPU, and nothing in between wants to know."""
+    include, allow = modes.masks
+    keys = (self._keys | include) & allow
+    return keys == _PLAIN or (keys == _PLAIN_VIEW and not self._base._keys & REQUIRES_GRAD)  # type: ignore[union-attr]
+
+
+def getitem(self: Tensor, index: Any) -> Tensor:
+    """The part of a tensor that an index names: a view where it is basic, a copy where tensors are in it."""
+    kind = index.__class__
+    if kind is int or kind is slice or kind is tuple:
+        include, allow = modes.masks
+        keys = (self._keys | include) & allow
+        if keys == _PLAIN or (keys == _PLAIN_VIEW and not self._base._keys & REQUIRES_GRAD):  # type: ignore[union-attr]
+            array = self._array
+            if kind is int:
+                try:
+                    shown = array[index, ...]
+                except IndexError:
+                    shown = None
+                if shown is not None:
+                    at = index if index >= 0 else index + array.shape[0]
+                    offset = self._offset + at * array.strides[0] if at else self._offset
+                    return tracked_view(self, shown, offset, _GETITEM, (index,))
+            elif array.size:
+                offset = _basic_offset(array, (index,) if kind is slice else index)
+                if offset is not None:
+                    shown = array[index] if kind is slice else array[(*index, ...)] if ... not in index else array[index]
+                    return tracked_view(self, shown, self._offset + offset, _GETITEM, (index,))
+    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+        return call_torch_function(Tensor.__getitem__, [self], (self, index), {})
+    if kind is int:
+        return _selected(self, 0, index, 0)
+    if kind is slice:
+        return _sliced(self, 0, index, whole=False)
+    shown, indices = _split_index(self, _as_tuple(index))
+    if indices:
+        return _index(shown, tuple(indices))
+    return _alias(self) if shown is self else shown
+
+
+def _basic_offset(array: Any, index: tuple) -> int | None:
+    """Bytes from an array's beginning to that of its part; None unless NumPy's view is PyTorch's and the index is valid."""
+    strides, shape = array.strides, array.shape
+    offset, d, left = 0, 0, len(index)
+    for item in index:
+        left -= 1
+        kind = item.__class__
+        if kind is int:
+            if d >= len(shape):
+                return None
+            n = shape[d]
+            if item < 0:
+                item += n  # noqa: PLW2901
+            if not 0 <= item < n:
+                return None
+            offset += item * strides[d]
+            d += 1
+        elif kind is slice:
+            start, step = item.start, item.step
+            if d >= len(shape) or (step is not None and (step.__class__ is not int or step <= 0)):
+                return None
+            if item.stop is not None and item.stop.__class__ is not int:
+                return None
+            if start is not None:
+                if start.__class__ is not int:
+                    return None
+                n = shape[d]
+                if start < 0:
+                    start = start + n if start > -n else 0
+                offset += (start if start < n else n) * strides[d]
+            d += 1
+        elif item is Ellipsis and Ellipsis not in index[len(index) - left :] and None not in index:
+            d = len(shape) - left
+            if d < 0:
+                return None
+        else:
+            return None
+    return offset
+
+
+composite("_getitem(Tensor(a) self, Any index) -> Tensor(a)", public="")(getitem)
+_GETITEM = registry.get("_getitem")
+
+
+# the parts of an index -----------------------------------------------------------------------------------------------
+
+
+def _as_tuple(index: Any) -> tuple:
+    """The parts of an index; a short list that holds more than numbers stands for a tuple, as in old NumPy."""
+    if isinstance(index, tuple):
+        return index
+    if isinstance(index, (Tensor, str)) or not isinstance(index, Sequence) or len(index) >= 32:
+        return (index,)
+    for part in index:
+        if part is None or part is Ellipsis or isinstance(part, (Tensor, slice, Sequence)):
+            return tuple(index)
+    return (index,)
+
+
+def _selected(self: Tensor, dim: int, index: int, shown_dim: int) -> Tensor:
+    shape = self._array.shape
+    if not shape:
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+                         "0-dim tensor to a number")  # fmt: skip
+    n = shape[dim]
+    if not -n <= index < n:
+        raise IndexError(f"index {index} is out of bounds for dimension {shown_dim} with size {n}")
+    return _select(self, dim, index)
+
+
+def _integer(value: Any) -> int | None:
+    if value is None or value.__class__ is int:
+        return value
+    if hasattr(value, "__index__"):
+        return value.__index__()
+    raise TypeError("slice indices must be integers or None or have an __index__ method")
+
+
+def _sliced(self: Tensor, dim: int, index: slice, *, whole: bool) -> Tensor:
+    """A range of a dimension; with `whole`, one that is all of it leaves the tensor as it is."""
+    start, stop, step = _integer(index.start), _integer(index.stop), _integer(index.step)
+    if step is None:
+        step = 1
+    if step <= 0:
+        raise ValueError("step must be greater than zero" if step else "slice step cannot be zero")
+    if not self._array.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    n = self._array.shape[dim]
+    if whole and step == 1 and (start is None or start == 0 or start <= -n) and (stop is None or stop >= n):
+        return self
+    return _slice(self, dim, start, stop, step)
+
+
+def _dims_taken(item: Any) -> int:
+    """How many dimensions of the tensor a part of an index speaks of."""
+    if item is None or item is Ellipsis or item.__class__ is bool:
+        return 0
+    if isinstance(item, Tensor) and item.dtype in (bool_, uint8):
+        return item._array.ndim
+    return 1
+
+
+def _split_index(self: Tensor, parts: tuple) -> tuple[Tensor, list[Tensor | None]]:
+    """The view that the basic parts make, and the tensors for `index`: one a dimension of the view, a mask for several."""
+    parts = tuple([p if p is None or p is Ellipsis or p.__class__ in (int, bool, slice) or hasattr(p, "_keys") else _converted(p)
+                   for p in parts])  # fmt: skip
+    taken = sum(map(_dims_taken, parts))
+    ndim = self._array.ndim
+    if taken > ndim:
+        if ndim == 0 and len(parts) == 1 and parts[0].__class__ is int:
+            _selected(self, 0, parts[0], 0)
+        raise IndexError(f"too many indices for tensor of dimension {ndim}")
+    shown, indices = self, []
+    dim = source_dim = 0  # of the view, and of the tensor itself
+    ahead = 0  # dimensions that masks take beyond their one place among the indices
+    for part in parts:
+        kind = part.__class__
+        if kind is slice:
+            shown = _sliced(shown, dim, part, whole=True)
+            dim, source_dim = dim + 1, source_dim + 1
+            continue
+        if part is Ellipsis:
+            dim, source_dim = dim + ndim - taken, source_dim + ndim - taken
+            continue
+        if part is None:
+            shown = _unsqueeze(shown, dim)
+            dim += 1
+            continue
+        if kind is not int and kind is not bool and not part._array.ndim and part.dtype.category <= INT:
+            part = bool(part) if part.dtype in (bool_, uint8) else part.item()  # noqa: PLW2901 - as the number it is
+        if part.__class__ is int:
+            shown = _selected(shown, dim, part, source_dim)
+            source_dim += 1
+            continue
+        indices += [None] * (dim - ahead - len(indices))
+        if part.__class__ is bool:
+            shown = _unsqueeze(shown, dim)
+            indices.append(self.new_zeros((1,) if part else (0,), dtype=int64))
+            dim += 1
+        else:
+            indices.append(part)
+            width = _dims_taken(part)
+            dim, source_dim, ahead = dim + width, source_dim + width, ahead + width - 1
+    return shown, indices
+
+
+def _converted(item: Any) -> Any:
+    """A part of an index that is none of PyTorch's own kinds, as one of them."""
+    if isinstance(item, np.ndarray):
+        return from_numpy(item)
+    if isinstance(item, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if isinstance(item, Sequence):
+        made = tensor(item)
+        return made if made.dtype in (bool_, int64) else made.to(int64)
+    if hasattr(item, "__index__"):
+        return item.__index__()
+    name = type(item).__name__ if type(item).__module__ == "builtins" else f"{type(item).__module__}.{type(item).__name__}"
+    raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+                     f"{name})")  # fmt: skip
+
+
+# writing -------------------------------------------------------------------------------------------------------------
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    """Writes a number or a tensor, broadcast and cast, into the part of a tensor that an index names."""
+    kind = index.__class__
+    value_kind = value.__class__
+    if (value_kind is float or value_kind is int) and (kind is int or kind is slice or kind is tuple) and _sees_no_graph(self):
+        array = self._array
+        if array.dtype.kind == "f" and 0 not in array.strides and array.size:
+            if _basic_offset(array, index if kind is tuple else (index,)) is not None:
+                array[index] = value
+                self._bump_version()
+                return
+    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+        call_torch_function(Tensor.__setitem__, [self], (self, index, value), {})
+        return
+    if index is False:
+        return
+    if index is True:
+        index = None
+    source = value if isinstance(value, Tensor) else _number(self, value)
+    shown, indices = _split_index(self, _as_tuple(index))
+    if not indices:
+        _copy_into(shown, source)
+        return
+    if source.__class__ in (int, float, bool, complex):
+        source = self.new_full((), source)
+    elif source._device != self._device and not source._array.ndim:
+        source = source.to(self._device)
+    if len(indices) == 1 and indices[0].dtype is bool_ and not source._array.ndim and not source.requires_grad:
+        mask = indices[0]
+        shape = shown._array.shape
+        if mask._array.shape == shape[: mask._array.ndim]:
+            shown.masked_fill_(mask.reshape((*mask._array.shape, *(1,) * (len(shape) - mask._array.ndim))), source)
+            return
+    shown.index_put_(tuple(indices), _without_leading_ones(source))
+
+
+def _number(self: Tensor, value: Any) -> Any:
+    if value.__class__ in (int, float, bool, complex):
+        if value.__class__ is int and not -(2**63) <= value < 2**63:
+            raise ValueError("Overflow when unpacking long long")
+        return value
+    if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
+        return value
+    name = type(value).__name__ if type(value).__module__ == "builtins" else f"{type(value).__module__}.{type(value).__name__}"
+    raise TypeError(f"can't assign a {name} to a {self.type()}")
+
+
+def _copy_into(target: Tensor, source: Any) -> None:
+    if not hasattr(source, "_array"):
+        target.fill_(source)
+        return
+    if source._array.shape == target._array.shape:
+        target.copy_(source)
+    elif not source._array.ndim:
+        target.fill_(source)
+    else:
+        target.copy_(_without_leading_ones(source).expand(target._array.shape))
+
+
+def _without_leading_ones(source: Tensor) -> Tensor:
+    shape = source._array.shape
+    first = 0
+    while first < len(shape) and shape[first] == 1:
+        first += 1
+    return source.reshape(shape[first:]) if first else source
+
+
+def delitem(self: Tensor, index: Any) -> None:
+    raise TypeError("Tensor does not support deleting items")
+
+
+def attach() -> None:
+    """Gives Tensor its index operators."""
+    Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
+    Tensor.__setitem__ = setitem  # type: ignore[attr-defined]
+    Tensor.__delitem__ = delitem  # type: ignore[attr-defined]

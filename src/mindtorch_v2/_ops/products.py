@@ -1,0 +1,164 @@
+"""Products of tensors: outer, inner, over chosen dimensions, of vectors in space, bilinear."""
+
+import math
+import warnings
+from typing import Any
+
+from .._dtype import BOOL, promote_types
+from .._tensor import Tensor, wrapped_dim
+from .declare import composite, function_of, op
+from .families import Spec, broadcast_shape, computes, shape_text
+from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
+from .samples import case, cases, error, t
+
+
+@composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),
+           samples=cases(case(t(2), t(3)), case(t(0), t(3)),
+                         error(RuntimeError, "outer: Expected 1-D argument self, but got 2-D", t(2, 3), t(3))))  # fmt: skip
+def _outer(self, vec2):
+    for name, tensor in (("self", self), ("vec2", vec2)):
+        if tensor.dim() != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {tensor.dim()}-D")
+    return self.unsqueeze(1) * vec2
+
+
+@composite("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
+           samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2), case(t(2, 3), t(2), t(3), beta=0),
+                         error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))))  # fmt: skip
+def _addr(self, vec1, vec2, beta, alpha):
+    for name, tensor in (("vec1", vec1), ("vec2", vec2)):
+        if tensor.dim() != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {tensor.dim()}-D")
+    check_expands(self, (vec1.shape[0], vec2.shape[0]))
+    product = vec1.unsqueeze(1) * vec2
+    if product.dtype.category == BOOL and self.dtype.category == BOOL:
+        made = product & bool(alpha)
+        return made | self if beta else made
+    if product.dtype.category <= 1 and self.dtype.category <= 1:
+        for name, number in (("beta", beta), ("alpha", alpha)):
+            if number.__class__ in (float, complex):
+                raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+    product = product if alpha == 1 else alpha * product
+    if beta == 0:
+        return product.to(promote_types(self.dtype, product.dtype))
+    return product + (self if beta == 1 else beta * self)
+
+
+@composite("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", public="",
+           samples=cases(case(t(2, 3), t(3, 4), (1,), (0,)), case(t(2, 3, 4), t(4, 3, 5), (1, 2), (1, 0)), case(t(2), t(3), (), ()),
+                         error(RuntimeError, "contracted dimensions need to match, but first has size 3 in dim 1 and second has "
+                               "size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))))  # fmt: skip
+def tensordot(self, other, dims_self, dims_other):
+    """The sum of products over pairs of dimensions."""
+    if len(dims_self) != len(dims_other):
+        raise RuntimeError("both dimension lists should have same length")
+    if self.dtype is not other.dtype:
+        raise RuntimeError("both inputs should have same dtype")
+    left, right = (tuple(wrapped_dim(d, x.dim()) for d in dims) for x, dims in ((self, dims_self), (other, dims_other)))
+    for given, d, e in zip(zip(dims_self, dims_other, strict=True), left, right, strict=True):
+        m, n = self.shape[d], other.shape[e]
+        if m == 1 and n != 1:  # a dimension of size 1 is broadcast
+            other = other.sum(e, keepdim=True)
+        elif n == 1 and m != 1:
+            self = self.sum(d, keepdim=True)
+        elif m != n:
+            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and second has "
+                               f"size {n} in dim {given[1]}")  # fmt: skip
+    kept = tuple(d for d in range(self.dim()) if d not in left)
+    free = tuple(d for d in range(other.dim()) if d not in right)
+    inner = math.prod(self.shape[d] for d in left)
+    shape = tuple(self.shape[d] for d in kept) + tuple(other.shape[d] for d in free)
+    a = self.permute(kept + left).reshape(math.prod(self.shape[d] for d in kept), inner)
+    b = other.permute(right + free).reshape(inner, math.prod(other.shape[d] for d in free))
+    return a.mm(b).reshape(shape)
+
+
+@composite("inner(Tensor self, Tensor other) -> Tensor",
+           samples=cases(case(t(3), t(3)), case(t(2, 3), t(4, 3)), case(t(2, 3), t()),
+                         error(RuntimeError, "inner() the last dimension must match on both input tensors but got shapes [2, 3] "
+                               "and [4, 5]", t(2, 3), t(4, 5))))  # fmt: skip
+def _inner(self, other):
+    if not self.dim() or not other.dim():
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError("inner() the last dimension must match on both input tensors but got shapes "
+                           f"{shape_text(self.shape)} and {shape_text(other.shape)}")  # fmt: skip
+    return tensordot(self, other, (-1,), (-1,))
+
+
+@composite("kron(Tensor self, Tensor other) -> Tensor", samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))))
+def _kron(self, other):
+    rank = max(self.dim(), other.dim())
+    a, b = ((1,) * (rank - x.dim()) + tuple(x.shape) for x in (self, other))
+    left = self.reshape(tuple(n for size in a for n in (size, 1)))
+    right = other.reshape(tuple(n for size in b for n in (1, size)))
+    return (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
+
+
+def _cross_spec(self: Tensor, other: Tensor, dim: int) -> Spec:
+    a, b = self._array.shape, other._array.shape
+    if len(a) != len(b):
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    at = wrapped_dim(dim, len(a))
+    if (a[at : at + 1], b[at : at + 1]) != ((3,), (3,)):
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {self.size(dim)} and {other.size(dim)}")
+    shape = broadcast_shape([a, b])
+    check_same_scalar(self.dtype, other.dtype)
+    if self.dtype.category == BOOL:
+        raise NotImplementedError("\"cross\" not implemented for 'Bool'")
+    return Spec(shape, self.dtype)
+
+
+def _cross_array(xp: Any, self: Any, other: Any, dim: int, spec: Spec) -> Any:
+    made = xp.empty(spec.shape, self.dtype)
+    a, b, out = (xp.moveaxis(x, dim, 0) for x in (self, other, made))
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        out[i] = a[j] * b[k] - a[k] * b[j]
+    return made
+
+
+_linalg_cross = function_of(op(
+    "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    kernel=computes(_cross_spec, _cross_array),
+    grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),
+              other=lambda grad, self, dim: _linalg_cross(grad, conj(self), dim=dim)),
+    public="", aliases=("linalg.cross",),
+    samples=cases(case(t(2, 3), t(2, 3)), case(t(3, 2), t(3, 2), dim=0), case(t(1, 3), t(2, 3)), case(t(0, 3), t(0, 3)),
+                  error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4), t(2, 4)))))  # fmt: skip
+
+
+@composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
+           samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)))  # fmt: skip
+def _cross(self, other, dim):
+    if dim is None:
+        warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly "
+                      "or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of "
+                      "linalg.cross in a future release.", stacklevel=3)  # fmt: skip
+        dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
+        if dim is None:
+            raise RuntimeError("no dimension of size 3 in input")
+    return _linalg_cross(self, other, dim=dim)
+
+
+@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", public="torch nn.functional",
+           samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)), case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),
+                         error(RuntimeError, "bilinear(): input1 size does not match weight size: got 3 but expected 4",
+                               t(2, 3), t(2, 4), t(5, 4, 4))))  # fmt: skip
+def _bilinear(input1, input2, weight, bias):
+    if input1.dim() != input2.dim():
+        raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
+    for d in range(input1.dim() - 1):
+        if input1.shape[d] != input2.shape[d]:
+            raise RuntimeError("bilinear(): input batch dimensions do not match at dim "
+                               f"{d}: got {input1.shape[d]} and {input2.shape[d]}")  # fmt: skip
+    for i, given in ((1, input1), (2, input2)):
+        if given.shape[-1] != weight.shape[i]:
+            raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {given.shape[-1]} but expected "
+                               f"{weight.shape[i]}")  # fmt: skip
+    if bias is not None and bias.shape[0] != weight.shape[0]:
+        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}")
+    out, m, n = weight.shape
+    half = linear(input1, weight.transpose(1, 2).reshape(out * n, m)).reshape((*input1.shape[:-1], out, n))
+    made = batch_matmul(half, input2.unsqueeze(-1)).squeeze(-1)
+    return made if bias is None else made + bias

@@ -1,0 +1,566 @@
+"""Writing elements at places that tensors name: index_put, index_add, scatter, masked_fill and their kind."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._backends.cpu import xp as cpu_xp
+from .._dispatch.registry import Operator
+from .._dtype import BOOL, COMPLEX, INT, OF_ARRAY, REDUCED, bool_, int32, int64
+from .._dispatch.keys import DispatchKey
+from .._tensor import Tensor, wrap, wrapped_dim
+from .copy import preserved_strides, stored_number, uninitialised
+from .declare import composite, function_of, op
+from .families import Family, Spec, broadcast_shape, check_overlap, check_writable, meta_of, shape_text
+from .index import (
+    check_along,
+    check_flat,
+    check_index_sizes,
+    check_mask,
+    check_places,
+    flat_places,
+    index_with,
+    largest,
+    place_shape,
+    refuse_places,
+    whole_key,
+)
+from .samples import bools, case, cases, error, ints, t, values
+from .view import warn_once
+
+
+class Updates(Family):
+    """A copy of `self` with some elements written; in place, the elements of `self`.
+
+    `check(*arguments)` raises; `write(xp, target, *arguments)` stores into an array. Where operands are broadcast,
+    `shape(*arguments)` says what comes out of the functional form, which is row-major unless it `preserves` strides.
+    """
+
+    inplace = True
+
+    def __init__(self, check: Callable, write: Callable, *, shape: Callable | None = None, preserves: bool = True) -> None:
+        self.check, self.write, self.shape, self.preserves = check, write, shape, preserves
+
+    def _spec(self, source: Tensor, args: Sequence[Any]) -> Spec:
+        self.check(source, *args)
+        shape = source._array.shape if self.shape is None else self.shape(source, *args)
+        same = self.preserves and shape == source._array.shape
+        return Spec(shape, source.dtype, preserved_strides(source, None) if same else None)
+
+    def cpu(self, operator: Operator) -> Callable:
+        write = self.write
+
+        def kernel(source: Tensor, *args: Any) -> Tensor:
+            spec = self._spec(source, args)
+            target = uninitialised(spec)
+            target[...] = source._array
+            write(cpu_xp, target, *map(_array_of, args))
+            return wrap(target)
+
+        return kernel
+
+    def meta(self, operator: Operator) -> Callable:
+        return lambda source, *args: meta_of(self._spec(source, args))
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        check, write, shape = self.check, self.write, self.shape
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            check_writable(target)
+            check(target, *args)
+            if shape is not None and shape(target, *args) != target._array.shape:
+                raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast shape "
+                                   f"{shape_text(shape(target, *args))}")  # fmt: skip
+            for value in args:
+                if hasattr(value, "_array"):
+                    check_overlap(target, value)
+            if target._array.__class__ is np.ndarray:
+                write(cpu_xp, target._array, *map(_array_of, args))
+            target._bump_version()
+            return target
+
+        return super().inplace_kernels(operator, functional) | {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel}
+
+
+def _array_of(value: Any) -> Any:
+    if value.__class__ in (tuple, list):
+        return [_array_of(v) for v in value]
+    return getattr(value, "_array", value)
+
+
+def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
+    """Runs `change` on an array's elements in row-major order, in its own memory where that order is its own."""
+    if target.flags.c_contiguous:
+        change(target.reshape(-1))
+    else:
+        flat = target.reshape(-1)
+        change(flat)
+        target[...] = flat.reshape(target.shape)
+
+
+def combine_at(combine: Any, flat: Any, places: Any, source: Any) -> None:
+    """Combines values into places of a flat array, of which some may be named several times; half types in float32."""
+    places, source = places.reshape(-1), np.broadcast_to(source, places.shape).reshape(-1)
+    if flat.dtype in REDUCED:
+        wide = flat.astype(np.float32)
+        combine.at(wide, places, source.astype(np.float32))
+        flat[...] = wide
+    else:
+        combine.at(flat, places, source.astype(flat.dtype, copy=False))
+
+
+# index_put -----------------------------------------------------------------------------------------------------------
+
+
+def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
+    if self._array.dtype is not values._array.dtype and self.dtype is not values.dtype:
+        raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} for the "
+                           f"destination and {values.dtype.scalar_name} for the source.")  # fmt: skip
+
+
+def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> None:
+    if len(indices) == 1 and indices[0].dtype is bool_.np and values.size == 1 and not accumulate and indices[0].ndim:
+        check_mask(self.shape, indices[0].shape, 0)
+        self[indices[0]] = values.reshape(())
+        return
+    key = whole_key(self.shape, indices)
+    at = [d for d, k in enumerate(key) if k.__class__ is not slice]
+    places = place_shape([key[d].shape for d in at])
+    front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
+    kept = [n for d, n in enumerate(self.shape) if d not in at]
+    shown = (*kept[:front], *places, *kept[front:])
+    try:
+        values = xp.broadcast_to(values, shown)
+    except ValueError:
+        raise RuntimeError(f"shape mismatch: value tensor of shape {shape_text(values.shape)} cannot be broadcast to indexing result of "
+                           f"shape {shape_text(shown)}") from None  # fmt: skip
+    try:
+        if not accumulate:
+            self[tuple(key)] = values
+        else:
+            cells = xp.arange(self.size).reshape(self.shape)[tuple(key)]
+            on_flat(self, lambda flat: combine_at(xp.add, flat, cells, values))
+    except IndexError:
+        check_places(self.shape, key, at)
+        raise
+
+
+def _index_put_grad(grad: Tensor, indices: Sequence[Tensor | None], accumulate: bool) -> Tensor:
+    return grad if accumulate else grad.index_put(indices, grad.new_zeros(()))
+
+
+op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+   kernel=Updates(_check_index_put, _index_put), mixes_devices=True,
+   grad=dict(self=_index_put_grad, values=lambda grad, indices: index_with(grad, indices)),
+   samples=cases(case(t(3, 4), [values([0, 2])], t(2, 4)), case(t(3, 4), [values([0, 2])], t()),
+                 case(t(3, 4), [values([0, 0])], t(2, 4), True), case(t(3, 4), [values([0, 1]), values([1, 1])], t(2)),
+                 case(t(3, 4), [bools(3, 4)], t()),
+                 error(RuntimeError, "shape mismatch: value tensor of shape [2, 2] cannot be broadcast to indexing result of shape [2, 3]",
+                       t(2, 3), [values([0, 1])], t(2, 2))))  # fmt: skip
+
+
+# along one dimension -------------------------------------------------------------------------------------------------
+
+
+def _rows(array: Any, dim: int) -> Any:
+    """The array with `dim` in front; a 0-dim one as a vector."""
+    return np.moveaxis(array, dim, 0) if array.ndim else array.reshape(1)
+
+
+def _row_cells(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
+    """The flat places of all cells whose place along `dim` is in a vector of indices."""
+    index = index.reshape(-1)
+    if len(shape) < 2:
+        return index
+    dim %= len(shape)
+    inner = int(np.prod(shape[dim + 1 :], dtype=np.int64))
+    outer = int(np.prod(shape[:dim], dtype=np.int64))
+    cells = index[:, None] * inner + xp.arange(inner) if inner > 1 else index[:, None]
+    return (xp.arange(outer) * (inner * shape[dim]))[:, None, None] + cells if outer > 1 else cells
+
+
+def _check_index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> None:
+    shape, given = self._array.shape, source._array.shape
+    dim = wrapped_dim(dim, len(shape))
+    if index._array.ndim > 1:
+        raise IndexError(f"index_add_(): Index is supposed to be a vector, but got dim: {index._array.ndim} with type: "
+                         f"{index.dtype.scalar_name} and size: {shape_text(index.shape)}")  # fmt: skip
+    if index.dtype not in (int32, int64):
+        raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_name}")
+    if self.dtype is not source.dtype:
+        raise RuntimeError(f"index_add_(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) must have the same "
+                           "scalar type")  # fmt: skip
+    n = given[dim] if dim < len(given) else 1
+    if len(shape) == len(given) and index._array.size != n:
+        raise RuntimeError(f"index_add_(): Number of indices ({index._array.size}) should be equal to source.size(dim): ({n}), for dim: "
+                           f"{dim}")  # fmt: skip
+    if len(shape) != len(given) or shape[:dim] + shape[dim + 1 :] != given[:dim] + given[dim + 1 :]:
+        if index._array.size != n:
+            raise RuntimeError(f"index_add_(): Number of indices ({index._array.size}) should be equal to source.size(dim): ({n}), for "
+                               f"dim: {dim}")  # fmt: skip
+        raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+                           f"{shape_text(shape)} source.shape = {shape_text(given)}")  # fmt: skip
+
+
+def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> None:
+    dim = check_along(xp, self, dim, index)
+    if alpha != 1:
+        source = source * stored_number(alpha, OF_ARRAY[source.dtype])
+    if not source.size:
+        return
+    on_flat(self, lambda flat: combine_at(xp.add, flat, _row_cells(xp, self.shape, dim, index), source.reshape(-1)))
+
+
+def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """What the rows of a source of this shape get of a gradient."""
+    return grad.index_select(dim, index).reshape(shape)
+
+
+op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+   kernel=Updates(_check_index_add, _index_add),
+   grad=dict(self=lambda grad: grad,
+             source=lambda grad, dim, index, source_shape, alpha: _scaled(_rows_of(grad, dim, index, source_shape), alpha)),
+   samples=cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4)), case(t(3, 4), -1, values([1, 3]), t(3, 2), alpha=2),
+                 case(t(), 0, values(0), t()), case(t(3), 0, values([2, 2]), t(2)),
+                 error(RuntimeError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([0, 5]), t(2, 3))))  # fmt: skip
+
+
+def _scaled(grad: Tensor, alpha: Any) -> Tensor:
+    return grad if alpha == 1 else grad * (alpha.conjugate() if alpha.__class__ is complex else alpha)
+
+
+def _check_index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+    shape, given = self._array.shape, source._array.shape
+    dim = wrapped_dim(dim, len(shape))
+    if index._array.ndim > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index._array.ndim})")
+    if index.dtype is not int64:
+        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
+    if self.dtype is not source.dtype:
+        raise RuntimeError(f"index_copy_(): self and source expected to have the same dtype, but got (self) {self.dtype.scalar_name} and "
+                           f"(source) {source.dtype.scalar_name}")  # fmt: skip
+    if not given and index._array.size != 1:
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {index._array.size})")
+    if given and shape and len(given) != len(shape):
+        raise IndexError("index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
+                         f"dimensionality ({len(given)}), destination dimensionality ({len(shape)})")  # fmt: skip
+    n = given[dim] if given else 1
+    here, there = shape[:dim] + shape[dim + 1 :], given[:dim] + given[dim + 1 :]
+    if here != there:
+        raise RuntimeError("index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
+                           f"{' '.join(map(str, here))} at dimension {dim} and source slice shape: {' '.join(map(str, there))} at "
+                           "dimension 0.")  # fmt: skip
+    if index._array.size != n:
+        raise IndexError(f"index_copy_(): Number of indices ({index._array.size}) should be equal to source.size(dim) ({n})")
+
+
+def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
+    n = self.shape[dim] if self.ndim else 1
+    if largest(xp, index) >= n:
+        outside = index[(index >= n) | (index < 0)]
+        raise IndexError(f"index_copy_(): index {outside.flat[0]} is out of bounds for dimension {dim % max(self.ndim, 1)} with size {n}")
+    _rows(self, dim)[index.reshape(-1)] = _rows(source, dim) if source.ndim else source
+
+
+op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+   kernel=Updates(_check_index_copy, _index_copy),
+   grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
+             source=lambda grad, dim, index, source_shape: _rows_of(grad, dim, index, source_shape)),
+   samples=cases(case(t(3, 4), 0, values([0, 2]), t(2, 4)), case(t(3, 4), -1, values([1, 3]), t(3, 2)), case(t(3), 0, values([1]), t(1)),
+                 error(IndexError, "index_copy_(): index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([0, 5]),
+                       t(2, 3))))  # fmt: skip
+
+
+def _check_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> None:
+    wrapped_dim(dim, self._array.ndim)
+    if hasattr(value, "_array") and value._array.ndim:
+        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._array.ndim} dimension(s).")
+    if index.dtype is not int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index._array.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+    is_complex = value.__class__ is complex or getattr(value, "dtype", bool_).category == COMPLEX
+    if is_complex and self.dtype.category != COMPLEX:
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+
+
+def _index_fill(xp: Any, self: Any, dim: int, index: Any, value: Any) -> None:
+    try:
+        _rows(self, dim)[index.reshape(-1)] = _cast_value(value, self.dtype)
+    except IndexError:
+        n = self.shape[dim] if self.ndim else 1
+        outside = index[(index >= n) | (index < -n)]
+        raise IndexError(f"index {outside.flat[0]} is out of bounds for dimension {dim % max(self.ndim, 1)} with size {n}") from None
+
+
+def _cast_value(value: Any, kind: Any) -> Any:
+    """A number, or a 0-dim array, in an array's type."""
+    return stored_number(value.item() if hasattr(value, "item") else value, OF_ARRAY[kind])
+
+
+op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
+   kernel=Updates(_check_index_fill, _index_fill),
+   grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
+             value=lambda grad, dim, index: grad.index_select(dim, index.unique()).sum()),
+   samples=cases(case(t(3, 4), 0, values([0, 2]), 1.5), case(t(3, 4), -1, values([1, -1]), t()), case(t(), 0, values(0), 2),
+                 error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)))  # fmt: skip
+
+
+@composite("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
+           inplace=True, samples=cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4), "prod"), case(t(3), 0, values([1, 1]), t(2), "mean"),
+                                       case(t(3, 2), 1, values([1]), t(3, 1), "amax", include_self=False)))  # fmt: skip
+def _index_reduce(self, dim, index, source, reduce, include_self):
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    dim = wrapped_dim(dim, self._array.ndim)
+    shape = source._array.shape
+    places = index.reshape((-1,) + (1,) * (len(shape) - dim - 1)).expand(shape) if shape else index.reshape(())
+    return self.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+
+
+# scatter -------------------------------------------------------------------------------------------------------------
+
+
+def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduce: str | None = None, include_self: bool = True) -> None:
+    dim = check_index_sizes(self, dim, index, "scatter")
+    shape, places = self._array.shape, index._array.shape
+    from_tensor = hasattr(src, "_array")
+    if not index._array.size:
+        return
+    if from_tensor and self.dtype is not src.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if max(len(shape), 1) != max(len(places), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
+    given = src._array.shape if from_tensor else None
+    if given is not None and max(len(given), 1) != max(len(places), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    too_large = any(d != dim and n > m for d, (n, m) in enumerate(zip(places, shape, strict=False)))
+    if too_large or (given and any(n > m for n, m in zip(places, given, strict=True))):
+        tail = f" and to be no larger size than src {shape_text(given)}" if given is not None else ""
+        raise RuntimeError(f"Expected index {shape_text(places)} to be no larger than self {shape_text(shape)} apart from dimension "
+                           f"{dim}{tail}")  # fmt: skip
+
+
+def _scattered(change: Callable[[Any, Any, Any], None]) -> Callable:
+    """A `write` that runs `change(flat target, flat places, values)`."""
+
+    def write(xp: Any, self: Any, dim: int, index: Any, src: Any, *rest: Any) -> None:
+        if not index.size:
+            return
+        dim = check_along(xp, self, dim, index)
+        places = flat_places(xp, self.shape, dim, index).reshape(-1)
+        if getattr(src, "ndim", 0):
+            src = src[tuple([slice(n) for n in index.shape])].reshape(-1)
+        elif not hasattr(src, "ndim"):
+            src = stored_number(src, OF_ARRAY[self.dtype])
+        on_flat(self, lambda flat: change(flat, places, src, *rest))
+
+    return write
+
+
+def _put_at(flat: Any, places: Any, src: Any) -> None:
+    flat[places] = src
+
+
+_write_scatter = _scattered(_put_at)
+
+op("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+   kernel=Updates(_check_scatter, _write_scatter, preserves=False),
+   grad=dict(self=lambda grad, dim, index: grad.scatter(dim, index, 0), src=lambda grad, dim, index: grad.gather(dim, index)),
+   samples=cases(case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), t(3, 2)), case(t(3), 0, values([2, 0]), t(2)), case(t(), 0, values(0), t()),
+                 error(RuntimeError, "index 5 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[5]]), t(2, 3))))  # fmt: skip
+op("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+   kernel=Updates(_check_scatter, _write_scatter, preserves=False),
+   grad=dict(self=lambda grad, dim, index: grad.scatter(dim, index, 0)),
+   samples=cases(case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), 1.5), case(t(3), 0, values([2, 0]), 2)))  # fmt: skip
+
+_LEGACY = {"add": np.add, "multiply": np.multiply}
+
+
+def _check_legacy(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> None:
+    _check_scatter(self, dim, index, src)
+    if reduce not in _LEGACY:
+        raise RuntimeError("reduce argument must be either add or multiply.")
+
+
+_write_legacy = _scattered(lambda flat, places, src, reduce: combine_at(_LEGACY[reduce], flat, places, src))
+
+op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+   kernel=Updates(_check_legacy, _write_legacy, preserves=False),
+   samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add")))  # fmt: skip
+op("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
+   kernel=Updates(_check_legacy, _write_legacy, preserves=False),
+   samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")))  # fmt: skip
+
+op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+   kernel=Updates(_check_scatter, _scattered(lambda flat, places, src: combine_at(np.add, flat, places, src)), preserves=False),
+   grad=dict(self=lambda grad: grad, src=lambda grad, dim, index: grad.gather(dim, index)),
+   samples=cases(case(t(3, 4), 1, ints(3, 2, high=4), t(3, 2)), case(t(3), 0, values([2, 2]), t(2)), case(t(2, 3), 0, ints(2, 3, high=2), t(2, 3)),
+                 error(RuntimeError, "Index tensor must have the same number of dimensions as self tensor", t(2, 3), 1, ints(2), t(2, 3))))  # fmt: skip
+
+_REDUCTIONS = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def _check_scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> None:
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    _check_scatter(self, dim, index, src)
+
+
+def _start_value(reduce: str, kind: np.dtype) -> Any:
+    """What the places begin with that do not count themselves."""
+    if reduce in ("sum", "mean"):
+        return 0
+    if reduce == "prod":
+        return 1
+    if kind.kind in "iu":
+        return np.iinfo(kind).min if reduce == "amax" else np.iinfo(kind).max
+    if kind.kind == "b":
+        return reduce == "amin"
+    return -np.inf if reduce == "amax" else np.inf
+
+
+def _reduce_at(flat: Any, places: Any, src: Any, reduce: str, include_self: bool) -> None:
+    if not include_self:
+        flat[places] = _start_value(reduce, flat.dtype)
+    combine_at(_REDUCTIONS[reduce], flat, places, src)
+    if reduce == "mean":
+        counts = np.bincount(places, minlength=flat.size) + include_self
+        counts = np.maximum(counts, 1)
+        flat[...] = flat // counts if flat.dtype.kind in "iu" else flat / counts.astype(flat.dtype)
+
+
+def _scatter_reduce_grad(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool,
+                         result: Tensor) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if reduce == "sum":
+        grad_self, grad_src = grad, grad.gather(dim, index)
+    elif reduce == "mean":
+        ones = self.new_ones(self.shape) if include_self else self.new_zeros(self.shape)
+        counts = ones.scatter_add(dim, index, src.new_ones(src.shape))
+        grad_self = grad / counts.masked_fill(counts == 0, 1)
+        grad_src = grad_self.gather(dim, index)
+    elif reduce == "prod":
+        grad_self, grad_src = _product_grads(grad, self, dim, index, src, include_self, result)
+    else:
+        value = result.gather(dim, index)
+        self_is_result, src_is_result = (self == result).to(self.dtype), (src == value).to(src.dtype)
+        share = grad / self_is_result.scatter_add(dim, index, src_is_result)
+        grad_self, grad_src = self_is_result * share, src_is_result * share.gather(dim, index)
+    if not include_self:
+        grad_self = grad_self.scatter(dim, index, 0)
+    return grad_self, grad_src
+
+
+def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool,
+                   result: Tensor) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The product over the other factors: by division, and where a factor is the only zero by leaving it out."""
+    self_known = self.masked_fill(self == 0, 1)
+    grad_self = grad * self_known.scatter_reduce(dim, index, src, "prod", include_self=include_self) / self_known
+    is_zero = src == 0
+    zeros = self.new_zeros(self.shape).scatter_add(dim, index, is_zero.to(self.dtype)).gather(dim, index)
+    only_zero = is_zero & (zeros == 1)
+    without = self.scatter_reduce(dim, index, src.masked_fill(only_zero, 1), "prod", include_self=include_self)
+    divided = (grad * result).gather(dim, index) / src.masked_fill(is_zero, 1)
+    return grad_self, (grad * without).gather(dim, index).where(only_zero, divided)
+
+
+op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
+   kernel=Updates(_check_scatter_reduce, _scattered(_reduce_at), preserves=False), grad={"self, src": _scatter_reduce_grad},
+   samples=cases(*(case(t(3, 4), 1, values([[0, 0], [2, 3], [1, 1]]), t(3, 2), reduce, include_self=include_self)
+                   for reduce in _REDUCTIONS for include_self in (True, False)),
+                 error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got zz", t(2), 0, ints(2, high=2), t(2),
+                       "zz")))  # fmt: skip
+
+
+# masks ---------------------------------------------------------------------------------------------------------------
+
+_C_NAMES = {"Byte": "unsigned char", "Char": "signed char", "Short": "short", "Int": "int", "Long": "long", "Half": "c10::Half",
+            "BFloat16": "c10::BFloat16", "Float": "float", "Double": "double", "ComplexFloat": "c10::complex<float>",
+            "ComplexDouble": "c10::complex<double>"}  # fmt: skip
+
+
+def _check_masked_fill(self: Tensor, mask: Tensor, value: Any) -> None:
+    if mask.dtype is not bool_:
+        name = _C_NAMES.get(mask.dtype.scalar_name, mask.dtype.scalar_name)
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {name}")
+    if hasattr(value, "_array") and value._array.ndim:
+        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._array.ndim} dimension(s).")
+
+
+def _masked_shape(self: Tensor, mask: Tensor, value: Any) -> tuple[int, ...]:
+    shape = self._array.shape
+    return shape if mask._array.shape == shape else broadcast_shape([mask._array.shape, shape])
+
+
+op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
+   kernel=Updates(_check_masked_fill,
+                  lambda xp, self, mask, value: np.copyto(self, _cast_value(value, self.dtype), where=mask),
+                  shape=_masked_shape, preserves=False),
+   grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), value=lambda grad, mask: grad.masked_fill(~mask, 0).sum()),
+   samples=cases(case(t(2, 3), bools(2, 3), 1.5), case(t(2, 3), bools(3), t()), case(t(3), bools(2, 1), 1), case(t(), bools(), 2),
+                 error(RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype long", t(2), ints(2), 1),
+                 error(RuntimeError, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 dimension(s).", t(2),
+                       bools(2), t(1))))  # fmt: skip
+
+
+def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:
+    if mask.dtype is not bool_:
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype.scalar_name}")
+    if self.dtype is not source.dtype:
+        raise RuntimeError("masked_scatter: expected self and source to have same dtypes but got"
+                           f"{self.dtype.scalar_name} and {source.dtype.scalar_name}")  # fmt: skip
+
+
+def _masked_scatter(xp: Any, self: Any, mask: Any, source: Any) -> None:
+    mask = xp.broadcast_to(mask, self.shape)
+    count = int(xp.count_nonzero(mask))
+    if count > source.size:
+        raise RuntimeError("Number of elements of source < number of ones in mask")
+    self[mask] = source.reshape(-1)[:count]
+
+
+def _masked_source_grad(grad: Tensor, mask: Tensor, source_shape: tuple[int, ...]) -> Tensor:
+    taken = grad.masked_select(mask.expand(grad.shape))
+    size = int(np.prod(source_shape, dtype=np.int64))
+    return grad.new_zeros((size,)).index_put_((_first(taken, taken.numel()),), taken).reshape(source_shape)
+
+
+def _first(like: Tensor, count: int) -> Tensor:
+    """The indices 0 to count - 1 on a tensor's device."""
+    return like.new_ones((count,), dtype=int64).cumsum(0) - 1
+
+
+op("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
+   kernel=Updates(_check_masked_scatter, _masked_scatter, shape=_masked_shape, preserves=False),
+   grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), source=_masked_source_grad),
+   samples=cases(case(t(2, 3), bools(2, 3), t(2, 3)), case(t(2, 3), bools(3), t(7)), case(t(3), bools(2, 1), t(6)),
+                 error(RuntimeError, "Number of elements of source < number of ones in mask", t(2), values([True, True]), t(1))))  # fmt: skip
+
+
+# the flattened tensor ------------------------------------------------------------------------------------------------
+
+
+def _check_put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
+    if index.dtype is not int64:
+        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
+    if self.dtype is not source.dtype:
+        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {self.dtype.scalar_name} and "
+                           f"source.dtype = {source.dtype.scalar_name}")  # fmt: skip
+    if index._array.size != source._array.size:
+        raise IndexError("put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+                         f"{source._array.size}, index.numel() = {index._array.size}")  # fmt: skip
+
+
+def _put(xp: Any, self: Any, index: Any, source: Any, accumulate: bool) -> None:
+    index, source = index.reshape(-1), source.reshape(-1)
+    check_flat(index, self.size)
+    on_flat(self, lambda flat: combine_at(xp.add, flat, index, source) if accumulate else _put_at(flat, index, source))
+
+
+op("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
+   kernel=Updates(_check_put, _put),
+   grad=dict(self=lambda grad, index, source_shape, accumulate: grad if accumulate else grad.put(index, grad.new_zeros(source_shape)),
+             source=lambda grad, index, source_shape: grad.take(index).reshape(source_shape)),
+   samples=cases(case(t(2, 3), values([0, 5]), t(2)), case(t(2, 3), values([0, 0]), t(2), True), case(t(3), values([[-1]]), t(1, 1)),
+                 error(IndexError, "out of range: tried to access index 6 on a tensor of 6 elements.", t(2, 3), values([0, 6]), t(2))))  # fmt: skip

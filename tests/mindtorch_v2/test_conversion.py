@@ -1,0 +1,200 @@
+"""Other types and devices, copies, pickles, NumPy and DLPack: as PyTorch 2.13 does them."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+
+
+class Marked(torch.Tensor):
+    """A subclass with nothing of its own."""
+
+
+def test_to_returns_the_tensor_itself_when_nothing_changes() -> None:
+    x = torch.ones(2)
+    for same in (x.to(torch.float32), x.to("cpu"), x.to(x), x.to(), x.to(None), x.float(), x.cpu(), x.type(torch.float32),
+                 x.type_as(x), x.contiguous(), x.to(device="cpu", dtype=torch.float32, non_blocking=True)):  # fmt: skip
+        assert same is x
+    assert x.to(torch.float32, copy=True) is not x
+
+
+def test_to_forms() -> None:
+    x = torch.tensor([1.7, -1.7])
+    assert x.to(int).tolist() == x.to("cpu", torch.int64).tolist() == x.to(dtype=torch.int64).tolist() == [1, -1]
+    assert x.to(None, torch.int32).dtype is torch.int32
+    assert x.to(torch.ones(1, dtype=torch.int8)).dtype is torch.int8
+    assert x.to("meta").device.type == x.to(device="meta", dtype=torch.float16).device.type == "meta"
+    image = torch.ones(2, 3, 2, 2)
+    assert image.to(memory_format=torch.channels_last).stride() == (12, 1, 6, 3)
+    assert torch.ones(2, 3).t().double().stride() == (1, 3)
+    with pytest.raises(TypeError, match=r"to\(\) received an invalid combination of arguments - got \(foo=int, \)"):
+        x.to(foo=1)
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        x.to("meta").cpu()
+    with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+        x.cuda()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("uint8", [255, 56, 44, 0]),
+        ("int8", [-1, 56, 44, 0]),
+        ("int16", [-1, -200, 300, 0]),
+        ("int32", [-1, -200, 300, -(2**31)]),
+        ("int64", [-1, -200, 300, -(2**63)]),
+        ("bool", [True, True, True, True]),
+    ],
+)
+def test_casts_are_those_of_c(dtype: str, values: list) -> None:
+    x = torch.tensor([-1.7, -200.0, 300.0, float("nan")])
+    assert x.to(getattr(torch, dtype)).tolist() == values
+
+
+def test_casts_are_recorded() -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.double().half().sum().backward()
+    assert x.grad.dtype is torch.float32 and x.grad.tolist() == [1.0, 1.0]
+    assert not x.long().requires_grad
+    assert x.double().grad_fn.name() == "ToCopyBackward0"
+
+
+def test_type_names() -> None:
+    x = torch.ones(2)
+    assert (x.type(), x.bfloat16().type(), x.to("meta").type()) == (
+        "torch.FloatTensor", "torch.BFloat16Tensor", "torch.meta.FloatTensor")  # fmt: skip
+    assert x.type("torch.LongTensor").dtype is x.type(torch.LongTensor).dtype is torch.int64
+    assert isinstance(x, torch.FloatTensor) and not isinstance(x, torch.LongTensor)
+    assert str(torch.FloatTensor) == "<class 'torch.FloatTensor'>" and torch.typename(x) == "torch.FloatTensor"
+    with pytest.raises(ValueError, match="invalid type: 'torch.Foo'"):
+        x.type("torch.Foo")
+
+
+def test_questions() -> None:
+    x = torch.ones(2)
+    assert x.is_cpu and not (x.is_cuda or x.is_meta or x.is_sparse or x.is_quantized or x.is_mps)
+    assert torch.is_tensor(x) and not torch.is_tensor(1) and torch.is_storage(x.untyped_storage())
+    assert x.is_floating_point() and not x.is_complex() and x.is_signed() and not x.byte().is_signed()
+    assert torch.numel(x) == 2 and x.get_device() == -1 and x.is_same_size(torch.zeros(2))
+    assert torch.result_type(torch.ones(1, dtype=torch.int32), 1.5) is torch.float32
+    assert torch.result_type(torch.tensor(1.0, dtype=torch.float64), torch.ones(1, dtype=torch.int8)) is torch.float64
+    assert torch.is_nonzero(torch.tensor([1.0]))
+    with pytest.raises(RuntimeError, match="Boolean value of Tensor with more than one value is ambiguous"):
+        torch.is_nonzero(x)
+
+
+def test_copy_fill_and_zero() -> None:
+    x = torch.ones(2, 2)
+    assert x.copy_(torch.tensor([1, 2])).tolist() == [[1, 2], [1, 2]]
+    assert x.copy_(3).tolist() == [[3, 3], [3, 3]]
+    assert torch.ones(1).expand(3).fill_(2).tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match=r"output with shape \[2\] doesn't match the broadcast shape \[3, 2\]"):
+        torch.ones(2).copy_(torch.ones(3, 2))
+    source = torch.ones(3, 1, requires_grad=True)
+    torch.zeros(3, 3).copy_(source).sum().backward()
+    assert source.grad.tolist() == [[3.0], [3.0], [3.0]]
+    value = torch.tensor(2.0, requires_grad=True)
+    torch.zeros(3).fill_(value).sum().backward()
+    assert value.grad.item() == 3
+    assert x.zero_()._version == 3
+
+
+def test_resize_and_set() -> None:
+    x = torch.arange(6.0)
+    assert x.resize_(2, 2).tolist() == [[0, 1], [2, 3]]
+    assert x.resize_(0).resize_(6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert torch.arange(6.0).view(2, 3).t().resize_(2, 2).tolist() == [[0, 1], [2, 3]]
+    assert torch.ones(2).resize_(5).shape == (5,) and torch.ones(2).resize_as_(torch.ones(1, 2)).shape == (1, 2)
+    with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
+        torch.ones(2, requires_grad=True).resize_(3)
+    y = torch.ones(2).set_(torch.arange(6.0).untyped_storage(), 1, (2, 2), (2, 1))
+    assert y.tolist() == [[1, 2], [3, 4]] and y.storage_offset() == 1
+    base = torch.arange(3.0)
+    torch.empty(0).set_(base).fill_(5)
+    assert base.tolist() == [5, 5, 5]
+    with pytest.raises(RuntimeError, match="Could not set tensor of type long int to a tensor of type float"):
+        torch.ones(2).set_(torch.arange(6))
+
+
+def test_deepcopy() -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.grad = torch.full((2,), 3.0)
+    x.note = ["kept"]
+    y = copy.deepcopy(x)
+    assert y.requires_grad and y.grad.tolist() == [3, 3] and y.grad is not x.grad
+    assert y.note == ["kept"] and y.note is not x.note
+    base = torch.arange(4.0)
+    a, b, again = copy.deepcopy([base, base[1:3], base])
+    b.add_(10)
+    assert a.tolist() == [0, 11, 12, 3] and again is a and base.tolist() == [0, 1, 2, 3]
+    assert copy.deepcopy(torch.arange(6.0).view(2, 3).t()).stride() == (1, 3)
+    assert type(copy.deepcopy(Marked([1.0]))) is Marked
+    with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
+        copy.deepcopy(x * 2)
+
+
+def test_copy_shares_memory() -> None:
+    x = torch.ones(2)
+    y = copy.copy(x)
+    y.add_(1)
+    assert x.tolist() == [2, 2] and y is not x
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_pickle(protocol: int) -> None:
+    def again(value: object) -> object:
+        return pickle.loads(pickle.dumps(value, protocol))
+
+    x = torch.arange(6.0).view(2, 3).t()
+    assert again(x).tolist() == x.tolist() and again(x).stride() == (1, 3)
+    assert again(torch.ones(2, requires_grad=True)).requires_grad and again(torch.ones(2, requires_grad=True) * 2).is_leaf
+    assert again(torch.ones(2, dtype=torch.bfloat16)).dtype is torch.bfloat16
+    assert again(torch.ones(2, device="meta")).device.type == "meta"
+    assert again(torch.ones(0, 3)).shape == (0, 3) and again(torch.tensor(2.5)).item() == 2.5
+    marked = Marked([1.0, 2.0])
+    marked.note = 3
+    assert type(again(marked)) is Marked and again(marked).note == 3
+    base, view = again((x, x[1:]))
+    view.zero_()
+    assert base.tolist() == [[0, 3], [0, 0], [0, 0]]
+    for value in (torch.bool, torch.float32, torch.Size([1, 2]), torch.device("cpu"), torch.channels_last, torch.strided):
+        assert again(value) == value
+
+
+def test_numpy() -> None:
+    x = torch.ones(2)
+    assert np.asarray(x).dtype == np.float32 and np.array(x, dtype=np.int32).tolist() == [1, 1]
+    assert np.sin(torch.zeros(2)).tolist() == [0, 0] and isinstance(np.sin(x), torch.Tensor)
+    assert (x + np.ones(2)).dtype is torch.float64
+    assert np.greater(x, 0).dtype is torch.uint8
+    with pytest.raises(RuntimeError, match="Can't call numpy"):
+        np.asarray(torch.ones(2, requires_grad=True))
+    assert not hasattr(x, "__cuda_array_interface__")
+
+
+def test_dlpack() -> None:
+    x = torch.arange(6.0).view(2, 3).t()
+    array = np.from_dlpack(x)
+    array[0, 0] = 9
+    assert x[0, 0] == 9 and torch.from_dlpack(array).stride() == (1, 3)
+    capsule = torch.utils.dlpack.to_dlpack(torch.arange(3))
+    assert torch.utils.dlpack.from_dlpack(capsule).tolist() == [0, 1, 2]
+    torch.from_dlpack(x)[0, 0] = 4
+    assert x[0, 0] == 4
+    assert torch.from_dlpack(torch.ones(1, dtype=torch.bfloat16)).dtype is torch.bfloat16
+    assert tuple(map(int, x.__dlpack_device__())) == (1, 0)
+    with pytest.raises(BufferError, match="Can't export tensors that require gradient, use tensor.detach()"):
+        torch.ones(2, requires_grad=True).__dlpack__()
+
+
+def test_python_protocols() -> None:
+    assert reversed(torch.arange(3)).tolist() == [2, 1, 0]
+    assert torch.ones(2).apply_(lambda v: v + 1).tolist() == [2, 2]
+    assert torch.ones(2).map_(torch.full((2,), 3.0), lambda a, b: a + b).tolist() == [4, 4]
+    assert f"{torch.tensor(1.5):.3f}" == "1.500"
+    assert repr(torch.tensor([1.5])) == str(torch.tensor([1.5])) == "tensor([1.5000])"
+    x = torch.ones(2)
+    assert x.share_memory_() is x and x.is_shared() and not torch.ones(1).is_shared()
