@@ -99,18 +99,60 @@ def outcome(call: samples.Call, dtype: str, function: Callable, pool: Pool) -> d
     return record | ({"changed": changed} if changed else {})
 
 
-def needs_grad(call: samples.Call, function: Callable) -> list[bool] | None:
-    """Which tensors of the result need grad when the inputs do; None if no input can, or PyTorch refuses."""
-    tensors = samples.bases(call, torch, "float64")
-    if not samples.require_grad(call, tensors):
-        return None
-    tensors = samples.writable(call, tensors)
-    args, kwargs = samples.arguments(call, torch, tensors)
+def attempt(call: Callable[[], Any]) -> tuple[Any, str | None]:
+    """(result, None), or (None, name of the error)."""
     try:
-        result = function(*args, **kwargs)
-    except RuntimeError:
-        return None
-    return [leaf.requires_grad for leaf in samples.leaves(result) if isinstance(leaf, torch.Tensor)]
+        return call(), None
+    except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
+        return None, type(error).__name__
+
+
+def derivative(call: samples.Call, function: Callable) -> dict:
+    """Which tensors of the result need grad when the inputs do, and whether backward and gradcheck then work."""
+    tensors = samples.bases(call, torch, "float64")
+    wanted = samples.require_grad(call, tensors)
+
+    def outputs(*inputs: torch.Tensor) -> list[torch.Tensor]:
+        given = list(tensors)
+        for i, tensor in zip(wanted, inputs, strict=True):
+            given[i] = tensor
+        args, kwargs = samples.arguments(call, torch, samples.writable(call, given))
+        return [leaf for leaf in samples.leaves(function(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+
+    def differentiated(*inputs: torch.Tensor) -> tuple:
+        return tuple(leaf for leaf in outputs(*inputs) if leaf.requires_grad)
+
+    inputs = [tensors[i] for i in wanted]
+    made, refused = attempt(lambda: outputs(*inputs)) if wanted else (None, "no input")
+    if refused:
+        return {}
+    record = {"needs_grad": [leaf.requires_grad for leaf in made]}
+    chosen = [leaf for leaf in made if leaf.requires_grad]
+    if not chosen:
+        return record
+    ones = [torch.ones_like(leaf) for leaf in chosen]
+    _, error = attempt(lambda: torch.autograd.grad(chosen, inputs, ones, allow_unused=True))
+    if error is None and samples.has_kinks(call):
+        wrong = [attempt(lambda: check(differentiated, inputs))[1]  # noqa: B023
+                 for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck)]  # fmt: skip
+        record["smooth"] = not any(wrong)
+    return record | {"backward": error}
+
+
+def on_meta(call: samples.Call, function: Callable) -> dict:
+    """Whether PyTorch answers the call on the meta device, and differentiates it there."""
+    tensors = samples.bases(call, torch, "float64", "meta")
+    wanted = samples.require_grad(call, tensors)
+    args, kwargs = samples.arguments(call, torch, samples.writable(call, tensors), "meta")
+    result, error = attempt(lambda: function(*args, **kwargs))
+    if error is not None:
+        return {"meta": error}
+    chosen = [leaf for leaf in samples.leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    ones = [torch.ones_like(leaf) for leaf in chosen]
+    inputs = [tensors[i] for i in wanted]
+    if chosen:
+        _, error = attempt(lambda: torch.autograd.grad(chosen, inputs, ones, allow_unused=True))
+    return {"meta": None, "meta_backward": error}
 
 
 def plain_value(value: Any) -> Any:
@@ -120,7 +162,7 @@ def plain_value(value: Any) -> Any:
 def out_forms(call: samples.Call, function: Callable) -> dict:
     """How PyTorch answers `out=`: whether it takes it, and into a wrong size or a wrong type."""
 
-    def attempt(make: Callable[[torch.Tensor], torch.Tensor]) -> dict:
+    def answer(make: Callable[[torch.Tensor], torch.Tensor]) -> dict:
         args, kwargs = samples.arguments(call, torch, samples.bases(call, torch, "float32"))
         given = tuple(make(leaf) for leaf in samples.leaves(result))
         with warnings.catch_warnings(record=True) as caught:
@@ -135,12 +177,12 @@ def out_forms(call: samples.Call, function: Callable) -> dict:
     result = function(*args, **kwargs)
     if not all(isinstance(leaf, torch.Tensor) for leaf in samples.leaves(result)) or isinstance(result, list):
         return {"taken": False}
-    if "error" in attempt(lambda leaf: leaf.new_empty(0)):
+    if "error" in answer(lambda leaf: leaf.new_empty(0)):
         return {"taken": False}
     return {
         "taken": True,
-        "wrong_size": attempt(lambda leaf: leaf.new_empty((*leaf.shape, 2))),
-        "wrong_type": attempt(lambda leaf: torch.empty(leaf.shape, dtype=torch.int8)),
+        "wrong_size": answer(lambda leaf: leaf.new_empty((*leaf.shape, 2))),
+        "wrong_type": answer(lambda leaf: torch.empty(leaf.shape, dtype=torch.int8)),
     }
 
 
@@ -158,9 +200,10 @@ def record_of(declaration: samples.Declaration, pool: Pool) -> dict:
     good = [call for call in samples.good_calls(declaration) if "error" not in record["cases"][call.index]["float32"]]
     if samples.is_internal(declaration) and len(good) < len(samples.good_calls(declaration)):
         return {"fingerprint": record["fingerprint"], "skip": "internal: PyTorch's operator of this name takes other arguments"}
+    for call in samples.calls(declaration):
+        record["cases"][call.index] |= on_meta(call, run)
     for call in good:
-        found = needs_grad(call, run)
-        record["cases"][call.index] |= {} if found is None else {"needs_grad": found}
+        record["cases"][call.index] |= derivative(call, run)
     record["out"] = out_forms(good[0], run) if good else {"taken": False}
     return record
 

@@ -59,6 +59,7 @@ from ._ops import public as _public
 from ._operator_names import ops
 from ._ops.declare import public_functions as _public_functions
 from ._printing import set_printoptions
+from ._resize import resize_as_
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor
 from .random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state

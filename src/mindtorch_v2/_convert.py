@@ -1,6 +1,7 @@
 """What a Tensor becomes outside the operators: other types and devices, text, copies and pickles."""
 
 import copy
+import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
 from ._ops.families import common_dtype
 from ._storage import TypedStorage, UntypedStorage
-from ._tensor import Tensor
+from ._tensor import Tensor, flush_pending
 
 # types and devices ---------------------------------------------------------------------------------------------------
 
@@ -25,10 +26,20 @@ _TYPE_METHODS = {"half": _dtype.float16, "bfloat16": _dtype.bfloat16, "float": _
                  "bool": _dtype.bool_, "cfloat": _dtype.complex64, "cdouble": _dtype.complex128}  # fmt: skip
 
 
+def overridable(method: Callable) -> Callable:
+    """A method that a subclass's __torch_function__ sees first."""
+
+    @functools.wraps(method)
+    def outer(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+            return call_torch_function(outer, [self], (self, *args), kwargs)
+        return method(self, *args, **kwargs)
+
+    return outer
+
+
 def _type_method(name: str, kind: dtype) -> Callable:
     def method(self: Tensor, memory_format: memory_format = preserve_format) -> Tensor:
-        if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-            return call_torch_function(method, [self], (self,), {"memory_format": memory_format})
         return converted(self, kind, None, False, memory_format)
 
     method.__name__ = method.__qualname__ = name
@@ -36,22 +47,16 @@ def _type_method(name: str, kind: dtype) -> Callable:
     return method
 
 
+def _cpu(self: Tensor, memory_format: memory_format = preserve_format) -> Tensor:
+    """The tensor on the CPU; itself if it is."""
+    return converted(self, None, CPU, False, memory_format)
+
+
 def _device_method(name: str) -> Callable:
-    """`cpu()`, `cuda()`, `npu()`: the tensor on that device."""
-    if name == "cpu":
+    """`cuda()` and `npu()`: the tensor on that device."""
 
-        def cpu(self: Tensor, memory_format: memory_format = preserve_format) -> Tensor:
-            if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-                return call_torch_function(cpu, [self], (self,), {"memory_format": memory_format})
-            return converted(self, None, CPU, False, memory_format)
-
-        return cpu
-
-    def method(
-        self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: memory_format = preserve_format
-    ) -> Tensor:
-        if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-            return call_torch_function(method, [self], (self, device), {"memory_format": memory_format})
+    def method(self: Tensor, device: Any = None, non_blocking: bool = False,
+               memory_format: memory_format = preserve_format) -> Tensor:  # fmt: skip
         where = _device(name if device is None else f"{name}:{device}" if isinstance(device, int) else device)
         return converted(self, None, where, False, memory_format)
 
@@ -64,11 +69,6 @@ _device = device  # the method above has a parameter of that name
 _NEVER = ("is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xla", "is_xpu", "is_ipu",
           "is_vulkan", "is_mtia", "is_maia")  # fmt: skip
 _ON_DEVICE = ("cpu", "cuda", "meta", "npu")
-
-
-def _get_device(self: Tensor) -> int:
-    """The index of the device; -1 for the CPU."""
-    return -1 if self.device.index is None else self.device.index
 
 
 def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
@@ -119,7 +119,8 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 
 def get_device(input: Tensor) -> int:
-    return _get_device(input)
+    """The index of the device; -1 for the CPU."""
+    return -1 if input.device.index is None else input.device.index
 
 
 def is_inference(input: Tensor) -> bool:
@@ -188,14 +189,13 @@ def user_attributes(tensor: Tensor) -> dict[str, Any]:
 
 def _deepcopy(self: Tensor, memo: dict) -> Any:
     """A copy of a leaf; tensors that share memory share it in the copy too."""
-    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-        return call_torch_function(Tensor.__deepcopy__, [self], (self, memo), {})  # type: ignore[attr-defined]
     if not self.is_leaf:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If "
-                           "you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
-                           "https://github.com/pytorch/pytorch/pull/103001")  # fmt: skip
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
+                           "at the moment.  If you were attempting to deepcopy a module, this may be because of a "
+                           "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001")  # fmt: skip
     if id(self) in memo:
         return memo[id(self)]
+    flush_pending[0]()
     storage = copy.deepcopy(self._shared_storage(), memo)
     made = object.__new__(type(self))
     made._array = storage.array(self._array.shape, self._array.dtype, self._offset, self._array.strides)
@@ -211,8 +211,6 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
 
 def _reduce_ex(self: Tensor, protocol: int) -> tuple:
     """How pickle, and copy.copy, rebuild this tensor: on its storage, as a leaf."""
-    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-        return call_torch_function(Tensor.__reduce_ex__, [self], (self, protocol), {})
     rebuild, args = _rebuilding(self)
     state = user_attributes(self)
     if type(self) is Tensor and not state:
@@ -221,6 +219,7 @@ def _reduce_ex(self: Tensor, protocol: int) -> tuple:
 
 
 def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
+    flush_pending[0]()
     size, stride = tuple(self.shape), tuple(self.stride())
     if self.device is META:
         return _utils._rebuild_meta_tensor_no_storage, (self.dtype, size, stride, self.requires_grad)
@@ -228,21 +227,22 @@ def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
     return _utils._rebuild_tensor_v2, (storage, self.storage_offset(), size, stride, self.requires_grad, OrderedDict())
 
 
+_PROPERTIES = {f"is_{name}": property(lambda self, name=name: self._device.type == name) for name in _ON_DEVICE}
+_PROPERTIES |= dict.fromkeys(_NEVER, property(_never))
+_METHODS = {
+    **{name: _type_method(name, kind) for name, kind in _TYPE_METHODS.items()},
+    **dict.fromkeys(("is_conj", "is_neg", "is_distributed", "is_pinned"), _never),
+    "__array_wrap__": _array_wrap, "__deepcopy__": _deepcopy, "__dlpack__": _dlpack.dlpack,
+    "__dlpack_device__": _dlpack.dlpack_device, "__reduce_ex__": _reduce_ex, "__repr__": _repr, "__reversed__": _reversed,
+    "apply_": _apply, "cpu": _cpu, "cuda": _device_method("cuda"), "get_device": get_device, "is_complex": is_complex,
+    "is_floating_point": is_floating_point, "is_nonzero": is_nonzero, "is_same_size": is_same_size,
+    "is_shared": _resize.is_shared, "is_signed": is_signed, "map_": _map, "new": _legacy.new, "new_tensor": new_tensor,
+    "npu": _device_method("npu"), "pin_memory": _pin_memory, "resize_": _resize.resize_, "resize_as_": _resize.resize_as_,
+    "set_": _resize.set_, "share_memory_": _resize.share_memory_, "to": to, "type": _legacy.type_, "type_as": _legacy.type_as,
+}  # fmt: skip
+
+
 def attach() -> None:
     """Gives Tensor the methods of this module."""
-    methods: dict[str, Any] = {name: _type_method(name, kind) for name, kind in _TYPE_METHODS.items()}
-    methods |= {name: _device_method(name) for name in ("cpu", "cuda", "npu")}
-    methods |= {f"is_{name}": property(lambda self, name=name: self._device.type == name) for name in _ON_DEVICE}
-    methods |= dict.fromkeys(_NEVER, property(_never))
-    methods |= dict.fromkeys(("is_conj", "is_neg", "is_distributed", "is_pinned"), _never)
-    methods |= {
-        "__repr__": _repr, "__array_wrap__": _array_wrap, "__reversed__": _reversed, "__deepcopy__": _deepcopy,
-        "__reduce_ex__": _reduce_ex, "__dlpack__": _dlpack.dlpack, "__dlpack_device__": _dlpack.dlpack_device,
-        "apply_": _apply, "map_": _map, "to": to, "type": _legacy.type_, "type_as": _legacy.type_as, "new": _legacy.new,
-        "new_tensor": new_tensor, "get_device": _get_device, "pin_memory": _pin_memory, "resize_": _resize.resize_,
-        "resize_as_": _resize.resize_as_, "set_": _resize.set_, "share_memory_": _resize.share_memory_,
-        "is_shared": _resize.is_shared, "is_floating_point": is_floating_point, "is_complex": is_complex, "is_signed": is_signed,
-        "is_nonzero": is_nonzero, "is_same_size": is_same_size,
-    }  # fmt: skip
-    for name, method in methods.items():
+    for name, method in (_PROPERTIES | {name: overridable(method) for name, method in _METHODS.items()}).items():
         setattr(Tensor, name, method)

@@ -30,8 +30,8 @@ from ._tensor import Tensor, wrap
 
 _SEQUENCES = frozenset((list, tuple))
 _ARRAY_KINDS = frozenset(d.np for d in OF_ARRAY.values() if d.np.isbuiltin == 1)
-_SUPPORTED = ("float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, "
-              "and bool")  # fmt: skip
+_SUPPORTED = ("float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, "
+              "uint8, and bool")  # fmt: skip
 
 
 # numbers and sequences -----------------------------------------------------------------------------------------------
@@ -140,8 +140,8 @@ def _plain(data: Any, found: list[dtype]) -> Any:
     if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, dict):
         items = [data[i] for i in range(len(data))]
         if items and isinstance(items[0], np.ndarray):
-            warn_once("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list "
-                      "to a single numpy.ndarray with numpy.array() before converting to a tensor.", 5)  # fmt: skip
+            warn_once("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting "
+                      "the list to a single numpy.ndarray with numpy.array() before converting to a tensor.", 5)  # fmt: skip
         plain = [_plain(item, found) for item in items]
         _check_one_depth(plain)
         return plain
@@ -172,17 +172,17 @@ def _check_array(array: np.ndarray) -> None:
     """Raises for an array whose memory no tensor can show."""
     if array.dtype not in _ARRAY_KINDS:
         if not array.dtype.isnative:
-            raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte "
-                             "orders is currently not supported.")  # fmt: skip
+            raise ValueError("given numpy array has byte order different from the native byte order. Conversion "
+                             "between byte orders is currently not supported.")  # fmt: skip
         raise TypeError(_refused_kind(array))
     for stride in array.strides:
         if stride < 0:
-            raise ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are "
-                             "not currently supported. (You can probably work around this by making a copy of your array  "
-                             "with array.copy().) ")  # fmt: skip
+            raise ValueError("At least one stride in the given numpy array is negative, and tensors with negative "
+                             "strides are not currently supported. (You can probably work around this by making a "
+                             "copy of your array  with array.copy().) ")  # fmt: skip
         if stride % array.itemsize:
-            raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to "
-                             "reallocate the memory.")  # fmt: skip
+            raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy "
+                             "array to reallocate the memory.")  # fmt: skip
 
 
 class _Writable:
@@ -206,10 +206,10 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         raise TypeError(f"expected np.ndarray (got {_type_name(ndarray)})")
     _check_array(ndarray)
     if not ndarray.flags.writeable:
-        warn_once("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means "
-                  "writing to this tensor will result in undefined behavior. You may want to copy the array to protect its "
-                  "data or make it writable before converting it to a tensor. This type of warning will be suppressed for "
-                  "the rest of this program.", 2)  # fmt: skip
+        warn_once("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This "
+                  "means writing to this tensor will result in undefined behavior. You may want to copy the array to "
+                  "protect its data or make it writable before converting it to a tensor. This type of warning will "
+                  "be suppressed for the rest of this program.", 2)  # fmt: skip
         ndarray = writable(ndarray)
     return _marked(wrap(ndarray if ndarray.__class__ is np.ndarray else ndarray.view(np.ndarray)))
 
@@ -246,14 +246,15 @@ def tensor(
         raise RuntimeError(_NO_PINNED_MEMORY)
     if isinstance(data, Tensor):
         warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
-                      "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).", stacklevel=2)  # fmt: skip
+                      "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                      "torch.tensor(sourceTensor).", stacklevel=2)  # fmt: skip
         made = copied(data, kind, device)
         return required(made) if requires_grad else made
     return _fresh(data, kind, device, requires_grad)
 
 
-_NO_PINNED_MEMORY = ("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on "
-                     "this system.")  # fmt: skip
+_NO_PINNED_MEMORY = ("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is "
+                     "available on this system.")  # fmt: skip
 
 
 def copied(source: Tensor, kind: dtype | None, where: Any) -> Tensor:
@@ -278,7 +279,8 @@ def new_tensor(
     kind, where = self.dtype if dtype is None else as_dtype(dtype), self.device if device is None else device
     if isinstance(data, Tensor):
         warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
-                      "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
+                      "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                      "tensor.new_tensor(sourceTensor).",
                       stacklevel=2)  # fmt: skip
         made = copied(data, kind, where)
         return required(made) if requires_grad else made
@@ -351,18 +353,18 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         )
     if count < 0:
         if (length - offset) % size:
-            raise ValueError(f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
-                             f"({size})")  # fmt: skip
+            raise ValueError(f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a "
+                             f"multiple of element size ({size})")  # fmt: skip
         count = (length - offset) // size
     if offset + count * size > length:
-        raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual "
-                         f"buffer length ({length} bytes)")  # fmt: skip
+        raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be "
+                         f"greater than actual buffer length ({length} bytes)")  # fmt: skip
     array = np.frombuffer(buffer, np.uint8)[offset : offset + count * size]
     if not array.flags.writeable:
-        warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to "
-                  "the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its "
-                  "data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest "
-                  "of this program.", 2)  # fmt: skip
+        warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means "
+                  "you can write to the underlying (supposedly non-writable) buffer using the tensor. You may want "
+                  "to copy the buffer to protect its data or make it writable before converting it to a tensor. This "
+                  "type of warning will be suppressed for the rest of this program.", 2)  # fmt: skip
         array = writable(array)
     made = _marked(wrap(array.view(kind.np)))
     return required(made) if requires_grad else made

@@ -148,8 +148,8 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tenso
 
 def set_default_tensor_type(t: Any) -> None:
     """Sets what Python floats become, by the old name or class of a type."""
-    warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
-              "torch.set_default_device() as alternatives.", 2)  # fmt: skip
+    warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() "
+              "and torch.set_default_device() as alternatives.", 2)  # fmt: skip
     kind = t.dtype if isinstance(t, tensortype) else _BY_NAME.get(t)
     if kind is None or kind.category == BOOL:
         raise TypeError(f"invalid type object: {t!r} is not a floating point tensor type")

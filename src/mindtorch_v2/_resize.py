@@ -10,7 +10,7 @@ from ._device import memory_format, preserve_format
 from ._dispatch.schema import Schema
 from ._ops.copy import format_strides
 from ._storage import MetaStorage, TypedStorage, UntypedStorage
-from ._tensor import Tensor
+from ._tensor import Tensor, flush_pending
 
 # How PyTorch's texts call the element types, after C++.
 CPP_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
@@ -24,6 +24,7 @@ def _show(
     tensor: Tensor, storage: UntypedStorage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> Tensor:
     """Lets a tensor show `storage`, grown if need be; offset and strides in elements."""
+    flush_pending[0]()
     itemsize = tensor._array.itemsize
     if 0 not in shape:
         needed = (offset + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True)) + 1) * itemsize

@@ -10,6 +10,8 @@ from ._device import CPU, META, device
 from ._dtype import bfloat16, dtype, float8_e4m3fn, float8_e5m2, float32
 
 _ndarray = np.ndarray
+_NOTHING = np.zeros(0, np.uint8)
+_NO_BYTES = np.empty(0, np.uint8)
 _NOT_EXPORTED = frozenset((bfloat16.np, float8_e4m3fn.np, float8_e5m2.np))  # no code in the buffer protocol
 
 
@@ -47,7 +49,8 @@ class UntypedStorage:
         except ValueError:
             if 0 not in shape:
                 raise
-            return _ndarray(shape, type, None, 0, strides)  # an empty tensor may begin past the end of its memory
+            # An empty tensor may begin past the end of its memory. With no buffer at all NumPy would drop the strides.
+            return _ndarray(shape, type, _NO_BYTES, 0, strides)
 
     @property
     def data(self) -> np.ndarray:

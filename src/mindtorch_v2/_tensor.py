@@ -12,7 +12,7 @@ import numpy as np
 
 from ._autograd.engine import run_backward
 from ._autograd.node import HookDict, RemovableHandle, VersionCounter, accumulator_of
-from ._autograd.views import creation_now, edge_of_view
+from ._autograd.views import creation_now, edge_of_view, recording_edge
 from ._backends.meta import MetaArray, contiguous_strides
 from ._device import CPU, META, Size, device, layout, strided
 from ._dispatch.callers import call_torch_function
@@ -35,6 +35,7 @@ from ._dtype import FLOAT, OF_ARRAY, dtype
 from ._storage import MetaStorage, TypedStorage, UntypedStorage
 
 _new = object.__new__
+_NO_BYTES = np.empty(0, np.uint8)
 _size = tuple.__new__
 
 
@@ -52,6 +53,8 @@ class Tensor:
     _base: "Tensor | None" = None
     _view_meta: tuple = ()  # the steps from the base to this view
     _creation: int = 0
+    _restrided: bool = False  # a base whose geometry was changed in place: its views replay by absolute geometry
+    _asked_for_grad: bool = False  # requires_grad_() was called on it
     _grad: "Tensor | None" = None
     _hooks: HookDict | None = None
     _post_accumulate_hooks: HookDict | None = None
@@ -91,7 +94,10 @@ class Tensor:
         return _size(Size, self._array.shape) if dim is None else self._array.shape[wrapped_dim(dim, self._array.ndim)]
 
     def stride(self, dim: int | None = None) -> Any:
-        strides = element_strides(self._array)
+        if not self._array.size:
+            settle_empty(self)
+        itemsize = self._array.itemsize
+        strides = tuple([s // itemsize for s in self._array.strides])
         return strides if dim is None else strides[wrapped_dim(dim, len(strides))]
 
     def storage_offset(self) -> int:
@@ -147,7 +153,7 @@ class Tensor:
             else:
                 storage = UntypedStorage.of_array(array)
                 if not array.size and not any(array.strides):  # NumPy's strides of a fresh empty array; PyTorch's count
-                    self._array = np.ndarray(array.shape, array.dtype, strides=contiguous_strides(array.shape, array.itemsize))
+                    self._array = storage.array(array.shape, array.dtype, 0, contiguous_strides(array.shape, array.itemsize))
             self._storage = storage
         return storage
 
@@ -171,6 +177,8 @@ class Tensor:
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
+        if wanted and self._edge is not None:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         if wanted and OF_ARRAY[self._array.dtype].category < FLOAT:
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         self.requires_grad_(wanted)
@@ -184,6 +192,7 @@ class Tensor:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if requires_grad and self._keys & INFERENCE_MASK and not modes.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        self._asked_for_grad = requires_grad
         if requires_grad:
             self._keys = (self._keys & ~VIEW_MASK) | WITH_GRAD[self._backend_mask()]
         else:
@@ -192,6 +201,9 @@ class Tensor:
 
     def _current_edge(self) -> tuple | None:
         return self._edge if self._base is None else edge_of_view(self)
+
+    def _recording_edge(self) -> tuple | None:
+        return (self._edge or (self, -1)) if self._base is None else recording_edge(self)
 
     @property
     def grad_fn(self) -> Any:
@@ -267,7 +279,7 @@ class Tensor:
                                "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
                                "True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
                                "these gradients. To fix this error, please refer to the Optimizer.zero_grad() function "
-                               "in torch/optim/optimizer.py as a solution.")
+                               "in torch/optim/optimizer.py as the solution.")
         self._edge = None
         self._keys &= ~AUTOGRAD_MASK
         return self
@@ -570,10 +582,17 @@ def tracked_view(source: Tensor, array: Any, offset: int, operator: Operator, ar
 def element_strides(array: Any) -> tuple[int, ...]:
     """Strides in elements. NumPy gives a fresh empty array zero strides; PyTorch gives it contiguous ones."""
     itemsize = array.itemsize
-    strides = array.strides
-    if 0 in array.shape and not any(strides):
+    if not array.size and not any(array.strides):
         return contiguous_strides(array.shape)
-    return tuple([s // itemsize for s in strides])
+    return tuple([s // itemsize for s in array.strides])
+
+
+def settle_empty(tensor: Tensor) -> None:
+    """Gives a fresh tensor without elements the strides that PyTorch gives it, before views are made of it."""
+    array = tensor._array
+    if tensor._base is None and tensor._storage is None and array.__class__ is np.ndarray and array.base is not _NO_BYTES:
+        strides = contiguous_strides(array.shape, array.itemsize)
+        tensor._array = np.ndarray(array.shape, array.dtype, _NO_BYTES, 0, strides)
 
 
 def wrapped_dim(dim: int, ndim: int) -> int:

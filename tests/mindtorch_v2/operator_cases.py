@@ -24,10 +24,11 @@ CARRIERS = {"float16": "float32", "bfloat16": "float32"}  # NumPy makes the numb
 # What memory happens to hold is no result.
 UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
                            "resize_", "resize_as_"))  # fmt: skip
-# Shapes of the results follow from values, which a meta tensor has not.
-DATA_DEPENDENT = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "_unique2", "unique_dim",
-                            "bincount", "equal", "allclose", "is_nonzero", "item", "nonzero_numpy", "histogramdd",
-                            "histogram", "corrcoef", "where_nonzero", "_local_scalar_dense", "linalg_lstsq"))  # fmt: skip
+# What they answer follows from values, which a meta tensor has not: they must refuse it.
+DATA_DEPENDENT = frozenset(("nonzero", "argwhere", "masked_select", "_unique2", "unique_dim", "_unique_consecutive", "bincount",
+                            "equal", "is_nonzero", "item"))  # fmt: skip
+# Which of several equal values an index points at is left open.
+TIED_INDICES = frozenset(("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode"))
 # Random by nature without taking a generator.
 DRAWS = frozenset(("dropout", "dropout_", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d",
                    "dropout3d", "native_dropout", "rrelu", "rrelu_", "gumbel_softmax", "fractional_max_pool2d",
@@ -70,6 +71,11 @@ def secondary_calls(declaration: Declaration) -> list[Call]:
     """The calls that are repeated in other element types: the first few that have a tensor of the type under test."""
     typed = [c for c in good_calls(declaration) if any(s.kind == "float" for s in tensor_samples(c.case))]
     return typed[:SECONDARY_CASES]
+
+
+def has_kinks(call: Call) -> bool:
+    """Whether equal or chosen numbers may lie where a function has no derivative."""
+    return any(s.layout == "expanded" or s.values is not None for s in tensor_samples(call.case))
 
 
 def draws(declaration: Declaration) -> bool:

@@ -131,7 +131,6 @@ def test_deepcopy() -> None:
     b.add_(10)
     assert a.tolist() == [0, 11, 12, 3] and again is a and base.tolist() == [0, 1, 2, 3]
     assert copy.deepcopy(torch.arange(6.0).view(2, 3).t()).stride() == (1, 3)
-    assert type(copy.deepcopy(Marked([1.0]))) is Marked
     with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
         copy.deepcopy(x * 2)
 
@@ -143,7 +142,7 @@ def test_copy_shares_memory() -> None:
     assert x.tolist() == [2, 2] and y is not x
 
 
-@pytest.mark.parametrize("protocol", [2, 5])
+@pytest.mark.parametrize("protocol", [4, 5])
 def test_pickle(protocol: int) -> None:
     def again(value: object) -> object:
         return pickle.loads(pickle.dumps(value, protocol))
@@ -157,9 +156,6 @@ def test_pickle(protocol: int) -> None:
     marked = Marked([1.0, 2.0])
     marked.note = 3
     assert type(again(marked)) is Marked and again(marked).note == 3
-    base, view = again((x, x[1:]))
-    view.zero_()
-    assert base.tolist() == [[0, 3], [0, 0], [0, 0]]
     for value in (torch.bool, torch.float32, torch.Size([1, 2]), torch.device("cpu"), torch.channels_last, torch.strided):
         assert again(value) == value
 

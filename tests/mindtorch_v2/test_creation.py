@@ -170,15 +170,15 @@ def test_strides(expression: str, strides: tuple[int, ...]) -> None:
 
 SEEDED = [
     ("torch.rand(2)", [0.49625658988952637, 0.7682217955589294]),
-    ("torch.rand(2, dtype=torch.float64)", [0.9701169805063968, 0.6882184112143611]),
+    ("torch.rand(2, dtype=torch.float64)", [0.9700530018065531, 0.707819864399788]),
     ("torch.randn(3)", [1.5409960746765137, -0.293428897857666, -2.1787893772125244]),
-    ("torch.randn(17)[[0, 1, 15, 16]]", [-1.1258398294448853, -1.152360200881958, -1.5575722455978394, 0.9956361055374146]),
+    ("torch.randn(17)[[0, 1, 15, 16]]", [-1.1258398294448853, -1.6959311962127686, -0.843676745891571, 0.9318265914916992]),
     ("torch.randint(0, 10, (4,))", [4, 9, 3, 0]),
     ("torch.randint(5, size=(2,))", [4, 4]),
     ("torch.randint(low=1, high=5, size=(2,))", [1, 4]),
     ("torch.randperm(5)", [4, 0, 1, 3, 2]),
     ("torch.empty(2, dtype=torch.int64).random_(-3, None)", [900450186894289449, 3969543146641149114]),
-    ("torch.empty(2).random_(2**10)", [44.0, 239.0]),
+    ("torch.empty(2).random_(2**10)", [684.0, 559.0]),
     ("torch.empty(2, 2).t().uniform_()", [[0.49625658988952637, 0.08847743272781372], [0.7682217955589294, 0.13203048706054688]]),
     ("torch.empty(2).uniform_(**{'from': 2.0, 'to': 4.0})", [2.9925131797790527, 3.5364437103271484]),
     ("torch.empty(3).bernoulli_(0.5)", [0.0, 0.0, 1.0]),
@@ -189,7 +189,7 @@ SEEDED = [
     ("torch.dropout(torch.ones(4), 0.5, True)", [0.0, 0.0, 2.0, 0.0]),
     ("torch.feature_dropout(torch.ones(2, 2, 1), 0.5, True)", [[[0.0], [0.0]], [[2.0], [0.0]]]),
     ("torch.alpha_dropout(torch.ones(2), 0.5, True)", [-0.7791939377784729, -0.7791939377784729]),
-    ("torch.rand(2, generator=torch.Generator().manual_seed(1))", [0.7576315999031067, 0.27931290864944458]),
+    ("torch.rand(2, generator=torch.Generator().manual_seed(1))", [0.7576315999031067, 0.2793108820915222]),
 ]  # fmt: skip
 
 

@@ -48,6 +48,14 @@ def golden(declaration: Declaration) -> dict:
     return record
 
 
+def golden_or_nothing(declaration: Declaration) -> list[dict]:
+    """PyTorch's answers by case; empty ones for an operator that PyTorch does not have."""
+    record = INDEX.get(declaration.operator.name, {})
+    if "cases" in record and record["fingerprint"] == samples.fingerprint(declaration):
+        return record["cases"]
+    return [{} for _ in samples.calls(declaration)]
+
+
 def each(calls: Iterable[Call], check: Callable[[Call], None]) -> None:
     """Runs a check on all calls; the first failure is raised, with a line on every other."""
     failures = []
@@ -122,9 +130,16 @@ def assert_same_outcome(call: Call, dtype: str, expected: dict) -> None:
             return
         pytest.fail(f"PyTorch raises {expected['error']}: {expected['text']}, here {result!r}")
     result, tensors = run(call, dtype)
-    assert samples.structure(result) == expected["structure"]
-    for got, leaf in zip(samples.leaves(result), expected["leaves"], strict=True):
-        assert_recorded(got, leaf)
+    if not samples.is_internal(call.declaration):
+        assert samples.structure(result) == expected["structure"]
+    ties = samples.base_name(call.declaration) in samples.TIED_INDICES and dtype in ("int64", "int32", "bool")
+    for nr, (got, leaf) in enumerate(zip(samples.leaves(result), expected["leaves"], strict=True)):
+        if ties and (nr or samples.base_name(call.declaration) == "argsort"):
+            assert outline(got) == recorded_outline(leaf)
+        elif isinstance(leaf, list) and leaf[0] == "complex32":
+            continue  # a type that NumPy lacks
+        else:
+            assert_recorded(got, leaf)
     for position, leaf in expected.get("changed", {}).items():
         assert_recorded(tensors[int(position)], leaf)
 
@@ -208,6 +223,13 @@ def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
     return (lambda *inputs: tuple(outputs(*inputs)[i] for i in chosen)), leaves
 
 
+def smooth_calls(declaration: Declaration) -> list[Call]:
+    """The calls whose derivative PyTorch knows and finds right."""
+    known = golden_or_nothing(declaration)
+    return [c for c in samples.good_calls(declaration)
+            if known[c.index].get("backward") is None and known[c.index].get("smooth", True)]  # fmt: skip
+
+
 @every_operator
 @pytest.mark.filterwarnings("ignore")
 def test_results_need_grad_where_pytorchs_do(declaration: Declaration) -> None:
@@ -215,11 +237,15 @@ def test_results_need_grad_where_pytorchs_do(declaration: Declaration) -> None:
 
     def check(call: Call) -> None:
         expected = record["cases"][call.index].get("needs_grad")
-        if expected is not None:
-            tensors = samples.bases(call, torch, "float64")
-            samples.require_grad(call, tensors)
-            result = run_on(call, samples.writable(call, tensors))
-            assert [leaf.requires_grad for leaf in tensors_in(result)] == expected
+        if expected is None:
+            return
+        tensors = samples.bases(call, torch, "float64")
+        samples.require_grad(call, tensors)
+        result = run_on(call, samples.writable(call, tensors))
+        assert [leaf.requires_grad for leaf in tensors_in(result)] == expected
+        if record["cases"][call.index].get("backward") is not None:
+            with pytest.raises(RuntimeError):
+                sum(leaf.sum() for leaf in tensors_in(result) if leaf.requires_grad).backward()
 
     each(samples.good_calls(declaration), check)
 
@@ -232,7 +258,7 @@ def test_gradients(declaration: Declaration) -> None:
         if found is not None:
             assert torch.autograd.gradcheck(*found)
 
-    each(samples.good_calls(declaration), check)
+    each(smooth_calls(declaration), check)
 
 
 @every_operator
@@ -243,18 +269,19 @@ def test_second_gradients(declaration: Declaration) -> None:
         if found is not None:
             assert torch.autograd.gradgradcheck(*found)
 
-    each(samples.good_calls(declaration), check)
+    each(smooth_calls(declaration), check)
+
+
+def gradients(function: Callable, leaves: list[Any], create_graph: bool) -> tuple:
+    outputs = function(*leaves)
+    ones = [torch.ones_like(out) for out in outputs]
+    return torch.autograd.grad(outputs, leaves, ones, create_graph=create_graph, allow_unused=True)
 
 
 @every_operator
 @pytest.mark.filterwarnings("ignore")
 def test_gradients_can_be_differentiated(declaration: Declaration) -> None:
     """create_graph changes no gradient, and one that varies with the inputs needs grad."""
-
-    def gradients(function: Callable, leaves: list[Any], create_graph: bool) -> tuple:
-        outputs = function(*leaves)
-        ones = [torch.ones_like(out) for out in outputs]
-        return torch.autograd.grad(outputs, leaves, ones, create_graph=create_graph, allow_unused=True)
 
     def check(call: Call) -> None:
         found = differentiable(call)
@@ -270,7 +297,7 @@ def test_gradients_can_be_differentiated(declaration: Declaration) -> None:
                 np.testing.assert_array_equal(values_of(one), values_of(other))
                 assert one.requires_grad or np.allclose(values_of(third), values_of(other), rtol=1e-11, atol=1e-13)
 
-    each(samples.good_calls(declaration), check)
+    each(smooth_calls(declaration), check)
 
 
 # Meta ----------------------------------------------------------------------------------------------------------------
@@ -279,10 +306,14 @@ def test_gradients_can_be_differentiated(declaration: Declaration) -> None:
 @every_operator
 @pytest.mark.filterwarnings("ignore")
 def test_meta_predicts_the_result(declaration: Declaration) -> None:
+    record = golden_or_nothing(declaration)
+
     def check(call: Call) -> None:
         if samples.base_name(declaration) in samples.DATA_DEPENDENT:
             with pytest.raises((RuntimeError, NotImplementedError)):
                 run(call, device="meta")
+            return
+        if record[call.index].get("meta") is not None:
             return
         real, predicted = run(call)[0], run(call, device="meta")[0]
         assert samples.structure(real) == samples.structure(predicted)
@@ -294,17 +325,15 @@ def test_meta_predicts_the_result(declaration: Declaration) -> None:
 
 
 @every_operator
-def test_meta_refuses_what_the_cpu_refuses(declaration: Declaration) -> None:
+def test_meta_refuses_what_pytorchs_refuses(declaration: Declaration) -> None:
+    record = golden_or_nothing(declaration)
+
     def check(call: Call) -> None:
         kind, text = call.case.raises  # type: ignore[misc]
-        try:
-            run(call, device="meta")
-        except kind as error:
-            assert text in str(error)
-        else:
-            # only what depends on values may pass
-            assert any(word in text for word in ("out of range", "out of bounds", "index", "singular", "value", "positive")), \
-                f"meta does not raise {kind.__name__}: {text}"  # fmt: skip
+        if record[call.index].get("meta") == kind.__name__:
+            with pytest.raises(kind) as caught:
+                run(call, device="meta")
+            assert text in str(caught.value)
 
     each([c for c in samples.calls(declaration) if c.case.raises is not None], check)
 
@@ -312,7 +341,11 @@ def test_meta_refuses_what_the_cpu_refuses(declaration: Declaration) -> None:
 @every_operator
 @pytest.mark.filterwarnings("ignore")
 def test_formulas_run_without_storage(declaration: Declaration) -> None:
+    record = golden_or_nothing(declaration)
+
     def check(call: Call) -> None:
+        if record[call.index].get("meta") or record[call.index].get("meta_backward"):
+            return
         tensors = samples.bases(call, torch, "float64", "meta")
         wanted = samples.require_grad(call, tensors)
         result = run_on(call, samples.writable(call, tensors), "meta")
@@ -331,17 +364,13 @@ def test_formulas_run_without_storage(declaration: Declaration) -> None:
 # in-place and out= ---------------------------------------------------------------------------------------------------
 
 
-def has_inplace(declaration: Declaration) -> bool:
-    return declaration.inplace is not None
-
-
-INPLACE = {name: d for name, d in DECLARATIONS.items() if has_inplace(d)}
+INPLACE = {name: d for name, d in DECLARATIONS.items() if d.inplace is not None}
 
 
 def run_inplace(declaration: Declaration, args: tuple, kwargs: dict) -> Any:
     assert declaration.inplace is not None
-    method = getattr(torch.Tensor, declaration.inplace.schema.base_name)
-    return samples.seeded(declaration, torch, method)(*args, **kwargs)
+    function = samples.function_of(declaration.inplace.declaration)
+    return samples.seeded(declaration, torch, function)(*args, **kwargs)
 
 
 def writable_calls(declaration: Declaration) -> list[Call]:
@@ -373,7 +402,7 @@ def test_inplace_form_writes_the_result(declaration: Declaration) -> None:
 @pytest.mark.parametrize("declaration", INPLACE.values(), ids=INPLACE)
 @pytest.mark.filterwarnings("ignore")
 def test_inplace_form_has_the_same_gradients(declaration: Declaration) -> None:
-    def gradients(call: Call, function: Callable) -> Any:
+    def weighted_gradients(call: Call, function: Callable) -> Any:
         tensors = samples.bases(call, torch, "float64")
         wanted = samples.require_grad(call, tensors)
         copies = [t.clone() if t.requires_grad else t for t in tensors]
@@ -386,10 +415,10 @@ def test_inplace_form_has_the_same_gradients(declaration: Declaration) -> None:
 
     def check(call: Call) -> None:
         functional = samples.seeded(declaration, torch, samples.function_of(declaration))
-        result, expected = gradients(call, functional)
+        result, expected = weighted_gradients(call, functional)
         if call.case.args[0].layout == "expanded" or tuple(result.shape) != call.case.args[0].shape or expected is None:
             return
-        _, got = gradients(call, lambda *args, **kwargs: run_inplace(declaration, args, kwargs))
+        _, got = weighted_gradients(call, lambda *args, **kwargs: run_inplace(declaration, args, kwargs))
         assert got is not None
         for one, other in zip(got, expected, strict=True):
             zero = np.zeros(())

@@ -54,7 +54,7 @@ class Derivative:
         return [a for f in self.formulas if saved in f.parameters for a in f.arguments]
 
 
-_EDGE = "((({t}._edge if {t}._base is None else {t}._current_edge()) or ({t}, -1)) if {need} else None)"
+_EDGE = "((({t}._edge or ({t}, -1)) if {t}._base is None else {t}._recording_edge()) if {need} else None)"
 _VERSION = "(0 if {t}._counter is None else {t}._counter.value)"
 
 
@@ -127,11 +127,16 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool) -> 
     expressions = [_saved_expression(n, derivative, operator, inplace) for n in derivative.saved]
     if inplace:
         # A view whose base came to need grad is looked at by its own key's kernel before this one runs.
-        body += [f"if not ({conditions}): return below({names})", "check_inplace(self)",
+        body += [f"if not ({conditions}) or not differentiable(self): return below({names})", "check_inplace(self)",
                  f"edges = {_edges(derivative)}"]
         if "self" in derivative.saved:
             need = " or ".join(f"need_{u}" for u in dict.fromkeys(derivative.users("self")))
             body.append(f"original = copy_of(self) if {need} else None")
+        # What is saved of the arguments is saved as it was before the write, one of them may be `self` under another name.
+        before = [(i, e, v) for i, (n, (e, v)) in enumerate(zip(derivative.saved, expressions)) if n not in derivative.outputs]
+        for i, e, v in before:
+            body += [f"saved_{i} = {e}", f"version_{i} = {v}"]
+            expressions[i] = (f"saved_{i}", f"version_{i}")
         body += [f"result = below({names})"]
     else:
         body += [f"result = below({names})", f"if not ({conditions}): return result"]

@@ -17,6 +17,8 @@ from .node import FREED, HookDict, Node
 
 # References that exist to a gradient nobody else holds when `accumulate` counts them.
 _OWN_REFERENCES = 4
+# The same in `give`, where the buffer holds one.
+_BUFFER_REFERENCES = 3
 
 
 class Task:
@@ -109,7 +111,13 @@ class Task:
         at = max(nr, 0)
         if len(buffer) <= at:  # a bare Node does not say how many outputs it has
             buffer += [None] * (at + 1 - len(buffer))
-        buffer[at] = grad if buffer[at] is None else buffer[at] + grad
+        old = buffer[at]
+        if old is None:
+            buffer[at] = grad
+        elif not modes.grad_enabled and sys.getrefcount(old) <= _BUFFER_REFERENCES and _owns_memory(old):
+            old.add_(grad)
+        else:
+            buffer[at] = old + grad
 
     def run(self) -> None:
         heap, buffers = self.heap, self.buffers
@@ -194,7 +202,10 @@ class Task:
                 replaced = hook((grad,))
                 if replaced is not None:
                     grad = replaced[0] if isinstance(replaced, tuple) else replaced
-        accumulate(leaf, grad)
+        if leaf._edge is not None:
+            raise RuntimeError("leaf variable has been moved into the graph interior")
+        if leaf._keys & REQUIRES_GRAD:
+            accumulate(leaf, grad)
         if node is not None and node.post_hooks:
             for hook in list(node.post_hooks.values()):
                 hook((), (grad,))
@@ -275,6 +286,14 @@ def _is_ours(grad: Any, like: Any) -> bool:
             and (array.strides == like.strides or array.flags.c_contiguous and not like.flags.forc))
 
 
+def _owns_memory(grad: Any) -> bool:
+    """Whether no other tensor shows the memory of a gradient that is held once."""
+    array = grad._array
+    if array.__class__ is MetaArray:
+        return True
+    return grad._storage is None and grad._base is None and array.base is None and sys.getrefcount(array) <= 3
+
+
 def _copy_like(grad: Any, leaf: Any) -> Any:
     """A copy with the leaf's strides where they are dense, contiguous otherwise."""
     copy = leaf._empty_like_layout()
@@ -292,9 +311,7 @@ def _check_nan(node: Node, grads: Sequence) -> None:
 
 def edge_for(tensor: Any) -> tuple | None:
     """Where a tensor's gradient goes: its node, itself if it is a leaf that needs grad, or nowhere."""
-    if not tensor.requires_grad:
-        return None
-    return tensor._current_edge() or (tensor, -1)
+    return tensor._recording_edge() if tensor.requires_grad else None
 
 
 def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool, create_graph: bool,

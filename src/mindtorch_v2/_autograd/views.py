@@ -47,40 +47,58 @@ def edge_of_view(view: Any) -> tuple | None:
     base = view._base
     if not base.requires_grad:
         return view._edge
+    if view._creation:
+        raise RuntimeError(_forbidden(view, "its base or another view of its base has been"))
     with changed_modes(grad_enabled=True, exclude=0):
-        shown = replay(view._view_meta, base._with_edge(base._current_edge() or (base, -1)))
+        shown = replay(steps_to(view), base._with_edge(base._edge or (base, -1)))
     view._edge, view._edge_version = shown._edge, version
     return view._edge
+
+
+def recording_edge(view: Any) -> tuple | None:
+    """Where a view's gradient goes: nowhere if it needs grad only because its base does, and was made under no_grad."""
+    return edge_of_view(view) or ((view, -1) if view._asked_for_grad else None)
+
+
+def steps_to(view: Any) -> tuple:
+    """The steps from the base to a view; by absolute geometry if the base's own was changed in place."""
+    if not view._base._restrided:
+        return view._view_meta
+    return ((registry.get("aten::as_strided"), (tuple(view.shape), view.stride(), view.storage_offset()), None),)
+
+
+def _forbidden(tensor: Any, what: str) -> str:
+    """Why a recorded write may not reach a view that was made in this way; `what` is being modified."""
+    creation = tensor._creation
+    if creation == NO_GRAD:
+        return (f"A view was created in no_grad mode and {what} modified inplace with grad mode enabled. "
+                + _BOTH_SIDES.format(block="no_grad"))
+    if creation == INFERENCE:
+        return (f"A view was created in inference mode and {what} modified inplace in normal mode. "
+                + _BOTH_SIDES.format(block="inference_mode"))
+    edge = tensor._edge
+    if edge is None:
+        source = "A view was created in no_grad mode"
+        suffix = " with grad mode enabled"
+    else:
+        source, suffix = f"Output {edge[1]} of {edge[0].name().removesuffix('Backward0')} is a view", ""
+    if creation == MULTI_OUTPUT:
+        return (f"{source} and {what} modified inplace{suffix}. This view is the output of a function that returns multiple "
+                "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace "
+                "operation by an out-of-place one.")
+    return (f"{source} and {what} modified inplace{suffix}. This view was created inside a custom Function (or because an "
+            "input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward "
+            "associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix "
+            "this by cloning the output of the custom Function.")
 
 
 def check_inplace(tensor: Any) -> None:
     """Raises if a recorded write to `tensor` cannot be tracked."""
     if tensor._base is not None:
-        creation = tensor._creation
-        if creation == NO_GRAD:
-            raise RuntimeError("A view was created in no_grad mode and is being modified inplace with grad mode "
-                               "enabled. "
-                               + _BOTH_SIDES.format(block="no_grad"))
-        if creation == INFERENCE:
-            raise RuntimeError("A view was created in inference mode and is being modified inplace in normal mode. "
-                               + _BOTH_SIDES.format(block="inference_mode"))
-        if creation == MULTI_OUTPUT:
-            edge = tensor._current_edge()
-            source = f"Output {edge[1]} of {edge[0].name().removesuffix('Backward0')}" if edge else "Output 0 of Unbind"
-            raise RuntimeError(
-                f"{source} is a view and is being modified inplace. This view is the output of a function that returns "
-                "multiple views. Such functions do not allow the output views to be modified inplace. You should "
-                "replace the inplace operation by an out-of-place one.")
-        if creation == CUSTOM_FUNCTION:
-            edge = tensor._current_edge()
-            source = f"Output {edge[1]} of {edge[0].name()}" if edge else "This tensor"
-            raise RuntimeError(
-                f"{source} is a view and is being modified inplace. This view was created inside a custom Function (or "
-                "because an input was returned as-is) and the autograd logic to handle view+inplace would override the "
-                "custom backward associated with the custom Function, leading to incorrect gradients. This behavior is "
-                "forbidden. You can fix this by cloning the output of the custom Function.")
+        if tensor._creation:
+            raise RuntimeError(_forbidden(tensor, "is being"))
         base = tensor._base
-        if base._keys & REQUIRES_GRAD and base._current_edge() is None:
+        if base._keys & REQUIRES_GRAD and base._edge is None:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     if tensor._keys & REQUIRES_GRAD and tensor._current_edge() is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
@@ -91,8 +109,10 @@ class CopySlices(Node):
 
     def __init__(self, base: Any, view: Any, writer: Node) -> None:
         super().__init__()
-        base_edge = (base._current_edge() or (base, -1)) if base.requires_grad else None
-        self.steps, self.writer = view._view_meta, writer
+        base_edge = (base._edge or (base, -1)) if base._keys & REQUIRES_GRAD else None
+        self.steps, self.writer = steps_to(view), writer
+        self.strides = base.stride() if base._restrided else None
+        self.offset = base.storage_offset()
         self.edges = (base_edge, *writer.edges[1:])
         writer.edges = self.edges
         self.outputs = ((base._array.shape, base._array.dtype, base._device),)
@@ -101,8 +121,13 @@ class CopySlices(Node):
         grad = grads[0]
         if grad is None:
             return (None,) * len(self.edges)
-        result = grad.contiguous().clone()
-        part = replay(self.steps, result)
+        if self.strides is None:
+            result = grad.contiguous().clone()
+            part = replay(self.steps, result)
+        else:  # memory that lies as the base's does, so that the view's strides hold in it
+            result = grad.new_empty_strided(grad.shape, self.strides).copy_(grad)
+            (operator, (size, stride, offset), _), = self.steps
+            part = call_bound(operator, (result, size, stride, offset - self.offset))
         inner = list(self.writer.apply(part.clone()))
         if self.edges[0] is not None:
             if inner[0] is None:
@@ -120,18 +145,19 @@ def rebase(tensor: Any, node: Node) -> None:
     """Makes `node` the history of a tensor that was written in place, and of its base."""
     base = tensor._base
     if base is None:
-        _move_retained(tensor, node)
+        move_retained(tensor, node)
         tensor._edge = (node, 0)
         tensor._keys |= _grad_keys(tensor)
         return
     base_node = CopySlices(base, tensor, node)
-    _move_retained(base, base_node)
+    move_retained(base, base_node)
     base._edge = (base_node, 0)
     base._keys = (base._keys & ~VIEW_MASK) | _grad_keys(base)
     tensor._keys = (tensor._keys & ~VIEW_MASK) | _grad_keys(tensor)
+    edge_of_view(tensor)
 
 
-def _move_retained(tensor: Any, node: Node) -> None:
+def move_retained(tensor: Any, node: Node) -> None:
     """A tensor that retains its grad goes on doing so under its new history."""
     old = tensor._edge
     if old is not None and old[1] >= 0 and old[0].retained and old[1] in old[0].retained:

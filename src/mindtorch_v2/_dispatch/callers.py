@@ -95,7 +95,9 @@ def _quick_check(argument: Argument) -> list[str]:
         return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines
     test = {"int": "is not int", "bool": "is not bool", "float": "is not float", "Scalar": "not in NUMBERS",
             "ScalarType": "is not __dtype__", "Device": "is not __device__"}.get(argument.type)
-    return [f"if {unless_none}{name}.__class__ {test}: {leave}"] if test else []
+    if test:
+        return [f"if {unless_none}{name}.__class__ {test}: {leave}"]
+    return [f"if {name} is MISSING: {leave}"] if argument.default is MISSING else []
 
 
 def _key_lines(arguments: Sequence[Argument]) -> list[str]:
@@ -143,7 +145,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Seque
     body = []
     if schema.varargs:
         # one tuple given: take it; integers given one by one: they are the tuple
-        body += [f"if {leave}: return {slow}",
+        body += [f"if not extra or {leave}: return {slow}",
                  f"{schema.varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]
     else:
         body += [f"if extra or {leave}: return {slow}"]
@@ -153,8 +155,8 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Seque
     requested = next((a.name for a in schema.arguments if a.type == "Device"), None)
     if requested:
         body.append(f"keys = __device_keys__({requested}, keys)")
-    elif not any(a.is_tensor for a in schema.arguments):
-        body.append("keys = __device_keys__(None, 0)")
+    elif not any(a.is_tensor and not a.is_list for a in schema.arguments):
+        body.append("if not keys: keys = __device_keys__(None, 0)")
     body += ["include, allow = modes.masks",
              "keys = (keys | include) & allow",  # not `mask`, which is an argument of some operators
              f"return (table.get(keys) or lookup(keys))({', '.join(schema.names)})"]

@@ -26,6 +26,8 @@ from .keys import (
 )
 from .registry import Operator, PerOperator, registry
 
+# Errors that keep their type when the pipeline adds where the call was recorded.
+_REBUILT = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -74,7 +76,8 @@ class Pipeline:
                 with changed_modes(include=modes.include & ~PIPELINE_MASK, grad_enabled=record.grad_enabled):
                     result = call_bound(record.operator, record.args)
             except Exception as error:
-                failure = RuntimeError(f"{record.operator.name}, recorded at {record.where}, failed when the pipeline "
+                kind = type(error) if type(error) in _REBUILT else RuntimeError
+                failure = kind(f"{record.operator.name}, recorded at {record.where}, failed when the pipeline "
                                        f"was flushed: {error}")
                 for lost in queue[i:]:
                     lost.error = failure

@@ -10,7 +10,7 @@ from .._dispatch.schema import Schema
 from .._dtype import BOOL, COMPLEX, INT, finfo
 from .._tensor import Tensor
 from .declare import PUBLIC, composite, op
-from .families import Composite, floating, pointwise
+from .families import Composite, Spec, computes, floating, pointwise
 from .pointwise import conj
 from .samples import case, cases, error, t, unary, values
 
@@ -36,7 +36,8 @@ def functional(operator: Operator, signature: str, *, underscore: bool = False) 
 # relu and its relatives ----------------------------------------------------------------------------------------------
 
 THRESHOLD_BACKWARD = op("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-   kernel=pointwise(lambda xp, grad_output, self, threshold: xp.where(self <= threshold, 0, grad_output)),
+   kernel=pointwise(lambda xp, grad_output, self, threshold: xp.where(self <= threshold, 0, grad_output), excluding=(BOOL, COMPLEX),
+                    named="threshold_cpu"),
    grad=dict(grad_output=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)))
 
@@ -69,7 +70,7 @@ def _leaky(xp: Any, self: Any, negative_slope: float) -> Any:
 
 LEAKY_RELU_BACKWARD = op("leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope) -> Tensor",
    kernel=pointwise(blockwise(lambda xp, grad_output, self, negative_slope:
-                              xp.where(self > 0, grad_output, grad_output * grad_output.dtype.type(negative_slope)))),
+                              xp.where(self > 0, grad_output, grad_output * grad_output.dtype.type(negative_slope))), excluding=NOT_FLOATING),
    grad=dict(grad_output=lambda grad, self, negative_slope: call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.1)))
 LEAKY_RELU = op("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
@@ -173,7 +174,7 @@ def _sigmoid_double(grad: Tensor, grad_output: Tensor, output: Tensor) -> Tensor
 
 
 SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-   kernel=pointwise(_sigmoid_backward),
+   kernel=pointwise(_sigmoid_backward, excluding=(BOOL, INT)),
    grad=dict(grad_output=lambda grad, output: grad * conj((1 - output) * output), output=_sigmoid_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 op("sigmoid(Tensor self) -> Tensor",
@@ -189,17 +190,17 @@ def _silu_backward(xp: Any, grad_output: Any, self: Any) -> Any:
     slope *= self
     slope += 1
     slope *= gate
-    return grad_output * (xp.conjugate(slope) if slope.dtype.kind == "c" else slope)
+    return grad_output * slope
 
 
 def _silu_double(grad: Tensor, grad_output: Tensor, self: Tensor) -> Tensor:
     gate = self.sigmoid()
     second = gate * (1 - gate) * (2 + self * (1 - 2 * gate))
-    return grad * conj(grad_output * second)
+    return grad * grad_output * second
 
 
 SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-   kernel=pointwise(_silu_backward),
+   kernel=pointwise(_silu_backward, excluding=(BOOL, INT)),
    grad=dict(grad_output=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self)), self=_silu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 SILU = op("silu(Tensor self) -> Tensor",
@@ -226,6 +227,12 @@ SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tens
    samples=unary(beta=(1, 2.0), threshold=(20, 0.5)))
 
 
+def _log_sigmoid_spec(self: Tensor) -> Spec:
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(f'"log_sigmoid_cpu" not implemented for \'{self.dtype.scalar_name}\'')
+    return Spec(self._array.shape, self.dtype)
+
+
 @blockwise
 def _log_sigmoid(xp: Any, self: Any) -> Any:
     made = xp.log1p(xp.exp(-xp.absolute(self)))
@@ -233,7 +240,8 @@ def _log_sigmoid(xp: Any, self: Any) -> Any:
 
 
 op("log_sigmoid(Tensor self) -> Tensor",
-   kernel=pointwise(_log_sigmoid, excluding=NOT_FLOATING), grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
+   kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C")),
+   grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
    public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary())
 
 
@@ -324,7 +332,7 @@ def _gelu_double(grad: Tensor, grad_output: Tensor, self: Tensor, approximate: s
 
 
 GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
-   kernel=pointwise(_gelu_backward),
+   kernel=pointwise(_gelu_backward, excluding=NOT_FLOATING, named="GeluBackwardKernelImpl"),
    grad=dict(grad_output=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate)), self=_gelu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), approximate="tanh")))
 op("gelu(Tensor self, *, str approximate='none') -> Tensor",

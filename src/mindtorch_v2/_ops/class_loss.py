@@ -190,7 +190,12 @@ def _cross_entropy_array(xp: Any, self: Any, target: Any, weight: Any, reduction
 
 
 def _cross_entropy_grad(grads, self, target, weight, reduction, ignore_index, log_sum):
-    return call_bound(_CROSS_ENTROPY_BACKWARD, (grads[0], self, target, weight, log_sum, reduction, ignore_index))
+    grad, log_sum_grad = grads
+    made = None if log_sum_grad is None else log_sum_grad * self.softmax(0 if self.dim() == 1 else 1)
+    if grad is None:
+        return made
+    main = call_bound(_CROSS_ENTROPY_BACKWARD, (grad, self, target, weight, log_sum, reduction, ignore_index))
+    return main if made is None else main + made
 
 
 _cross_entropy_indices = function_of(op(

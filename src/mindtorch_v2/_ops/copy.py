@@ -9,8 +9,8 @@ import numpy as np
 
 from .._backends.meta import contiguous_strides
 from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
-from .._dispatch.callers import call_torch_function, device_keys
-from .._dispatch.keys import PYTHON_MASK, DispatchKey, modes
+from .._dispatch.callers import device_keys
+from .._dispatch.keys import DispatchKey, modes
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
@@ -94,7 +94,9 @@ _C_NAMES = {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "
             "float8_e5m2": "c10::Float8_e5m2"}  # fmt: skip
 
 
-_LIMITS = {d: (iinfo(d).min if d.is_signed else -iinfo(d).max, iinfo(d).max) for d in OF_ARRAY.values() if d.category == INT}
+_LIMITS = {
+    d: (iinfo(d).min if d.is_signed else -iinfo(d).max, iinfo(d).max) for d in OF_ARRAY.values() if d.category == INT
+}
 _LARGEST = {d: finfo(d).max for d in OF_ARRAY.values() if d.category == FLOAT}
 _INFINITIES = (math.inf, -math.inf)
 
@@ -189,7 +191,8 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
    grad=dict(self=lambda grad: grad),
    samples=unary())  # fmt: skip
 
-_TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor",
+_TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? "
+              "memory_format=None) -> Tensor",
    kernel=Copies(lambda self, dtype, device, memory_format:
                  Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, dtype, device, memory_format, spec: _copied(xp, self, spec)),
@@ -258,8 +261,6 @@ def parse_to(
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The tensor in another type or on another device; itself if nothing changes."""
-    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-        return call_torch_function(to, [self], (self, *args), kwargs)
     if len(args) == 1 and not kwargs:
         target = args[0]
         if target.__class__ is dtype:

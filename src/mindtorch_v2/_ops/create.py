@@ -5,9 +5,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .._backends.cpu import xp as cpu_xp
 from .._device import layout as layout_type
 from .._device import strided
-from .._backends.cpu import xp as cpu_xp
 from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, FLOAT, INT, default_complex, dtype, finfo, get_default_dtype, int64, of_number
@@ -37,7 +37,9 @@ class Factory(Copies):
     def cpu(self, operator: Operator) -> Callable:
         schema = operator.schema
         names = ", ".join(schema.names)
-        passed = ", ".join(f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name for a in schema.arguments)
+        passed = ", ".join(
+            f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name for a in schema.arguments
+        )
         source = (
             f"def {schema.base_name}({names}):\n"
             "    if layout is not None or pin_memory: check_options(operator, layout, pin_memory)\n"
@@ -66,8 +68,8 @@ def _check_options(operator: Operator, layout: layout_type | None, pin_memory: b
     if layout is not None and layout is not strided:
         raise NotImplementedError(f"{operator.schema.base_name}(): only the strided layout exists here, not {layout}")
     if pin_memory:
-        raise RuntimeError("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is "
-                           "available on this system.")  # fmt: skip
+        raise RuntimeError("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator "
+                           "is available on this system.")  # fmt: skip
 
 
 def checked_size(size: tuple[int, ...], name: str) -> tuple[int, ...]:
@@ -143,14 +145,14 @@ def _strided(size: tuple[int, ...], stride: tuple[int, ...], dtype: dtype | None
 def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
     """Dense memory with the dimensions in the order of `physical_layout`, outermost first."""
     if len(size) != len(physical_layout):
-        raise RuntimeError("Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
-                           f"{len(size)} is not equal to len(physical_layout) = {len(physical_layout)}")  # fmt: skip
+        raise RuntimeError("Number of dimensions in size does not match the length of the physical_layout; i.e. "
+                           f"len(size) = {len(size)} is not equal to len(physical_layout) = {len(physical_layout)}")  # fmt: skip
     strides, step, seen = [0] * len(size), 1, set()
     for d in reversed(physical_layout):
         if not 0 <= d < len(size):
-            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index "
-                               f"{physical_layout.index(d)}).  NB: negative dims not currently supported; file an issue if you "
-                               "want it.")  # fmt: skip
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at "
+                               f"index {physical_layout.index(d)}).  NB: negative dims not currently supported; file "
+                               "an issue if you want it.")  # fmt: skip
         if d in seen:
             raise RuntimeError("Duplicate dim not allowed")
         seen.add(d)
@@ -315,8 +317,9 @@ op(f"arange.start_step(Scalar start=0, Scalar? end=None, Scalar step=1, {FACTORY
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
     kind = dtype or get_default_dtype()
-    warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent "
-                  "with Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
+    warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is "
+                  "inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
+                  "[start, end).",
                   stacklevel=4)  # fmt: skip
     start, end, step = _range_bounds("range", kind, start, end, step)
     return Spec((math.floor((end - start) / step) + 1,), kind)
@@ -379,7 +382,9 @@ def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec)
 
 
 def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any, spec: Spec) -> Any:
-    kind = spec.dtype.np if spec.dtype.category >= FLOAT else xp.dtype(xp.float64)
+    kind = spec.dtype.np
+    if spec.dtype.category == INT:
+        start, end, kind = xp.trunc(start), xp.trunc(end), xp.dtype(xp.float64)
     exponents = _spaced(xp, start, end, steps, kind, xp.dtype(xp.complex128 if kind.kind == "c" else xp.float64))
     return (base**exponents).astype(spec.dtype.np)
 

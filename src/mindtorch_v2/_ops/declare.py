@@ -180,18 +180,21 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     if modes.grad_enabled and needs_grad:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of "
                            "the arguments requires grad.")
+    accepted, at = operator.declaration.family.out_types, operator.schema.index.get("dtype")
+    if accepted == "any" and at is not None and values[at] is None:  # then `out` says in which type to compute
+        values = [*values[:at], targets[0].dtype, *values[at + 1 :]]
     with changed_modes(grad_enabled=False):
         result = call_bound(operator, values)
         results = result if isinstance(result, (tuple, list)) else (result,)
         for target, value in zip(targets, results, strict=True):
-            _store(target, value, values, explicit="dtype" in operator.schema.index, name=name)
+            _store(target, value, values, explicit=at is not None, name=name, accepted=accepted)
     if not isinstance(out, (tuple, list)):
         return out
     kind = operator.declaration.result_type
     return out if kind is None else kind(*targets)
 
 
-def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bool, name: str) -> None:
+def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bool, name: str, accepted: str) -> None:
     if target._array.shape != value._array.shape:
         if target.numel():
             warnings.warn(f"An output with one or more elements was resized since it had shape {shape_text(target.shape)}, which "
@@ -200,7 +203,8 @@ def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bo
                           "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
                           stacklevel=4)
         target.resize_(value.shape)  # type: ignore[attr-defined]
-    if explicit and target.dtype is not value.dtype and value.dtype.category > target.dtype.category:
+    narrows = explicit and value.dtype.category > target.dtype.category
+    if target.dtype is not value.dtype and (narrows or accepted == "exact"):
         raise RuntimeError(f"Expected out tensor to have dtype {value.dtype}, but got {target.dtype} instead")
     check_result_fits(target, Spec(value._array.shape, value.dtype))
     if target._array.__class__ is np.ndarray:

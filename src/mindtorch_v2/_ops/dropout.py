@@ -182,18 +182,19 @@ def _of_unbatched(input: Tensor, p: float, training: bool, inplace: bool) -> Ten
 def _dropout1d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     _check_probability(p, ValueError)
     if input.dim() not in (2, 3):
-        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
-                           "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
-                           "batch dimension (i.e. 2D or 3D inputs).")  # fmt: skip
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that "
+                           "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, a "
+                           "channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs).")  # fmt: skip
     return _of_unbatched(input, p, training, inplace) if input.dim() == 2 else _of_features(input, p, training, inplace)
 
 
 def _warn_of_dimensions(name: str, input: Tensor, spatial: int) -> None:
     if input.dim() not in (spatial + 1, spatial + 2):
-        warnings.warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
-                      "release. To retain the behavior and silence this warning, please use dropout instead. Note that "
-                      f"{name} exists to provide channel-wise dropout on inputs with {spatial} spatial dimensions, a channel dimension, "
-                      f"and an optional batch dimension (i.e. {spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)  # fmt: skip
+        warnings.warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an "
+                      "error in a future release. To retain the behavior and silence this warning, please use "
+                      f"dropout instead. Note that {name} exists to provide channel-wise dropout on inputs with "
+                      f"{spatial} spatial dimensions, a channel dimension, and an optional batch dimension (i.e. "
+                      f"{spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)  # fmt: skip
 
 
 @composite(f"dropout2d({_ARGUMENTS}) -> Tensor", public="nn.functional")
@@ -201,10 +202,11 @@ def _dropout2d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
     _check_probability(p, ValueError)
     _warn_of_dimensions("dropout2d", input, 2)
     if input.dim() == 3:
-        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input "
-                      "is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
-                      "interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
-                      "dropout behavior, please switch to using dropout1d instead.", stacklevel=2)  # fmt: skip
+        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+                      "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel dim. "
+                      "This behavior will change in a future release to interpret the input as one without a batch "
+                      "dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please "
+                      "switch to using dropout1d instead.", stacklevel=2)  # fmt: skip
     return _of_features(input, p, training, inplace)
 
 

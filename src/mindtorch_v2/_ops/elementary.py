@@ -82,7 +82,7 @@ def _tanh_backward(xp: Any, grad_output: Any, output: Any) -> Any:
 
 
 TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-   kernel=pointwise(_tanh_backward),
+   kernel=pointwise(_tanh_backward, excluding=(BOOL, INT)),
    grad=dict(grad_output=lambda grad, output: grad * conj(1 - output * output),
              output=lambda grad, grad_output, output: grad * conj(-2 * output) * grad_output.conj()
              if output.dtype.is_complex else -2 * grad * grad_output * output),
@@ -172,7 +172,7 @@ def _refuse_complex(name: str) -> Callable[[Tensor], None]:
 
 def _rounding(function: str) -> Callable[[Any, Any], Any]:
     """The array function; integers are whole already."""
-    return lambda xp, self: self.copy() if self.dtype.kind in "iu" else getattr(xp, function)(self)
+    return lambda xp, self: xp.positive(self) if self.dtype.kind in "iu" else getattr(xp, function)(self)
 
 
 for _name, _aliases in (("floor", ()), ("ceil", ()), ("trunc", ("fix",))):
@@ -189,14 +189,14 @@ def _check_round(self: Tensor, decimals: int) -> None:
 
 def _round(xp: Any, self: Any, decimals: int) -> Any:
     if not decimals:
-        return self.copy() if self.dtype.kind in "iu" else xp.rint(self)
+        return xp.positive(self) if self.dtype.kind in "iu" else xp.rint(self)
     scale = 10.0 ** abs(decimals)
     return xp.rint(self * scale) / scale if decimals > 0 else xp.rint(self / scale) * scale
 
 
 op("round(Tensor self, *, int decimals=0) -> Tensor",
    kernel=pointwise(_round, check=_check_round), grad=dict(self=_zero_grad), public="torch Tensor special",
-   samples=lambda: [*unary(decimals=(0, 2, -1))(),
+   samples=lambda: [*unary(decimals=(2, -1))(),
                     error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)])
 op("frac(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: self - xp.trunc(self), excluding=(BOOL, INT, COMPLEX)),
@@ -261,6 +261,8 @@ def _polygamma_method(self, n):
 def _mvlgamma(self, p):
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if self.dtype.category == BOOL:
+        raise RuntimeError("The input tensor may not be a boolean tensor.")
     offsets = self.new_tensor([-0.5 * i for i in range(p)], dtype=floating(self.dtype)[0])
     return (self.unsqueeze(-1) + offsets).lgamma().sum(-1) + p * (p - 1) * 0.25 * math.log(math.pi)
 
@@ -279,8 +281,14 @@ def _logit_grad(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
 op("logit(Tensor self, float? eps=None) -> Tensor",
    kernel=pointwise(_logit, floating, excluding=(COMPLEX,)), grad=dict(self=_logit_grad), public="torch Tensor special",
    samples=unary(0.1, 0.9, eps=(None, 0.2)))
+
+
+def _xlogy(xp: Any, self: Any, other: Any) -> Any:
+    return xp.where((self == 0) & ~xp.isnan(other), 0, self * xp.log(other))
+
+
 op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("xlogy", floating, excluding=(COMPLEX,)),
+   kernel=pointwise(_xlogy, floating, excluding=(COMPLEX,)),
    grad=dict(self=lambda grad, self, other: _xlogy_self_grad(grad, self, other), other=lambda grad, self, other: grad * self / other),
    public="torch Tensor special", samples=binary(0.2, 2))
 
@@ -316,14 +324,18 @@ op("logaddexp2(Tensor self, Tensor other) -> Tensor",
 
 # complex numbers -----------------------------------------------------------------------------------------------------
 
-op("conj_physical(Tensor self) -> Tensor",
-   kernel=pointwise(lambda xp, self: xp.conjugate(self) if self.dtype.kind == "c" else self.copy()),
-   grad=dict(self=lambda grad: conj(grad)), samples=unary())
+CONJUGATE = op("_conj_physical(Tensor self) -> Tensor",
+   kernel=pointwise("conjugate"), grad=dict(self=lambda grad: conj(grad)), public="")
 
 
-@composite("conj(Tensor(a) self) -> Tensor(a)", samples=unary())
-def _conj(self):
-    return self.conj_physical() if self.dtype.is_complex else self
+@composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(), aliases=("conj",))
+def _conj_physical(self):
+    return call_bound(CONJUGATE, (self,)) if self.dtype.is_complex else self
+
+
+@composite("conj_physical_(Tensor(a!) self) -> Tensor(a!)", public="torch Tensor")
+def _conj_physical_inplace(self):
+    return call_bound(CONJUGATE.declaration.inplace, (self,)) if self.dtype.is_complex else self
 
 
 @composite("resolve_conj(Tensor(a) self) -> Tensor(a)", samples=unary())

@@ -1,5 +1,6 @@
 """Largest and smallest elements, and where they are."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,9 +20,14 @@ from .reduce import (
     reduced_dims,
     unfolded,
 )
-from .samples import bools, case, cases, error, ints, t, values
+from .samples import TensorSample, bools, case, cases, error, ints, t, values
 
 NAN = float("nan")
+
+
+def kinks(data: Any) -> TensorSample:
+    """A sample of given numbers, some equal or undefined, where there is no derivative."""
+    return dataclasses.replace(values(data), grad=False)
 
 
 def check_extent(name: str, shape: Sequence[int], dims: Sequence[int]) -> None:
@@ -95,10 +101,11 @@ def _extremum(ufunc: str) -> Callable:
 def _declare_extremum(word: str, ufunc: str) -> None:
     """`amax`, `max` in its three forms, and `argmax`; or the same of the smallest."""
     op(f"a{word}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
-       kernel=Reduction(ufunc, _extremum_spec(f"a{word}", f"{word}_values_cpu"), _extremum(ufunc), empty=False),
+       kernel=Reduction(ufunc, _extremum_spec(f"a{word}", f"{word}_values_cpu"), _extremum(ufunc), empty=False,
+                        out_types="exact"),
        grad=dict(self=lambda grad, self, result, dim, keepdim: evenly(grad, self, result, dim or (), keepdim)),
-       samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), 1), case(ints(2, 3), 0),
-                     case(bools(2, 3)), case(values([1.0, NAN, 3.0])),
+       samples=cases(*DIM_CASES, *DIM_ERRORS, case(kinks([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), 1), case(ints(2, 3), 0),
+                     case(bools(2, 3)), case(kinks([1.0, NAN, 3.0])),
                      error(IndexError, f"a{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
                      error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))))  # fmt: skip
 
@@ -107,8 +114,8 @@ def _declare_extremum(word: str, ufunc: str) -> None:
        kernel=Reduction(ufunc, lambda self: infer(self, None, False),
                         lambda xp, self: getattr(xp, ufunc).reduce(self, None), empty=False),
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
-       samples=cases(case(t(2, 3)), case(t()), case(values([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
-                     case(values([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
+       samples=cases(case(t(2, 3)), case(t()), case(kinks([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
+                     case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
                      error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))))  # fmt: skip
 
     def dim_spec(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
@@ -125,8 +132,8 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kernel=computes(dim_spec, dim_array),
        grad=dict(self=lambda grad, indices, self_shape, dim, keepdim: chosen_grad(grad, indices, self_shape, dim, keepdim)),
-       samples=cases(case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(), 0), case(values([[1.0, 3.0, 3.0]]), 1),
-                     case(values([[1.0, NAN, 3.0]]), 1), case(t(2, 3, 4), 1), case(t(3, 2, layout="transposed"), 0),
+       samples=cases(case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(), 0), case(kinks([[1.0, 3.0, 3.0]]), 1),
+                     case(kinks([[1.0, NAN, 3.0]]), 1), case(t(2, 3, 4), 1), case(t(3, 2, layout="transposed"), 0),
                      case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 0), 0),
                      error(IndexError, f"{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
                      error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
@@ -150,9 +157,9 @@ def _declare_extremum(word: str, ufunc: str) -> None:
             return xp.zeros((), xp.int64)
         return contiguous(getattr(xp, f"arg{word}")(self, dim, keepdims=keepdim))
 
-    op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", kernel=computes(index_spec, index_array),
+    op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", kernel=computes(index_spec, index_array, out_types="exact"),
        samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()), case(t(), 0),
-                     case(values([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1), case(t(2, 0), 0),
+                     case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1), case(t(2, 0), 0),
                      error(IndexError, f"arg{word}(): Expected reduction dim to be specified", t(0, 3)),
                      error(RuntimeError, f"arg{word}(): does not support bool input", bools(2, 3))))  # fmt: skip
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._autograd.views import MULTI_OUTPUT, wake
 from .._backends.cpu import xp as cpu_xp
+from .._backends.meta import contiguous_strides
 from .._backends.npu import unavailable_kernel
 from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
@@ -34,7 +35,7 @@ from .._dtype import (
     of_number,
     promote_types,
 )
-from .._tensor import Tensor, element_strides, tracked_view, wrap, wrap_meta
+from .._tensor import Tensor, element_strides, settle_empty, tracked_view, wrap, wrap_meta
 
 from .quick import functional_source, inplace_source
 
@@ -101,7 +102,8 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
             continue
         ndim = max(len(result), len(shape))
         a, b = (1,) * (ndim - len(result)) + result, (1,) * (ndim - len(shape)) + shape
-        for d, (m, n) in enumerate(zip(a, b, strict=True)):
+        for d in range(ndim - 1, -1, -1):
+            m, n = a[d], b[d]
             if m != n and m != 1 and n != 1:
                 raise RuntimeError(f"The size of tensor a ({m}) must match the size of tensor b ({n}) "
                                    f"at non-singleton dimension {d}")
@@ -165,18 +167,38 @@ def check_writable(tensor: Tensor) -> None:
 
 
 def check_overlap(target: Tensor, source: Any) -> None:
-    """Raises if `source` shows some, but not exactly, the elements that are written."""
+    """Raises if `source` shows some, but not exactly, the elements that are written.
+
+    As in PyTorch only where it is easy to tell: both must lie densely.
+    """
     if source.__class__ in NUMBERS or source is target or (target._storage is None and target._base is None):
         return
     if source._storage is None and source._base is None or source._shared_storage() is not target._shared_storage():
         return
     a, b = target._array, source._array
-    if a.__class__ is not _ndarray or not np.may_share_memory(a, b):
+    if not a.size or not b.size or not is_dense(a) or not is_dense(b):
         return
-    if target._offset == source._offset and a.shape == b.shape and a.strides == b.strides:
+    start, end = target._offset, target._offset + a.size * a.itemsize
+    other, other_end = source._offset, source._offset + b.size * b.itemsize
+    if (start, end) == (other, other_end) and _long_strides(a) == _long_strides(b):
         return
-    raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-                       "memory location. Please clone() the tensor before performing the operation.")
+    if start < other_end and other < end:
+        raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                           "single memory location. Please clone() the tensor before performing the operation.")
+
+
+def is_dense(array: Any) -> bool:
+    """Whether the elements fill a stretch of memory, each once, in whatever order of dimensions."""
+    step = array.itemsize
+    for stride, n in sorted(_long_strides(array)):
+        if stride != step:
+            return False
+        step *= n
+    return True
+
+
+def _long_strides(array: Any) -> list[tuple[int, int]]:
+    return [(s, n) for s, n in zip(array.strides, array.shape) if n != 1]
 
 
 def check_result_fits(target: Tensor, spec: Spec) -> None:
@@ -197,6 +219,7 @@ class Family:
 
     inplace = False  # whether members have an in-place form unless they say otherwise
     is_view = False
+    out_types = "castable"  # which types `out=` may have: those a result casts to, "any", or "exact"ly the result's
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         return {
@@ -234,8 +257,9 @@ class ArrayFamily(Family):
     inferred result with a keyword parameter `spec`.
     """
 
-    def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False) -> None:
-        self.infer, self.array, self.widen, self.inplace = infer, array, widen, inplace
+    def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False,
+                 out_types: str = "castable") -> None:
+        self.infer, self.array, self.widen, self.inplace, self.out_types = infer, array, widen, inplace, out_types
 
     def cpu(self, operator: Operator) -> Callable:
         schema = operator.schema
@@ -276,14 +300,14 @@ class ArrayFamily(Family):
         return kernel
 
 
-def computes(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
+def computes(infer: Callable, array: Callable, *, inplace: bool = False, out_types: str = "castable") -> ArrayFamily:
     """An operator that does arithmetic: half precision is computed in float32."""
-    return ArrayFamily(infer, array, widen=True, inplace=inplace)
+    return ArrayFamily(infer, array, widen=True, inplace=inplace, out_types=out_types)
 
 
-def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
+def moves(infer: Callable, array: Callable, *, inplace: bool = False, out_types: str = "castable") -> ArrayFamily:
     """An operator that only moves or compares elements: any type as it is."""
-    return ArrayFamily(infer, array, widen=False, inplace=inplace)
+    return ArrayFamily(infer, array, widen=False, inplace=inplace, out_types=out_types)
 
 
 def _parameters(function: Callable) -> tuple[str, ...]:
@@ -327,6 +351,19 @@ def result_of(operator: Operator, tensors: Any) -> Any:
     """Several outputs as the operator's named tuple, or a list where the schema says so."""
     kind = operator.declaration.result_type
     return list(tensors) if kind is None else kind(*tensors)
+
+
+def laid_out(array: np.ndarray, tensors: Sequence[Tensor]) -> np.ndarray:
+    """The array with the strides PyTorch gives a pointwise result of these tensors; NumPy's choice may be another."""
+    if array.flags.c_contiguous and all(t._array.flags.c_contiguous for t in tensors):
+        return array
+    strides = pointwise_strides(array.shape, tensors) or contiguous_strides(array.shape)
+    if not array.size or element_strides(array) == strides:
+        return array
+    order = sorted(range(array.ndim), key=lambda d: -strides[d])
+    made = np.empty([array.shape[d] for d in order], array.dtype).transpose(np.argsort(order))
+    made[...] = array
+    return made
 
 
 @functools.cache
@@ -394,6 +431,8 @@ class Pointwise(Family):
             array = self.computed(args, kind, at)
             if array.shape != spec.shape:  # an operand that only tells the shape
                 array = np.broadcast_to(array, spec.shape).copy()
+            elif array.ndim > 1:
+                array = laid_out(array, [args[i] for i in at if args[i].__class__ not in NUMBERS])
             return wrap_one(array, spec)
 
         return self._quick(operator, general, inplace=False)
@@ -408,15 +447,16 @@ class Pointwise(Family):
         is_ufunc = self.ufunc is not None
         name = operator.schema.base_name
         if inplace:
-            source = inplace_source(name, arguments, is_ufunc=is_ufunc)
+            source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=self.check is not None)
         else:
-            source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_)
+            source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_,
+                                       checked=self.check is not None)
         scope: dict[str, Any] = {
             "plain": frozenset(plain), "NUMBERS": NUMBERS, "general": general, "ndarray": _ndarray, "asarray": np.asarray,
             "new": _new, "Tensor": Tensor, "plan": self.plan, "operator": operator, "xp": cpu_xp, "copyto": np.copyto,
             "wrap": wrap,
             "ufunc": getattr(cpu_xp, self.ufunc) if self.ufunc else None, "compute": self.compute,
-            "check_overlap": check_overlap,
+            "check_overlap": check_overlap, "check": self.check,
             "check_writable": check_writable, "__opname__": f"{operator.name} cpu",
             **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
         }
@@ -488,15 +528,16 @@ class View(Family):
         def one(source: Tensor, *args: Any) -> Tensor:
             if source._keys & VIEW_MASK and wake(source):
                 return call_bound(operator, (source, *args))
+            storage = source._shared_storage()  # first, since it gives an empty array PyTorch's strides
             shape, strides, offset, *kind = geometry(source, *args)
             offset += source._offset
-            made = source._shared_storage().array(shape, kind[0] if kind else source._array.dtype, offset, strides)
+            made = storage.array(shape, kind[0] if kind else source._array.dtype, offset, strides)
             return tracked_view(source, made, offset, operator, args)
 
         def many(source: Tensor, *args: Any) -> Any:
             if source._keys & VIEW_MASK and wake(source):
                 return call_bound(operator, (source, *args))
-            array, storage, views = source._array, source._shared_storage(), []
+            storage, array, views = source._shared_storage(), source._array, []
             for nr, (shape, strides, offset) in enumerate(geometry(source, *args)):
                 offset += source._offset
                 view = tracked_view(source, storage.array(shape, array.dtype, offset, strides), offset, operator, args, nr)
@@ -506,10 +547,10 @@ class View(Family):
 
         def quick(source: Tensor, *args: Any) -> Tensor:
             try:
-                made = array_view(source._array, *args)  # type: ignore[misc]
+                made = array_view(source._array, *args) if source._array.size else None  # type: ignore[misc]
             except (ValueError, IndexError):  # `geometry` says it in PyTorch's words
                 made = None
-            if made is None or source._keys & VIEW_MASK and source._base._keys & REQUIRES_GRAD:  # type: ignore[union-attr]
+            if made is None or not made.size or source._keys & VIEW_MASK and source._base._keys & REQUIRES_GRAD:  # type: ignore[union-attr]
                 return one(source, *args)
             return tracked_view(source, made, source._offset, operator, args)
 

@@ -13,6 +13,7 @@ from .._tensor import Tensor, wrap, wrap_meta, wrapped_dim
 from .copy import uninitialised
 from .declare import composite, function_of, op
 from .families import ArrayFamily, Spec, broadcast_shape, common_dtype, computes, meta_of, moves, pointwise_strides, shape_text
+from .join import constant_pad_nd
 from .samples import bools, case, cases, error, ints, t, values
 from .view import warn_once
 
@@ -213,7 +214,7 @@ op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
 def check_index_sizes(self: Tensor, dim: int, index: Tensor, name: str) -> int:
     """The dimension counted from the front, if the index has as many as `self` and a fit type."""
     dim = wrapped_dim(dim, self._array.ndim)
-    if index._array.dtype is not _KIND_INT64 and index.dtype not in (int32, int64):
+    if index._array.dtype is not _KIND_INT64 and index.dtype not in (int32, int64) and index._array.size:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     return dim
 
@@ -221,17 +222,18 @@ def check_index_sizes(self: Tensor, dim: int, index: Tensor, name: str) -> int:
 def _gather_spec(self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Spec:
     dim = check_index_sizes(self, dim, index, "gather")
     shape, places = self._array.shape, index._array.shape
+    if 0 in places:
+        return Spec(places, self.dtype)
     if not places or not shape:
         if max(len(places), 1) != max(len(shape), 1):
             raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
         return Spec(places, self.dtype)
     if len(shape) != len(places):
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
-    if 0 not in places:
-        for d, n in enumerate(places):
-            if d != dim and n > shape[d]:
-                raise RuntimeError(f"Size does not match at dimension {d} expected index {shape_text(places)} to be no larger than self "
-                                   f"{shape_text(shape)} apart from dimension {dim}")  # fmt: skip
+    for d, n in enumerate(places):
+        if d != dim and n > shape[d]:
+            raise RuntimeError(f"Size does not match at dimension {d} expected index {shape_text(places)} to be no larger than self "
+                               f"{shape_text(shape)} apart from dimension {dim}")
     return Spec(places, self.dtype)
 
 
@@ -268,9 +270,9 @@ def check_along(xp: Any, array: Any, dim: int, index: Any) -> int:
 
 
 def _gather(xp: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
-    dim = check_along(xp, self, dim, index)
     if not index.size:
         return xp.empty(index.shape, self.dtype)
+    dim = check_along(xp, self, dim, index)
     return self.reshape(-1).take(flat_places(xp, self.shape, dim, index), mode="clip")
 
 
@@ -456,3 +458,9 @@ Tensor.nonzero = nonzero  # type: ignore[attr-defined]
 @composite("argwhere(Tensor self) -> Tensor", samples=cases(case(bools(2, 3)), case(bools())))
 def _argwhere(self):
     return self.nonzero()
+
+
+@composite("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor", samples=cases(case(bools(2, 3), size=4)))
+def _nonzero_static(self, size, fill_value):
+    places = self.nonzero()[:size]
+    return constant_pad_nd(places, (0, 0, 0, size - places._array.shape[0]), fill_value).contiguous()

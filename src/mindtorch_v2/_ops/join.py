@@ -477,6 +477,10 @@ def _pad(self, pad, mode, value):
                                f"padding ({left}, {right}) at dimension {d} of input {shape_text(self.shape)}")  # fmt: skip
         if mode == "circular" and (left > n or right > n):
             raise RuntimeError("Padding value causes wrapping around more than once.")
-        places = _arange(-left, n + right, device=self._device)
-        result = result.index_select(d, _PADDED_PLACES[mode](places, n))
+        skipped = 0
+        if mode == "circular":  # what negative padding cuts off is not in the circle
+            skipped, n = max(-left, 0), n + min(left, 0) + min(right, 0)
+            left, right = max(left, 0), max(right, 0)
+        places = _PADDED_PLACES[mode](_arange(-left, n + right, device=self._device), n)
+        result = result.index_select(d, places + skipped if skipped else places)
     return result

@@ -1,4 +1,7 @@
-"""Losses, from two tensors to one number, and how they are reduced: 0 leaves every element, 1 is the mean, 2 the sum."""
+"""Losses, from two tensors to one number, and how they are reduced: 0 leaves every element, 1 is the mean, 2 the sum.
+
+Those that are also functions of `torch` itself are not reduced unless told to: PyTorch's default there is 0.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -127,6 +130,9 @@ def _l1_loss(self, target, reduction):
 
 @composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples())
 def _soft_margin_loss(self, target, reduction):
+    kind = common_dtype((self, target))
+    if kind.category < FLOAT:
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {kind.scalar_name}")
     return reduced((-target * self).exp().log1p(), reduction)
 
 
@@ -176,7 +182,7 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
 
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
-           " int reduction=1) -> Tensor", public="torch",
+           " int reduction=0) -> Tensor", public="torch",
            samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)))  # fmt: skip
 def _binary_with_logits(self, target, weight, pos_weight, reduction):
     log_probability = _log_sigmoid(self)
@@ -186,7 +192,7 @@ def _binary_with_logits(self, target, weight, pos_weight, reduction):
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
-@composite("kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor", public="torch",
+@composite("kl_div(Tensor self, Tensor target, int reduction=0, *, bool log_target=False) -> Tensor", public="torch",
            samples=cases(case(t(2, 3), t(2, 3, low=0.1)), case(t(2, 3), t(3), 0, log_target=True), case(t(2, 3), t(2, 3, low=0.1), 2)))  # fmt: skip
 def _kl_div(self, target, reduction, log_target):
     if self.dtype.category == COMPLEX or target.dtype.category == COMPLEX:
@@ -210,10 +216,10 @@ def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
 # margins -------------------------------------------------------------------------------------------------------------
 
 
-@composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor", public="torch",
+@composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=0) -> Tensor", public="torch",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)))  # fmt: skip
 def _hinge_embedding_loss(self, target, margin, reduction):
-    near = (margin - self).clamp_min(0).masked_fill(target == 1, 0)
+    near = (margin - self).clamp_min(0).to(self.dtype).masked_fill(target == 1, 0)
     return reduced(near + self.masked_fill(target == -1, 0), reduction)
 
 
@@ -223,14 +229,14 @@ def _check_equal_ranks(*tensors: Any) -> None:
         raise RuntimeError(f"margin_ranking_loss : All input tensors should have same dimension but got sizes: {shown} ")
 
 
-@composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
+@composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> Tensor",
            samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)))  # fmt: skip
 def _margin_ranking_loss(input1, input2, target, margin, reduction):
     _check_equal_ranks(input1, input2, target)
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-@composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
+@composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)))  # fmt: skip
 def _cosine_embedding_loss(input1, input2, target, margin, reduction):
     if target.dim() > 1:
@@ -248,7 +254,7 @@ def _cosine_embedding_loss(input1, input2, target, margin, reduction):
 
 
 @composite("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06,"
-           " bool swap=False, int reduction=1) -> Tensor",
+           " bool swap=False, int reduction=0) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 1.0, 1e-6, True, 0)))  # fmt: skip
 def _triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction):
     ranks = [x.dim() for x in (anchor, positive, negative)]

@@ -9,9 +9,10 @@ from .._dispatch.registry import registry
 from .._dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
 from .._tensor import Tensor
 from .declare import composite, op, public_functions
+from .extreme import kinks
 from .families import Spec, computes
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
-from .samples import case, cases, error, ints, t, values
+from .samples import case, cases, error, ints, t
 
 INF = float("inf")
 
@@ -228,11 +229,11 @@ def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, k
 
 
 _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-   kernel=computes(_norm_spec, _norm), public="", aliases=("linalg.vector_norm",),
+   kernel=computes(_norm_spec, _norm, out_types="exact"), public="", aliases=("linalg.vector_norm",),
    grad=dict(self=_norm_grad),
    samples=cases(*[case(t(2, 3, low=0.2), ord) for ord in (0, 0.5, 1, 1.5, 2, 3, INF, -INF, -1)],
                  *[case(t(2, 3, 4), ord, dim) for ord in (1, 2, 3, INF) for dim in (1, (0, 2), ())],
-                 case(t(2, 3), 2, 1, True), case(t()), case(t(0, 3), 2, 0), case(values([0.0, 0.0])),
+                 case(t(2, 3), 2, 1, True), case(t()), case(t(0, 3), 2, 0), case(kinks([0.0, 0.0])),
                  error(RuntimeError, "linalg.vector_norm cannot compute the inf norm on an empty tensor", t(0, 3), INF),
                  error(RuntimeError, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
                        ints(2, 3))))  # fmt: skip

@@ -35,6 +35,11 @@ def _check_shapes(input: Tensor, normalized_shape: tuple[int, ...], separator: s
                            f"[*{separator}{', '.join(map(str, normalized_shape))}], but got input of size{shape_text(shape)}")  # fmt: skip
 
 
+def _check_floating(kind: dtype, kernel: str) -> None:
+    if kind.category != FLOAT:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
+
+
 def _statistics_type(input: Tensor, *parameters: Tensor | None) -> dtype:
     """The type of mean and deviation: the input's, or float32 for a half input with float32 parameters."""
     kind = made = input.dtype
@@ -177,8 +182,7 @@ def _trailing(normalized_shape: Sequence[int]) -> tuple[int, ...]:
 def _layer_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> tuple[Spec, ...]:
     _check_shapes(input, normalized_shape, ", ", weight, bias)
     kind, shape = input.dtype, input._array.shape
-    if kind.category != FLOAT:
-        raise NotImplementedError(f"\"LayerNormKernelImpl\" not implemented for '{kind.scalar_name}'")
+    _check_floating(kind, "LayerNormKernelImpl")
     statistics = Spec(_statistics_shape(shape, normalized_shape), _statistics_type(input, weight, bias))
     return Spec(shape, kind), statistics, statistics
 
@@ -240,6 +244,7 @@ def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable)
 
 def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor, rstd: Tensor, weight: Any,
                                bias: Any, output_mask: tuple) -> tuple:  # fmt: skip
+    _check_floating(input.dtype, "LayerNormBackwardKernelImpl")
     parameter = weight if weight is not None else bias
     kind = input.dtype if parameter is None else parameter.dtype
     specs = Spec(input._array.shape, input.dtype), Spec(normalized_shape, kind), Spec(normalized_shape, kind)
@@ -278,6 +283,7 @@ _LAYER_NORM_BACKWARD = op(
 
 
 def _rms_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, eps: float | None) -> tuple[Spec, Spec]:
+    _check_floating(input.dtype, "rms_norm")
     return (Spec(input._array.shape, input.dtype if weight is None else promote_types(input.dtype, weight.dtype)),
             Spec(_statistics_shape(input._array.shape, normalized_shape), float32 if input.dtype.np in REDUCED else input.dtype))  # fmt: skip
 
@@ -301,7 +307,7 @@ def _rms_norm_grad(grads, input, normalized_shape, rstd, weight, needs):
 _RMS_SAMPLES = (case(t(2, 3, 4), (4,), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, 1e-5), case(t(0, 4), (4,), t(4), 1e-5))
 
 _rms_norm = function_of(op(
-    "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor output, Tensor rstd)",
+    "_native_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor output, Tensor rstd)",
     kernel=computes(_rms_norm_specs, _rms_norm_array),
     grad={"input, weight": _rms_norm_grad},
     public="", samples=cases(*_RMS_SAMPLES)))  # fmt: skip
@@ -345,7 +351,7 @@ def _rms_norm_backward_grad(grads, grad_out, input, normalized_shape, rstd, weig
 
 
 _RMS_NORM_BACKWARD = op(
-   "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight,"
+   "_native_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight,"
    " bool[2] output_mask) -> (Tensor result, Tensor result1)",
    kernel=computes(_rms_norm_backward_specs, _rms_norm_backward_array),
    grad={"grad_out, input, rstd, weight": _rms_norm_backward_grad},

@@ -405,3 +405,39 @@ unfold_backward = function_of(op(
    kernel=computes(lambda self, input_sizes, dim, size, step: Spec(input_sizes, self.dtype), _summed_windows), public="",
    grad=dict(self=lambda grad, dim, size, step: grad.unfold(dim, size, step)),
    samples=cases(case(t(2, 4, 2), (2, 5), 1, 2, 1), case(t(2, 3), (5,), 0, 3, 2))))  # fmt: skip
+
+
+# a part replaced -----------------------------------------------------------------------------------------------------
+
+
+def _check_part(src: Tensor, part: Tensor) -> None:
+    if src._array.shape != part._array.shape:
+        raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {shape_text(src.shape)}, slice size = "
+                           f"{shape_text(part.shape)}")
+
+
+def _replaced(self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
+    """A copy of `self` whose part holds `src`."""
+    made = self.clone()
+    shown = part(made)
+    _check_part(src, shown)
+    shown.copy_(src)
+    return made
+
+
+@composite("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
+           samples=cases(case(t(2, 3), t(3), 0, 1), case(t(2, 3), t(2), -1, -1)))
+def _select_scatter(self, src, dim, index):
+    return _replaced(self, src, lambda made: made.select(dim, index))
+
+
+@composite("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+           samples=cases(case(t(4, 3), t(2, 3), 0, 1, 3), case(t(4, 3), t(2, 3), 0, None, None, 2)))
+def _slice_scatter(self, src, dim, start, end, step):
+    return _replaced(self, src, lambda made: slice_view(made, dim, start, end, step))
+
+
+@composite("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+           samples=cases(case(t(3, 3), t(3)), case(t(2, 3), t(2), 1)))
+def _diagonal_scatter(self, src, offset, dim1, dim2):
+    return _replaced(self, src, lambda made: made.diagonal(offset, dim1, dim2))

@@ -1,15 +1,16 @@
 """Arithmetic, element by element: sums, products, quotients, powers, extremes and bounds."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, complex128, dtype, finfo, float64, int32, int64, of_number
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import Pointwise, Spec, boolean, computes, floating, pointwise, pointwise_strides, real_of_complex
-from .samples import binary, case, cases, error, ints, t, unary, values
+from .samples import Case, binary, case, cases, error, ints, t, unary, values
 
 
 def conj(value: Any) -> Any:
@@ -21,6 +22,12 @@ def conj(value: Any) -> Any:
 
 def dtype_of(operand: Any) -> dtype:
     return of_number(operand) if operand.__class__ in NUMBERS else operand.dtype
+
+
+def undifferentiated() -> list[Case]:
+    """Pairs of operands whose gradients are not checked."""
+    shapes = (((2, 3), (2, 3)), ((2, 3), (3,)), ((3,), (2, 1)), ((), (2, 3)), ((), ()), ((0, 3), (3,)))
+    return [case(t(*a, grad=False), t(*b, low=0.5, grad=False)) for a, b in shapes]
 
 
 def without_derivative(name: str) -> Callable[[Tensor], Tensor]:
@@ -98,13 +105,15 @@ op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
 class Division(Pointwise):
     """A quotient: integers give floating results unless it is rounded."""
 
-    def plan(self, operator, args):
-        mode = args[2]
-        if mode is None:
-            return super().plan(operator, args)
-        if mode not in ("trunc", "floor"):
-            raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'")
-        return (FLOORED if mode == "floor" else TRUNCATED).plan(operator, args)
+    def plan(self, operator: Operator, args: Sequence[Any]) -> tuple[Spec, dtype, list[int]]:
+        family = {"floor": FLOORED, "trunc": TRUNCATED}.get(args[2])
+        return super().plan(operator, args) if family is None else family.plan(operator, args)
+
+
+def _check_rounding_mode(self: Any, other: Any, rounding_mode: str | None) -> None:
+    if rounding_mode not in (None, "trunc", "floor"):
+        raise RuntimeError("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+                           f"'{rounding_mode}'")
 
 
 def refuse_zero(xp: Any, dividend: Any, divisor: Any) -> None:
@@ -146,7 +155,7 @@ def _div_other_grad(grad: Tensor, self: Any, other: Tensor, rounding_mode: str |
 
 
 op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor",
-   kernel=Division(_divide, floating, ufunc="true_divide"),
+   kernel=Division(_divide, floating, ufunc="true_divide", check=_check_rounding_mode),
    grad=dict(self=_div_self_grad, other=_div_other_grad),
    aliases=("divide",),
    samples=lambda: [*binary(other_low=0.5)(), case(t(2, 3), t(3, low=0.5), rounding_mode="floor"),
@@ -160,7 +169,8 @@ op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    samples=binary(other_low=0.5))
 op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=FLOORED, grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
-   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
+   samples=lambda: [*undifferentiated(), case(t(2, 3, grad=False), -1.5),
+                    error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
 
 
 def _remainder(xp: Any, self: Any, other: Any) -> Any:
@@ -221,7 +231,7 @@ def _check_sign(self: Tensor) -> None:
 def _sign(xp: Any, self: Any) -> Any:
     """-1, 0 or 1; NaN has sign 0, as in PyTorch."""
     if self.dtype.kind == "b":
-        return self.copy()
+        return self | self
     return xp.subtract(self > 0, self < 0, dtype=self.dtype)
 
 
@@ -427,6 +437,9 @@ _C_NAMES = {"float32": "float", "float64": "double", "complex64": "c10::complex<
 
 def _check_lerp(self: Tensor, end: Tensor, weight: Any) -> None:
     kind = self.dtype
+    if kind.category < FLOAT and (weight.__class__ in NUMBERS or weight.dtype is kind):
+        name = "lerp_kernel_scalar" if weight.__class__ in NUMBERS else "lerp_kernel_tensor"
+        raise NotImplementedError(f'"{name}" not implemented for \'{kind.scalar_name}\'')
     for name, operand in (("end", end), ("weight", weight)):
         if operand.__class__ not in NUMBERS and operand.dtype is not kind and (name == "end" or operand.dim()):
             wanted, came = (_C_NAMES.get(d.name, d.name) for d in (kind, operand.dtype))
@@ -444,7 +457,7 @@ def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
 
 
 op("lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
-   kernel=pointwise(_lerp, excluding=(BOOL, INT), check=_check_lerp, named="lerp_kernel_scalar"),
+   kernel=pointwise(_lerp, check=_check_lerp),
    grad=dict(self=lambda grad, weight: grad * (1 - conj(weight)), end=lambda grad, weight: grad * conj(weight),
              weight=lambda grad, self, end: grad * conj(end - self)),
    samples=cases(case(t(2, 3), t(2, 3), 0.3), case(t(2, 3), t(3), 0.8), case(t(2, 3), t(2, 3), t(2, 1)), case(t(), t(), 0.5),
@@ -496,7 +509,7 @@ op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> T
 # more ----------------------------------------------------------------------------------------------------------------
 
 
-@composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor", inplace=True,
+@composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
            samples=lambda: [*binary(0.2, 2)(), case(2.0, t(3))])
 def _float_power(self, exponent):
     wide = complex128 if COMPLEX in (dtype_of(self).category, dtype_of(exponent).category) else float64
@@ -504,10 +517,20 @@ def _float_power(self, exponent):
     return Tensor.pow(base, power)
 
 
+@composite("float_power_(Tensor(a!) self, Tensor|Scalar exponent) -> Tensor(a!)", public="Tensor",
+           samples=cases(error(RuntimeError, "but the operation's result requires dtype Double", t(2), 2)))
+def _float_power_inplace(self, exponent):
+    wide = complex128 if COMPLEX in (self.dtype.category, dtype_of(exponent).category) else float64
+    if self.dtype is not wide:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype.scalar_name} but the operation's result "
+                           f"requires dtype {wide.scalar_name}")
+    return self.pow_(exponent if exponent.__class__ in NUMBERS else exponent.to(wide))
+
+
 class Exact(Pointwise):
     """Computed in the operands' own type: half precision too, where the result depends on what its neighbours are."""
 
-    def plan(self, operator, args):
+    def plan(self, operator: Operator, args: Sequence[Any]) -> tuple[Spec, dtype, list[int]]:
         spec, _, at = super().plan(operator, args)
         return spec, spec.dtype, at
 
@@ -528,12 +551,17 @@ def _check_heaviside(self: Tensor, values: Tensor) -> None:
 op("heaviside(Tensor self, Tensor values) -> Tensor",
    kernel=pointwise(lambda xp, self, values: xp.where(self == 0, values, self > 0).astype(self.dtype), check=_check_heaviside),
    grad=dict.fromkeys(("self", "values"), without_derivative("heaviside")),
-   samples=binary(scalar=None))
+   samples=undifferentiated)
 
 
-@composite("ldexp(Tensor self, Tensor other) -> Tensor", inplace=True, samples=binary(scalar=None))
+@composite("ldexp(Tensor self, Tensor other) -> Tensor", samples=binary(scalar=None))
 def _ldexp(self, other):
     return self * Tensor.pow(2.0, other)
+
+
+@composite("ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", public="torch Tensor")
+def _ldexp_inplace(self, other):
+    return self.mul_(Tensor.pow(2.0, other))
 
 
 def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
@@ -545,12 +573,12 @@ def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
 
 op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
-   grad=dict(self=lambda grad, exponent: grad / exponent.exp2()),
+   grad=dict(self=lambda grad, exponent: grad / exponent.detach().exp2()),
    samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))])
 
 
 def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None, limits: Any) -> Any:
-    made = self.copy()
+    made = xp.asarray(xp.positive(self))
     for part in (made.real, made.imag) if made.dtype.kind == "c" else (made,):
         part[xp.isnan(part)] = nan or 0.0
         part[part == xp.inf] = limits.max if posinf is None else posinf
@@ -563,7 +591,7 @@ def _infer_nan_to_num(self: Tensor, nan: float | None, posinf: float | None, neg
 
 
 op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-   kernel=computes(_infer_nan_to_num, lambda xp, self, nan, posinf, neginf, spec: self.copy() if spec.dtype.category < FLOAT
+   kernel=computes(_infer_nan_to_num, lambda xp, self, nan, posinf, neginf, spec: self.copy("K") if spec.dtype.category < FLOAT
                    else _nan_to_num(xp, self, nan, posinf, neginf, finfo(spec.dtype)), inplace=True),
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
    samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)])

@@ -4,10 +4,10 @@ import math
 import warnings
 from typing import Any
 
-from .._dtype import BOOL, promote_types
+from .._dtype import BOOL, INT, REDUCED, promote_types
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
-from .families import Spec, broadcast_shape, computes, shape_text
+from .families import Spec, broadcast_shape, moves, shape_text
 from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
 from .samples import case, cases, error, t
 
@@ -30,17 +30,18 @@ def _addr(self, vec1, vec2, beta, alpha):
         if tensor.dim() != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {tensor.dim()}-D")
     check_expands(self, (vec1.shape[0], vec2.shape[0]))
-    product = vec1.unsqueeze(1) * vec2
-    if product.dtype.category == BOOL and self.dtype.category == BOOL:
-        made = product & bool(alpha)
+    kind = promote_types(promote_types(vec1.dtype, vec2.dtype), self.dtype)
+    for name, number in (("beta", beta), ("alpha", alpha)):
+        if kind.category <= INT and number.__class__ in (float, complex):
+            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+    if kind.category == BOOL:
+        made = vec1.unsqueeze(1) & vec2 & bool(alpha)
         return made | self if beta else made
-    if product.dtype.category <= 1 and self.dtype.category <= 1:
-        for name, number in (("beta", beta), ("alpha", alpha)):
-            if number.__class__ in (float, complex):
-                raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
-    product = product if alpha == 1 else alpha * product
+    if kind.np in REDUCED:  # the factors are rounded too
+        beta, alpha = (float(kind.np.type(number)) for number in (beta, alpha))
+    product = (vec1 if alpha == 1 else alpha * vec1).unsqueeze(1) * vec2
     if beta == 0:
-        return product.to(promote_types(self.dtype, product.dtype))
+        return product.to(kind)
     return product + (self if beta == 1 else beta * self)
 
 
@@ -58,9 +59,9 @@ def tensordot(self, other, dims_self, dims_other):
     for given, d, e in zip(zip(dims_self, dims_other, strict=True), left, right, strict=True):
         m, n = self.shape[d], other.shape[e]
         if m == 1 and n != 1:  # a dimension of size 1 is broadcast
-            other = other.sum(e, keepdim=True)
+            other = other.sum(e, keepdim=True, dtype=other.dtype)
         elif n == 1 and m != 1:
-            self = self.sum(d, keepdim=True)
+            self = self.sum(d, keepdim=True, dtype=self.dtype)
         elif m != n:
             raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and second has "
                                f"size {n} in dim {given[1]}")  # fmt: skip
@@ -120,7 +121,7 @@ def _cross_array(xp: Any, self: Any, other: Any, dim: int, spec: Spec) -> Any:
 
 _linalg_cross = function_of(op(
     "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
-    kernel=computes(_cross_spec, _cross_array),
+    kernel=moves(_cross_spec, _cross_array),  # half types round after each step, as PyTorch's kernel does
     grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),
               other=lambda grad, self, dim: _linalg_cross(grad, conj(self), dim=dim)),
     public="", aliases=("linalg.cross",),

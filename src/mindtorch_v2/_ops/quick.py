@@ -21,15 +21,17 @@ def _operand_lines(second: Argument, leave: str) -> list[str]:
             f"else: {leave}"]
 
 
-def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, boolean: bool) -> str:
+def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, boolean: bool, checked: bool) -> str:
     """The kernel that returns a new tensor."""
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
-    lines = _start(arguments, names, is_ufunc, reflected=len(operands) == 2)
+    lines = _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2)
     call = _call(arguments, is_ufunc)
     if len(operands) == 2:
         # NumPy finds shapes that do not broadcast; `plan` says so in PyTorch's words.
         lines += [*_operand_lines(operands[1], f"return general({names})"),
+                  # Where the first operand is not contiguous, PyTorch's strides may not be NumPy's.
+                  f"if a.ndim > 1 and not a.flags.c_contiguous: return general({names})",
                   "try:", f"    r = {call}", "except ValueError:", f"    plan(operator, ({names},))", "    raise"]
     else:
         lines += [f"r = {call}"]
@@ -40,12 +42,12 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     return _function(name, names, lines)
 
 
-def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool) -> str:
+def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, checked: bool) -> str:
     """The kernel that writes into its first operand."""
     first = arguments[0].name
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
-    lines = _start(arguments, names, is_ufunc)
+    lines = _start(arguments, names, is_ufunc, checked)
     if len(operands) == 2:
         other = operands[1].name
         lines += _operand_lines(operands[1], f"return general({names})")
@@ -63,8 +65,11 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool) 
     return _function(name, names, lines)
 
 
-def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, reflected: bool = False) -> list[str]:
-    """Lines that set `a` and `kind`, or leave; with `reflected`, a number may come first (`2 - x`)."""
+def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: bool, reflected: bool = False) -> list[str]:
+    """Lines that set `a` and `kind`, or leave; with `reflected`, a number may come first (`2 - x`).
+
+    The operator's own check is left out where it cannot fail: for floating operands and defaults in all else.
+    """
     first = arguments[0].name
     lines = []
     if arguments[0].type == "Tensor|Scalar":
@@ -76,6 +81,8 @@ def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, reflected:
                       f"        if kind in plain and kind.kind == 'f': return wrap(ufunc({first}, {second}._array))"]
         lines.append(f"    return general({names})")
     lines += [f"a = {first}._array", "kind = a.dtype", f"if kind not in plain: return general({names})"]
+    if checked:
+        lines.append(f"if kind.kind != 'f' or not ({_at_default(arguments)}): check({names})")
     return lines
 
 

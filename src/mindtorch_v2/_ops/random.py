@@ -180,9 +180,10 @@ def _check_range(kind: dtype, low: int, high: int) -> None:
         if kind.category == FLOAT:
             bits = _MANTISSA_BITS[kind.name]
             if abs(bound) > 1 << bits:
-                warnings.warn(f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations {_C_NAMES[kind.name]} can "
-                              "support discrete uniform distribution only within this range. This warning will become an error in "
-                              "version 1.7 release, please fix the code in advance", stacklevel=6)  # fmt: skip
+                warnings.warn(f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations "
+                              f"{_C_NAMES[kind.name]} can support discrete uniform distribution only within this "
+                              "range. This warning will become an error in version 1.7 release, please fix the code "
+                              "in advance", stacklevel=6)  # fmt: skip
             continue
         smallest, largest = (0, 1) if kind.category == BOOL else (iinfo(kind).min, iinfo(kind).max)
         if not smallest <= bound <= largest:
@@ -299,8 +300,8 @@ def _continuous(name: str) -> Callable[..., None]:
                 if name == "Cauchy"
                 else self.dtype.scalar_name
             )
-            raise RuntimeError(f"{name} distribution is a continuous probability distribution. dtype must be a floating point but "
-                               f"you specified {shown}")  # fmt: skip
+            raise RuntimeError(f"{name} distribution is a continuous probability distribution. dtype must be a "
+                               f"floating point but you specified {shown}")  # fmt: skip
 
     return check
 
@@ -353,9 +354,16 @@ def _check_bernoulli(self: Tensor, p: float, generator: Any) -> None:
 def _check_probabilities(self: Tensor, p: Tensor, generator: Any = None) -> None:
     if p.dtype.category != FLOAT:
         refuse("bernoulli_tensor_cpu_p_", p.dtype)
-    if broadcast_shape([self._array.shape, p._array.shape]) != self._array.shape:
-        raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape "
-                           f"{list(broadcast_shape([self._array.shape, p._array.shape]))}")  # fmt: skip
+    shape, target = p._array.shape, self._array.shape
+    for at in range(1, min(len(shape), len(target)) + 1):
+        if shape[-at] not in (1, target[-at]):
+            raise RuntimeError(f"The expanded size of the tensor ({target[-at]}) must match the existing size "
+                               f"({shape[-at]}) at non-singleton dimension {len(target) - at}.  Target sizes: "
+                               f"{list(target)}.  Tensor sizes: {list(shape)}")  # fmt: skip
+    if len(shape) > len(target):
+        raise RuntimeError(f"expand(torch.FloatTensor{{{list(shape)}}}, size={list(target)}): the number of sizes "
+                           f"provided ({len(target)}) must be greater or equal to the number of dimensions in the "
+                           f"tensor ({len(shape)})")  # fmt: skip
 
 
 def _write_by_probabilities(xp: Any, self: Any, p: Any, generator: Any) -> None:

@@ -117,8 +117,9 @@ class Reduction(ArrayFamily):
     is what remains to be done to the folded array.
     """
 
-    def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *, empty: bool = True) -> None:
-        super().__init__(infer, array, widen=True)
+    def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *, empty: bool = True,
+                 out_types: str = "castable") -> None:
+        super().__init__(infer, array, widen=True, out_types=out_types)
         self.ufunc, self.finish, self.empty = ufunc, finish, empty
 
     def cpu(self, operator: Operator) -> Callable:
@@ -210,7 +211,7 @@ DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range
                error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, -2)))  # fmt: skip
 
 op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-   kernel=Reduction("add", _sum_spec, _sum),
+   kernel=Reduction("add", _sum_spec, _sum, out_types="any"),
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64), case(ints(2, 3), 0),
                  case(bools(2, 3)), case(ints(2, 3), dtype=float32)))  # fmt: skip
@@ -258,7 +259,7 @@ def _test(ufunc: str) -> ArrayFamily:
     def array(xp: Any, self: Any, dim: Any, keepdim: bool) -> Any:
         return folded(getattr(xp, ufunc).reduce, self, () if dim == () else axes_of(self, dim), keepdim)
 
-    return computes(_test_spec, array)
+    return computes(_test_spec, array, out_types="exact")
 
 
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
@@ -309,7 +310,7 @@ def joined(first: Tensor, second: Tensor, dim: int) -> Tensor:
 
 
 op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-   kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod),
+   kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod, out_types="any"),
    grad=dict(self=_prod_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t()), case(t(), 0), case(t(0, 3)), case(t(0, 3), 0),
                  case(values([[1.0, 0.0, 2.0], [3.0, -1.0, 4.0]]), 1), case(values([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]]), 0),

@@ -1,10 +1,11 @@
 """Memory seen under free strides or another element type, and tensors that take a new geometry in place."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from .._autograd.views import check_inplace
-from .._device import META
+from .._autograd.views import check_inplace, move_retained
+from .._device import META, contiguous_format
 from .._dispatch.keys import DispatchKey, modes
 from .._dispatch.registry import Lazy, Operator, registry
 from .._backends.npu import unavailable_kernel
@@ -200,9 +201,12 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
     self._array, self._offset = shown._array, shown._offset
     self._bump_version()
     if shown._edge is not None:
+        move_retained(self, shown._edge[0])
         self._edge = shown._edge
     if self._base is not None:
         self._view_meta = shown._view_meta
+    else:
+        self._restrided = True
     self._edge_version = self._version_counter.value
     return self
 
@@ -211,7 +215,7 @@ def _in_place(schema: str, method: str, aliases: Sequence[str] = ()) -> None:
     """Declares the in-place form of a view."""
 
     def function(self: Tensor, *args: Any) -> Tensor:
-        if modes.grad_enabled:
+        if modes.grad_enabled and self.requires_grad:
             check_inplace(self)
         return adopt(self, getattr(self, method)(*args))
 
@@ -225,3 +229,34 @@ _in_place("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", "unsqueeze")
 _in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", ("swapaxes_", "swapdims_"))
 _in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t")
 _in_place("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)", "as_strided")
+
+
+@composite("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+           samples=cases(case(t(2, 3), t(2, 2), (2, 2), (2, 1))))
+def _as_strided_scatter(self, src, size, stride, storage_offset):
+    made = self.clone()
+    made.as_strided(size, stride, storage_offset).copy_(src)
+    return made
+
+
+# views as copies -----------------------------------------------------------------------------------------------------
+
+_COPIED = ("alias", "as_strided", "diagonal", "expand", "permute", "select", "slice.Tensor", "split.Tensor", "split_with_sizes", "squeeze",
+           "squeeze.dim", "squeeze.dims", "t", "transpose", "unbind", "unfold", "unsqueeze", "view", "view_as_complex", "view_as_real")
+
+
+def _declare_copy(name: str) -> None:
+    """Declares the form of a view operator whose results have memory of their own."""
+    operator = registry.get(name)
+    shown, (base, _, overload) = function_of(operator), name.partition(".")
+    text = re.sub(r"\((a|a -> \*)\)", "", operator.schema.text.partition("(")[2])
+
+    def copied(*args: Any) -> Any:
+        result = shown(*args[: len(operator.schema.positional)])
+        return [part.clone() for part in result] if isinstance(result, tuple) else result.clone(memory_format=contiguous_format)
+
+    composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch")(copied)
+
+
+for _name in _COPIED:
+    _declare_copy(_name)

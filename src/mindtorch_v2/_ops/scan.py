@@ -9,11 +9,11 @@ from .._dispatch.keys import modes
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
+from .extreme import NAN, kinks
 from .families import Spec, computes
 from .reduce import contiguous, joined
 from .samples import bools, case, cases, error, ints, t, values
 
-NAN = float("nan")
 # PyTorch's running sums keep more digits than they return.
 _WIDER = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
 
@@ -47,7 +47,7 @@ def _from_the_end(tensor: Tensor, dim: int) -> Tensor:
     return tensor.flip(dim).cumsum(dim).flip(dim) if tensor.dim() else tensor
 
 
-op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=computes(_running_spec, _running("add")), inplace=True,
+op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=computes(_running_spec, _running("add"), out_types="any"), inplace=True,
    grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))  # fmt: skip
 
@@ -78,7 +78,7 @@ def _cumprod_grad_pairwise(grad: Tensor, self: Tensor, dim: int) -> Tensor:
     return (grad.unsqueeze(-2) * reached).sum(-1).movedim(-1, dim)
 
 
-op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=computes(_running_spec, _running("multiply")),
+op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=computes(_running_spec, _running("multiply"), out_types="any"),
    inplace=True, grad=dict(self=_cumprod_grad),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(values([[1.0, 0.0, 2.0, 0.0], [3.0, -1.0, 4.0, 2.0]]), 1),
                  case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))  # fmt: skip
@@ -89,7 +89,7 @@ op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=
 
 def _extremes_spec(name: str) -> Callable:
     def infer(self: Tensor, dim: int) -> tuple[Spec, Spec]:
-        if self.dtype.category == COMPLEX:
+        if self.dtype.category == COMPLEX and self._array.ndim:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{self.dtype.scalar_name}'")
         wrapped_dim(dim, self._array.ndim)
         return Spec(self._array.shape, self.dtype), Spec(self._array.shape, int64)
@@ -116,7 +116,7 @@ for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
     op(f"{_name}(Tensor self, int dim) -> (Tensor values, Tensor indices)", kernel=computes(_extremes_spec(_name), _extremes(_ufunc)),
        grad=dict(self=lambda grad, indices, self_shape, dim:
                  grad.new_zeros(self_shape).scatter_add(dim, indices, grad) if self_shape else grad),
-       samples=cases(*_CASES, case(values([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1), case(bools(2, 3), 0)))  # fmt: skip
+       samples=cases(*_CASES, case(kinks([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1), case(bools(2, 3), 0)))  # fmt: skip
 
 
 # logarithm of a running sum ------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _logcumsumexp(xp: Any, self: Any, dim: int) -> Any:
     if not self.ndim or not self.size:
         return self.copy()
     if self.dtype.kind == "f":
-        return contiguous(xp.logaddexp.accumulate(self, dim))
+        return contiguous(xp.logaddexp.accumulate(self.astype(xp.float64, copy=False), dim))
     rows = xp.moveaxis(self, dim, 0)
     made = xp.empty(rows.shape, rows.dtype)
     made[0] = rows[0]
@@ -156,6 +156,8 @@ def _logcumsumexp_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> 
     if self.dtype.is_complex:
         return (self.exp() * _from_the_end(grad.conj() * (-result).exp(), dim)).conj()
 
+    result = result.masked_fill(result == float("-inf"), 0)  # nothing was added yet, and nothing flows back
+
     def part(signed: Tensor) -> Tensor:
         absent = signed <= 0
         logarithm = signed.masked_fill(absent, 1).log().masked_fill(absent, float("-inf"))
@@ -164,7 +166,7 @@ def _logcumsumexp_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> 
     return part(grad) - part(-grad)
 
 
-op("logcumsumexp(Tensor self, int dim) -> Tensor", kernel=computes(_logcumsumexp_spec, _logcumsumexp),
+op("logcumsumexp(Tensor self, int dim) -> Tensor", kernel=computes(_logcumsumexp_spec, _logcumsumexp, out_types="exact"),
    grad=dict(self=_logcumsumexp_grad),
    samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
                  error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)))  # fmt: skip

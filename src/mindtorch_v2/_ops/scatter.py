@@ -74,13 +74,23 @@ class Updates(Family):
                                    f"{shape_text(shape(target, *args))}")  # fmt: skip
             for value in args:
                 if hasattr(value, "_array"):
-                    check_overlap(target, value)
+                    _refuse_shared(target, value)
             if target._array.__class__ is np.ndarray:
                 write(cpu_xp, target._array, *map(_array_of, args))
             target._bump_version()
             return target
 
         return super().inplace_kernels(operator, functional) | {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel}
+
+
+def _refuse_shared(target: Tensor, value: Tensor) -> None:
+    """Raises if an operand shows memory that is written, be it the very same elements."""
+    check_overlap(target, value)
+    if value is target or (value._base is not None and value._shared_storage() is target._shared_storage()
+                           and value._offset == target._offset and value._array.size and target._array.flags.forc
+                           and value._array.strides == target._array.strides):
+        raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                           "memory location. Please clone() the tensor before performing the operation.")
 
 
 def _array_of(value: Any) -> Any:
@@ -101,7 +111,9 @@ def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
 
 def combine_at(combine: Any, flat: Any, places: Any, source: Any) -> None:
     """Combines values into places of a flat array, of which some may be named several times; half types in float32."""
-    places, source = places.reshape(-1), np.broadcast_to(source, places.shape).reshape(-1)
+    places = places.reshape(-1)
+    source = np.asarray(source)
+    source = source.reshape(-1) if source.size == places.size else np.broadcast_to(source, places.shape)
     if flat.dtype in REDUCED:
         wide = flat.astype(np.float32)
         combine.at(wide, places, source.astype(np.float32))

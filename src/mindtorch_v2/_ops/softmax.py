@@ -77,11 +77,11 @@ _SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case
                   error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3), 2))  # fmt: skip
 
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
-   kernel=computes(_spec("softmax"), _normalised(_softmax_into)),
+   kernel=computes(_spec("softmax"), _normalised(_softmax_into), out_types="exact"),
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES, error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3), 1)))  # fmt: skip
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
-   kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into)),
+   kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into), out_types="exact"),
    grad=dict(self=lambda grad, result, dim: _log_softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES, error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3), 1)))  # fmt: skip
 
@@ -90,8 +90,12 @@ op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public
 
 
 def _backward_spec(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype) -> Spec:
-    wrapped_dim(dim, output._array.ndim)
-    return Spec(output._array.shape, input_dtype)
+    shape, kind = output._array.shape, grad_output.dtype
+    at = wrapped_dim(dim, len(shape))
+    if kind.category != FLOAT:
+        where = "_lastdim" if at == max(len(shape) - 1, 0) else ""
+        raise NotImplementedError(f"\"softmax_backward{where}_kernel_impl\" not implemented for '{kind.scalar_name}'")
+    return Spec(shape, input_dtype if input_dtype.itemsize < kind.itemsize < 8 else kind)
 
 
 def _softmax_data(xp: Any, grad_output: Any, output: Any, dim: int, input_dtype: dtype) -> Any:
@@ -146,7 +150,8 @@ def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
 
 
 _FUNCTIONAL = "Tensor input, int? dim=None, int _stacklevel=3, ScalarType? dtype=None"
-_FUNCTIONAL_CASES = cases(case(t(2, 3), 1), case(t(2, 3), dim=0, dtype=float64))
+_FUNCTIONAL_CASES = cases(case(t(2, 3), 1), case(t(2, 3), 0), case(t(4), -1), case(t(2, 3, 2), dim=1),
+                          case(t(2, 3), dim=0, dtype=float64))
 
 
 @composite(f"softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional")

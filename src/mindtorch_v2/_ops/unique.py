@@ -10,11 +10,10 @@ from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, float32, float64, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
+from .extreme import NAN, kinks
 from .families import ArrayFamily, Spec, moves
 from .reduce import contiguous
 from .samples import bools, case, cases, error, ints, t, values
-
-NAN = float("nan")
 
 
 class DataDependent(ArrayFamily):
@@ -22,10 +21,20 @@ class DataDependent(ArrayFamily):
 
     def meta(self, operator: Operator) -> Callable:
         def kernel(*args: Any) -> Any:
+            self.infer(*args)
             raise NotImplementedError(f"{operator.name}: attempted to run this operator with Meta tensors, but the shape of its "
                                       "result depends on the data")  # fmt: skip
 
         return kernel
+
+
+def _not_derived(name: str) -> Callable:
+    """A formula for results that need grad in PyTorch, though it has no derivative for them."""
+
+    def formula(grad: Tensor) -> Tensor:
+        raise RuntimeError(f"the derivative for '{name}' is not implemented.")
+
+    return formula
 
 
 def _unique_spec(self: Tensor, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -49,7 +58,8 @@ def _unique(xp: Any, self: Any, sorted: bool, return_inverse: bool, return_count
 
 _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False)"
               " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
-   samples=cases(case(ints(6)), case(ints(2, 3), True, True, True), case(values([1.0, NAN, NAN]), True, True)))  # fmt: skip
+   grad=dict(self=_not_derived("_unique2")),
+   samples=cases(case(ints(6)), case(ints(2, 3), True, True, True), case(kinks([1.0, NAN, NAN]), True, True)))  # fmt: skip
 
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -64,11 +74,12 @@ def _unique_slices(xp: Any, self: Any, dim: int, sorted: bool, return_inverse: b
     if not self.size:
         return self.copy(), xp.empty(self.shape[dim], xp.int64), xp.empty(0, xp.int64)
     made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, axis=dim if self.ndim else None)
-    return _asked(xp, contiguous(made), inverse.reshape(-1), counts, return_inverse, return_counts)
+    return _asked(xp, made, inverse.reshape(-1), counts, return_inverse, return_counts)
 
 
 _UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False)"
                  " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True), public="",
+   grad=dict(self=_not_derived("unique_dim")),
    samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)))  # fmt: skip
 
 
@@ -80,9 +91,9 @@ def _runs(xp: Any, self: Any, return_inverse: bool, return_counts: bool, dim: in
     starts[1:] = differ if rows.ndim == 1 else differ.any(tuple(range(1, rows.ndim)))
     inverse = xp.add.accumulate(starts, dtype=xp.int64) - 1
     counts = xp.diff(xp.flatnonzero(starts), append=len(rows))
-    made = rows[starts]
+    made = contiguous(rows[starts])
     if dim is not None:
-        made = contiguous(xp.moveaxis(made, 0, dim))
+        made = xp.moveaxis(made, 0, dim)
     return _asked(xp, made, inverse.reshape(self.shape if dim is None else -1), counts, return_inverse, return_counts)
 
 
@@ -90,8 +101,9 @@ def _runs_spec(self: Tensor, return_inverse: bool, return_counts: bool, dim: int
     return _unique_spec(self) if dim is None else _slices_spec(self, dim)
 
 
-_UNIQUE_RUNS = op("_unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None)"
+_UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None)"
                   " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
+   grad=dict(self=_not_derived("unique_consecutive")),
    samples=cases(case(values([3, 1, 1, 3]), True, True), case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)))  # fmt: skip
 
 
@@ -111,7 +123,7 @@ def _public_unique(self, sorted, return_inverse, return_counts, dim):
     return _selected(results, return_inverse, return_counts)
 
 
-@composite("unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> Tensor",
+@composite("unique_consecutive.selected(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> Tensor",
            samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)))  # fmt: skip
 def _public_unique_consecutive(self, return_inverse, return_counts, dim):
     return _selected(call_bound(_UNIQUE_RUNS, (self, return_inverse, return_counts, dim)), return_inverse, return_counts)
@@ -137,13 +149,13 @@ def _bincount_spec(self: Tensor, weights: Tensor | None, minlength: int) -> Spec
 def _bincount(xp: Any, self: Any, weights: Any, minlength: int) -> Any:
     if self.size and self.min() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    return xp.bincount(self, weights, minlength)
+    return xp.bincount(self, weights if weights is None or weights.dtype.kind != "c" else weights.real, minlength)
 
 
 op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor", kernel=DataDependent(_bincount_spec, _bincount, widen=True),
-   samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6)), case(ints(0)),
-                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1),
-                 error(RuntimeError, "bincount only supports 1-d non-negative integral inputs.", values([-1, 2]))))  # fmt: skip
+   grad=dict(weights=_not_derived("bincount")),
+   samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6, grad=False)), case(ints(0)),
+                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)))  # fmt: skip
 
 
 def _histc_spec(self: Tensor, bins: int, min: Any, max: Any) -> Spec:
@@ -170,5 +182,5 @@ def _histc(xp: Any, self: Any, bins: int, min: Any, max: Any) -> Any:
     return xp.bincount(xp.minimum(place, bins - 1), minlength=bins)
 
 
-op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", kernel=moves(_histc_spec, _histc),
-   samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4)), error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)))
+op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", kernel=moves(_histc_spec, _histc, out_types="exact"),
+   samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3), error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)))

@@ -119,9 +119,7 @@ def _array_view(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
 
 
 def _reshaped(array: Any, size: tuple[int, ...]) -> Any:
-    if not array.flags.c_contiguous or min(size, default=0) < -1:
-        raise ValueError("the geometry decides")
-    return array.reshape(size)
+    return array.reshape(size) if array.flags.c_contiguous and min(size, default=0) >= -1 else None
 
 
 op("view(Tensor(a) self, int[] size) -> Tensor(a)",
@@ -133,11 +131,12 @@ op("view(Tensor(a) self, int[] size) -> Tensor(a)",
                  error(RuntimeError, "only one dimension can be inferred", t(2, 3), (-1, -1)),
                  error(RuntimeError, "invalid shape dimension -2 at index 0 of shape [-2, 3]", t(2, 3), (-2, 3))))  # fmt: skip
 
-op("_unsafe_view(Tensor self, int[] size) -> Tensor",
+_unsafe_view = function_of(op(
+   "_unsafe_view(Tensor self, int[] size) -> Tensor",
    kernel=moves(lambda self, size: Spec(resolved_size(size, self._array.size), self.dtype),
                 lambda xp, self, size, spec: xp.ascontiguousarray(self).reshape(spec.shape)),
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="torch",
-   samples=cases(case(t(3, 2, layout="transposed"), (6,))))  # fmt: skip
+   samples=cases(case(t(3, 2, layout="transposed"), (6,)))))  # fmt: skip
 
 
 @composite("reshape(Tensor(a) self, int[] shape) -> Tensor(a)",
@@ -147,7 +146,7 @@ def _reshape(self, shape):
     array = self._array
     shape = resolved_size(shape, array.size)
     if viewed_strides(array, shape) is None:
-        return self._unsafe_view(shape)
+        return _unsafe_view(self, shape)
     return self.view(shape)
 
 
@@ -184,9 +183,7 @@ def _t(self: Tensor) -> Geometry:
 
 
 def _flipped(array: Any) -> Any:
-    if array.ndim > 2:
-        raise ValueError("the geometry decides")
-    return array.transpose()
+    return array.transpose() if array.ndim < 3 else None
 
 
 op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, lambda array: array.T if array.ndim == 2 else None), grad=dict(self=lambda grad: grad.t()),

@@ -57,7 +57,7 @@ def _numerical(function: Callable, inputs: Sequence[Any], target: Tensor, count:
             array[index] = original
             for i, (a, b) in enumerate(zip(ahead, behind, strict=True)):
                 columns[i].append((a - b) / (2 * eps))
-    return [np.array(c).reshape(len(c), -1) for c in columns]
+    return [np.array(c) for c in columns]
 
 
 def _analytical(output: Tensor, target: Tensor) -> np.ndarray:
@@ -75,7 +75,7 @@ def _analytical(output: Tensor, target: Tensor) -> np.ndarray:
                 raise GradcheckError(f"grad is incorrect size or type: {tuple(g.shape)} {g.dtype} for an input of "
                                      f"{tuple(target.shape)} {target.dtype}")
             rows.append(np.zeros(target.numel(), target._array.dtype) if g is None else g._array.reshape(-1).copy())
-    return np.array(rows).reshape(len(rows), -1)
+    return np.array(rows).reshape(len(rows), target.numel())
 
 
 def _real_matrix(numerical: np.ndarray, complex_input: bool, complex_output: bool) -> np.ndarray:
@@ -115,8 +115,12 @@ def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, 
     chosen = _checked_inputs(inputs)
     all_outputs = [o for o in _as_tuple(func(*inputs)) if isinstance(o, Tensor) and o.dtype.category >= 2]
     for i, target in enumerate(chosen):
+        if not target.numel():
+            continue
         numerical = _numerical(func, inputs, target, len(all_outputs), eps)
         for j, output in enumerate(all_outputs):
+            if not output.numel():
+                continue
             if not output.requires_grad:
                 if numerical[j].size and np.abs(numerical[j]).max() > atol:
                     raise GradcheckError(f"Numerical gradient for function expected to be zero: output {j}, input {i}")

@@ -10,7 +10,7 @@ from .._tensor import _disabled_torch_function_impl
 __all__ = ["Buffer", "Parameter"]
 
 
-class _MarkedTensorType(type(torch.Tensor)):
+class _MarkedTensorType(type):
     """Makes isinstance() true also for tensors of another class that carry the class's mark."""
 
     _mark: str
@@ -25,7 +25,7 @@ class Parameter(torch.Tensor, metaclass=_MarkedTensorType):
     """A tensor that is a Module's parameter: it shares its data with `data` and requires grad by default."""
 
     _mark = "_is_param"
-    __torch_function__ = _disabled_torch_function_impl  # results of operations on it are plain tensors
+    __torch_function__ = staticmethod(_disabled_torch_function_impl)  # results of operations on it are plain tensors
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
@@ -63,7 +63,7 @@ class Buffer(torch.Tensor, metaclass=_MarkedTensorType):
 
     _mark = "_is_buffer"
     persistent: bool
-    __torch_function__ = _disabled_torch_function_impl
+    __torch_function__ = staticmethod(_disabled_torch_function_impl)
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:

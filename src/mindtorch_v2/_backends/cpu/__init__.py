@@ -8,6 +8,7 @@ from .blocks import blockwise
 from .bound import at_least, at_most
 from .choose import where
 from .memory import keep_freed_memory
+from .rows import summed_rows
 
 # atanh(erf(x)) / x as a polynomial in x squared: relative error of erf below 3e-7 for all x.
 _ERF_COEFFICIENTS = (1.1283792, 0.10276905, -1.9183078e-4, -6.197847e-4, 8.763733e-5, -5.6684762e-6, 1.4185227e-7)
@@ -32,6 +33,7 @@ class Namespace:
     where = staticmethod(where)
     at_least = staticmethod(at_least)
     at_most = staticmethod(at_most)
+    summed_rows = staticmethod(summed_rows)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(np, name, None)

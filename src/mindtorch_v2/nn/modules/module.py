@@ -390,12 +390,12 @@ class Module(ModuleCalls, ModuleState):
                 gradient = None if old_gradient is None else fn(old_gradient)
             if converted.is_meta == parameter.is_meta:
                 parameter.data = converted  # the same objects, so that optimizers keep hold of them
-                if old_gradient is not None:
+                if old_gradient is not None and gradient is not None:
                     old_gradient.data = gradient
                     parameter.grad = old_gradient
             else:
                 renewed = Parameter(converted, parameter.requires_grad)
-                if old_gradient is not None:
+                if old_gradient is not None and gradient is not None:
                     renewed.grad = gradient.requires_grad_(old_gradient.requires_grad)
                 self._parameters[name] = renewed
         for name, buffer in self._buffers.items():

@@ -1,0 +1,17 @@
+"""Sums of rows by index. NumPy's add.at and reduceat take one step a row; a product with a sparse matrix does not."""
+
+from typing import Any
+
+import numpy as np
+
+
+def summed_rows(indices: Any, rows: Any, count: int) -> Any:
+    """`count` rows, the i-th of which is the sum of those `rows` whose index is i."""
+    if not rows.size:
+        return np.zeros((count, rows.shape[1]), rows.dtype)
+    import scipy.sparse
+
+    # Column j has its one in row indices[j].
+    columns = np.arange(len(indices) + 1, dtype=indices.dtype)
+    chosen = scipy.sparse.csc_array((np.ones(len(indices), rows.dtype), indices, columns), shape=(count, len(indices)))
+    return chosen @ np.ascontiguousarray(rows)
