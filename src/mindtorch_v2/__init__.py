@@ -62,6 +62,7 @@ from ._printing import set_printoptions
 from ._resize import resize_as_
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor
+from ._warn import is_warn_always_enabled, set_warn_always
 from .random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __version__ = "2.13.0+mindtorch2"

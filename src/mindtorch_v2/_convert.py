@@ -22,11 +22,11 @@ from ._tensor import Tensor, flush_pending
 # types and devices ---------------------------------------------------------------------------------------------------
 
 _TYPE_METHODS = {"half": _dtype.float16, "bfloat16": _dtype.bfloat16, "float": _dtype.float32, "double": _dtype.float64,
-                 "char": _dtype.int8, "byte": _dtype.uint8, "short": _dtype.int16, "int": _dtype.int32, "long": _dtype.int64,
-                 "bool": _dtype.bool_, "cfloat": _dtype.complex64, "cdouble": _dtype.complex128}  # fmt: skip
+                 "char": _dtype.int8, "byte": _dtype.uint8, "short": _dtype.int16, "int": _dtype.int32,
+                 "long": _dtype.int64, "bool": _dtype.bool_, "cfloat": _dtype.complex64, "cdouble": _dtype.complex128}
 
 
-def overridable(method: Callable) -> Callable:
+def overridable(name: str, method: Callable) -> Callable:
     """A method that a subclass's __torch_function__ sees first."""
 
     @functools.wraps(method)
@@ -35,6 +35,7 @@ def overridable(method: Callable) -> Callable:
             return call_torch_function(outer, [self], (self, *args), kwargs)
         return method(self, *args, **kwargs)
 
+    outer.__name__ = outer.__qualname__ = name
     return outer
 
 
@@ -66,8 +67,8 @@ def _device_method(name: str) -> Callable:
 
 _device = device  # the method above has a parameter of that name
 
-_NEVER = ("is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xla", "is_xpu", "is_ipu",
-          "is_vulkan", "is_mtia", "is_maia")  # fmt: skip
+_NEVER = ("is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xla", "is_xpu",
+          "is_ipu", "is_vulkan", "is_mtia", "is_maia")  # fmt: skip
 _ON_DEVICE = ("cpu", "cuda", "meta", "npu")
 
 
@@ -127,8 +128,12 @@ def is_inference(input: Tensor) -> bool:
     return input.is_inference()
 
 
-def _never(self: Tensor) -> bool:
+def _never(self: Tensor, device: Any = None) -> bool:
     return False
+
+
+def _is_on(name: str) -> property:
+    return property(lambda self: self._device.type == name)
 
 
 # text ----------------------------------------------------------------------------------------------------------------
@@ -169,7 +174,8 @@ def _map(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
     """This tensor with `callable(element, element of tensor)` in the place of each element."""
     if self.requires_grad or tensor.requires_grad:
         raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
-    pairs = zip(self.flatten().tolist(), tensor.expand_as(self).flatten().tolist(), strict=True)  # type: ignore[attr-defined]
+    pairs = zip(self.flatten().tolist(), tensor.expand_as(self).flatten().tolist(),
+    strict=True)  # type: ignore[attr-defined]
     return _store(self, [callable(a, b) for a, b in pairs])
 
 
@@ -192,7 +198,7 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
     if not self.is_leaf:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
                            "at the moment.  If you were attempting to deepcopy a module, this may be because of a "
-                           "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001")  # fmt: skip
+                           "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001")
     if id(self) in memo:
         return memo[id(self)]
     flush_pending[0]()
@@ -202,6 +208,7 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
     made._storage, made._offset, made._device = storage, self._offset, self._device
     made._keys = WITH_GRAD[self._backend_mask()] if self.requires_grad else self._backend_mask()
     made._keys |= type(self)._keys & PYTHON_MASK
+    made._bump_version()  # as PyTorch, which fills an empty tensor
     memo[id(self)] = made
     if self._grad is not None:
         made._grad = copy.deepcopy(self._grad, memo)
@@ -227,22 +234,25 @@ def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
     return _utils._rebuild_tensor_v2, (storage, self.storage_offset(), size, stride, self.requires_grad, OrderedDict())
 
 
-_PROPERTIES = {f"is_{name}": property(lambda self, name=name: self._device.type == name) for name in _ON_DEVICE}
+_PROPERTIES = {f"is_{name}": _is_on(name) for name in _ON_DEVICE}
 _PROPERTIES |= dict.fromkeys(_NEVER, property(_never))
-_METHODS = {
+_METHODS: dict[str, Callable] = {
     **{name: _type_method(name, kind) for name, kind in _TYPE_METHODS.items()},
     **dict.fromkeys(("is_conj", "is_neg", "is_distributed", "is_pinned"), _never),
     "__array_wrap__": _array_wrap, "__deepcopy__": _deepcopy, "__dlpack__": _dlpack.dlpack,
-    "__dlpack_device__": _dlpack.dlpack_device, "__reduce_ex__": _reduce_ex, "__repr__": _repr, "__reversed__": _reversed,
-    "apply_": _apply, "cpu": _cpu, "cuda": _device_method("cuda"), "get_device": get_device, "is_complex": is_complex,
-    "is_floating_point": is_floating_point, "is_nonzero": is_nonzero, "is_same_size": is_same_size,
-    "is_shared": _resize.is_shared, "is_signed": is_signed, "map_": _map, "new": _legacy.new, "new_tensor": new_tensor,
-    "npu": _device_method("npu"), "pin_memory": _pin_memory, "resize_": _resize.resize_, "resize_as_": _resize.resize_as_,
-    "set_": _resize.set_, "share_memory_": _resize.share_memory_, "to": to, "type": _legacy.type_, "type_as": _legacy.type_as,
+    "__dlpack_device__": _dlpack.dlpack_device, "__reduce_ex__": _reduce_ex, "__repr__": _repr,
+    "__reversed__": _reversed, "apply_": _apply, "cpu": _cpu, "cuda": _device_method("cuda"), "get_device": get_device,
+    "is_complex": is_complex, "is_floating_point": is_floating_point, "is_nonzero": is_nonzero,
+    "is_same_size": is_same_size, "is_shared": _resize.is_shared, "is_signed": is_signed, "map_": _map,
+    "new": _legacy.new, "new_tensor": new_tensor, "npu": _device_method("npu"), "pin_memory": _pin_memory, "resize_": _resize.resize_,
+    "resize_as_": _resize.resize_as_, "set_": _resize.set_, "share_memory_": _resize.share_memory_, "to": to,
+    "type": _legacy.type_, "type_as": _legacy.type_as,
 }  # fmt: skip
 
 
 def attach() -> None:
     """Gives Tensor the methods of this module."""
-    for name, method in (_PROPERTIES | {name: overridable(method) for name, method in _METHODS.items()}).items():
-        setattr(Tensor, name, method)
+    for name, flag in _PROPERTIES.items():
+        setattr(Tensor, name, flag)
+    for name, method in _METHODS.items():
+        setattr(Tensor, name, overridable(name, method))

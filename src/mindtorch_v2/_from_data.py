@@ -24,7 +24,8 @@ from ._dtype import (
     promote_types,
     uint64,
 )
-from ._ops.copy import converted, store, warn_once
+from ._ops.copy import converted, store
+from ._warn import warn_once
 from ._ops.create import required
 from ._tensor import Tensor, wrap
 
@@ -117,7 +118,7 @@ def _array_of_data(data: Any, kind: dtype | None) -> np.ndarray:
 
 
 def _plain(data: Any, found: list[dtype]) -> Any:
-    """`data` with tensors, NumPy values and other sequences as numbers and lists; `found` collects the leaves' types."""
+    """`data` with tensors, NumPy values and other sequences as numbers and lists; `found` gets the leaves' types."""
     if isinstance(data, Tensor):
         if data.numel() != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
@@ -132,7 +133,7 @@ def _plain(data: Any, found: list[dtype]) -> Any:
         found.append(OF_ARRAY[data.dtype])
         return data.tolist()
     if isinstance(data, (bool, int, float, complex)):
-        number = next(base(data) for base in (bool, int, float, complex) if isinstance(data, base))
+        number = next(base(data) for base in (bool, int, float, complex) if isinstance(data, base))  # type: ignore[arg-type]
         found.append(_inferred({type(number)}))
         return number
     if isinstance(data, str):
@@ -141,7 +142,7 @@ def _plain(data: Any, found: list[dtype]) -> Any:
         items = [data[i] for i in range(len(data))]
         if items and isinstance(items[0], np.ndarray):
             warn_once("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting "
-                      "the list to a single numpy.ndarray with numpy.array() before converting to a tensor.", 5)  # fmt: skip
+                      "the list to a single numpy.ndarray with numpy.array() before converting to a tensor.", 5)
         plain = [_plain(item, found) for item in items]
         _check_one_depth(plain)
         return plain

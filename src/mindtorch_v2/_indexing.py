@@ -17,6 +17,7 @@ from ._dtype import INT, bool_, int64, uint8
 from ._from_data import from_numpy, tensor
 from ._ops import public as _families  # declares what stands below
 from ._ops.declare import composite, function_of
+from ._ops.families import check_writable
 from ._tensor import Tensor, tracked_view
 
 _select, _slice, _unsqueeze, _alias, _index = (
@@ -281,6 +282,7 @@ def _number(self: Tensor, value: Any) -> Any:
 
 def _copy_into(target: Tensor, source: Any) -> None:
     if not hasattr(source, "_array"):
+        check_writable(target)
         target.fill_(source)
         return
     if source._array.shape == target._array.shape:

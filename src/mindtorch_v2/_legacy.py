@@ -23,7 +23,8 @@ from ._dtype import (
     uint8,
 )
 from ._from_data import _fresh
-from ._ops.copy import converted, warn_once
+from ._ops.copy import converted
+from ._warn import warn_once
 from ._ops.create import checked_size
 from ._resize import CPP_NAMES
 from ._storage import TypedStorage, UntypedStorage
@@ -57,8 +58,8 @@ def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None) -> Ten
     if len(args) > 1:
         wrong = next(i for i, a in enumerate(args) if not _is_integer(a))
         if wrong:
-            raise TypeError(f"new(): argument 'size' failed to unpack the object at pos {wrong + 1} with error \"type must be tuple of "
-                            f'ints,but got {type(args[wrong]).__name__}"')  # fmt: skip
+            raise TypeError(f"new(): argument 'size' failed to unpack the object at pos {wrong + 1} with error "
+                            f'"type must be tuple of ints,but got {type(args[wrong]).__name__}"')
         raise TypeError(_FORMS.format(got=", ".join(type(a).__name__ for a in args)))
     return _of_data(kind, args[0])
 
@@ -112,8 +113,8 @@ def _options(kind: dtype) -> str:
 
 
 _KINDS = (float32, float64, float16, bfloat16, uint8, int8, int16, int32, int64, bool_)
-TENSOR_TYPES = {f"{kind.scalar_name}Tensor": tensortype(f"{kind.scalar_name}Tensor", (), {"dtype": kind, "__module__": "torch"})
-                for kind in _KINDS}  # fmt: skip
+_NAMED = {f"{kind.scalar_name}Tensor": kind for kind in _KINDS}
+TENSOR_TYPES = {name: tensortype(name, (), {"dtype": kind, "__module__": "torch"}) for name, kind in _NAMED.items()}
 _BY_NAME = {f"torch.{kind.scalar_name}Tensor": kind for kind in OF_ARRAY.values()}
 
 

@@ -14,8 +14,9 @@ from ._tensor import Tensor, flush_pending
 
 # How PyTorch's texts call the element types, after C++.
 CPP_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
-             "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "bool": "bool",
-             "complex64": "c10::complex<float>", "complex128": "c10::complex<double>", "uint16": "short unsigned int",
+             "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+             "bool": "bool", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+             "uint16": "short unsigned int",
              "uint32": "unsigned int", "uint64": "long unsigned int"}  # fmt: skip
 _RESIZE = Schema("resize_(Tensor(a!) self, int[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)")
 
@@ -36,7 +37,7 @@ def _show(
 
 
 def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None) -> Tensor:
-    """This tensor with another size, keeping the elements that fit; memory is added at the end where it is too small."""
+    """This tensor with another size, keeping the elements that fit; memory is added where it is too small."""
     _, shape, wanted = _RESIZE.bind((self, *size), {"memory_format": memory_format})
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")

@@ -20,14 +20,15 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: tuple[int, ...], st
     return made
 
 
-def _rebuild_tensor_v2(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool,
-                       backward_hooks: OrderedDict, metadata: Any = None) -> Tensor:  # fmt: skip
+def _rebuild_tensor_v2(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...],
+                       requires_grad: bool, backward_hooks: OrderedDict, metadata: Any = None) -> Tensor:  # fmt: skip
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
     return tensor.requires_grad_() if requires_grad else tensor
 
 
-def _rebuild_tensor_v3(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool,
-                       backward_hooks: OrderedDict, dtype: dtype_type, metadata: Any = None) -> Tensor:  # fmt: skip
+def _rebuild_tensor_v3(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...],
+                       requires_grad: bool, backward_hooks: OrderedDict, dtype: dtype_type,
+                       metadata: Any = None) -> Tensor:
     """As v2, for element types that have no storage class of their own in PyTorch."""
     typed = TypedStorage(wrap_storage=storage.untyped(), dtype=dtype)
     return _rebuild_tensor_v2(typed, storage_offset, size, stride, requires_grad, backward_hooks, metadata)

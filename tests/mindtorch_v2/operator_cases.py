@@ -29,6 +29,8 @@ DATA_DEPENDENT = frozenset(("nonzero", "argwhere", "masked_select", "_unique2", 
                             "equal", "is_nonzero", "item"))  # fmt: skip
 # Which of several equal values an index points at is left open.
 TIED_INDICES = frozenset(("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode"))
+# A padding row has a value but no gradient.
+PADDED = frozenset(("embedding", "functional_embedding", "embedding_bag"))
 # Random by nature without taking a generator.
 DRAWS = frozenset(("dropout", "dropout_", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d",
                    "dropout3d", "native_dropout", "rrelu", "rrelu_", "gumbel_softmax", "fractional_max_pool2d",
@@ -74,8 +76,8 @@ def secondary_calls(declaration: Declaration) -> list[Call]:
 
 
 def has_kinks(call: Call) -> bool:
-    """Whether equal or chosen numbers may lie where a function has no derivative."""
-    return any(s.layout == "expanded" or s.values is not None for s in tensor_samples(call.case))
+    """Whether gradients may rightly differ from finite differences: equal or chosen numbers, rows that take no gradient."""
+    return base_name(call.declaration) in PADDED or any(s.layout == "expanded" or s.values is not None for s in tensor_samples(call.case))
 
 
 def draws(declaration: Declaration) -> bool:

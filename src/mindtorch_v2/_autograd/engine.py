@@ -133,7 +133,10 @@ class Task:
         if grads is None:
             return
         pending, needed = self.pending, self.needed
-        for edge, grad in zip(edges, grads, strict=False):
+        grads = list(grads)
+        grads.reverse()
+        for edge in edges:
+            grad = grads.pop()
             if edge is None:
                 continue
             target, nr = edge
@@ -141,7 +144,9 @@ class Task:
             left = pending[key] = pending[key] - 1
             if needed is not None and key not in needed:
                 continue
-            self.give(target, nr, None if grad is None else fitted(grad, edge, source))
+            if grad is not None:
+                grad = fitted(grad, edge, source)
+            self.give(target, nr, grad)
             if not left:
                 self.push(target, nr)
 
@@ -165,8 +170,8 @@ class Task:
                 at = self.captures.get((id(node), nr))
                 if at is not None:
                     self.captured[at] = grad
-            if self.needed is not None and not any(e is not None and id(e[0]) in self.needed for e in node.edges):
-                return None
+        if self.needed is not None and not any(e is not None and id(e[0]) in self.needed for e in node.edges):
+            return None
         try:
             result = node.apply(*grads)
             if modes.__dict__.get("anomaly_nan"):
@@ -336,7 +341,7 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
         started = set()
         for target, nr in roots:
             key = id(target)
-            if key not in started and not task.pending.get(key) and (task.needed is None or key in task.needed):
+            if key not in started and not task.pending.get(key):
                 started.add(key)
                 task.push(target, nr)
         task.run()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.keys import modes
+from .._dtype import FLOAT
 
 _sequence = itertools.count()
 
@@ -193,7 +194,11 @@ def raise_modified(node: Node, value: Any, expected: Any) -> None:
     """PyTorch's error for a saved tensor that was written in place."""
     if value.__class__ is tuple:
         value, expected = next((v, e) for v, e in zip(value, expected, strict=True) if version_of(v) != e)
-    tensor, edge = (value.tensor, (node, value.nr)) if value.__class__ is SavedOutput else (value, value._current_edge())
+    if value.__class__ is SavedOutput:
+        tensor = value.tensor
+        edge = (node, value.nr) if tensor.dtype.category >= FLOAT else None
+    else:
+        tensor, edge = value, value._current_edge()
     source = f", which is output {edge[1]} of {edge[0].name().removesuffix('Backward0')}," if edge else ""
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "

@@ -98,7 +98,7 @@ def check_inplace(tensor: Any) -> None:
         if tensor._creation:
             raise RuntimeError(_forbidden(tensor, "is being"))
         base = tensor._base
-        if base._keys & REQUIRES_GRAD and base._edge is None:
+        if (base._keys | tensor._keys) & REQUIRES_GRAD and base._edge is None:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     if tensor._keys & REQUIRES_GRAD and tensor._current_edge() is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")

@@ -6,7 +6,6 @@ from typing import Any
 from .._backends.cpu.blocks import blockwise
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
-from .._dispatch.schema import Schema
 from .._dtype import BOOL, COMPLEX, INT, finfo
 from .._tensor import Tensor
 from .declare import PUBLIC, composite, op
@@ -28,7 +27,8 @@ def functional(operator: Operator, signature: str, *, underscore: bool = False) 
         given = args[:-1]
         return call_bound(inplace if args[-1] else operator, (*given, *defaults[len(given) :]))
 
-    op(f"{Schema(signature).base_name}.functional{signature[signature.index('('):]}", kernel=Composite(call), public="nn.functional")
+    name, arguments = signature.split("(", 1)
+    op(f"{name}.functional({arguments}", kernel=Composite(call), public="nn.functional")
     if underscore:
         PUBLIC["nn.functional"][operator.schema.base_name + "_"] = [inplace]
 
@@ -36,8 +36,8 @@ def functional(operator: Operator, signature: str, *, underscore: bool = False) 
 # relu and its relatives ----------------------------------------------------------------------------------------------
 
 THRESHOLD_BACKWARD = op("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-   kernel=pointwise(lambda xp, grad_output, self, threshold: xp.where(self <= threshold, 0, grad_output), excluding=(BOOL, COMPLEX),
-                    named="threshold_cpu"),
+   kernel=pointwise(lambda xp, grad_output, self, threshold: xp.where(self <= threshold, 0, grad_output),
+                    excluding=(BOOL, COMPLEX), named="threshold_cpu"),
    grad=dict(grad_output=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)))
 
@@ -56,10 +56,12 @@ RELU = op("relu(Tensor self) -> Tensor",
 functional(RELU, "relu(Tensor input, bool inplace=False) -> Tensor", underscore=True)
 
 THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
-   kernel=pointwise(lambda xp, self, threshold, value: xp.where(self <= threshold, self.dtype.type(value), self), excluding=(BOOL, COMPLEX)),
+   kernel=pointwise(lambda xp, self, threshold, value: xp.where(self <= threshold, self.dtype.type(value), self),
+                    excluding=(BOOL, COMPLEX)),
    grad=dict(self=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
    public="torch", samples=cases(case(t(2, 3), 0.5, -1.0), case(t(), 0, 2), case(t(0, 2), 0.5, 1)))
-functional(THRESHOLD, "threshold(Tensor input, Scalar threshold, Scalar value, bool inplace=False) -> Tensor", underscore=True)
+functional(THRESHOLD, "threshold(Tensor input, Scalar threshold, Scalar value, bool inplace=False) -> Tensor",
+           underscore=True)
 
 
 def _leaky(xp: Any, self: Any, negative_slope: float) -> Any:
@@ -68,19 +70,26 @@ def _leaky(xp: Any, self: Any, negative_slope: float) -> Any:
     return xp.where(self > 0, self, self * self.dtype.type(negative_slope))
 
 
+@blockwise
+def _leaky_backward(xp: Any, grad_output: Any, self: Any, negative_slope: float) -> Any:
+    return xp.where(self > 0, grad_output, grad_output * grad_output.dtype.type(negative_slope))
+
+
 LEAKY_RELU_BACKWARD = op("leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope) -> Tensor",
-   kernel=pointwise(blockwise(lambda xp, grad_output, self, negative_slope:
-                              xp.where(self > 0, grad_output, grad_output * grad_output.dtype.type(negative_slope))), excluding=NOT_FLOATING),
-   grad=dict(grad_output=lambda grad, self, negative_slope: call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
+   kernel=pointwise(_leaky_backward, excluding=NOT_FLOATING),
+   grad=dict(grad_output=lambda grad, self, negative_slope:
+             call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.1)))
 LEAKY_RELU = op("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
    kernel=pointwise(_leaky, excluding=NOT_FLOATING),
    grad=dict(self=lambda grad, self, negative_slope: call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
    public="", samples=unary(negative_slope=(0.01, 2.0, -0.5)))
-functional(LEAKY_RELU, "leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False) -> Tensor", underscore=True)
+functional(LEAKY_RELU, "leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False) -> Tensor",
+           underscore=True)
 
 _PRELU_KERNEL = op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
-   kernel=pointwise(lambda xp, self, weight: xp.where(self > 0, self, self * weight), excluding=NOT_FLOATING, named="prelu_cpu"),
+   kernel=pointwise(lambda xp, self, weight: xp.where(self > 0, self, self * weight), excluding=NOT_FLOATING,
+                    named="prelu_cpu"),
    grad=dict(self=lambda grad, self, weight: grad.where(self > 0, weight * grad),
              weight=lambda grad, self: (self * grad).masked_fill(self > 0, 0)),
    public="", inplace=False, samples=cases(case(t(2, 3), t(3)), case(t(2, 3), t(1))))
@@ -88,7 +97,8 @@ _PRELU_KERNEL = op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
 
 def _check_prelu(self: Tensor, weight: Tensor) -> None:
     if self.dtype is not weight.dtype:
-        raise RuntimeError(f"prelu: Type promoting not supported. Got {self.dtype.scalar_name} and {weight.dtype.scalar_name}")
+        raise RuntimeError("prelu: Type promoting not supported. Got "
+                           f"{self.dtype.scalar_name} and {weight.dtype.scalar_name}")
     if weight.dim() > 1:
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
     if weight.numel() != 1:
@@ -96,8 +106,8 @@ def _check_prelu(self: Tensor, weight: Tensor) -> None:
             raise RuntimeError("Not allow zero-dim input tensor.")
         channels = self.size(1) if self.dim() >= 2 else 1
         if channels != weight.numel():
-            raise RuntimeError(f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.numel()} "
-                               f"and channel size = {channels}.")
+            raise RuntimeError("Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                               f"{weight.numel()} and channel size = {channels}.")
 
 
 @composite("prelu(Tensor self, Tensor weight) -> Tensor", public="torch Tensor nn.functional",
@@ -136,7 +146,8 @@ ELU = op("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1)
    samples=unary(alpha=(1.0, 0.5), scale=(1.0, 2.0)))
 functional(ELU, "elu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", underscore=True)
 SELU = op("selu(Tensor self) -> Tensor",
-   kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING, named="elu_cpu"),
+   kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING,
+                    named="elu_cpu"),
    grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary())
 functional(SELU, "selu(Tensor input, bool inplace=False) -> Tensor", underscore=True)
 
@@ -147,7 +158,8 @@ def _check_celu(self: Tensor, alpha: float) -> None:
 
 
 CELU = op("celu(Tensor self, Scalar alpha=1.0) -> Tensor",
-   kernel=pointwise(lambda xp, self, alpha: _elu(xp, self, alpha, 1, 1 / alpha), excluding=NOT_FLOATING, check=_check_celu, named="elu_cpu"),
+   kernel=pointwise(lambda xp, self, alpha: _elu(xp, self, alpha, 1, 1 / alpha), excluding=NOT_FLOATING,
+                    check=_check_celu, named="elu_cpu"),
    grad=dict(self=lambda grad, self, alpha: _elu_grad(grad, self, alpha, 1, 1 / alpha)), public="torch",
    samples=unary(alpha=(1.0, 0.5)))
 functional(CELU, "celu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", underscore=True)
@@ -170,7 +182,7 @@ def _sigmoid_backward(xp: Any, grad_output: Any, output: Any) -> Any:
 
 
 def _sigmoid_double(grad: Tensor, grad_output: Tensor, output: Tensor) -> Tensor:
-    return grad * conj(grad_output) * conj(1 - 2 * output) if output.dtype.is_complex else grad * grad_output * (1 - 2 * output)
+    return grad * conj(grad_output) * conj(1 - 2 * output)
 
 
 SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
@@ -223,8 +235,8 @@ def _softplus_grad(grad: Tensor, self: Tensor, beta: float, threshold: float) ->
 
 
 SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-   kernel=pointwise(_softplus, excluding=NOT_FLOATING), grad=dict(self=_softplus_grad), public="nn.functional", inplace=False,
-   samples=unary(beta=(1, 2.0), threshold=(20, 0.5)))
+   kernel=pointwise(_softplus, excluding=NOT_FLOATING), grad=dict(self=_softplus_grad), public="nn.functional",
+   inplace=False, samples=unary(beta=(1, 2.0), threshold=(20, 0.5)))
 
 
 def _log_sigmoid_spec(self: Tensor) -> Spec:
@@ -333,7 +345,8 @@ def _gelu_double(grad: Tensor, grad_output: Tensor, self: Tensor, approximate: s
 
 GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu_backward, excluding=NOT_FLOATING, named="GeluBackwardKernelImpl"),
-   grad=dict(grad_output=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate)), self=_gelu_double),
+   grad=dict(grad_output=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate)),
+             self=_gelu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), approximate="tanh")))
 op("gelu(Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu, excluding=NOT_FLOATING, check=_check_gelu, named="GeluKernelImpl"),
@@ -368,7 +381,8 @@ HARDTANH = op("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Ten
    grad=dict(self=lambda grad, self, min_val, max_val: _inside(grad, self, min_val, max_val)), public="",
    samples=lambda: [*unary(min_val=(-1, -0.5), max_val=(1, 0.5))(),
                     error(RuntimeError, "Bool inputs not supported for hardtanh", values([True]))])
-functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False) -> Tensor", underscore=True)
+functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False) -> Tensor",
+           underscore=True)
 RELU6 = op("relu6(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self, 0, 6), check=lambda self: _check_hardtanh(self, 0, 6)),
    grad=dict(self=lambda grad, self: _inside(grad, self, 0, 6)), public="", samples=unary(-3, 9))
@@ -396,16 +410,18 @@ def _outside(grad: Tensor, self: Tensor, lambd: float) -> Tensor:
 def _check_softshrink(self: Tensor, lambd: float) -> None:
     limit = finfo(self.dtype).max if self.dtype.is_floating_point else math.inf
     if not 0 <= lambd <= limit:
-        raise RuntimeError(f"lambda must be in range [0, {limit:g}] for input dtype {self.dtype.scalar_name}, but found {lambd:g}")
+        raise RuntimeError(f"lambda must be in range [0, {limit:g}] for input dtype {self.dtype.scalar_name}, "
+                           f"but found {lambd:g}")
 
 
 op("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-   kernel=pointwise(lambda xp, self, lambd: xp.where((self >= -lambd) & (self <= lambd), 0, self), excluding=NOT_FLOATING),
-   grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="torch Tensor nn.functional", inplace=False,
-   samples=unary(lambd=(0.5, 1.2)))
+   kernel=pointwise(lambda xp, self, lambd: xp.where((self >= -lambd) & (self <= lambd), 0, self),
+                    excluding=NOT_FLOATING),
+   grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="torch Tensor nn.functional",
+   inplace=False, samples=unary(lambd=(0.5, 1.2)))
 op("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-   kernel=pointwise(lambda xp, self, lambd: self - _bounded(xp, self, -lambd, lambd), excluding=NOT_FLOATING, check=_check_softshrink,
-                    named="softshrink_check"),
+   kernel=pointwise(lambda xp, self, lambd: self - _bounded(xp, self, -lambd, lambd), excluding=NOT_FLOATING,
+                    check=_check_softshrink, named="softshrink_check"),
    grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="nn.functional", inplace=False,
    samples=lambda: [*unary(lambd=(0.5, 1.2))(),
                     error(RuntimeError, "for input dtype Float, but found -1", t(2), -1.0)])

@@ -17,7 +17,8 @@ for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), (
        kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), aliases=(_ufunc,), samples=binary())
 
 
-@composite("equal(Tensor self, Tensor other) -> bool", samples=cases(case(t(2, 3), t(2, 3)), case(t(2), t(3)), case(t(0), t(0))))
+@composite("equal(Tensor self, Tensor other) -> bool",
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2), t(3)), case(t(0), t(0))))
 def _equal(self, other):
     return self._array.shape == other._array.shape and bool((self == other).all())
 
@@ -32,7 +33,7 @@ def _check_isclose(self: Tensor, other: Tensor, rtol: float, atol: float) -> Non
 
 @composite("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), rtol=0.5), case(t(2), t(2), 0.0, 0.0, True),
-                         error(RuntimeError, "rtol must be greater than or equal to zero, but got -1", t(2), t(2), -1.0),
+                         error(RuntimeError, "rtol must be greater than or equal to zero", t(2), t(2), -1.0),
                          error(RuntimeError, "Long did not match Bool", ints(2), bools(2))))
 def _isclose(self, other, rtol, atol, equal_nan):
     _check_isclose(self, other, rtol, atol)
@@ -64,7 +65,8 @@ def _declare_infinity(name: str, infinity: float) -> None:
             raise RuntimeError(f"{name} does not support complex inputs.")
 
     op(f"{name}(Tensor self) -> Tensor",
-       kernel=pointwise(lambda xp, self: xp.equal(self, infinity), boolean, check=check), inplace=False, samples=unary())
+       kernel=pointwise(lambda xp, self: xp.equal(self, infinity), boolean, check=check), inplace=False,
+       samples=unary())
 
 
 _declare_infinity("isposinf", float("inf"))
@@ -87,8 +89,8 @@ op("logical_not(Tensor self) -> Tensor", kernel=pointwise("logical_not", boolean
 
 
 def _integers() -> list[Case]:
-    return [case(ints(2, 3), ints(2, 3)), case(ints(3), ints(2, 1)), case(ints(2), 3), case(ints(2, 3), ints()), case(3, ints(2)),
-            error(NotImplementedError, "not implemented for 'Float'", values([1.5]), values([1.5]))]
+    return [case(ints(2, 3), ints(2, 3)), case(ints(3), ints(2, 1)), case(ints(2), 3), case(ints(2, 3), ints()),
+            case(3, ints(2)), error(NotImplementedError, "not implemented for 'Float'", values([1.5]), values([1.5]))]
 
 
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):

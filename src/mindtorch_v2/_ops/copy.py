@@ -1,7 +1,6 @@
 """Copies and writes: clone, conversions of type, device and memory format, copy_, fill_."""
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from .._dispatch.keys import DispatchKey, modes
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
+from .._warn import warn_once
 from .._tensor import Tensor, element_strides
 from .declare import composite, op
 from .families import (
@@ -130,16 +130,6 @@ def stored_number(value: Any, kind: dtype) -> Any:
     return np.float32(value) if kind.np in REDUCED else value
 
 
-_warned: set[str] = set()
-
-
-def warn_once(text: str, stacklevel: int) -> None:
-    """A warning that a process shows one time only, as PyTorch does for these."""
-    if text not in _warned:
-        _warned.add(text)
-        warnings.warn(text, stacklevel=stacklevel + 1)
-
-
 def store(xp: Any, target: Any, source: Any) -> None:
     """Writes an array into another of any type, with the casts of C."""
     kind, wanted = source.dtype, target.dtype
@@ -186,7 +176,8 @@ def _copied(xp: Any, self: Any, spec: Spec) -> Any:
 
 
 op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-   kernel=Copies(lambda self, memory_format: Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)),
+   kernel=Copies(lambda self, memory_format:
+                 Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad: grad),
    samples=unary())  # fmt: skip
@@ -240,12 +231,12 @@ def parse_to(
         if positional and not isinstance(positional[0], bool):
             kind = positional.pop(0)
     flags = dict(zip(("non_blocking", "copy"), positional, strict=False))
-    rest = {name: given.pop(name) for name in ("non_blocking", "copy") if name in given}
+    rest: dict[str, Any] = {name: given.pop(name) for name in ("non_blocking", "copy") if name in given}
     fits_a_form = (not given and len(positional) <= 2 and not flags.keys() & rest.keys()
                    and all(isinstance(f, bool) for f in (flags | rest).values())
                    and (kind is None or isinstance(kind, (dtype, type)))
                    and (wanted is None or isinstance(wanted, memory_format))
-                   and (where is None or isinstance(where, (str, int, device)) and not isinstance(where, bool)))  # fmt: skip
+                   and (where is None or isinstance(where, (str, int, device)) and not isinstance(where, bool)))
     if not fits_a_form:
         shown = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
         shown += ", " if kwargs else ""
@@ -293,6 +284,7 @@ def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
             raise RuntimeError(
                 f"output with shape {shape_text(self.shape)} doesn't match the broadcast shape {shape_text(shape)}"
             )
+        src = src.expand(shape)
     check_overlap(self, src)
 
 

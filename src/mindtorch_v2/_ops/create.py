@@ -113,7 +113,8 @@ op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
                   lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
-   kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
+   kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
+                  _full(xp, spec, stored_number(fill_value, spec.dtype))),
    samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))  # fmt: skip
 
 
@@ -146,7 +147,7 @@ def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dt
     """Dense memory with the dimensions in the order of `physical_layout`, outermost first."""
     if len(size) != len(physical_layout):
         raise RuntimeError("Number of dimensions in size does not match the length of the physical_layout; i.e. "
-                           f"len(size) = {len(size)} is not equal to len(physical_layout) = {len(physical_layout)}")  # fmt: skip
+                           f"len(size) = {len(size)} is not equal to len(physical_layout) = {len(physical_layout)}")
     strides, step, seen = [0] * len(size), 1, set()
     for d in reversed(physical_layout):
         if not 0 <= d < len(size):
@@ -176,7 +177,7 @@ def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
 
 op(f"eye(int n, int? m=None, {FACTORY}) -> Tensor",
    kernel=Factory(_eye_spec, lambda xp, *rest, spec: xp.eye(*spec.shape, dtype=spec.dtype.np)),
-   samples=cases(case(3), case(2, 3), case(0), error(RuntimeError, "n must be greater or equal to 0, got -1", -1)))  # fmt: skip
+   samples=cases(case(3), case(2, 3), case(0), error(RuntimeError, "n must be greater or equal to 0, got -1", -1)))
 
 
 # another tensor ------------------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ op(f"ones_like(Tensor self, {LIKE}) -> Tensor",
 op(f"full_like(Tensor self, Scalar fill_value, {LIKE}) -> Tensor",
    kernel=Factory(lambda self, fill_value, *rest: _like(self, *rest),
                   lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
-   public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)))  # fmt: skip
+   public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)))
 
 
 def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
@@ -216,7 +217,8 @@ op(f"new_ones(Tensor self, int[] size, {FACTORY}) -> Tensor",
    samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))  # fmt: skip
 op(f"new_full(Tensor self, int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(lambda self, size, fill_value, *rest: _new(self, size, *rest),
-                  lambda xp, self, size, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
+                  lambda xp, self, size, fill_value, *rest, spec:
+                  _full(xp, spec, stored_number(fill_value, spec.dtype))),
    public="Tensor", samples=cases(case(t(2, 3), (2,), 1.5), case(ints(2), (), 3)))  # fmt: skip
 
 

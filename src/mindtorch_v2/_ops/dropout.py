@@ -136,8 +136,12 @@ def _native(xp: Any, input: Any, p: float, train: bool | None) -> tuple[Any, Any
     return input * mask * input.dtype.type(scale), mask
 
 
+def _native_grad(grad: Tensor, result1: Tensor, p: float, train: bool | None) -> Tensor:
+    return grad if train is False else grad * result1 * (0.0 if p == 1 else 1 / (1 - p))  # type: ignore[operator]
+
+
 op("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", kernel=moves(_native_specs, _native),
-   grad=dict(input=lambda grad, result1, p, train: grad if train is False else grad * result1 * (0.0 if p == 1 else 1 / (1 - p))))  # fmt: skip
+   grad=dict(input=_native_grad))
 
 
 # nn.functional -------------------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Functions of one number, and a few of two: roots, exponentials, logarithms, trigonometry, rounding, special functions."""
+"""Functions of one number, and a few of two: roots, exponentials, logarithms, trigonometry, rounding, complex parts."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
 from .._dispatch.callers import call_bound
+from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, INT, dtype
 from .._tensor import Tensor
 from .declare import composite, op
@@ -118,7 +119,8 @@ op("atan2(Tensor self, Tensor other) -> Tensor",
    aliases=("arctan2",), samples=binary(0.2, 2, scalar=None))
 op("hypot(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result)),
+   grad=dict(self=lambda grad, self, result: grad * (self / result),
+             other=lambda grad, other, result: grad * (other / result)),
    samples=binary(0.2, 2, scalar=None))
 
 
@@ -184,7 +186,8 @@ for _name, _aliases in (("floor", ()), ("ceil", ()), ("trunc", ("fix",))):
 def _check_round(self: Tensor, decimals: int) -> None:
     kind = self.dtype
     if decimals and not kind.is_floating_point or kind.category in (BOOL, COMPLEX):
-        raise NotImplementedError(f'"{"round_cpu" if decimals else "round_vml_cpu"}" not implemented for \'{kind.scalar_name}\'')
+        name = "round_cpu" if decimals else "round_vml_cpu"
+        raise NotImplementedError(f'"{name}" not implemented for \'{kind.scalar_name}\'')
 
 
 def _round(xp: Any, self: Any, decimals: int) -> Any:
@@ -257,7 +260,8 @@ def _polygamma_method(self, n):
 
 
 @composite("mvlgamma(Tensor self, int p) -> Tensor", inplace=True, aliases=("special.multigammaln",),
-           samples=cases(case(t(2, 3, low=2, high=4), 2), error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)))
+           samples=cases(case(t(2, 3, low=2, high=4), 2),
+                         error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)))
 def _mvlgamma(self, p):
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
@@ -287,16 +291,16 @@ def _xlogy(xp: Any, self: Any, other: Any) -> Any:
     return xp.where((self == 0) & ~xp.isnan(other), 0, self * xp.log(other))
 
 
-op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise(_xlogy, floating, excluding=(COMPLEX,)),
-   grad=dict(self=lambda grad, self, other: _xlogy_self_grad(grad, self, other), other=lambda grad, self, other: grad * self / other),
-   public="torch Tensor special", samples=binary(0.2, 2))
-
-
 def _xlogy_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
-    if other.__class__ is not Tensor and not hasattr(other, "log"):
+    if other.__class__ in NUMBERS:
         other = grad.new_full((), other)
     return (grad * other.log()).masked_fill((self == 0) & (other <= 0), 0)
+
+
+op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   kernel=pointwise(_xlogy, floating, excluding=(COMPLEX,)),
+   grad=dict(self=_xlogy_self_grad, other=lambda grad, self, other: grad * self / other),
+   public="torch Tensor special", samples=binary(0.2, 2))
 
 
 def _logaddexp2_share(grad: Tensor, mine: Tensor, theirs: Tensor) -> Tensor:
@@ -373,9 +377,11 @@ op("angle(Tensor self) -> Tensor", kernel=pointwise(_angle, _real_floating), gra
 def _check_parts(real: Tensor, imag: Tensor) -> None:
     a, b = real.dtype, imag.dtype
     if not (a.is_floating_point and b.is_floating_point):
-        raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {a.scalar_name} and {b.scalar_name}")
+        raise RuntimeError("Expected both inputs to be Half, Float or Double tensors but got "
+                           f"{a.scalar_name} and {b.scalar_name}")
     if a is not b:
-        raise RuntimeError(f"Expected object of scalar type {a.scalar_name} but got scalar type {b.scalar_name} for second argument")
+        raise RuntimeError(f"Expected object of scalar type {a.scalar_name} but got scalar type {b.scalar_name} "
+                           "for second argument")
 
 
 def _joined(xp: Any, real: Any, imag: Any) -> Any:
@@ -394,7 +400,8 @@ op("complex(Tensor real, Tensor imag) -> Tensor",
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
                  error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))
 op("polar(Tensor abs, Tensor angle) -> Tensor",
-   kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of, check=_check_parts),
+   kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of,
+                    check=_check_parts),
    grad=dict(abs=lambda grad, angle, result: (conj(grad) * _unit(angle)).real,
              angle=lambda grad, result: (conj(grad) * result * 1j).real),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),

@@ -30,13 +30,11 @@ from .._dtype import (
     combine,
     dtype,
     float32,
-    float64,
     get_default_dtype,
     of_number,
     promote_types,
 )
-from .._tensor import Tensor, element_strides, settle_empty, tracked_view, wrap, wrap_meta
-
+from .._tensor import Tensor, element_strides, tracked_view, wrap, wrap_meta
 from .quick import functional_source, inplace_source
 
 _ndarray = np.ndarray
@@ -180,7 +178,7 @@ def check_overlap(target: Tensor, source: Any) -> None:
         return
     start, end = target._offset, target._offset + a.size * a.itemsize
     other, other_end = source._offset, source._offset + b.size * b.itemsize
-    if (start, end) == (other, other_end) and _long_strides(a) == _long_strides(b):
+    if (start, end) == (other, other_end) and a.strides == b.strides:
         return
     if start < other_end and other < end:
         raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "

@@ -15,7 +15,7 @@ from .declare import composite, function_of, op
 from .families import ArrayFamily, Spec, broadcast_shape, common_dtype, computes, meta_of, moves, pointwise_strides, shape_text
 from .join import constant_pad_nd
 from .samples import bools, case, cases, error, ints, t, values
-from .view import warn_once
+from .._warn import warn_once
 
 _KIND_INT64, _KIND_INT32 = int64.np, int32.np
 _MASK_KINDS = (bool_.np, uint8.np)

@@ -37,6 +37,12 @@ def _check_supported(kind: dtype, kernel: str, factor: Tensor) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
 
 
+def _check_addable(kind: dtype, kernel: str, factor: Tensor) -> None:
+    _check_supported(kind, kernel, factor)
+    if kind.category == BOOL:  # an empty product leaves beta * self
+        raise RuntimeError("result type Long can't be cast to the desired output type Bool")
+
+
 def _times(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
 
@@ -179,7 +185,7 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
         raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.scalar_name} and {kind.scalar_name}")
     shape = (a[0], b[1])
     check_expands(self, shape)
-    _check_supported(kind, "addmm_impl_cpu_", mat1)
+    _check_addable(kind, "addmm_impl_cpu_", mat1)
     return Spec(shape, kind)
 
 
@@ -260,6 +266,8 @@ def _dot_spec(self: Tensor, other: Tensor) -> Spec:
     if a != b:
         raise RuntimeError(f"inconsistent tensor size, expected tensor {shape_text(a)} and src {shape_text(b)} to have the same "
                            f"number of elements, but got {a[0]} and {b[0]} elements respectively")  # fmt: skip
+    if kind.category == BOOL:
+        raise NotImplementedError("\"dot\" not implemented for 'Bool'")
     _check_supported(kind, "dot", self)
     return Spec((), kind)
 
@@ -321,12 +329,12 @@ def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha
     if kinds[0] is not kinds[1]:
         raise RuntimeError("Input dtypes must be the same, got: input {}, batch1: {}, batch2: {}".format(*map(c_name, kinds)))
     check_same_scalar(kinds[0], kinds[2])
-    _check_supported(kinds[0], "baddbmm", batch1)
+    _check_addable(kinds[0], "baddbmm", batch1)
     return Spec((a[0], a[1], b[2]), kinds[0])
 
 
 _BATCH_SAMPLES = (case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
-                  case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5), beta=0))  # fmt: skip
+                  case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5), beta=0), case(t(), t(2, 3, 0), t(2, 0, 5)))  # fmt: skip
 
 op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    kernel=computes(_baddbmm_spec,

@@ -18,8 +18,8 @@ from .families import Spec, broadcast_shape, moves, writes
 from .samples import cases, error, t
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long",
-            "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
-            "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long"}  # fmt: skip
+            "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float",
+            "float64": "double", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long"}
 _MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 Draw = Callable[[Generator, tuple[int, ...], np.dtype], np.ndarray]
@@ -160,9 +160,15 @@ op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) ->
    kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]})  # fmt: skip
 op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
    kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD)  # fmt: skip
+def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any, dtype: dtype | None,
+                  *rest: Any) -> Spec:
+    spec = Spec(checked_size(size, "normal"), dtype or get_default_dtype())
+    _check_normal(spec.dtype, mean, std)
+    return spec
+
+
 op(f"normal.float_float(float mean, float std, int[] size, {DRAWN}) -> Tensor",
-   kernel=Factory(lambda mean, std, size, generator, dtype, *rest: _check_normal(dtype or get_default_dtype(), mean, std)
-                  or Spec(checked_size(size, "normal"), dtype or get_default_dtype()),
+   kernel=Factory(_sized_normal,
                   lambda xp, mean, std, size, generator, *rest, spec:
                   _random.normal(generator or default_generator, spec.shape, spec.dtype.np, mean, std)))  # fmt: skip
 
@@ -268,7 +274,8 @@ op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
    kernel=Factory(_randint_like_spec, _randint_like), public="torch")  # fmt: skip
 op(f"randint_like(Tensor self, int high, {_LIKE}) -> Tensor",
    kernel=Factory(lambda self, high, *rest: _randint_like_spec(self, 0, high, *rest),
-                  lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)), public="torch")  # fmt: skip
+                  lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)),
+   public="torch")
 
 
 def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:

@@ -207,7 +207,8 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
         self._view_meta = shown._view_meta
     else:
         self._restrided = True
-    self._edge_version = self._version_counter.value
+    if shown._edge is not None or not self.requires_grad:
+        self._edge_version = self._version_counter.value
     return self
 
 

@@ -134,7 +134,7 @@ def _logcumsumexp(xp: Any, self: Any, dim: int) -> Any:
         return self.copy()
     if self.dtype.kind == "f":
         return contiguous(xp.logaddexp.accumulate(self.astype(xp.float64, copy=False), dim))
-    rows = xp.moveaxis(self, dim, 0)
+    rows = xp.moveaxis(self.astype(xp.complex128), dim, 0)
     made = xp.empty(rows.shape, rows.dtype)
     made[0] = rows[0]
     for i in range(1, len(rows)):  # NumPy's logaddexp has no complex loop
@@ -150,20 +150,19 @@ def _complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
 
 
 def _logcumsumexp_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
-    """Sums of grad * exp(-result) from the end, times exp(self); in logarithms, positive and negative parts apart."""
+    """Sums of grad * exp(-result) from the end, times exp(self), in logarithms; of real numbers by sign."""
     if not self.dim() or not self.numel():
         return grad
-    if self.dtype.is_complex:
-        return (self.exp() * _from_the_end(grad.conj() * (-result).exp(), dim)).conj()
-
     result = result.masked_fill(result == float("-inf"), 0)  # nothing was added yet, and nothing flows back
 
-    def part(signed: Tensor) -> Tensor:
-        absent = signed <= 0
-        logarithm = signed.masked_fill(absent, 1).log().masked_fill(absent, float("-inf"))
+    def part(logarithm: Tensor) -> Tensor:
         return ((logarithm - result).flip(dim).logcumsumexp(dim).flip(dim) + self).exp()
 
-    return part(grad) - part(-grad)
+    def positive(signed: Tensor) -> Tensor:
+        absent = signed <= 0
+        return part(signed.masked_fill(absent, 1).log().masked_fill(absent, float("-inf")))
+
+    return part(grad.conj().log()).conj() if self.dtype.is_complex else positive(grad) - positive(-grad)
 
 
 op("logcumsumexp(Tensor self, int dim) -> Tensor", kernel=computes(_logcumsumexp_spec, _logcumsumexp, out_types="exact"),

@@ -74,7 +74,7 @@ def _unique_slices(xp: Any, self: Any, dim: int, sorted: bool, return_inverse: b
     if not self.size:
         return self.copy(), xp.empty(self.shape[dim], xp.int64), xp.empty(0, xp.int64)
     made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, axis=dim if self.ndim else None)
-    return _asked(xp, made, inverse.reshape(-1), counts, return_inverse, return_counts)
+    return made, inverse.reshape(-1), counts
 
 
 _UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False)"

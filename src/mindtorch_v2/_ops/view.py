@@ -5,7 +5,6 @@ They are on the path of every index expression, so they are written without gene
 """
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy import ndarray
 
 from .._backends.meta import contiguous_strides
 from .._device import channels_last, contiguous_format, memory_format, preserve_format
+from .._warn import warn_once
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
 from .families import Composite, Spec, broadcast_shape, moves, shape_text, view
@@ -119,7 +119,10 @@ def _array_view(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
 
 
 def _reshaped(array: Any, size: tuple[int, ...]) -> Any:
-    return array.reshape(size) if array.flags.c_contiguous and min(size, default=0) >= -1 else None
+    if not array.flags.c_contiguous:
+        return None
+    made = array.reshape(size)
+    return made if made.shape == size or -1 in size else None  # NumPy takes any negative size for -1
 
 
 op("view(Tensor(a) self, int[] size) -> Tensor(a)",
@@ -144,6 +147,8 @@ _unsafe_view = function_of(op(
                          error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2))))  # fmt: skip
 def _reshape(self, shape):
     array = self._array
+    if array.__class__ is ndarray and array.flags.c_contiguous:
+        return self.view(shape)
     shape = resolved_size(shape, array.size)
     if viewed_strides(array, shape) is None:
         return _unsafe_view(self, shape)
@@ -440,15 +445,6 @@ atleast_3d = function_of(op(
 
 
 # transposes as attributes --------------------------------------------------------------------------------------------
-
-_warned: set[str] = set()
-
-
-def warn_once(text: str) -> None:
-    if text not in _warned:
-        _warned.add(text)
-        warnings.warn(text, stacklevel=3)
-
 
 def _numpy_transpose(self: Tensor) -> Tensor:
     ndim = self._array.ndim

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -10,19 +10,20 @@ BLOCK = 1 << 15  # elements
 
 
 def blockwise(compute: Callable) -> Callable:
-    """`compute(xp, *arguments)`, which works on each element alone, in blocks where large contiguous arrays allow it."""
+    """`compute(xp, *arguments)`, which works on each element alone, in blocks where contiguous arrays allow it."""
 
     @functools.wraps(compute)
     def in_blocks(xp: Any, first: Any, *rest: Any) -> Any:
         arrays = [a for a in (first, *rest) if a.__class__ is np.ndarray and a.ndim]
         if first.size < 2 * BLOCK or not all(_alike(a, first) for a in arrays):
             return compute(xp, first, *rest)
-        order = "C" if first.flags.c_contiguous else "F"
+        order: Literal["C", "F"] = "C" if first.flags.c_contiguous else "F"
         arguments = [a.reshape(-1, order=order) if a.__class__ is np.ndarray and a.ndim else a for a in (first, *rest)]
         flat = [a.__class__ is np.ndarray and a.ndim == 1 for a in arguments]
         made = None
         for start in range(0, first.size, BLOCK):
-            block = compute(xp, *[a[start : start + BLOCK] if cut else a for a, cut in zip(arguments, flat, strict=True)])
+            parts = [a[start : start + BLOCK] if cut else a for a, cut in zip(arguments, flat, strict=True)]
+            block = compute(xp, *parts)
             if made is None:
                 made = np.empty(first.size, block.dtype)
             made[start : start + BLOCK] = block

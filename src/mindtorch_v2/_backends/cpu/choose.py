@@ -8,7 +8,7 @@ _SMALL = 512  # elements below which np.where's branches are cheaper than the st
 
 
 def where(condition: Any, *choices: Any) -> Any:
-    """np.where. Large choices of one type are mixed as bits: each multiplied by 0 or 1, so NaN and infinities vanish."""
+    """np.where. Large choices of one type are mixed as bits, multiplied by 0 or 1: NaN and infinities vanish too."""
     if len(choices) != 2 or getattr(condition, "size", 0) < _SMALL or condition.dtype != np.bool_:
         return np.where(condition, *choices)
     kind = next((c.dtype for c in choices if c.__class__ is np.ndarray and c.ndim), None)
@@ -33,8 +33,8 @@ def _bits(choice: Any, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray | N
         if kind.kind in "iu" and choice.__class__ is float:
             return None
         choice = np.asarray(choice, kind)
-    elif not isinstance(choice, np.generic) and (choice.__class__ is not np.ndarray or (choice.ndim and choice.shape != shape)):
+    elif choice.__class__ is not np.ndarray and not isinstance(choice, np.generic):
         return None
-    if choice.dtype != kind:
+    if choice.dtype != kind or (choice.ndim and choice.shape != shape):
         return None
     return choice.view(f"i{kind.itemsize}")

@@ -9,6 +9,7 @@ from typing import Any
 from ..._dtype import _Default as default
 from .array import NpuArray, empty, empty_like_layout
 from .errors import NpuError
+from .facts import INNER_STEP_FAILED, MAX_DIMS
 from .launch import AclnnOperator, Descriptions, arrays_of, described, first_phase, operator_of, run
 from .layout import Layout
 from .memory import pool_of
@@ -32,11 +33,12 @@ class Repeatable:
         self.runtime, self.operator, self.lock = runtime, operator, threading.Lock()
         self.execute, self.executor = operator.execute, 0
         self.descriptions = Descriptions(runtime.functions)
+        executor = 0
         try:
             executor, self.size = first_phase(runtime, operator, arguments, self.descriptions, op)
-        except BaseException:
-            self.descriptions.destroy()
-            raise
+        finally:
+            if not executor:
+                self.descriptions.destroy()
         if runtime.functions["aclSetAclOpExecutorRepeatable"](executor):
             runtime.functions["aclGetRecentErrMsg"]()  # reading clears it
             runtime.functions["aclDestroyAclOpExecutor"](executor)
@@ -66,28 +68,37 @@ class Repeatable:
     def run(self, addresses: list[int], stream: Stream, doing: Callable[[], str]) -> None:
         """Queues the work on other memory of the same geometry."""
         with self.lock:
-            known, executor = self.addresses, self.executor
-            if addresses != known:
-                for i, address in enumerate(addresses):
-                    if address != known[i]:
-                        for setter, index, tensor in self.setters[i]:
-                            code = setter(executor, index, tensor, address)
-                            if code:
-                                raise self.runtime.error(setter.__name__, code, doing())
-                        known[i] = address
-            if self.size:
+            name, code = self.operator.symbol, 0
+            if addresses != self.addresses:
+                name, code = self._follow(addresses)
+            if code:
+                pass
+            elif self.size:
                 pool = pool_of(stream.device_index)
                 block = pool.allocate(self.size, stream.handle or 0)
-                code = self.execute(block.address, self.size, executor, stream.handle)
+                code = self.execute(block.address, self.size, self.executor, stream.handle)
                 pool.returned.append(block)
             else:
-                code = self.execute(None, 0, executor, stream.handle)
+                code = self.execute(None, 0, self.executor, stream.handle)
+        if not code and self.runtime.blocking:
+            name = "aclrtSynchronizeStream"
+            code = self.runtime.functions[name](stream.handle)
         if code:
-            raise self.runtime.error(self.operator.symbol, code, doing())
-        if self.runtime.blocking:
-            code = self.runtime.functions["aclrtSynchronizeStream"](stream.handle)
-            if code:
-                raise self.runtime.error("aclrtSynchronizeStream", code, doing())
+            error = self.runtime.error(name, code, doing())
+            self.destroy()  # nobody knows what state it is in
+            raise error
+
+    def _follow(self, addresses: list[int]) -> tuple[str, int]:
+        """Tells CANN the addresses that changed; the last function called and what it returned."""
+        known = self.addresses
+        for i, address in enumerate(addresses):
+            if address != known[i]:
+                for setter, index, tensor in self.setters[i]:
+                    code = setter(self.executor, index, tensor, address)
+                    if code:
+                        return setter.__name__, code
+                known[i] = address
+        return self.operator.symbol, 0
 
     def destroy(self) -> None:
         with self.lock:
@@ -176,9 +187,8 @@ class RowKernel:
         if plan.uses < HOT or plan.sources is None or not _reuse:
             run(plan.row.symbol, arguments, self.name)
             return
-        runtime = started(plan.device)
-        repeatable = Repeatable(runtime, operator_of(runtime, plan.row.symbol, self.name), arguments, self.name)
-        if not repeatable.executor:
+        repeatable = self._repeatable(plan, arguments)
+        if repeatable is None:
             plan.sources = None
             run(plan.row.symbol, arguments, self.name)
             return
@@ -187,6 +197,17 @@ class RowKernel:
         if len(_repeatables) > EXECUTORS:
             _repeatables.popleft().destroy()
         repeatable.run(repeatable.addresses, current_stream(plan.device), lambda: self._described(plan, args, outs))
+
+    def _repeatable(self, plan: Plan, arguments: Sequence[Any]) -> Repeatable | None:
+        """An executor for this geometry, or None if the operator does not allow it."""
+        runtime = started(plan.device)
+        try:
+            made = Repeatable(runtime, operator_of(runtime, plan.row.symbol, self.name), arguments, self.name)
+        except NpuError as error:
+            if error.code == INNER_STEP_FAILED:  # a strided input that has to be packed for each call
+                return None
+            raise
+        return made if made.executor else None
 
     def _new_plan(self, key: tuple, args: Sequence[Any]) -> Plan:
         values = dict(zip(self.arguments, map(_plain, args), strict=True))
@@ -205,14 +226,15 @@ class RowKernel:
         plan.out_layouts = tuple(out.layout for out in outs) if packed else None
         plan.skip = bool(outs) and all(out is None or 0 in out.shape for out in outs)
         plan.fill = row.empty is not None and not plan.skip and any(0 in a.shape for a in arrays)
-        plan.sources = None if plan.skip or plan.fill else self._sources(row, args)
+        merges = any(len(a.shape) > MAX_DIMS for a in arrays)
+        plan.sources = None if plan.skip or plan.fill or merges else self._sources(row, args)
         if len(self.plans) >= PLANS:
             self.forget()
         self.plans[key] = plan
         return plan
 
     def _sources(self, row: Row, args: Sequence[Any]) -> tuple[int, ...] | None:
-        """Where the addresses come from; None for a call with lists, absent tensors, or too many dimensions."""
+        """Where the addresses come from; None for a call with lists or absent tensors."""
         sources = []
         for slot in row.slots:
             if slot.parameter.is_tensor_list:
@@ -277,4 +299,3 @@ def _forget_all(runtime: Runtime) -> None:
 
 
 at_stop.append(_forget_all)
-__all__ = ["NpuError", "RowKernel"]

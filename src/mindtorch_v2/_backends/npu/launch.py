@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..meta import contiguous_strides
 from .array import NpuArray, empty
 from .errors import NpuError
 from .facts import DATA_TYPES, INNER_STEP_FAILED, INTEGERS, MAX_DIMS, POINTER, Parameter, signature
 from .memory import pool_of
-from .runtime import Runtime, at_stop, started
+from .runtime import Runtime, at_stop, started, thread
 from .streams import Stream, current_stream
 
 PHASE_ONE = "GetWorkspaceSize"
@@ -254,7 +253,7 @@ def common_device(arrays: Sequence[NpuArray], name: str) -> int:
     if len(indices) > 1:
         shown = " and ".join(f"npu:{i}" for i in sorted(indices))
         raise RuntimeError(f"{name}: Expected all tensors to be on the same device, but found at least two devices, {shown}!")
-    return indices.pop() if indices else started().device_count() and 0
+    return indices.pop() if indices else thread.device
 
 
 def described(symbol: str, arguments: Sequence[Any], op: str = "") -> str:
@@ -319,4 +318,3 @@ def _mergeable(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> li
 
 
 at_stop.append(lambda runtime: _operators.clear())
-__all__ = ["AclnnOperator", "Descriptions", "contiguous_strides", "launch", "operator_of", "packed_copy", "run"]

@@ -16,9 +16,8 @@ After the bracket, `empty=literal` tells what results hold when an input has no 
 """
 
 import ast
-import functools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,9 +85,12 @@ class Row(NamedTuple):
         return True
 
 
-@functools.cache
-def parse_row(text: str, arguments: Collection[str] | None = None) -> Row:
-    """The row a text describes; ValueError where it disagrees with the C signature or names an unknown argument."""
+def parse_row(text: str, arguments: Mapping[str, str] | None = None) -> Row:
+    """The row a text describes; ValueError where it disagrees with the C signature.
+
+    `arguments` are the names it may use, with their schema types ("Tensor", "Tensor|Scalar", "int[]", "ScalarType", ...; "" for a
+    value of no certain type), and what the row makes of them is checked too.
+    """
     match = _ROW.fullmatch(text)
     if match is None:
         raise ValueError(f"not a row (aclnnSymbol(slot, ...)): {text!r}")
@@ -103,17 +105,36 @@ def parse_row(text: str, arguments: Collection[str] | None = None) -> Row:
         raise ValueError(f"{text!r} has {len(parts)} slots, but {symbol} takes {len(parameters)}: {wanted}")
     slots = tuple(_slot(part, parameter, text) for part, parameter in zip(parts, parameters, strict=True))
     row = Row(symbol, slots, None if match["empty"] is None else _literal(match["empty"]))
-    unknown = row.names - set(arguments) if arguments is not None else ()
-    if unknown:
-        raise ValueError(f"{text!r} names {', '.join(sorted(unknown))}, which the operator does not have")
+    if arguments is not None:
+        _check_types(row, arguments, text)
     return row
 
 
-def parse_rows(text: str | Sequence[str], arguments: Collection[str] | None = None) -> tuple[Row, ...]:
+# C kinds that a schema type can become.
+_KINDS = {
+    "Tensor": ("tensor", "out_tensor", "inout_tensor"), "Scalar": ("scalar", "float", "double"), "bool": ("bool", "scalar"),
+    "Tensor[]": ("tensor_list", "out_tensor_list", "inout_tensor_list"), "ScalarType": ("dtype",), "str": ("char*",),
+    "int": (*INTEGERS, "scalar", "float", "double"), "float": ("float", "double", "scalar"), "int[]": ("int_array",),
+    "bool[]": ("bool_array",), "Generator": (),
+}  # fmt: skip
+_KINDS["Tensor|Scalar"] = _KINDS["Tensor"] + _KINDS["Scalar"]
+
+
+def _check_types(row: Row, arguments: Mapping[str, str], text: str) -> None:
+    for slot in row.slots:
+        if slot.name is None:
+            continue
+        if slot.name not in arguments:
+            raise ValueError(f"{text!r} names {slot.name}, which the operator does not have")
+        kind = arguments[slot.name]
+        if kind and not slot.choices and not slot.of_dtype and slot.parameter.kind not in _KINDS.get(kind, ()):
+            raise ValueError(f"{text!r}: {slot.name} is a {kind}, but {slot.parameter.name} is a {slot.parameter.kind}")
+
+
+def parse_rows(text: str | Sequence[str], arguments: Mapping[str, str] | None = None) -> tuple[Row, ...]:
     """One or several rows, the first of which that fits a call is used; in one text they stand in lines of their own."""
     texts = [line for line in text.splitlines() if line.strip()] if isinstance(text, str) else text
-    known = None if arguments is None else frozenset(arguments)
-    return tuple(parse_row(line.strip(), known) for line in texts)
+    return tuple(parse_row(line.strip(), arguments) for line in texts)
 
 
 def _split(text: str) -> list[str]:

@@ -1,0 +1,267 @@
+"""Functions of several numbers: extremes, bounds, interpolation, added products, and the parts floats are made of."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, dtype, finfo, int32
+from .._tensor import Tensor
+from .declare import composite, op
+from .families import Pointwise, Spec, computes, pointwise, pointwise_strides
+from .pointwise import conj, undifferentiated, without_derivative
+from .samples import binary, case, cases, error, ints, t, unary, values
+
+# extremes and bounds -------------------------------------------------------------------------------------------------
+
+
+def _refuse_complex(name: str) -> Callable[[Tensor, Tensor], None]:
+    def check(self: Tensor, other: Tensor) -> None:
+        if self.dtype.is_complex or other.dtype.is_complex:
+            raise RuntimeError(f"{name} not implemented for complex tensors.")
+
+    return check
+
+
+def _winner_grad(grad: Tensor, loses: Tensor, ties: Tensor) -> Tensor:
+    """The gradient where an operand was chosen; operands that tie share it."""
+    return (grad / (1 + ties.to(grad.dtype))).masked_fill(loses, 0)
+
+
+op("maximum(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise("maximum", check=_refuse_complex("maximum")),
+   grad=dict(self=lambda grad, self, other: _winner_grad(grad, self < other, self == other),
+             other=lambda grad, self, other: _winner_grad(grad, self > other, self == other)),
+   inplace=False, samples=binary(scalar=None))
+op("minimum(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise("minimum", check=_refuse_complex("minimum")),
+   grad=dict(self=lambda grad, self, other: _winner_grad(grad, self > other, self == other),
+             other=lambda grad, self, other: _winner_grad(grad, self < other, self == other)),
+   inplace=False, samples=binary(scalar=None))
+
+
+def _check_clamp(self: Tensor, min: Any, max: Any) -> None:
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if self.dtype.is_complex:
+        raise NotImplementedError("clamp is not supported for complex types")
+
+
+def _clamp(xp: Any, self: Any, min: Any, max: Any) -> Any:
+    bounded = self if min is None else xp.at_least(self, min)
+    return bounded if max is None else xp.at_most(bounded, max)
+
+
+def _clamp_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
+    if min is None:
+        return grad.masked_fill(~(self <= max), 0)
+    inside = self >= min
+    return grad.masked_fill(~(inside if max is None else inside & (self <= max)), 0)
+
+
+def _clamp_bound_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> tuple[Any, Any]:
+    """Where `max` is below `min` it is `max` that is returned, and gets the gradient."""
+    if max is None:
+        return grad.masked_fill(~(self < min), 0), None
+    if min is None:
+        return None, grad.masked_fill(~(self > max), 0)
+    return (grad.masked_fill(~((self < min) & (min < max)), 0), grad.masked_fill(~((self > max) | (max < min)), 0))  # type: ignore
+
+
+op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
+   kernel=pointwise(_clamp, check=_check_clamp),
+   grad={"self": _clamp_grad, "min, max": _clamp_bound_grad},
+   aliases=("clip",),
+   samples=lambda: [*(case(t(2, 3), *bounds) for bounds in ((-0.5,), (None, 0.7), (-0.5, 0.7), (0.7, -0.5))),
+                    case(t(), 0.5), case(t(0, 3), -1, 1), case(t(3, 2, layout="transposed"), -0.5, 0.5),
+                    case(t(2, 3, layout="expanded"), max=0.5),
+                    case(t(2, 3), t(3), t(2, 1)), case(t(2, 3), None, t(3)), case(t(2, 3), t()),
+                    error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))])
+
+
+op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
+   kernel=pointwise(lambda xp, self, min: xp.at_least(self, min),
+                    check=lambda self, min: _check_clamp(self, min, None)),
+   grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
+             min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
+   samples=binary())
+op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
+   kernel=pointwise(lambda xp, self, max: xp.at_most(self, max),
+                    check=lambda self, max: _check_clamp(self, None, max)),
+   grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
+             max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
+   samples=binary())
+
+
+def _declare_nan_ignoring(name: str, compare: str) -> None:
+    """fmax or fmin: a NaN loses against a number; the first operand wins a tie."""
+
+    def kept(self: Tensor, other: Tensor) -> Tensor:
+        return getattr(self, compare)(other) | other.isnan()
+
+    op(f"{name}(Tensor self, Tensor other) -> Tensor",
+       kernel=pointwise(name, check=_refuse_complex(name)),
+       grad=dict(self=lambda grad, self, other: grad.masked_fill(~kept(self, other), 0),
+                 other=lambda grad, self, other: grad.masked_fill(kept(self, other), 0)),
+       inplace=False, samples=binary(scalar=None))
+
+
+_declare_nan_ignoring("fmax", "ge")
+_declare_nan_ignoring("fmin", "le")
+
+
+# several operands ----------------------------------------------------------------------------------------------------
+
+# How PyTorch calls element types where it means those of C++.
+_C_NAMES = {"float32": "float", "float64": "double", "complex64": "c10::complex<float>", "int64": "int64_t",
+            "complex128": "c10::complex<double>", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int32": "int"}
+
+
+def _check_lerp(self: Tensor, end: Tensor, weight: Any) -> None:
+    kind = self.dtype
+    if kind.category < FLOAT and (weight.__class__ in NUMBERS or weight.dtype is kind):
+        name = "lerp_kernel_scalar" if weight.__class__ in NUMBERS else "lerp_kernel_tensor"
+        raise NotImplementedError(f'"{name}" not implemented for \'{kind.scalar_name}\'')
+    for name, operand in (("end", end), ("weight", weight)):
+        if operand.__class__ not in NUMBERS and operand.dtype is not kind and (name == "end" or operand.dim()):
+            wanted, came = (_C_NAMES.get(d.name, d.name) for d in (kind, operand.dtype))
+            raise RuntimeError(f"expected dtype {wanted} for `{name}` but got dtype {came}")
+    if weight.__class__ is complex and not kind.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(kind.name, kind.name)} without overflow")
+
+
+def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
+    """Starts from the nearer end, so that weights 0 and 1 give the ends exactly."""
+    gap = end - self
+    if not weight.ndim:
+        return self + weight * gap if abs(weight) < 0.5 else end - gap * (1 - weight)
+    return xp.where(xp.absolute(weight) < 0.5, self + weight * gap, end - gap * (1 - weight))
+
+
+op("lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
+   kernel=pointwise(_lerp, check=_check_lerp),
+   grad=dict(self=lambda grad, weight: grad * (1 - conj(weight)), end=lambda grad, weight: grad * conj(weight),
+             weight=lambda grad, self, end: grad * conj(end - self)),
+   samples=cases(case(t(2, 3), t(2, 3), 0.3), case(t(2, 3), t(3), 0.8), case(t(2, 3), t(2, 3), t(2, 1)),
+                 case(t(), t(), 0.5), error(NotImplementedError, "not implemented for 'Long'", ints(2), ints(2), 0.5)))
+
+
+def _as_number(xp: Any, value: Any, like: Any) -> Any:
+    """`value` in the element type of `like`, cut off as a C cast does."""
+    return value if like.dtype.kind in "fc" else xp.asarray(value).astype(like.dtype)
+
+
+def _check_addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> None:
+    if tensor1.dtype.category <= INT and tensor2.dtype.category <= INT:
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true "
+            "division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * "
+            "torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) "
+            "for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / "
+            "tensor2), for all dtypes.")
+
+
+def _accumulated(function: str) -> Callable:
+    """self + value * function(tensor1, tensor2), with one temporary."""
+
+    def compute(xp: Any, self: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+        term = getattr(xp, function)(tensor1, tensor2)
+        if term.__class__ is not xp.ndarray:
+            return self + _as_number(xp, value, self) * term
+        if value != 1:
+            term *= _as_number(xp, value, self)
+        return xp.add(self, term, out=term) if term.shape == xp.broadcast(self, term).shape else self + term
+
+    return compute
+
+
+op("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+   kernel=pointwise(_accumulated("multiply"), excluding=(BOOL,), named="addcmul_cpu_out"),
+   grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
+             tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value)),
+   samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(3), t(2, 1), value=0.5), case(t(3), t(2, 1), t(1, 3)),
+                 case(t(), t(), t())))
+op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+   kernel=pointwise(_accumulated("true_divide"), check=_check_addcdiv),
+   grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
+             tensor2=lambda grad, tensor1, tensor2, value: -grad * conj(value * tensor1 / (tensor2 * tensor2))),
+   samples=cases(case(t(2, 3), t(2, 3), t(2, 3, low=0.5)), case(t(2, 3), t(3), t(2, 1, low=0.5), value=0.5),
+                 error(RuntimeError, "Integer division with addcdiv is no longer supported", t(2), ints(2), ints(2))))
+
+
+# the parts of a float ------------------------------------------------------------------------------------------------
+
+
+class Exact(Pointwise):
+    """Computed in the operands' own type: half precision too, where the result depends on what its neighbours are."""
+
+    def plan(self, operator: Operator, args: Sequence[Any]) -> tuple[Spec, dtype, list[int]]:
+        spec, _, at = super().plan(operator, args)
+        return spec, spec.dtype, at
+
+
+op("nextafter(Tensor self, Tensor other) -> Tensor",
+   kernel=Exact("nextafter", excluding=(BOOL, INT, COMPLEX)),
+   grad=dict(self=lambda grad, self, other: grad.masked_fill(self == other, 0),
+             other=lambda grad: grad.new_zeros(grad.shape)),
+   samples=binary(scalar=None))
+
+
+def _check_heaviside(self: Tensor, values: Tensor) -> None:
+    if self.dtype.is_complex or values.dtype.is_complex:
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if self.dtype is not values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+
+
+op("heaviside(Tensor self, Tensor values) -> Tensor",
+   kernel=pointwise(lambda xp, self, values: xp.where(self == 0, values, self > 0).astype(self.dtype),
+                    check=_check_heaviside),
+   grad=dict.fromkeys(("self", "values"), without_derivative("heaviside")),
+   samples=undifferentiated)
+
+
+@composite("ldexp(Tensor self, Tensor other) -> Tensor", samples=binary(scalar=None))
+def _ldexp(self, other):
+    return self * Tensor.pow(2.0, other)
+
+
+@composite("ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", public="torch Tensor")
+def _ldexp_inplace(self, other):
+    return self.mul_(Tensor.pow(2.0, other))
+
+
+def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
+    if not self.dtype.is_floating_point:
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    strides = pointwise_strides(self._array.shape, [self])
+    return Spec(self._array.shape, self.dtype, strides), Spec(self._array.shape, int32, strides)
+
+
+op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+   kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
+   grad=dict(self=lambda grad, exponent: grad / exponent.detach().exp2()),
+   samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))])
+
+
+def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None, spec: Spec) -> Any:
+    if spec.dtype.category < FLOAT:
+        return self.copy("K")
+    limits = finfo(spec.dtype)
+    made = xp.asarray(xp.positive(self))
+    for part in (made.real, made.imag) if made.dtype.kind == "c" else (made,):
+        part[xp.isnan(part)] = nan or 0.0
+        part[part == xp.inf] = limits.max if posinf is None else posinf
+        part[part == -xp.inf] = limits.min if neginf is None else neginf
+    return made
+
+
+def _infer_nan_to_num(self: Tensor, nan: float | None, posinf: float | None, neginf: float | None) -> Spec:
+    return Spec(self._array.shape, self.dtype, pointwise_strides(self._array.shape, [self]))
+
+
+op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+   kernel=computes(_infer_nan_to_num, _nan_to_num, inplace=True),
+   grad=dict(self=lambda grad, self: grad * self.isfinite()),
+   samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)])
