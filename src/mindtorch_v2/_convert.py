@@ -244,7 +244,8 @@ _METHODS: dict[str, Callable] = {
     "__reversed__": _reversed, "apply_": _apply, "cpu": _cpu, "cuda": _device_method("cuda"), "get_device": get_device,
     "is_complex": is_complex, "is_floating_point": is_floating_point, "is_nonzero": is_nonzero,
     "is_same_size": is_same_size, "is_shared": _resize.is_shared, "is_signed": is_signed, "map_": _map,
-    "new": _legacy.new, "new_tensor": new_tensor, "npu": _device_method("npu"), "pin_memory": _pin_memory, "resize_": _resize.resize_,
+    "new": _legacy.new, "new_tensor": new_tensor, "npu": _device_method("npu"), "pin_memory": _pin_memory,
+    "resize_": _resize.resize_,
     "resize_as_": _resize.resize_as_, "set_": _resize.set_, "share_memory_": _resize.share_memory_, "to": to,
     "type": _legacy.type_, "type_as": _legacy.type_as,
 }  # fmt: skip

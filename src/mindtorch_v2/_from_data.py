@@ -25,9 +25,9 @@ from ._dtype import (
     uint64,
 )
 from ._ops.copy import converted, store
-from ._warn import warn_once
 from ._ops.create import required
 from ._tensor import Tensor, wrap
+from ._warn import warn_once
 
 _SEQUENCES = frozenset((list, tuple))
 _ARRAY_KINDS = frozenset(d.np for d in OF_ARRAY.values() if d.np.isbuiltin == 1)

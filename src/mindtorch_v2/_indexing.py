@@ -51,6 +51,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                     at = index if index >= 0 else index + array.shape[0]
                     offset = self._offset + at * array.strides[0] if at else self._offset
                     return tracked_view(self, shown, offset, _GETITEM, (index,))
+            elif kind is slice and index.step is None and array.size and _within(index.start, array.shape):
+                start, stop = index.start, index.stop
+                if stop is None or stop.__class__ is int:
+                    offset = self._offset + start * array.strides[0] if start else self._offset
+                    return tracked_view(self, array[index], offset, _GETITEM, (index,))
             elif array.size:
                 offset = _basic_offset(array, (index,) if kind is slice else index)
                 if offset is not None:
@@ -66,6 +71,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if indices:
         return _index(shown, tuple(indices))
     return _alias(self) if shown is self else shown
+
+
+def _within(start: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a slice begins inside the first dimension, counted from its front."""
+    return bool(shape) and (start is None or (start.__class__ is int and 0 <= start <= shape[0]))
 
 
 def _basic_offset(array: Any, index: tuple) -> int | None:

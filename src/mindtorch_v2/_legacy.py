@@ -24,11 +24,11 @@ from ._dtype import (
 )
 from ._from_data import _fresh
 from ._ops.copy import converted
-from ._warn import warn_once
 from ._ops.create import checked_size
 from ._resize import CPP_NAMES
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, legacy_constructor, wrap
+from ._warn import warn_once
 
 _FORMS = """new() received an invalid combination of arguments - got ({got}), but expected one of:
  * (*, torch.device device = None)

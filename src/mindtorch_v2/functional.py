@@ -11,7 +11,8 @@ from ._tensor import Tensor
 _einsum = function_of(DECLARATIONS["aten::einsum"].operator)
 _tensordot = function_of(DECLARATIONS["aten::tensordot"].operator)
 
-__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "einsum",
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
+           "cartesian_prod", "einsum",
            "meshgrid", "split", "tensordot"]  # fmt: skip
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -20,8 +21,8 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 def einsum(*args: Any) -> Tensor:
     """The sum of products of an equation and its operands, or of operands each followed by a list of its subscripts."""
     if len(args) < 2:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its "
-                         "subscripts list")  # fmt: skip
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one "
+                         "operand and its subscripts list")  # fmt: skip
     if isinstance(args[0], str):
         equation, operands = args[0], args[1:]
     else:
@@ -45,7 +46,7 @@ def _letter(label: int) -> str:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """The sum of products over the last `dims` dimensions of `a` and the first of `b`, or over two lists of dimensions."""
+    """The sum of products over the last `dims` dimensions of `a` and the first of `b`, or over two lists of them."""
     if isinstance(dims, Tensor):
         dims = dims.tolist() if dims.numel() > 1 else dims.item()
     if isinstance(dims, (list, tuple)):
@@ -91,7 +92,8 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
                 wrong = at, d, shape[d]
     if wrong is not None:
         at, d, n = wrong
-        raise RuntimeError(f"Attempting to broadcast a dimension of length {n} at {d}! Mismatching argument at index {at} had "
+        raise RuntimeError(f"Attempting to broadcast a dimension of length {n} at {d}! Mismatching argument at index "
+                           f"{at} had "
                            f"{shapes[at]}; but expected shape should be broadcastable to {common}")  # fmt: skip
     return Size(common)
 

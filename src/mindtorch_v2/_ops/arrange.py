@@ -37,14 +37,16 @@ op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
                  error(IndexError, "Dimension out of range", t(2, 3), (2,))))  # fmt: skip
 
 
-@composite("fliplr(Tensor self) -> Tensor", samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 2-d.", t(2))))
+@composite("fliplr(Tensor self) -> Tensor",
+           samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 2-d.", t(2))))
 def _fliplr(self):
     if self.dim() < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return self.flip((1,))
 
 
-@composite("flipud(Tensor self) -> Tensor", samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 1-d.", t())))
+@composite("flipud(Tensor self) -> Tensor",
+           samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 1-d.", t())))
 def _flipud(self):
     if self.dim() < 1:
         raise RuntimeError("Input must be >= 1-d.")
@@ -69,8 +71,10 @@ def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any
 
 op("roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", kernel=moves(_roll_spec, _roll),
    grad=dict(self=lambda grad, shifts, dims: grad.roll(tuple([-s for s in shifts]), dims)),
-   samples=cases(case(t(2, 3), 1), case(t(2, 3), (1, -2), (0, 1)), case(t(2, 3), 5, 1), case(t(), 1), case(t(0, 3), 1, 0),
-                 error(RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0", t(2, 3), (1, 1))))  # fmt: skip
+   samples=cases(case(t(2, 3), 1), case(t(2, 3), (1, -2), (0, 1)), case(t(2, 3), 5, 1), case(t(), 1),
+                 case(t(0, 3), 1, 0),
+                 error(RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0", t(2, 3),
+                       (1, 1))))  # fmt: skip
 
 
 @composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
@@ -118,11 +122,13 @@ def _triangle(keep_lower: bool) -> Callable:
 
 
 for _name in ("tril", "triu"):
-    op(f"{_name}(Tensor self, int diagonal=0) -> Tensor", kernel=moves(_triangle_spec(_name), _triangle(_name == "tril"), out_types="exact"), inplace=True,
+    op(f"{_name}(Tensor self, int diagonal=0) -> Tensor",
+       kernel=moves(_triangle_spec(_name), _triangle(_name == "tril"), out_types="exact"), inplace=True,
        grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else
                  (lambda grad, diagonal: grad.triu(diagonal))),
-       samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")), case(bools(3, 3)),
-                     case(t(0, 3)), error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))))  # fmt: skip
+       samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")),
+                     case(bools(3, 3)), case(t(0, 3)),
+                     error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))))  # fmt: skip
 
 
 def _in_triangle(row: int, col: int, offset: int, lower: bool) -> int:
@@ -131,7 +137,8 @@ def _in_triangle(row: int, col: int, offset: int, lower: bool) -> int:
     if row and col:
         first, last = max(-offset, 0), row  # rows before `first` have nothing on or below the diagonal
         full = min(max(col - 1 - offset, first), last)  # from this row on, rows are full
-        below = sum((first + offset + 1, full + offset)) * (full - first) // 2 + (last - full) * col if first < last else 0
+        below = sum((first + offset + 1,
+                     full + offset)) * (full - first) // 2 + (last - full) * col if first < last else 0
     return below if lower else row * col - below
 
 
@@ -159,8 +166,9 @@ def _places(lower: bool) -> Callable:
 for _name in ("tril", "triu"):
     op(f"{_name}_indices(int row, int col, int offset=0, {FACTORY}) -> Tensor",
        kernel=Factory(_places_spec(f"{_name}_indices", _name == "tril"), _places(_name == "tril")),
-       samples=cases(*[case(2, 3, k) for k in (-3, -2, -1, 0, 1, 2, 3, 4)], *[case(4, 2, k) for k in (-5, -4, -1, 0, 1, 2)],
-                     case(0, 3), case(3, 3, dtype=int64), error(RuntimeError, "row must be non-negative, got-1", -1, 2)))  # fmt: skip
+       samples=cases(*[case(2, 3, k) for k in (-3, -2, -1, 0, 1, 2, 3, 4)],
+                     *[case(4, 2, k) for k in (-5, -4, -1, 0, 1, 2)], case(0, 3), case(3, 3, dtype=int64),
+                     error(RuntimeError, "row must be non-negative, got-1", -1, 2)))  # fmt: skip
 
 
 # diagonals -----------------------------------------------------------------------------------------------------------
@@ -187,7 +195,8 @@ def _diag_embed(xp: Any, self: Any, offset: int, dim1: int, dim2: int, spec: Spe
     return made
 
 
-op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", kernel=moves(_diag_embed_spec, _diag_embed),
+op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+   kernel=moves(_diag_embed_spec, _diag_embed),
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
                  error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))  # fmt: skip
@@ -204,7 +213,8 @@ def _diag(self, diagonal):
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {self.dim()}D")
 
 
-@composite("diagflat(Tensor self, int offset=0) -> Tensor", samples=cases(case(t(2, 3)), case(t(), 1), case(ints(3), -1)))
+@composite("diagflat(Tensor self, int offset=0) -> Tensor",
+           samples=cases(case(t(2, 3)), case(t(), 1), case(ints(3), -1)))
 def _diagflat(self, offset):
     return self.reshape(-1).diag_embed(offset)
 

@@ -13,7 +13,6 @@ from .families import Spec, computes, shape_text
 from .loss import MEAN, NONE, SUM, same_batch, unsupported
 from .samples import case, cases, error, ints, t, values
 
-
 # checks --------------------------------------------------------------------------------------------------------------
 
 
@@ -45,8 +44,8 @@ def _check_classes(self: Tensor, target: Tensor, weight: Tensor | None) -> None:
         if weight._array.shape != (classes,):
             if len(shape) == 4:
                 raise RuntimeError("weight tensor should be defined either for all or no classes")
-            raise RuntimeError(f"weight tensor should be defined either for all {classes} classes or no classes but got weight "
-                               f"tensor of shape: {shape_text(weight._array.shape)}")  # fmt: skip
+            raise RuntimeError(f"weight tensor should be defined either for all {classes} classes or no classes but "
+                               f"got weight tensor of shape: {shape_text(weight._array.shape)}")  # fmt: skip
         if weight.dtype is not self.dtype:
             raise RuntimeError(f"expected scalar type {self.dtype.scalar_name} but found {weight.dtype.scalar_name}")
 
@@ -61,7 +60,7 @@ def _loss_shape(self: Tensor, target: Tensor, reduction: int) -> tuple[int, ...]
 
 
 class _Classes:
-    """Class indices ready for use: a safe index where one is ignored, and the weight each element has (None for one)."""
+    """Class indices ready for use: a safe index where one is ignored, and the weight of each element (None for one)."""
 
     def __init__(self, xp: Any, target: Any, classes: int, weight: Any, ignore_index: int) -> None:
         self.index, self.weights, self.shape = target, None, target.shape
@@ -136,9 +135,11 @@ def _nll_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int, ign
 
 
 _CLASS_SAMPLES = (case(t(4, 3), ints(4, high=3)), case(t(4, 3), ints(4, high=3), t(3, low=0.1, grad=False), 0),
-                  case(t(4, 3), values([0, 1, 2, 1]), None, 1, 1), case(t(3), ints(high=3)), case(t(2, 3, 4), ints(2, 4, high=3), None, 2),
+                  case(t(4, 3), values([0, 1, 2, 1]), None, 1, 1), case(t(3), ints(high=3)),
+                  case(t(2, 3, 4), ints(2, 4, high=3), None, 2),
                   case(t(2, 3, 2, 2), ints(2, 2, 2, high=3), t(3, low=0.1, grad=False)),
-                  error(ValueError, "Expected input batch_size (2) to match target batch_size (3).", t(2, 3), ints(3, high=3)),
+                  error(ValueError, "Expected input batch_size (2) to match target batch_size (3).", t(2, 3),
+                        ints(3, high=3)),
                   error(IndexError, "Target 7 is out of bounds.", t(2, 3), values([1, 7])))  # fmt: skip
 
 _nll_loss = function_of(op(
@@ -149,7 +150,8 @@ _nll_loss = function_of(op(
     public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES)))  # fmt: skip
 
 
-def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, size: tuple, reduction: int, ignore_index: int) -> Any:
+def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, size: tuple, reduction: int,
+                        ignore_index: int) -> Any:
     made = xp.zeros(size, grad_output.dtype)
     scores, target = _batched(made, target)
     classes = _Classes(xp, target, scores.shape[1], weight, ignore_index)
@@ -159,17 +161,22 @@ def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, siz
 
 # Linear in the gradient, so that its own derivative is the loss again.
 _NLL_BACKWARD = op(
-   "_nll_loss_backward(Tensor grad_output, Tensor target, Tensor? weight, int[] size, int reduction, int ignore_index) -> Tensor",
-   kernel=computes(lambda grad_output, target, weight, size, reduction, ignore_index: Spec(size, grad_output.dtype), _nll_backward_array),
-   grad=dict(grad_output=lambda grad, target, weight, reduction, ignore_index: _nll_loss(grad, target, weight, reduction, ignore_index)),
+   "_nll_loss_backward(Tensor grad_output, Tensor target, Tensor? weight, int[] size, int reduction, int "
+   "ignore_index) -> Tensor",
+   kernel=computes(lambda grad_output, target, weight, size, reduction, ignore_index: Spec(size, grad_output.dtype),
+                   _nll_backward_array),
+   grad=dict(grad_output=lambda grad, target, weight, reduction, ignore_index:
+             _nll_loss(grad, target, weight, reduction, ignore_index)),
    public="",
-   samples=cases(case(t(), ints(4, high=3), None, (4, 3), 1, -100), case(t(2, 4), ints(2, 4, high=3), None, (2, 3, 4), 0, 1)))  # fmt: skip
+   samples=cases(case(t(), ints(4, high=3), None, (4, 3), 1, -100),
+                 case(t(2, 4), ints(2, 4, high=3), None, (2, 3, 4), 0, 1)))  # fmt: skip
 
 
 # cross entropy -------------------------------------------------------------------------------------------------------
 
 
-def _cross_entropy_specs(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> tuple[Spec, Spec]:
+def _cross_entropy_specs(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+                         ignore_index: int) -> tuple[Spec, Spec]:
     if self._array.ndim and self.dtype.category != FLOAT:
         raise unsupported("log_softmax_lastdim_kernel_impl", self.dtype)
     _check_classes(self, target, weight)
@@ -178,7 +185,8 @@ def _cross_entropy_specs(self: Tensor, target: Tensor, weight: Tensor | None, re
             Spec((1,) if len(shape) == 1 else (shape[0], 1, *shape[2:]), self.dtype))  # fmt: skip
 
 
-def _cross_entropy_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, spec: tuple) -> tuple:
+def _cross_entropy_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int,
+                         spec: tuple) -> tuple:
     scores, target = _batched(self, target)
     classes = _Classes(xp, target, scores.shape[1], weight, ignore_index)
     top = xp.maximum.reduce(scores, axis=1, keepdims=True) if scores.shape[1] else xp.zeros(spec[1].shape, self.dtype)
@@ -205,7 +213,8 @@ _cross_entropy_indices = function_of(op(
     grad=dict(self=_cross_entropy_grad), public="", samples=cases(*_CLASS_SAMPLES)))  # fmt: skip
 
 
-def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, log_sum: Any, reduction: int,
+def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, log_sum: Any,
+                                  reduction: int,
                                   ignore_index: int) -> Any:  # fmt: skip
     scores, target = _batched(self, target)
     classes = _Classes(xp, target, scores.shape[1], weight, ignore_index)
@@ -231,20 +240,21 @@ def _cross_entropy_second(grad, grad_output, self, target, weight, reduction, ig
 
 
 _CROSS_ENTROPY_BACKWARD = op(
-   "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor log_sum, int reduction,"
-   " int ignore_index) -> Tensor",
+   "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor log_sum, int "
+   "reduction, int ignore_index) -> Tensor",
    kernel=computes(lambda grad_output, self, *rest: Spec(self._array.shape, self.dtype), _cross_entropy_backward_array),
    grad={"grad_output, self": _cross_entropy_second}, public="")  # fmt: skip
 
 
 def _cross_entropy_probabilities(self: Any, target: Any, weight: Any, reduction: int, label_smoothing: float) -> Any:
     if target.dtype.category != FLOAT:
-        raise RuntimeError(f"Expected floating point type for target with class probabilities, got {target.dtype.scalar_name}")
+        raise RuntimeError("Expected floating point type for target with class probabilities, got "
+                           f"{target.dtype.scalar_name}")
     dim = 0 if self.dim() <= 1 else 1
     classes = self.shape[dim] if self.dim() else 1
     if weight is not None and tuple(weight.shape) != (classes,):
-        raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but "
-                           f"got weight tensor of shape: {shape_text(weight.shape)}")  # fmt: skip
+        raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all {classes} classes or no "
+                           f"classes but got weight tensor of shape: {shape_text(weight.shape)}")  # fmt: skip
     if label_smoothing > 0:
         target = target * (1 - label_smoothing) + label_smoothing / classes
     loss = -self.log_softmax(dim) * target
@@ -255,7 +265,8 @@ def _cross_entropy_probabilities(self: Any, target: Any, weight: Any, reduction:
     return loss.sum() / (self.numel() // classes) if reduction == MEAN else loss.sum()
 
 
-def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, label_smoothing: float) -> Any:
+def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int,
+                            label_smoothing: float) -> Any:
     dim = 0 if self.dim() == 1 else 1
     log_probability = self.log_softmax(dim)
     likely = _nll_loss(log_probability, target, weight, reduction, ignore_index)
@@ -274,7 +285,8 @@ def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int,
 
 @composite("cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100,"
            " float label_smoothing=0.0) -> Tensor", public="_nn",
-           samples=cases(*_CLASS_SAMPLES, case(t(4, 3), ints(4, high=3), None, 1, -100, 0.1), case(t(4, 3), t(4, 3, low=0), t(3), 1, -100, 0.1),
+           samples=cases(*_CLASS_SAMPLES, case(t(4, 3), ints(4, high=3), None, 1, -100, 0.1),
+                         case(t(4, 3), t(4, 3, low=0), t(3), 1, -100, 0.1),
                          error(RuntimeError, "label_smoothing must be between 0.0 and 1.0. Got: 1.5",
                                t(2, 3), ints(2, high=3), None, 1, -100, 1.5)))  # fmt: skip
 def _cross_entropy_loss(self, target, weight, reduction, ignore_index, label_smoothing):

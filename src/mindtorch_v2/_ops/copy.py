@@ -13,8 +13,8 @@ from .._dispatch.keys import DispatchKey, modes
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
-from .._warn import warn_once
 from .._tensor import Tensor, element_strides
+from .._warn import warn_once
 from .declare import composite, op
 from .families import (
     ArrayFamily,

@@ -34,6 +34,10 @@ def required(tensor: Tensor) -> Tensor:
 class Factory(Copies):
     """A result out of arguments: `infer` and `array` as ever, then the options that all factories share."""
 
+    def __init__(self, infer: Callable, array: Callable) -> None:
+        super().__init__(infer, array)
+        self.out_types = "own"
+
     def cpu(self, operator: Operator) -> Callable:
         schema = operator.schema
         names = ", ".join(schema.names)
@@ -118,11 +122,13 @@ _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))  # fmt: skip
 
 
-@composite(f"scalar_tensor(Scalar s, {FACTORY}) -> Tensor", samples=cases(case(3), case(1.5), case(1j)))
+@composite(f"scalar_tensor(Scalar s, {FACTORY}) -> Tensor",
+           samples=cases(case(3), case(1.5),
+                         error(RuntimeError, "value cannot be converted to type float without overflow", 1j)))
 def _scalar_tensor(
     s: Any, dtype: dtype | None, layout: Any, device: Any, pin_memory: bool | None, requires_grad: bool
 ) -> Tensor:
-    kind = dtype or (default_complex() if s.__class__ is complex else get_default_dtype())
+    kind = dtype or get_default_dtype()
     return call_bound(_FULL, ((), s, kind, layout, device, pin_memory, requires_grad))
 
 

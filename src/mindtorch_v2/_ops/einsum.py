@@ -43,8 +43,8 @@ def _parsed(equation: str) -> tuple[list[list[str]], list[str] | None]:
                 raise RuntimeError(f"einsum(): output subscript {ch} appears more than once in the output")
             terms[-1].append(ch)
         else:
-            raise RuntimeError(f"einsum(): invalid subscript given at index {i} in the equation string, subscripts must be in "
-                               "[a-zA-Z]")  # fmt: skip
+            raise RuntimeError(f"einsum(): invalid subscript given at index {i} in the equation string, subscripts "
+                               "must be in [a-zA-Z]")  # fmt: skip
         i += 1
     return (terms[:-1], terms[-1]) if in_output else (terms, None)
 
@@ -54,8 +54,8 @@ def _labels(subscripts: Sequence[str], rank: int, operand: int) -> list[Label]:
     letters = len(subscripts) - (ELLIPSIS in subscripts)
     extra = rank - letters
     if ELLIPSIS not in subscripts and extra:
-        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) does not match the number of "
-                           f"dimensions ({rank}) for operand {operand} and no ellipsis was given")  # fmt: skip
+        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) does not match the number "
+                           f"of dimensions ({rank}) for operand {operand} and no ellipsis was given")  # fmt: skip
     if extra < 0:
         raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) is more than the number of "
                            f"dimensions ({rank}) for operand {operand}")  # fmt: skip
@@ -73,7 +73,8 @@ def _output_labels(output: list[str] | None, operands: Sequence[Sequence[Label]]
         return ellipsis + sorted(label for label in set(given) if label.__class__ is str and given.count(label) == 1)
     for label in output:
         if label != ELLIPSIS and label not in given:
-            raise RuntimeError(f"einsum(): output subscript {label} does not appear in the equation for any input operand")
+            raise RuntimeError(f"einsum(): output subscript {label} does not appear in the equation for any input "
+                               "operand")
     return [label for s in output for label in (ellipsis if s == ELLIPSIS else [s])]
 
 
@@ -83,15 +84,15 @@ def _check_sizes(shapes: Sequence[Sequence[int]], operands: Sequence[Sequence[La
         own: dict[Label, int] = {}
         for label, n in zip(labels, shape, strict=True):
             if own.setdefault(label, n) != n:
-                raise RuntimeError(f"einsum(): subscript {label} is repeated for operand {i} but the sizes don't match, "
-                                   f"{n} != {own[label]}")  # fmt: skip
+                raise RuntimeError(f"einsum(): subscript {label} is repeated for operand {i} but the sizes don't "
+                                   f"match, {n} != {own[label]}")  # fmt: skip
             if label.__class__ is tuple:
                 label = ELLIPSIS, label[1]
             known = sizes.get(label, 1)
             if n != 1 and known not in (1, n):
                 shown = ELLIPSIS if label.__class__ is tuple else label
-                raise RuntimeError(f"einsum(): subscript {shown} has size {n} for operand {i} which does not broadcast with "
-                                   f"previously seen size {known}")  # fmt: skip
+                raise RuntimeError(f"einsum(): subscript {shown} has size {n} for operand {i} which does not "
+                                   f"broadcast with previously seen size {known}")  # fmt: skip
             sizes[label] = max(n, known) if n else 0
 
 
@@ -144,7 +145,8 @@ def _aligned(tensor: Any, labels: Sequence[Label], wanted: Sequence[Label]) -> A
     return tensor
 
 
-def _product(a: Any, left: list[Label], b: Any, right: list[Label], keep: set[Label], output: Sequence[Label]) -> tuple[Any, list[Label]]:
+def _product(a: Any, left: list[Label], b: Any, right: list[Label], keep: set[Label],
+             output: Sequence[Label]) -> tuple[Any, list[Label]]:
     """The product of two operands, summed over the labels that are not kept."""
     sizes = [dict(zip(labels, x.shape, strict=True)) for x, labels in ((a, left), (b, right))]
     # A dimension of size 1 that meets a larger one is broadcast: as good as not there.
@@ -173,11 +175,13 @@ def _product(a: Any, left: list[Label], b: Any, right: list[Label], keep: set[La
 
 
 @composite("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", public="",
-           samples=cases(case("ij,jk->ik", [t(2, 3), t(3, 4)]), case("ii->i", [t(3, 3)]), case("...ij->...ji", [t(2, 3, 4)]),
-                         case("bhqd,bhkd->bhqk", [t(2, 1, 3, 4), t(2, 1, 5, 4)]), case("i,j->ij", [t(2), t(3)]), case("ii", [t(3, 3)]),
+           samples=cases(case("ij,jk->ik", [t(2, 3), t(3, 4)]), case("ii->i", [t(3, 3)]),
+                         case("...ij->...ji", [t(2, 3, 4)]),
+                         case("bhqd,bhkd->bhqk", [t(2, 1, 3, 4), t(2, 1, 5, 4)]), case("i,j->ij", [t(2), t(3)]),
+                         case("ii", [t(3, 3)]),
                          case("ij,jk,kl->il", [t(2, 3), t(3, 4), t(4, 2)]), case("ij,j->", [t(2, 3), t(1)]),
-                         error(RuntimeError, "einsum(): subscript j has size 4 for operand 1 which does not broadcast with "
-                               "previously seen size 3", "ij,jk", [t(2, 3), t(4, 4)])))  # fmt: skip
+                         error(RuntimeError, "einsum(): subscript j has size 4 for operand 1 which does not broadcast "
+                                             "with previously seen size 3", "ij,jk", [t(2, 3), t(4, 4)])))  # fmt: skip
 def einsum(equation, tensors, path):
     """The sum of products that the equation describes."""
     if not tensors:

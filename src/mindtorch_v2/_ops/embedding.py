@@ -15,7 +15,8 @@ from .samples import case, cases, error, ints, t, values
 
 def _check_indices(indices: Tensor) -> None:
     if indices.dtype is not int64 and indices.dtype is not int32:
-        raise RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+        raise RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+                           "Long, Int; but got "
                            f"{indices.type()} instead (while checking arguments for embedding)")  # type: ignore[attr-defined]  # fmt: skip
 
 
@@ -42,15 +43,18 @@ def _embedding_grad(grad, indices, weight_shape, padding_idx, scale_grad_by_freq
     return call_bound(_DENSE_BACKWARD, (grad, indices, weight_shape[0], padding_idx, scale_grad_by_freq))
 
 
-_EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+_EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool "
+                "sparse=False) -> Tensor",
    kernel=moves(_embedding_spec, _rows_at),
    grad=dict(weight=_embedding_grad),
-   samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1), case(t(5, 3, grad=False), ints(2, 3), 1, True), case(t(5, 3), ints()),
+   samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
+                 case(t(5, 3, grad=False), ints(2, 3), 1, True), case(t(5, 3), ints()),
                  case(t(5, 3), ints(0)), error(IndexError, "index out of range in self", t(2, 3), values([0, 2])),
                  error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))))  # fmt: skip
 
 
-def _summed_rows(xp: Any, grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+def _summed_rows(xp: Any, grad_output: Any, indices: Any, num_weights: int, padding_idx: int,
+                 scale_grad_by_freq: bool) -> Any:
     """For each row of the table, the sum of the gradients of the places that show it."""
     width = grad_output.shape[-1]
     flat, grads = indices.reshape(-1), grad_output.reshape((indices.size, width))
@@ -77,13 +81,15 @@ def _frequency(indices: Any) -> Any:
 
 
 _DENSE_BACKWARD = op(
-   "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq)"
-   " -> Tensor",
-   kernel=computes(lambda grad_output, indices, num_weights, *rest: Spec((num_weights, grad_output._array.shape[-1]), grad_output.dtype),
+   "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool "
+   "scale_grad_by_freq) -> Tensor",
+   kernel=computes(lambda grad_output, indices, num_weights,
+                   *rest: Spec((num_weights, grad_output._array.shape[-1]), grad_output.dtype),
                    _summed_rows),
    grad=dict(grad_output=_dense_backward_grad),
    public="",
-   samples=cases(case(t(4, 3), ints(4), 5, -1, False), case(t(2, 2, 3), ints(2, 2), 5, 1, True), case(t(0, 3), ints(0), 5, -1, False)))  # fmt: skip
+   samples=cases(case(t(4, 3), ints(4), 5, -1, False), case(t(2, 2, 3), ints(2, 2), 5, 1, True),
+                 case(t(0, 3), ints(0), 5, -1, False)))  # fmt: skip
 
 
 def _check_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
@@ -107,11 +113,13 @@ _RENORM = op("embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm,
    kernel=writes(_check_renorm, _shorten_rows), public="torch")  # fmt: skip
 
 
-@composite("functional_embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float norm_type=2.0,"
-           " bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", public="", aliases=("nn.functional.embedding",),
+@composite("functional_embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float "
+           "norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", public="",
+           aliases=("nn.functional.embedding",),
            samples=cases(case(ints(4), t(5, 3)), case(ints(2, 2), t(5, 3, grad=False), padding_idx=-1),
                          case(ints(2), t(5, 3, grad=False), max_norm=1.0),
-                         error(AssertionError, "Padding_idx must be within num_embeddings", ints(2), t(5, 3), padding_idx=7)))  # fmt: skip
+                         error(AssertionError, "Padding_idx must be within num_embeddings", ints(2), t(5, 3),
+                               padding_idx=7)))  # fmt: skip
 def _functional_embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse):
     rows = weight.shape[0]
     if padding_idx is None:

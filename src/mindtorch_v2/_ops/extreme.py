@@ -63,7 +63,8 @@ def chosen_grad(grad: Tensor, indices: Tensor, shape: Sequence[int], dim: int, k
     return grad.new_zeros(shape).scatter(dim, indices, grad)
 
 
-def evenly(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+def evenly(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int] | None = None,
+           keepdim: bool = False) -> Tensor:
     """The gradient shared by all elements equal to the result."""
     best = unfolded(result, self.shape, dim, keepdim)
     ties = self == best
@@ -81,8 +82,8 @@ def _extremum_spec(name: str, kernel_name: str) -> Callable:
         dims = reduced_dims(dim, len(shape))
         if self._array.size == 0:
             if not dim:
-                raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
-                                   "reduction dim with the 'dim' argument.")  # fmt: skip
+                raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
+                                   "the reduction dim with the 'dim' argument.")  # fmt: skip
             check_extent(name, shape, dims)
         if self.dtype.category == COMPLEX:
             raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{self.dtype.scalar_name}'")
@@ -131,7 +132,8 @@ def _declare_extremum(word: str, ufunc: str) -> None:
 
     op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kernel=computes(dim_spec, dim_array),
-       grad=dict(self=lambda grad, indices, self_shape, dim, keepdim: chosen_grad(grad, indices, self_shape, dim, keepdim)),
+       grad=dict(self=lambda grad, indices, self_shape, dim, keepdim:
+                 chosen_grad(grad, indices, self_shape, dim, keepdim)),
        samples=cases(case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(), 0), case(kinks([[1.0, 3.0, 3.0]]), 1),
                      case(kinks([[1.0, NAN, 3.0]]), 1), case(t(2, 3, 4), 1), case(t(3, 2, layout="transposed"), 0),
                      case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 0), 0),
@@ -144,7 +146,8 @@ def _declare_extremum(word: str, ufunc: str) -> None:
 
     def index_spec(self: Tensor, dim: int | None, keepdim: bool) -> Spec:
         if self.dtype.category in (BOOL, COMPLEX):
-            raise RuntimeError(f"arg{word}(): does not support {'bool' if self.dtype.category == BOOL else 'complex'} input")
+            raise RuntimeError(f"arg{word}(): does not support {'bool' if self.dtype.category == BOOL else 'complex'} "
+                               "input")
         shape = self._array.shape
         dims = reduced_dims(one_dim(dim), len(shape))
         if dim is None and not self._array.size:
@@ -157,9 +160,11 @@ def _declare_extremum(word: str, ufunc: str) -> None:
             return xp.zeros((), xp.int64)
         return contiguous(getattr(xp, f"arg{word}")(self, dim, keepdims=keepdim))
 
-    op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", kernel=computes(index_spec, index_array, out_types="exact"),
-       samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()), case(t(), 0),
-                     case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1), case(t(2, 0), 0),
+    op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+       kernel=computes(index_spec, index_array, out_types="exact"),
+       samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()),
+                     case(t(), 0), case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1),
+                     case(t(2, 0), 0),
                      error(IndexError, f"arg{word}(): Expected reduction dim to be specified", t(0, 3)),
                      error(RuntimeError, f"arg{word}(): does not support bool input", bools(2, 3))))  # fmt: skip
 
@@ -175,7 +180,8 @@ def _both_spec(self: Tensor, dim: int | None, keepdim: bool) -> tuple[Spec, Spec
     shape = self._array.shape
     dims = reduced_dims(one_dim(dim), len(shape))
     if dim is None and not self._array.size:
-        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
+                           "identity.")
     if dim is not None and shape and not shape[wrapped_dim(dim, len(shape))]:
         raise IndexError(f"aminmax: Expected reduction dim {wrapped_dim(dim, len(shape))} to have non-zero size.")
     if self.dtype.category == COMPLEX:
@@ -190,13 +196,16 @@ def _both(xp: Any, self: Any, dim: int | None, keepdim: bool) -> tuple[Any, Any]
 
 
 def _both_grad(grads: tuple, self: Tensor, min: Tensor, max: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    parts = [evenly(g, self, r, one_dim(dim) or (), keepdim) for g, r in zip(grads, (min, max), strict=True) if g is not None]
+    used = [(g, r) for g, r in zip(grads, (min, max), strict=True) if g is not None]
+    parts = [evenly(g, self, r, one_dim(dim) or (), keepdim) for g, r in used]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 op("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
    kernel=computes(_both_spec, _both),
    grad=dict(self=_both_grad),
-   samples=cases(case(t(2, 3)), case(t(2, 3), dim=1), case(t(2, 3), dim=0, keepdim=True), case(t(), dim=0), case(bools(2, 3)),
+   samples=cases(case(t(2, 3)), case(t(2, 3), dim=1), case(t(2, 3), dim=0, keepdim=True), case(t(), dim=0),
+                 case(bools(2, 3)),
                  error(RuntimeError, "aminmax(): cannot compute aminmax over an empty dimension", t(0, 3)),
-                 error(IndexError, "aminmax: Expected reduction dim 0 to have non-zero size.", t(0, 3), dim=0)))  # fmt: skip
+                 error(IndexError, "aminmax: Expected reduction dim 0 to have non-zero size.", t(0, 3),
+                       dim=0)))  # fmt: skip

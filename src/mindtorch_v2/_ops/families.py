@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._autograd.views import MULTI_OUTPUT, wake
+from .._autograd.node import VersionCounter
+from .._autograd.views import MULTI_OUTPUT, creation_now, wake
 from .._backends.cpu import xp as cpu_xp
 from .._backends.meta import contiguous_strides
 from .._backends.npu import unavailable_kernel
 from .._dispatch.callers import call_bound, compile_function
-from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
+from .._dispatch.keys import VIEW_MASK, DispatchKey, modes
 from .._dispatch.registry import Lazy, Operator
 from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import (
@@ -35,7 +36,7 @@ from .._dtype import (
     promote_types,
 )
 from .._tensor import Tensor, element_strides, tracked_view, wrap, wrap_meta
-from .quick import functional_source, inplace_source
+from .quick import functional_source, inplace_source, view_source
 
 _ndarray = np.ndarray
 _new = object.__new__
@@ -217,7 +218,8 @@ class Family:
 
     inplace = False  # whether members have an in-place form unless they say otherwise
     is_view = False
-    out_types = "castable"  # which types `out=` may have: those a result casts to, "any", or "exact"ly the result's
+    # Which types `out=` may have: those a result casts to, "any", "exact"ly the result's, or its "own", then computed in.
+    out_types = "castable"
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         return {
@@ -543,18 +545,15 @@ class View(Family):
                 views.append(view)
             return tuple(views)
 
-        def quick(source: Tensor, *args: Any) -> Tensor:
-            try:
-                made = array_view(source._array, *args) if source._array.size else None  # type: ignore[misc]
-            except (ValueError, IndexError):  # `geometry` says it in PyTorch's words
-                made = None
-            if made is None or not made.size or source._keys & VIEW_MASK and source._base._keys & REQUIRES_GRAD:  # type: ignore[union-attr]
-                return one(source, *args)
-            return tracked_view(source, made, source._offset, operator, args)
+        def quick() -> Callable:
+            scope = {"array_view": array_view, "general": one, "operator": operator, "modes": modes, "new": _new, "Tensor": Tensor,
+                     "VersionCounter": VersionCounter, "creation_now": creation_now, "__opname__": f"{operator.name} cpu"}
+            name = operator.schema.base_name
+            return compile_function(name, view_source(name, operator.schema.arguments), scope)
 
         kernel = many if self.several else one
         operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
-        return {DispatchKey.CPU: kernel if array_view is None else quick, DispatchKey.Meta: kernel,
+        return {DispatchKey.CPU: kernel if array_view is None else Lazy(quick), DispatchKey.Meta: kernel,
                 DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
 
 

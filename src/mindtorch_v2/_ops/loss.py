@@ -63,7 +63,8 @@ def _distance(kernel_name: str, compute: Callable, check: Callable[[float], None
 
 
 def _distance_samples(*extra: Any) -> Callable:
-    return cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0), case(t(2, 3), t(2, 3), 2), case(t(2, 3), t(3)), case(t(), t()), *extra)
+    return cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0), case(t(2, 3), t(2, 3), 2), case(t(2, 3), t(3)),
+                 case(t(), t()), *extra)
 
 
 def _mse_grad(grad, self, target, reduction):
@@ -98,7 +99,8 @@ op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) 
    grad=dict(self=_smooth_l1_grad,
              target=lambda grad, self, target, reduction, beta: -_smooth_l1_grad(grad, self, target, reduction, beta)),
    public="_nn",
-   samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5), error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)))  # fmt: skip
+   samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
+                             error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)))  # fmt: skip
 
 
 def _check_delta(delta: float) -> None:
@@ -118,9 +120,11 @@ def _huber_grad(grad, self, target, reduction, delta):
 
 op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",
    kernel=_distance("huber_cpu", _huber, _check_delta),
-   grad=dict(self=_huber_grad, target=lambda grad, self, target, reduction, delta: -_huber_grad(grad, self, target, reduction, delta)),
+   grad=dict(self=_huber_grad,
+             target=lambda grad, self, target, reduction, delta: -_huber_grad(grad, self, target, reduction, delta)),
    public="_nn",
-   samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5), error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)))  # fmt: skip
+   samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
+                             error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)))  # fmt: skip
 
 
 @composite("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples())
@@ -128,7 +132,8 @@ def _l1_loss(self, target, reduction):
     return reduced((self - target).abs(), reduction)
 
 
-@composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples())
+@composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
+           samples=_distance_samples())
 def _soft_margin_loss(self, target, reduction):
     kind = common_dtype((self, target))
     if kind.category < FLOAT:
@@ -144,8 +149,9 @@ def _binary_spec(self: Tensor, target: Tensor, weight: Tensor | None, reduction:
     given = () if weight is None else weight._array.shape
     for d in range(1, min(len(shape), len(given)) + 1):
         if given[-d] not in (1, shape[-d]):
-            raise RuntimeError(f"Attempting to broadcast a dimension of length {given[-d]} at {-d}! Mismatching argument at index 1 "
-                               f"had torch.Size({list(given)}); but expected shape should be broadcastable to {shape_text(shape)}")  # fmt: skip
+            raise RuntimeError(f"Attempting to broadcast a dimension of length {given[-d]} at {-d}! Mismatching "
+                               f"argument at index 1 had torch.Size({list(given)}); but expected shape should be "
+                               f"broadcastable to {shape_text(shape)}")  # fmt: skip
     if kind is not target.dtype:
         raise RuntimeError(f"Found dtype {target.dtype.scalar_name} but expected {kind.scalar_name}")
     if kind.category != FLOAT:
@@ -183,7 +189,7 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
            " int reduction=0) -> Tensor", public="torch",
-           samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)))
 def _binary_with_logits(self, target, weight, pos_weight, reduction):
     log_probability = _log_sigmoid(self)
     if pos_weight is not None:
@@ -193,7 +199,8 @@ def _binary_with_logits(self, target, weight, pos_weight, reduction):
 
 
 @composite("kl_div(Tensor self, Tensor target, int reduction=0, *, bool log_target=False) -> Tensor", public="torch",
-           samples=cases(case(t(2, 3), t(2, 3, low=0.1)), case(t(2, 3), t(3), 0, log_target=True), case(t(2, 3), t(2, 3, low=0.1), 2)))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2, 3, low=0.1)), case(t(2, 3), t(3), 0, log_target=True),
+                         case(t(2, 3), t(2, 3, low=0.1), 2)))  # fmt: skip
 def _kl_div(self, target, reduction, log_target):
     if self.dtype.category == COMPLEX or target.dtype.category == COMPLEX:
         raise RuntimeError("kl_div: Complex inputs not supported.")
@@ -203,8 +210,10 @@ def _kl_div(self, target, reduction, log_target):
     return reduced(loss, reduction)
 
 
-@composite("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 3, low=0.1), True, False, 1e-8, 1), case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)))  # fmt: skip
+@composite("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> "
+           "Tensor",
+           samples=cases(case(t(2, 3), t(2, 3, low=0.1), True, False, 1e-8, 1),
+                         case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)))  # fmt: skip
 def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -216,7 +225,8 @@ def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
 # margins -------------------------------------------------------------------------------------------------------------
 
 
-@composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=0) -> Tensor", public="torch",
+@composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=0) -> Tensor",
+           public="torch",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)))  # fmt: skip
 def _hinge_embedding_loss(self, target, margin, reduction):
     near = (margin - self).clamp_min(0).to(self.dtype).masked_fill(target == 1, 0)
@@ -226,17 +236,20 @@ def _hinge_embedding_loss(self, target, margin, reduction):
 def _check_equal_ranks(*tensors: Any) -> None:
     if len({x.dim() for x in tensors}) > 1:
         shown = ", ".join(f"{name}: {x.shape}" for name, x in zip(("input1", "input2", "target"), tensors, strict=True))
-        raise RuntimeError(f"margin_ranking_loss : All input tensors should have same dimension but got sizes: {shown} ")
+        raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+                           f"{shown} ")
 
 
-@composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> Tensor",
+@composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
+           "Tensor",
            samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)))  # fmt: skip
 def _margin_ranking_loss(input1, input2, target, margin, reduction):
     _check_equal_ranks(input1, input2, target)
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-@composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> Tensor",
+@composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
+           "Tensor",
            samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)))  # fmt: skip
 def _cosine_embedding_loss(input1, input2, target, margin, reduction):
     if target.dim() > 1:
@@ -253,14 +266,15 @@ def _cosine_embedding_loss(input1, input2, target, margin, reduction):
     return reduced(alike + apart, reduction)
 
 
-@composite("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06,"
-           " bool swap=False, int reduction=0) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 1.0, 1e-6, True, 0)))  # fmt: skip
+@composite("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float "
+           "eps=1e-06, bool swap=False, int reduction=0) -> Tensor",
+           samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 1.0, 1e-6, True, 0)))
 def _triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction):
     ranks = [x.dim() for x in (anchor, positive, negative)]
     if len(set(ranks)) > 1:
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but "
-                           f"got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative {ranks[2]}D inputs")  # fmt: skip
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of "
+                           "dimensions, but "
+                           f"got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative {ranks[2]}D inputs")
     near, far = ((anchor - other + eps).norm(p, -1) for other in (positive, negative))
     if swap:
         far = far.minimum((positive - negative + eps).norm(p, -1))
@@ -269,4 +283,5 @@ def _triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduc
 
 def same_batch(batch: int, target: Sequence[int]) -> None:
     if not target or target[0] != batch:
-        raise ValueError(f"Expected input batch_size ({batch}) to match target batch_size ({target[0] if target else 0}).")
+        raise ValueError(f"Expected input batch_size ({batch}) to match target batch_size "
+                         f"({target[0] if target else 0}).")

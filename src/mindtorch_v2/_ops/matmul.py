@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, promote_types, uint16, uint32, uint64
-from .._tensor import Tensor, wrapped_dim
+from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
+from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import ArrayFamily, Spec, broadcast_shape, computes, number_array, shape_text
 from .samples import case, cases, error, t
@@ -17,7 +17,7 @@ _NO_PRODUCT = frozenset((uint16, uint32, uint64))
 # What a C++ compiler calls the element types; some of PyTorch's messages show these names.
 C_NAMES = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "int16": "short int",
            "int8": "signed char", "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half",
-           "bfloat16": "c10::BFloat16", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}  # fmt: skip
+           "bfloat16": "c10::BFloat16", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
 
 
 def c_name(kind: dtype) -> str:
@@ -59,14 +59,14 @@ def check_expands(tensor: Tensor, shape: tuple[int, ...]) -> None:
     if own == shape:
         return
     if len(own) > len(shape):
-        raise RuntimeError(f"expand(torch.{tensor.dtype.scalar_name}Tensor{{{shape_text(own)}}}, size={shape_text(shape)}): the "
-                           f"number of sizes provided ({len(shape)}) must be greater or equal to the number of dimensions in "
-                           f"the tensor ({len(own)})")  # fmt: skip
+        raise RuntimeError(f"expand(torch.{tensor.dtype.scalar_name}Tensor{{{shape_text(own)}}}, "
+                           f"size={shape_text(shape)}): the number of sizes provided ({len(shape)}) must be greater or "
+                           f"equal to the number of dimensions in the tensor ({len(own)})")  # fmt: skip
     for d in range(1, len(own) + 1):
         if own[-d] not in (1, shape[-d]):
-            raise RuntimeError(f"The expanded size of the tensor ({shape[-d]}) must match the existing size ({own[-d]}) at "
-                               f"non-singleton dimension {len(shape) - d}.  Target sizes: {shape_text(shape)}.  Tensor sizes: "
-                               f"{shape_text(own)}")  # fmt: skip
+            raise RuntimeError(f"The expanded size of the tensor ({shape[-d]}) must match the existing size "
+                               f"({own[-d]}) at non-singleton dimension {len(shape) - d}.  Target sizes: {shape_text(shape)}.  "
+                               f"Tensor sizes: {shape_text(own)}")  # fmt: skip
 
 
 def _check_same_mm(a: dtype, b: dtype) -> None:
@@ -140,7 +140,9 @@ class _Quick(ArrayFamily):
 def _quick_mm(self: Tensor, mat2: Tensor) -> Tensor | None:
     a, b = self._array, mat2._array
     kind = a.dtype
-    if kind is not b.dtype or kind is not FLOAT32 and kind is not FLOAT64 or a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+    if kind is not b.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
+        return None
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         return None
     made = _new(Tensor)
     made._array = a.dot(b)  # a third of np.matmul's time for small matrices; copies by itself what BLAS cannot take
@@ -166,7 +168,8 @@ def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
    kernel=_Quick(_mm_spec, lambda xp, self, mat2: self.dot(mat2), _quick_mm),
    grad=dict(self=lambda grad, mat2: grad.mm(conj(mat2).t()), mat2=lambda grad, self: conj(self).t().mm(grad)),
-   samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)), case(t(0, 3), t(3, 2)),
+   samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)),
+                 case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
                  error(RuntimeError, "self must be a matrix", t(2), t(2, 3))))  # fmt: skip
@@ -182,7 +185,8 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
     kind = self.dtype
     _check_same_addmm(kind, mat2.dtype)
     if mat1.dtype is not kind:
-        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.scalar_name} and {kind.scalar_name}")
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.scalar_name} and "
+                           f"{kind.scalar_name}")
     shape = (a[0], b[1])
     check_expands(self, shape)
     _check_addable(kind, "addmm_impl_cpu_", mat1)
@@ -195,10 +199,13 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
              mat1=lambda grad, mat2, alpha: _scaled(grad.mm(conj(mat2).t()), alpha),
              mat2=lambda grad, mat1, alpha: _scaled(conj(mat1).t().mm(grad), alpha)),
    inplace=True,
-   samples=cases(case(t(2, 4), t(2, 3), t(3, 4)), case(t(4), t(2, 3), t(3, 4), beta=0.5, alpha=2), case(t(2, 4), t(2, 3), t(3, 4), beta=0),
+   samples=cases(case(t(2, 4), t(2, 3), t(3, 4)), case(t(4), t(2, 3), t(3, 4), beta=0.5, alpha=2),
+                 case(t(2, 4), t(2, 3), t(3, 4), beta=0),
                  case(t(), t(2, 0), t(0, 4)),
-                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 5), t(2, 3), t(4, 5)),
-                 error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (5) at non-singleton "
+                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 5), t(2, 3),
+                       t(4, 5)),
+                 error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (5) at "
+                                     "non-singleton "
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))))  # fmt: skip
 
 
@@ -214,7 +221,8 @@ def _check_addmv(self_shape: Sequence[int], mat: Tensor, vec: Tensor) -> None:
     if len(a) != 2 or len(b) != 1 or len(self_shape) > 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {len(self_shape)}, {len(a)}, {len(b)}")
     if a[1] != b[0] or (self_shape and self_shape[0] not in (a[0], 1)):
-        raise RuntimeError(f"size mismatch, got input ({self_shape[0] if self_shape else 1}), mat ({_times(a)}), vec ({b[0]})")
+        raise RuntimeError(f"size mismatch, got input ({self_shape[0] if self_shape else 1}), mat ({_times(a)}), vec "
+                           f"({b[0]})")
 
 
 def _check_addmv_types(kind: dtype, matrix: Tensor, vec: dtype) -> None:
@@ -252,7 +260,7 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
    inplace=True,
    samples=cases(case(t(2), t(2, 3), t(3)), case(t(1), t(2, 3), t(3), beta=0.5, alpha=2), case(t(), t(2, 3), t(3)),
                  case(t(2), t(2, 0), t(0), beta=0),
-                 error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))))  # fmt: skip
+                 error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))))
 
 
 def _dot_spec(self: Tensor, other: Tensor) -> Spec:
@@ -264,7 +272,8 @@ def _dot_spec(self: Tensor, other: Tensor) -> Spec:
         raise RuntimeError("dot : expected both vectors to have same dtype, but found "
                            f"{kind.scalar_name} and {other.dtype.scalar_name}")  # fmt: skip
     if a != b:
-        raise RuntimeError(f"inconsistent tensor size, expected tensor {shape_text(a)} and src {shape_text(b)} to have the same "
+        raise RuntimeError(f"inconsistent tensor size, expected tensor {shape_text(a)} and src {shape_text(b)} to "
+                           "have the same "
                            f"number of elements, but got {a[0]} and {b[0]} elements respectively")  # fmt: skip
     if kind.category == BOOL:
         raise NotImplementedError("\"dot\" not implemented for 'Bool'")
@@ -316,7 +325,8 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(0, 3, 4), t(0, 4, 5)), case(t(2, 3, 0), t(2, 0, 5)),
                  case(t(4, 3, 2, layout="transposed"), t(4, 2, 3, layout="sliced")),
                  error(RuntimeError, "batch1 must be a 3D tensor", t(2, 3), t(2, 3, 4)),
-                 error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [3, 4].",
+                 error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: "
+                                     "[3, 4].",
                        t(2, 3, 4), t(3, 4, 5))))  # fmt: skip
 
 
@@ -327,7 +337,8 @@ def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha
     _check_batches(a, b)
     kinds = self.dtype, batch1.dtype, batch2.dtype
     if kinds[0] is not kinds[1]:
-        raise RuntimeError("Input dtypes must be the same, got: input {}, batch1: {}, batch2: {}".format(*map(c_name, kinds)))
+        names = [c_name(kind) for kind in kinds]
+        raise RuntimeError(f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, batch2: {names[2]}")
     check_same_scalar(kinds[0], kinds[2])
     _check_addable(kinds[0], "baddbmm", batch1)
     return Spec((a[0], a[1], b[2]), kinds[0])
@@ -338,16 +349,19 @@ _BATCH_SAMPLES = (case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4
 
 op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    kernel=computes(_baddbmm_spec,
-                   lambda xp, self, batch1, batch2, beta, alpha: _combined(_batched(xp, batch1, batch2), self, beta, alpha)),
+                   lambda xp, self, batch1, batch2, beta, alpha:
+                   _combined(_batched(xp, batch1, batch2), self, beta, alpha)),
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              batch1=lambda grad, batch2, alpha: _scaled(grad.bmm(conj(batch2).transpose(1, 2)), alpha),
              batch2=lambda grad, batch1, alpha: _scaled(conj(batch1).transpose(1, 2).bmm(grad), alpha)),
    inplace=True,
-   samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing size (5) at "
+   samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
+                                                      "size (5) at "
                                         "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))))  # fmt: skip
 
 
-@composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
+@composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+           inplace=True,
            samples=cases(case(t(3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
                          error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
                                t(3, 5), t(2, 3, 4), t(4, 5))))  # fmt: skip
@@ -402,7 +416,9 @@ def _linear_array(xp: Any, input: Any, weight: Any, bias: Any) -> Any:
 def _quick_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     a, w = input._array, weight._array
     kind = a.dtype
-    if kind is not w.dtype or kind is not FLOAT32 and kind is not FLOAT64 or a.ndim != 2 or w.ndim != 2 or a.shape[1] != w.shape[1]:
+    if kind is not w.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
+        return None
+    if a.ndim != 2 or w.ndim != 2 or a.shape[1] != w.shape[1]:
         return None
     if bias is None:
         product = a.dot(w.T)
@@ -418,7 +434,7 @@ def _quick_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor 
 
 
 def _rows_times(rows: Tensor, weight: Tensor) -> Tensor:
-    """The gradient of `linear`'s input from that of its result: `rows @ weight`, or an outer product for a 1-D weight."""
+    """The gradient of `linear`'s input from that of its result: `rows @ weight`, an outer product for a 1-D weight."""
     if weight.dim() == 1:
         return rows.unsqueeze(-1) * weight  # type: ignore[attr-defined]
     return rows.mm(weight) if rows.dim() == 2 else rows.matmul(weight)  # type: ignore[attr-defined]
@@ -430,10 +446,11 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
              weight=lambda grad, input: _weight_grad(grad, conj(input)),
              bias=lambda grad: grad),
    public="nn.functional",
-   samples=cases(case(t(2, 3), t(4, 3), t(4)), case(t(2, 3), t(4, 3)), case(t(3), t(4, 3), t(4)), case(t(2, 2, 3), t(4, 3), t(4)),
+   samples=cases(case(t(2, 3), t(4, 3), t(4)), case(t(2, 3), t(4, 3)), case(t(3), t(4, 3), t(4)),
+                 case(t(2, 2, 3), t(4, 3), t(4)),
                  case(t(2, 3), t(3)), case(t(3), t(3), t()), case(t(0, 3), t(4, 3), t(4)), case(t(2, 0), t(4, 0), t(4)),
                  case(t(2, 3, layout="transposed"), t(4, 3, layout="sliced"), t(4)), case(t(2, 3), t(4, 3), t(2, 4)),
-                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))))  # fmt: skip
+                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))))
 
 
 def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
@@ -453,7 +470,8 @@ _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
    grad=dict(rows=lambda grad, input: linear(conj(input), grad),
              input=lambda grad, rows: _rows_times(conj(rows), grad)),
    public="",
-   samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)), case(t(0, 4), t(0, 3))))  # fmt: skip
+   samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)),
+                 case(t(0, 4), t(0, 3))))  # fmt: skip
 
 _mm, linear, _weight_grad = function_of(_MM), function_of(_LINEAR), function_of(_WEIGHT_GRAD)
 
@@ -466,8 +484,8 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
     batch = broadcast_shape([a[:-2], b[:-2]])
     if a[-1] != b[-2]:
         count = math.prod(batch)
-        raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {a[-1]}] but got: "
-                           f"[{count}, {b[-2]}].")  # fmt: skip
+        raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {a[-1]}] but "
+                           f"got: [{count}, {b[-2]}].")  # fmt: skip
     kind = self.dtype
     check_same_scalar(kind, other.dtype)
     _check_supported(kind, "bmm", self)
@@ -484,13 +502,17 @@ batch_matmul = function_of(_BATCH_MATMUL)
 
 
 @composite("matmul(Tensor self, Tensor other) -> Tensor",
-           samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)), case(t(2, 3, 4), t(4, 5)),
-                         case(t(2, 3, 4), t(4)), case(t(3), t(2, 3, 4)), case(t(2, 3), t(5, 3, 4)), case(t(2, 3, 4), t(2, 4, 5)),
+           samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)),
+                         case(t(2, 3, 4), t(4, 5)),
+                         case(t(2, 3, 4), t(4)), case(t(3), t(2, 3, 4)), case(t(2, 3), t(5, 3, 4)),
+                         case(t(2, 3, 4), t(2, 4, 5)),
                          case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(0, 3, 4), t(4, 5)), case(t(2, 3, 0), t(2, 0, 5)),
-                         error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (6x4 and 5x6)", t(2, 3, 4), t(5, 6)),
-                         error(RuntimeError, "both arguments to matmul need to be at least 1D, but they are 0D and 2D", t(), t(2, 2)),
-                         error(RuntimeError, "The size of tensor a (2) must match the size of tensor b (3) at non-singleton "
-                               "dimension 0", t(2, 3, 4), t(3, 4, 5))))  # fmt: skip
+                         error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (6x4 and 5x6)", t(2, 3, 4),
+                               t(5, 6)),
+                         error(RuntimeError, "both arguments to matmul need to be at least 1D, but they are 0D and 2D",
+                               t(), t(2, 2)),
+                         error(RuntimeError, "The size of tensor a (2) must match the size of tensor b (3) at "
+                                             "non-singleton dimension 0", t(2, 3, 4), t(3, 4, 5))))  # fmt: skip
 def _matmul(self, other):
     a, b = self.dim(), other.dim()
     if a == 2 and b == 2:

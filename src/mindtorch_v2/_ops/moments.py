@@ -27,8 +27,8 @@ def _variance_spec(name: str, word: str) -> Callable:
         shape = self._array.shape
         dims = reduced_dims(dim, len(shape))
         if folded_count(shape, dim) <= (1 if correction is None else correction):
-            warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
-                          "(input numel divided by output numel).", stacklevel=4)  # fmt: skip
+            warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+                          "reduction factor (input numel divided by output numel).", stacklevel=4)  # fmt: skip
         return Spec(folded_shape(shape, dims, keepdim), self.dtype.to_real())
 
     return infer
@@ -53,7 +53,8 @@ def _variance(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> A
     return _variance_about(xp, self, _kept_mean(self, dim), dim, correction, keepdim)
 
 
-def _variance_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool, spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+def _variance_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool,
+                       spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
     mean = _kept_mean(self, dim)
     return _variance_about(xp, self, mean, dim, correction, keepdim), mean.reshape(spec[1].shape)
 
@@ -77,7 +78,7 @@ def _halved_by(grad: Tensor, deviation: Tensor) -> Tensor:
 
 
 def _mean_grad(grad: Tensor, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    return unfolded(grad, self.shape, dim, keepdim).expand(self.shape) / folded_count(self.shape, dim)
+    return unfolded(grad / folded_count(self.shape, dim), self.shape, dim, keepdim).expand(self.shape)
 
 
 def _both_grad(grads: tuple, spread: Callable, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Tensor:
@@ -90,18 +91,23 @@ def _both_grad(grads: tuple, spread: Callable, self: Tensor, dim: Any, correctio
 
 
 _CORRECTION = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
-_CORRECTION_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), (0, 1), keepdim=True), case(t(2, 3, 4), (0, -1), correction=0),
-                     case(t(2, 3), correction=1.5), case(t(2, 3), ()), case(t(3, 2, layout="transposed"), 0))  # fmt: skip
+_CORRECTION_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), (0, 1), keepdim=True),
+                     case(t(2, 3, 4), (0, -1), correction=0), case(t(2, 3), correction=1.5), case(t(2, 3), ()),
+                     case(t(3, 2, layout="transposed"), 0))  # fmt: skip
 
-op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor", kernel=computes(_variance_spec("var", "std and var"), _variance),
+op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor",
+   kernel=computes(_variance_spec("var", "std and var"), _variance),
    grad=dict(self=_variance_grad),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
-                 error(RuntimeError, "std and var only support floating point and complex dtypes", ints(2, 3))))  # fmt: skip
-op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor", kernel=computes(_variance_spec("std", "std and var"), _deviation),
+                 error(RuntimeError, "std and var only support floating point and complex dtypes",
+                       ints(2, 3))))  # fmt: skip
+op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor",
+   kernel=computes(_variance_spec("std", "std and var"), _deviation),
    grad=dict(self=lambda grad, self, result, dim, correction, keepdim:
              _variance_grad(_halved_by(grad, result), self, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
-                 error(RuntimeError, "std and var only support floating point and complex dtypes", ints(2, 3))))  # fmt: skip
+                 error(RuntimeError, "std and var only support floating point and complex dtypes",
+                       ints(2, 3))))  # fmt: skip
 
 
 def _pair_spec(name: str) -> Callable:
@@ -114,7 +120,8 @@ def _pair_spec(name: str) -> Callable:
     return infer
 
 
-def _deviation_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool, spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+def _deviation_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool,
+                        spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
     variance, mean = _variance_and_mean(xp, self, dim, correction, keepdim, spec)
     return xp.sqrt(variance), mean
 
@@ -135,7 +142,8 @@ def _declare_unbiased(name: str, returns: str, public: str) -> None:
     """The two older forms, which say `unbiased` for a correction of one."""
     primitive = registry.get(f"aten::{name}.correction")
 
-    @composite(f"{name}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> {returns}", public=public,
+    @composite(f"{name}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> {returns}",
+               public=public,
                samples=cases(case(t(2, 3), 1, False), case(t(2, 3), (0, 1), True, True)))  # fmt: skip
     def over_dims(self, dim, unbiased, keepdim):
         return call_bound(primitive, (self, dim, int(unbiased), keepdim))
@@ -157,7 +165,8 @@ for _name in ("var", "std"):
 def _norm_spec(self: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: dtype | None) -> Spec:
     kind, shape = self.dtype, self._array.shape
     if kind.category < FLOAT:
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {kind.scalar_name}")
+        raise RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+                           f"{kind.scalar_name}")
     if dtype is not None:
         _check_norm_dtype(kind, dtype)
         kind = dtype
@@ -165,24 +174,26 @@ def _norm_spec(self: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: dtype | N
     if not self._array.size and (ord < 0 or ord == INF):
         shown = f"{ord:g}"
         if not dim:
-            raise RuntimeError(f"linalg.vector_norm cannot compute the {shown} norm on an empty tensor because the operation does "
-                               "not have an identity")  # fmt: skip
+            raise RuntimeError(f"linalg.vector_norm cannot compute the {shown} norm on an empty tensor because the "
+                               "operation does not have an identity")  # fmt: skip
         for d in dims:
             if not shape[d]:
-                raise RuntimeError(f"linalg.vector_norm cannot compute the {shown} norm on the dimension {d}because this dimension "
-                                   "is empty and the operation does not have an identity")  # fmt: skip
+                raise RuntimeError(f"linalg.vector_norm cannot compute the {shown} norm on the dimension {d}because "
+                                   "this dimension is empty and the operation does not have an identity")  # fmt: skip
     return Spec(folded_shape(shape, dims, keepdim), kind.to_real())
 
 
 def _check_norm_dtype(kind: dtype, wanted: dtype) -> None:
     if wanted.category < FLOAT:
-        raise RuntimeError(f"linalg.vector_norm: dtype should be floating point or complex, but got {wanted.scalar_name}")
+        raise RuntimeError("linalg.vector_norm: dtype should be floating point or complex, but got "
+                           f"{wanted.scalar_name}")
     if wanted.category != kind.category:
         word = "complex" if kind.category == COMPLEX else "real"
-        raise RuntimeError(f"linalg.vector_norm: dtype should be {word} for {word} inputs, but got {wanted.scalar_name}")
+        raise RuntimeError(f"linalg.vector_norm: dtype should be {word} for {word} inputs, but got "
+                           f"{wanted.scalar_name}")
     if promote_types(kind, wanted) is not wanted:
-        raise RuntimeError(f"linalg.vector_norm: the dtype of the input ({kind.scalar_name}) should be convertible without "
-                           f"narrowing to the specified dtype ({wanted.scalar_name})")  # fmt: skip
+        raise RuntimeError(f"linalg.vector_norm: the dtype of the input ({kind.scalar_name}) should be convertible "
+                           f"without narrowing to the specified dtype ({wanted.scalar_name})")  # fmt: skip
 
 
 def _norm(xp: Any, self: Any, ord: Any, dim: Any, keepdim: bool, dtype: dtype | None) -> Any:
@@ -228,20 +239,21 @@ def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, k
     return powered * (grad / norm.pow(ord - 1)).masked_fill(norm == 0, 0)
 
 
-_VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+_VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *,"
+                  " ScalarType? dtype=None) -> Tensor",
    kernel=computes(_norm_spec, _norm, out_types="exact"), public="", aliases=("linalg.vector_norm",),
    grad=dict(self=_norm_grad),
    samples=cases(*[case(t(2, 3, low=0.2), ord) for ord in (0, 0.5, 1, 1.5, 2, 3, INF, -INF, -1)],
                  *[case(t(2, 3, 4), ord, dim) for ord in (1, 2, 3, INF) for dim in (1, (0, 2), ())],
                  case(t(2, 3), 2, 1, True), case(t()), case(t(0, 3), 2, 0), case(kinks([0.0, 0.0])),
                  error(RuntimeError, "linalg.vector_norm cannot compute the inf norm on an empty tensor", t(0, 3), INF),
-                 error(RuntimeError, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
-                       ints(2, 3))))  # fmt: skip
+                 error(RuntimeError, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+                                     "Long", ints(2, 3))))  # fmt: skip
 
 
 @composite("norm(Tensor self, Any p='fro', int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-           samples=cases(*[case(t(2, 3), p) for p in ("fro", 1, 2, 3, INF)], case(t(2, 3), 2, 1, True), case(t(2, 3), "fro", (0, 1)),
-                         case(t(2, 3), dim=1)))  # fmt: skip
+           samples=cases(*[case(t(2, 3), p) for p in ("fro", 1, 2, 3, INF)], case(t(2, 3), 2, 1, True),
+                         case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)))  # fmt: skip
 def _torch_norm(self, p, dim, keepdim, dtype):
     if p is None or p == "fro":
         p = 2

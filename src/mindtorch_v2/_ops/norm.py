@@ -24,15 +24,17 @@ def _check_shapes(input: Tensor, normalized_shape: tuple[int, ...], separator: s
                   bias: Tensor | None = None) -> None:  # fmt: skip
     shape, count = input._array.shape, len(normalized_shape)
     if not count:
-        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but "
-                           "got normalized_shape = []")  # fmt: skip
+        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+                           "element, but got normalized_shape = []")  # fmt: skip
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and parameter._array.shape != normalized_shape:
             raise RuntimeError(f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
-                               f"{shape_text(parameter._array.shape)} and normalized_shape = {shape_text(normalized_shape)}")  # fmt: skip
+                               f"{shape_text(parameter._array.shape)} and normalized_shape = "
+                               f"{shape_text(normalized_shape)}")  # fmt: skip
     if shape[-count:] != normalized_shape:
         raise RuntimeError(f"Given normalized_shape={shape_text(normalized_shape)}, expected input with shape "
-                           f"[*{separator}{', '.join(map(str, normalized_shape))}], but got input of size{shape_text(shape)}")  # fmt: skip
+                           f"[*{separator}{', '.join(map(str, normalized_shape))}], but got input of "
+                           f"size{shape_text(shape)}")  # fmt: skip
 
 
 def _check_floating(kind: dtype, kernel: str) -> None:
@@ -74,11 +76,13 @@ def _blocks(rows: int, width: int) -> Sequence[slice]:
 def _row_means(xp: Any, rows: Any) -> Any:
     """The mean of each row, as a column; a product with ones is several times quicker than a sum."""
     width = rows.shape[1]
-    return rows.dot(xp.full((width, 1), 1 / width, rows.dtype)) if width else xp.full((len(rows), 1), xp.nan, rows.dtype)
+    if not width:
+        return xp.full((len(rows), 1), xp.nan, rows.dtype)
+    return rows.dot(xp.full((width, 1), 1 / width, rows.dtype))
 
 
 def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> tuple[Any, Any, Any]:
-    """Rows brought to mean 0 (if `centred`) and mean square 1, scaled and shifted; with their means and inverse deviations."""
+    """Rows brought to mean 0 (if `centred`) and mean square 1, scaled, shifted; their means and inverse deviations."""
     rows, width = x.shape
     made = xp.empty(x.shape, x.dtype)
     mean = _row_means(xp, x) if centred else None
@@ -99,7 +103,7 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bo
     return made, mean, rstd
 
 
-def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, wanted: Sequence[bool]) -> tuple[Any, Any, Any]:
+def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, wanted: Sequence[bool]) -> tuple:
     """Gradients of rows, weight and bias; `mean` is None where rows were not centred."""
     rows, width = x.shape
     of_input = xp.empty(x.shape, x.dtype) if wanted[0] else None
@@ -148,7 +152,8 @@ def _second_derivative(grads: Sequence[Any], grad_out: Any, centre: Any, rstd: A
         back = project(input_grad) * rstd
         of_grad = _sum(of_grad, back if weight is None else back * weight)
         of_weight = None if weight is None else back * grad_out
-        of_unit = -rstd * (input_grad * (scaled * unit).mean(dims, True) + scaled * (input_grad * unit).mean(dims, True))
+        along, across = (scaled * unit).mean(dims, True), (input_grad * unit).mean(dims, True)
+        of_unit = -rstd * (input_grad * along + scaled * across)
         of_rstd = input_grad * project(scaled)
     if weight_grad is not None:
         of_grad = _sum(of_grad, weight_grad * unit)
@@ -233,16 +238,19 @@ def _native_layer_norm(input, normalized_shape, weight, bias, eps):
 
 @composite("layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,"
            " bool cudnn_enable=True) -> Tensor", public="torch nn.functional",
-           samples=cases(case(t(2, 3, 4), (4,)), case(t(2, 3), (3,), t(3), t(3)), case(t(2, 3, 4), (3, 4), t(3, 4), None, 1e-3),
-                         error(RuntimeError, "Given normalized_shape=[3], expected input with shape [*, 3], but got input of "
-                               "size[2, 4]", t(2, 4), (3,)),
-                         error(RuntimeError, "Expected weight to be of same shape as normalized_shape, but got weight of shape "
+           samples=cases(case(t(2, 3, 4), (4,)), case(t(2, 3), (3,), t(3), t(3)),
+                         case(t(2, 3, 4), (3, 4), t(3, 4), None, 1e-3),
+                         error(RuntimeError, "Given normalized_shape=[3], expected input with shape [*, 3], but got "
+                                             "input of size[2, 4]", t(2, 4), (3,)),
+                         error(RuntimeError, "Expected weight to be of same shape as normalized_shape, but got weight "
+                                             "of shape "
                                "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))))  # fmt: skip
 def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable):
     return _layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
-def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor, rstd: Tensor, weight: Any,
+def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor, rstd: Tensor,
+                               weight: Any,
                                bias: Any, output_mask: tuple) -> tuple:  # fmt: skip
     _check_floating(input.dtype, "LayerNormBackwardKernelImpl")
     parameter = weight if weight is not None else bias
@@ -251,7 +259,8 @@ def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape
     return tuple(spec if wanted else None for spec, wanted in zip(specs, output_mask, strict=True))
 
 
-def _layer_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_shape: tuple, mean: Any, rstd: Any, weight: Any,
+def _layer_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_shape: tuple, mean: Any, rstd: Any,
+                               weight: Any,
                                bias: Any, output_mask: tuple) -> tuple:  # fmt: skip
     grad, x = _flat(grad_out, normalized_shape), _flat(input, normalized_shape)
     made = _norm_gradients(xp, grad, x, mean.reshape(-1, 1), rstd.reshape(-1, 1), _vector(weight),
@@ -260,7 +269,8 @@ def _layer_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_sh
 
 
 def _shaped(gradients: Sequence[Any], shape: tuple[int, ...], normalized_shape: tuple[int, ...]) -> tuple:
-    return tuple(None if g is None else g.reshape(shape if i == 0 else normalized_shape) for i, g in enumerate(gradients))
+    shapes = (shape, normalized_shape, normalized_shape)
+    return tuple(None if g is None else g.reshape(wanted) for g, wanted in zip(gradients, shapes, strict=False))
 
 
 def _layer_norm_backward_grad(grads, grad_out, input, normalized_shape, mean, rstd, weight):
@@ -270,13 +280,13 @@ def _layer_norm_backward_grad(grads, grad_out, input, normalized_shape, mean, rs
 
 
 _LAYER_NORM_BACKWARD = op(
-   "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight,"
-   " Tensor? bias, bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
+   "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, "
+   "Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_layer_norm_backward_specs, _layer_norm_backward_array),
    grad={"grad_out, input, mean, rstd, weight": _layer_norm_backward_grad},
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), t(3), t(3), (True, True, True)),
-                 case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), None, None, (True, False, False))))  # fmt: skip
+                 case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), None, None, (True, False, False))))
 
 
 # rms_norm ------------------------------------------------------------------------------------------------------------
@@ -285,7 +295,8 @@ _LAYER_NORM_BACKWARD = op(
 def _rms_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, eps: float | None) -> tuple[Spec, Spec]:
     _check_floating(input.dtype, "rms_norm")
     return (Spec(input._array.shape, input.dtype if weight is None else promote_types(input.dtype, weight.dtype)),
-            Spec(_statistics_shape(input._array.shape, normalized_shape), float32 if input.dtype.np in REDUCED else input.dtype))  # fmt: skip
+            Spec(_statistics_shape(input._array.shape, normalized_shape),
+                 float32 if input.dtype.np in REDUCED else input.dtype))  # fmt: skip
 
 
 def _rms_norm_array(xp: Any, input: Any, normalized_shape: tuple, weight: Any, eps: float | None) -> tuple:
@@ -304,19 +315,22 @@ def _rms_norm_grad(grads, input, normalized_shape, rstd, weight, needs):
     return extra if made[0] is None else made[0] + extra, made[1]
 
 
-_RMS_SAMPLES = (case(t(2, 3, 4), (4,), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, 1e-5), case(t(0, 4), (4,), t(4), 1e-5))
+_RMS_SAMPLES = (case(t(2, 3, 4), (4,), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, 1e-5),
+                case(t(0, 4), (4,), t(4), 1e-5))
 
 _rms_norm = function_of(op(
-    "_native_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor output, Tensor rstd)",
+    "_native_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor output, Tensor "
+    "rstd)",
     kernel=computes(_rms_norm_specs, _rms_norm_array),
     grad={"input, weight": _rms_norm_grad},
     public="", samples=cases(*_RMS_SAMPLES)))  # fmt: skip
 
 
-@composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", public="torch nn.functional",
+@composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+           public="torch nn.functional",
            samples=cases(*_RMS_SAMPLES, case(t(2, 3), (3,)),
-                         error(RuntimeError, "Given normalized_shape=[4], expected input with shape [*4], but got input of "
-                               "size[2, 3]", t(2, 3), (4,))))  # fmt: skip
+                         error(RuntimeError, "Given normalized_shape=[4], expected input with shape [*4], but got "
+                                             "input of size[2, 3]", t(2, 3), (4,))))  # fmt: skip
 def _rms_norm_output(input, normalized_shape, weight, eps):
     _check_shapes(input, normalized_shape, "", weight)
     kind = input.dtype
@@ -341,7 +355,8 @@ def _rms_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: 
 
 def _rms_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_shape: tuple, rstd: Any, weight: Any,
                              output_mask: tuple) -> tuple:  # fmt: skip
-    made = _norm_gradients(xp, _flat(grad_out, normalized_shape), _flat(input, normalized_shape), None, rstd.reshape(-1, 1),
+    made = _norm_gradients(xp, _flat(grad_out, normalized_shape), _flat(input, normalized_shape), None,
+                           rstd.reshape(-1, 1),
                            _vector(weight), (*output_mask, False))  # fmt: skip
     return _shaped(made[:2], input.shape, normalized_shape)
 
@@ -363,9 +378,11 @@ _RMS_NORM_BACKWARD = op(
 # measures of vectors -------------------------------------------------------------------------------------------------
 
 
-@composite("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", public="torch nn.functional",
+@composite("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
+           public="torch nn.functional",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), dim=0), case(t(2, 1, 3), t(4, 3), dim=-1),
-                         error(RuntimeError, "The size of tensor a (3) must match the size of tensor b (4)", t(2, 3), t(2, 4))))  # fmt: skip
+                         error(RuntimeError, "The size of tensor a (3) must match the size of tensor b (4)", t(2, 3),
+                               t(2, 4))))  # fmt: skip
 def _cosine_similarity(x1, x2, dim, eps):
     kind = promote_types(x1.dtype, x2.dtype)
     if kind.category != FLOAT:
@@ -382,6 +399,7 @@ def _unit(x: Any, dim: int, eps: float) -> Any:
 
 
 @composite("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
-           public="torch nn.functional", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), p=1.0, keepdim=True)))  # fmt: skip
+           public="torch nn.functional",
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), p=1.0, keepdim=True)))  # fmt: skip
 def _pairwise_distance(x1, x2, p, eps, keepdim):
     return (x1 - x2 + eps).norm(p, -1, keepdim)

@@ -14,7 +14,7 @@ from .samples import case, cases, error, t
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),
            samples=cases(case(t(2), t(3)), case(t(0), t(3)),
-                         error(RuntimeError, "outer: Expected 1-D argument self, but got 2-D", t(2, 3), t(3))))  # fmt: skip
+                         error(RuntimeError, "outer: Expected 1-D argument self, but got 2-D", t(2, 3), t(3))))
 def _outer(self, vec2):
     for name, tensor in (("self", self), ("vec2", vec2)):
         if tensor.dim() != 1:
@@ -23,8 +23,9 @@ def _outer(self, vec2):
 
 
 @composite("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
-           samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2), case(t(2, 3), t(2), t(3), beta=0),
-                         error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
+                         case(t(2, 3), t(2), t(3), beta=0),
+                         error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))))
 def _addr(self, vec1, vec2, beta, alpha):
     for name, tensor in (("vec1", vec1), ("vec2", vec2)):
         if tensor.dim() != 1:
@@ -46,9 +47,10 @@ def _addr(self, vec1, vec2, beta, alpha):
 
 
 @composite("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", public="",
-           samples=cases(case(t(2, 3), t(3, 4), (1,), (0,)), case(t(2, 3, 4), t(4, 3, 5), (1, 2), (1, 0)), case(t(2), t(3), (), ()),
-                         error(RuntimeError, "contracted dimensions need to match, but first has size 3 in dim 1 and second has "
-                               "size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))))  # fmt: skip
+           samples=cases(case(t(2, 3), t(3, 4), (1,), (0,)), case(t(2, 3, 4), t(4, 3, 5), (1, 2), (1, 0)),
+                         case(t(2), t(3), (), ()),
+                         error(RuntimeError, "contracted dimensions need to match, but first has size 3 in dim 1 and "
+                                             "second has size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))))  # fmt: skip
 def tensordot(self, other, dims_self, dims_other):
     """The sum of products over pairs of dimensions."""
     if len(dims_self) != len(dims_other):
@@ -63,8 +65,8 @@ def tensordot(self, other, dims_self, dims_other):
         elif n == 1 and m != 1:
             self = self.sum(d, keepdim=True, dtype=self.dtype)
         elif m != n:
-            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and second has "
-                               f"size {n} in dim {given[1]}")  # fmt: skip
+            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and "
+                               f"second has size {n} in dim {given[1]}")  # fmt: skip
     kept = tuple(d for d in range(self.dim()) if d not in left)
     free = tuple(d for d in range(other.dim()) if d not in right)
     inner = math.prod(self.shape[d] for d in left)
@@ -76,8 +78,8 @@ def tensordot(self, other, dims_self, dims_other):
 
 @composite("inner(Tensor self, Tensor other) -> Tensor",
            samples=cases(case(t(3), t(3)), case(t(2, 3), t(4, 3)), case(t(2, 3), t()),
-                         error(RuntimeError, "inner() the last dimension must match on both input tensors but got shapes [2, 3] "
-                               "and [4, 5]", t(2, 3), t(4, 5))))  # fmt: skip
+                         error(RuntimeError, "inner() the last dimension must match on both input tensors but got "
+                                             "shapes [2, 3] and [4, 5]", t(2, 3), t(4, 5))))  # fmt: skip
 def _inner(self, other):
     if not self.dim() or not other.dim():
         return self * other
@@ -87,7 +89,8 @@ def _inner(self, other):
     return tensordot(self, other, (-1,), (-1,))
 
 
-@composite("kron(Tensor self, Tensor other) -> Tensor", samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))))
+@composite("kron(Tensor self, Tensor other) -> Tensor",
+           samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))))
 def _kron(self, other):
     rank = max(self.dim(), other.dim())
     a, b = ((1,) * (rank - x.dim()) + tuple(x.shape) for x in (self, other))
@@ -102,7 +105,8 @@ def _cross_spec(self: Tensor, other: Tensor, dim: int) -> Spec:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     at = wrapped_dim(dim, len(a))
     if (a[at : at + 1], b[at : at + 1]) != ((3,), (3,)):
-        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {self.size(dim)} and {other.size(dim)}")
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {self.size(dim)} and "
+                           f"{other.size(dim)}")
     shape = broadcast_shape([a, b])
     check_same_scalar(self.dtype, other.dtype)
     if self.dtype.category == BOOL:
@@ -126,14 +130,16 @@ _linalg_cross = function_of(op(
               other=lambda grad, self, dim: _linalg_cross(grad, conj(self), dim=dim)),
     public="", aliases=("linalg.cross",),
     samples=cases(case(t(2, 3), t(2, 3)), case(t(3, 2), t(3, 2), dim=0), case(t(1, 3), t(2, 3)), case(t(0, 3), t(0, 3)),
-                  error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4), t(2, 4)))))  # fmt: skip
+                  error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4),
+                        t(2, 4)))))  # fmt: skip
 
 
 @composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)))  # fmt: skip
 def _cross(self, other, dim):
     if dim is None:
-        warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly "
+        warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim "
+                      "explicitly "
                       "or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of "
                       "linalg.cross in a future release.", stacklevel=3)  # fmt: skip
         dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
@@ -142,8 +148,10 @@ def _cross(self, other, dim):
     return _linalg_cross(self, other, dim=dim)
 
 
-@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", public="torch nn.functional",
-           samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)), case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),
+@composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+           public="torch nn.functional",
+           samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)),
+                         case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),
                          error(RuntimeError, "bilinear(): input1 size does not match weight size: got 3 but expected 4",
                                t(2, 3), t(2, 4), t(5, 4, 4))))  # fmt: skip
 def _bilinear(input1, input2, weight, bias):
@@ -155,10 +163,11 @@ def _bilinear(input1, input2, weight, bias):
                                f"{d}: got {input1.shape[d]} and {input2.shape[d]}")  # fmt: skip
     for i, given in ((1, input1), (2, input2)):
         if given.shape[-1] != weight.shape[i]:
-            raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {given.shape[-1]} but expected "
-                               f"{weight.shape[i]}")  # fmt: skip
+            raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {given.shape[-1]} but "
+                               f"expected {weight.shape[i]}")  # fmt: skip
     if bias is not None and bias.shape[0] != weight.shape[0]:
-        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}")
+        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
+                           f"{weight.shape[0]}")
     out, m, n = weight.shape
     half = linear(input1, weight.transpose(1, 2).reshape(out * n, m)).reshape((*input1.shape[:-1], out, n))
     made = batch_matmul(half, input2.unsqueeze(-1)).squeeze(-1)

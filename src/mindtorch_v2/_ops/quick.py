@@ -1,11 +1,12 @@
-"""Source of the CPU kernels of pointwise operators: operands of one plain type go straight into the array function.
+"""Source of CPU kernels whose own work is so small that a general kernel's calls would show.
 
-The generated function knows `general` (the path for everything else), `plain` (the types that need no conversion),
+Pointwise operators: operands of one plain type go straight into the array function. The generated function knows `general` (the path for everything else), `plain` (the types that need no conversion),
 `compute` (the operator's own function) and `ufunc` (what that is when every other argument has its default, if anything).
 """
 
 from collections.abc import Sequence
 
+from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, REQUIRES_GRAD, VIEW_MASK
 from .._dispatch.schema import Argument
 
 
@@ -102,3 +103,36 @@ def _call(arguments: Sequence[Argument], is_ufunc: bool) -> str:
 def _function(name: str, names: str, lines: list[str]) -> str:
     body = "\n".join("    " + line for line in lines)
     return f"def {name}({names}):\n{body}\n"
+
+
+def view_source(name: str, arguments: Sequence[Argument]) -> str:
+    """The kernel of a view that NumPy makes (`array_view`): `tracked_view` of _tensor.py, written out.
+
+    Where NumPy's way does not serve (None, an error, no elements, a view whose base came to need grad), `general` does.
+    """
+    first, rest = arguments[0].name, "".join(f", {a.name}" for a in arguments[1:])
+    given = "(" + "".join(f"{a.name}, " for a in arguments[1:]) + ")"
+    return f"""def {name}({first}{rest}):
+    try: array = array_view({first}._array{rest})
+    except (ValueError, IndexError): array = None
+    base = {first}._base
+    if array is None or not array.size or base is not None and base._keys & {REQUIRES_GRAD} and {first}._keys & {VIEW_MASK}:
+        return general({first}{rest})
+    counter = {first}._counter
+    if counter is None: counter = {first}._counter = VersionCounter()
+    made = new(Tensor)
+    made._array = array
+    made._counter = counter
+    if base is None:
+        made._base = {first}
+        made._view_meta = ((operator, {given}, None),)
+    else:
+        made._base = base
+        made._view_meta = (*{first}._view_meta, (operator, {given}, None))
+    made._keys = {first}._keys & {BACKEND_MASK | INFERENCE_MASK} | {VIEW_MASK}
+    if {first}._offset: made._offset = {first}._offset
+    if counter.value: made._edge_version = counter.value
+    if not modes.grad_enabled: made._creation = creation_now()
+    elif {first}._creation: made._creation = {first}._creation
+    return made
+"""

@@ -29,7 +29,8 @@ def reduced_dims(dim: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     if not dim:
         return tuple(range(ndim))
     if len(dim) == 1:
-        return (wrapped_dim(dim[0], ndim),) if ndim else (wrapped_dim(dim[0], 0),)[:0]
+        at = wrapped_dim(dim[0], ndim)
+        return (at,) if ndim else ()
     wrapped = tuple([wrapped_dim(d, ndim) for d in dim])
     if len(set(wrapped)) != len(wrapped):
         twice = next(d for i, d in enumerate(wrapped) if d in wrapped[:i])
@@ -117,8 +118,8 @@ class Reduction(ArrayFamily):
     is what remains to be done to the folded array.
     """
 
-    def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *, empty: bool = True,
-                 out_types: str = "castable") -> None:
+    def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *,
+                 empty: bool = True, out_types: str = "castable") -> None:
         super().__init__(infer, array, widen=True, out_types=out_types)
         self.ufunc, self.finish, self.empty = ufunc, finish, empty
 
@@ -187,8 +188,8 @@ def _sum(xp: Any, self: Any, dim: Any, keepdim: bool, dtype: dtype | None, spec:
 def _mean_spec(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Spec:
     kind = dtype or self.dtype
     if kind.category < FLOAT:
-        raise RuntimeError(f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype must be either "
-                           f"a floating point or complex dtype. Got: {kind.scalar_name}")  # fmt: skip
+        raise RuntimeError(f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype "
+                           f"must be either a floating point or complex dtype. Got: {kind.scalar_name}")  # fmt: skip
     return _sum_spec(self, dim, keepdim, kind)
 
 
@@ -204,22 +205,23 @@ def _mean(xp: Any, self: Any, dim: Any, keepdim: bool, dtype: dtype | None, spec
     return summed(_addends(self, spec, dtype), axes_of(self, dim), keepdim) / folded_count(self.shape, dim)
 
 
-DIM_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(2, 3, 4), (0, 2)), case(t(2, 3, 4), (2, 0), keepdim=True),
-         case(t(2, 3), ()), case(t()), case(t(), 0), case(t(3, 2, layout="transposed"), 0), case(t(2, 3, layout="expanded")),
-         case(t(2, 3, layout="sliced"), 0), case(t(2, 0), 0))  # fmt: skip
+DIM_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(2, 3, 4), (0, 2)),
+             case(t(2, 3, 4), (2, 0), keepdim=True), case(t(2, 3), ()), case(t()), case(t(), 0),
+             case(t(3, 2, layout="transposed"), 0), case(t(2, 3, layout="expanded")), case(t(2, 3, layout="sliced"), 0),
+             case(t(2, 0), 0))  # fmt: skip
 DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3), 2),
-               error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, -2)))  # fmt: skip
+              error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, -2)))  # fmt: skip
 
 op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _sum_spec, _sum, out_types="any"),
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
-   samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64), case(ints(2, 3), 0),
-                 case(bools(2, 3)), case(ints(2, 3), dtype=float32)))  # fmt: skip
+   samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
+                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)))  # fmt: skip
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
    grad=dict(self=lambda grad, self_shape, dim, keepdim:
-             _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
+             _spread(grad / folded_count(self_shape, dim), self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
                  error(RuntimeError, "could not infer output dtype", ints(2, 3))))  # fmt: skip
 
@@ -227,7 +229,8 @@ op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",
            samples=cases(case(t(2, 3), (3,)), case(t(2, 3), (2, 1)), case(t(2, 3), (1, 1)), case(t(2, 3), ()),
                          case(t(2, 4, 3), (4, 1)), case(t(2, 3), (2, 3)),
-                         error(RuntimeError, "size {[2]} is not expandable to size {[2, 3]}.", t(2, 3), (2,))))  # fmt: skip
+                         error(RuntimeError, "size {[2]} is not expandable to size {[2, 3]}.", t(2, 3),
+                               (2,))))  # fmt: skip
 def _sum_to_size(self, size):
     shape = self._array.shape
     added = len(shape) - len(size)
@@ -281,7 +284,8 @@ def _prod(xp: Any, self: Any, dim: int | None, keepdim: bool, dtype: dtype | Non
     return folded(xp.multiply.reduce, _addends(self, spec, dtype), axes_of(self, one_dim(dim)), keepdim)
 
 
-def _prod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int | None, keepdim: bool, dtype: dtype | None) -> Tensor:
+def _prod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int | None, keepdim: bool,
+               dtype: dtype | None) -> Tensor:
     """Each element's gradient is the product of all others, found without division where one of them is zero."""
     self = self if dtype is None else self.to(dtype)
     if not self.dim():
@@ -310,12 +314,14 @@ def joined(first: Tensor, second: Tensor, dim: int) -> Tensor:
 
 
 op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-   kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod, out_types="any"),
+   kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod,
+                   out_types="any"),
    grad=dict(self=_prod_grad),
-   samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t()), case(t(), 0), case(t(0, 3)), case(t(0, 3), 0),
-                 case(values([[1.0, 0.0, 2.0], [3.0, -1.0, 4.0]]), 1), case(values([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]]), 0),
-                 case(values([2.0, 0.0, 3.0])), case(values([2.0, 0.0, 0.0])), case(t(3, 2, layout="transposed"), 1),
-                 case(ints(2, 3), 0), case(bools(2, 3)), case(t(2, 3), dtype=float64),
+   samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t()), case(t(), 0), case(t(0, 3)),
+                 case(t(0, 3), 0), case(values([[1.0, 0.0, 2.0], [3.0, -1.0, 4.0]]), 1),
+                 case(values([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]]), 0), case(values([2.0, 0.0, 3.0])),
+                 case(values([2.0, 0.0, 0.0])), case(t(3, 2, layout="transposed"), 1), case(ints(2, 3), 0),
+                 case(bools(2, 3)), case(t(2, 3), dtype=float64),
                  error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
 
 
@@ -323,7 +329,8 @@ op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=No
 
 
 @composite("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-           samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])), case(ints(2, 3), 0)))  # fmt: skip
+           samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
+                         case(ints(2, 3), 0)))  # fmt: skip
 def _nansum(self, dim, keepdim, dtype):
     if self.dtype.is_complex:
         raise RuntimeError("nansum on CPU does not support complex inputs")
@@ -334,7 +341,8 @@ def _nansum(self, dim, keepdim, dtype):
 
 @composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
-                         error(RuntimeError, "nanmean(): expected input to have floating point", ints(2, 3))))  # fmt: skip
+                         error(RuntimeError, "nanmean(): expected input to have floating point",
+                               ints(2, 3))))  # fmt: skip
 def _nanmean(self, dim, keepdim, dtype):
     if self.dtype.category < FLOAT:
         raise RuntimeError("nanmean(): expected input to have floating point or complex dtype but got "
@@ -347,8 +355,8 @@ def _nanmean(self, dim, keepdim, dtype):
 op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
    kernel=computes(lambda self, dim: _sum_spec(self, dim, False, int64),
                    lambda xp, self, dim: xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None)),
-   samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0), case(t()),
-                 *DIM_ERRORS))  # fmt: skip
+   samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0),
+                 case(t()), *DIM_ERRORS))  # fmt: skip
 
 
 @composite("trace(Tensor self) -> Tensor",

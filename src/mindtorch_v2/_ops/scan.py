@@ -17,8 +17,9 @@ from .samples import bools, case, cases, error, ints, t, values
 # PyTorch's running sums keep more digits than they return.
 _WIDER = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
 
-_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0), case(t(3, 2, layout="transposed"), 1),
-          case(t(2, 3, layout="expanded"), 0), error(IndexError, "Dimension out of range", t(2, 3), 2))  # fmt: skip
+_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0),
+          case(t(3, 2, layout="transposed"), 1), case(t(2, 3, layout="expanded"), 0),
+          error(IndexError, "Dimension out of range", t(2, 3), 2))  # fmt: skip
 
 
 def _running_spec(self: Tensor, dim: int, dtype: dtype | None) -> Spec:
@@ -47,7 +48,8 @@ def _from_the_end(tensor: Tensor, dim: int) -> Tensor:
     return tensor.flip(dim).cumsum(dim).flip(dim) if tensor.dim() else tensor
 
 
-op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=computes(_running_spec, _running("add"), out_types="any"), inplace=True,
+op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+   kernel=computes(_running_spec, _running("add"), out_types="any"), inplace=True,
    grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))  # fmt: skip
 
@@ -78,7 +80,8 @@ def _cumprod_grad_pairwise(grad: Tensor, self: Tensor, dim: int) -> Tensor:
     return (grad.unsqueeze(-2) * reached).sum(-1).movedim(-1, dim)
 
 
-op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", kernel=computes(_running_spec, _running("multiply"), out_types="any"),
+op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+   kernel=computes(_running_spec, _running("multiply"), out_types="any"),
    inplace=True, grad=dict(self=_cumprod_grad),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(values([[1.0, 0.0, 2.0, 0.0], [3.0, -1.0, 4.0, 2.0]]), 1),
                  case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))  # fmt: skip
@@ -113,10 +116,12 @@ def _extremes(ufunc: str) -> Callable:
 
 
 for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
-    op(f"{_name}(Tensor self, int dim) -> (Tensor values, Tensor indices)", kernel=computes(_extremes_spec(_name), _extremes(_ufunc)),
+    op(f"{_name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+       kernel=computes(_extremes_spec(_name), _extremes(_ufunc)),
        grad=dict(self=lambda grad, indices, self_shape, dim:
                  grad.new_zeros(self_shape).scatter_add(dim, indices, grad) if self_shape else grad),
-       samples=cases(*_CASES, case(kinks([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1), case(bools(2, 3), 0)))  # fmt: skip
+       samples=cases(*_CASES, case(kinks([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1),
+                     case(bools(2, 3), 0)))  # fmt: skip
 
 
 # logarithm of a running sum ------------------------------------------------------------------------------------------
@@ -165,7 +170,8 @@ def _logcumsumexp_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> 
     return part(grad.conj().log()).conj() if self.dtype.is_complex else positive(grad) - positive(-grad)
 
 
-op("logcumsumexp(Tensor self, int dim) -> Tensor", kernel=computes(_logcumsumexp_spec, _logcumsumexp, out_types="exact"),
+op("logcumsumexp(Tensor self, int dim) -> Tensor",
+   kernel=computes(_logcumsumexp_spec, _logcumsumexp, out_types="exact"),
    grad=dict(self=_logcumsumexp_grad),
    samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
                  error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)))  # fmt: skip
@@ -181,14 +187,15 @@ def _check_joinable(self: Tensor, other: Tensor | None, dim: int) -> None:
         raise RuntimeError("diff expects prepend or append to be the same dimension as input")
     for d in range(self.dim()):
         if d != dim and other.size(d) != self.size(d):
-            raise RuntimeError("diff expects the shape of tensor to prepend or append to match that of input except along the "
-                               f"differencing dimension; input.size({d}) = {self.size(d)}, but got tensor.size({d}) = "
-                               f"{other.size(d)}")  # fmt: skip
+            raise RuntimeError("diff expects the shape of tensor to prepend or append to match that of input except "
+                               f"along the differencing dimension; input.size({d}) = {self.size(d)}, but got "
+                               f"tensor.size({d}) = {other.size(d)}")  # fmt: skip
 
 
 @composite("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
-           samples=cases(case(t(2, 4)), case(t(2, 4), 2), case(t(3, 4), 1, 0), case(t(2, 4), prepend=t(2, 1), append=t(2, 2)),
-                         case(t(2, 3), 5), case(ints(2, 4)), case(bools(2, 4)), case(t(2, 3), 0),
+           samples=cases(case(t(2, 4)), case(t(2, 4), 2), case(t(3, 4), 1, 0),
+                         case(t(2, 4), prepend=t(2, 1), append=t(2, 2)), case(t(2, 3), 5), case(ints(2, 4)),
+                         case(bools(2, 4)), case(t(2, 3), 0),
                          error(RuntimeError, "order must be non-negative but got -1", t(3), -1),
                          error(RuntimeError, "diff expects input to be at least one-dimensional", t())))  # fmt: skip
 def _diff(self, n, dim, prepend, append):
@@ -262,7 +269,8 @@ def _cumulative_trapezoid(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Ten
     return _strips("cumulative_trapezoid", y, x, dx, dim).cumsum(dim)
 
 
-for _name, _integral, _aliases in (("trapezoid", _trapezoid, ("trapz",)), ("cumulative_trapezoid", _cumulative_trapezoid, ())):
+for _name, _integral, _aliases in (("trapezoid", _trapezoid, ("trapz",)),
+                                   ("cumulative_trapezoid", _cumulative_trapezoid, ())):
     composite(f"{_name}.x({_X}) -> Tensor", samples=_X_CASES, aliases=_aliases)(
         lambda y, x, dim, integral=_integral: integral(y, x, None, dim))
     composite(f"{_name}.dx({_DX}) -> Tensor", samples=_DX_CASES, aliases=_aliases)(

@@ -17,6 +17,9 @@ from .samples import case, cases, error, ints, t
 # Rows are worked on in blocks of this many elements, so that all passes over a block but the first find it in cache.
 BLOCK = 1 << 16
 
+_largest: Callable[..., Any] = np.maximum.reduce
+_sum: Callable[..., Any] = np.add.reduce
+
 
 def _spec(name: str) -> Callable:
     def infer(self: Tensor, dim: int, dtype: dtype | None) -> Spec:
@@ -34,17 +37,17 @@ def _total(array: Any, axis: int) -> Any:
     """The sum along the axis. A matrix product with ones adds many short rows several times faster than a reduction."""
     if axis in (-1, array.ndim - 1) and array.shape[axis] <= 1024 and array.size > 1024:
         return array @ np.ones((array.shape[axis], 1), array.dtype)
-    return np.add.reduce(array, axis, None, None, True)
+    return _sum(array, axis, None, None, True)
 
 
 def _softmax_into(made: Any, array: Any, axis: int) -> None:
-    np.subtract(array, np.maximum.reduce(array, axis, None, None, True), out=made)
+    np.subtract(array, _largest(array, axis, None, None, True), out=made)
     np.exp(made, out=made)
     np.divide(made, _total(made, axis), out=made)
 
 
 def _log_softmax_into(made: Any, array: Any, axis: int) -> None:
-    np.subtract(array, np.maximum.reduce(array, axis, None, None, True), out=made)
+    np.subtract(array, _largest(array, axis, None, None, True), out=made)
     total = _total(np.exp(made), axis)
     np.subtract(made, np.log(total, out=total), out=made)
 
@@ -72,18 +75,24 @@ def _normalised(fill: Callable) -> Callable:
     return array
 
 
-_SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 1), case(t(2, 0), 1),
-                  case(t(3, 2, layout="transposed"), 1), case(t(2, 3), 1, dtype=float64), case(t(2, 3, low=80, high=100), 1),
-                  error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3), 2))  # fmt: skip
+_SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 1),
+                  case(t(2, 0), 1), case(t(3, 2, layout="transposed"), 1), case(t(2, 3), 1, dtype=float64),
+                  case(t(2, 3, low=80, high=100), 1),
+                  error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3),
+                        2))  # fmt: skip
 
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("softmax"), _normalised(_softmax_into), out_types="exact"),
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
-   samples=cases(*_SOFTMAX_CASES, error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3), 1)))  # fmt: skip
+   samples=cases(*_SOFTMAX_CASES,
+                 error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
+                       1)))  # fmt: skip
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into), out_types="exact"),
    grad=dict(self=lambda grad, result, dim: _log_softmax_backward(grad, result, dim)),
-   samples=cases(*_SOFTMAX_CASES, error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3), 1)))  # fmt: skip
+   samples=cases(*_SOFTMAX_CASES,
+                 error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
+                       1)))  # fmt: skip
 
 
 # derivatives ---------------------------------------------------------------------------------------------------------
@@ -116,15 +125,19 @@ def _log_softmax_data(xp: Any, grad_output: Any, output: Any, dim: int, input_dt
     return xp.subtract(grad_output, made, out=made)
 
 
-_BACKWARD_CASES = cases(case(t(2, 3), t(2, 3), 1, float64), case(t(2, 3), t(2, 3), 0, float64), case(t(), t(), 0, float64))
+_BACKWARD_CASES = cases(case(t(2, 3), t(2, 3), 1, float64), case(t(2, 3), t(2, 3), 0, float64),
+                        case(t(), t(), 0, float64))
 
-_SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+_SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype)"
+                   " -> Tensor",
    kernel=computes(_backward_spec, _softmax_data),
    grad=dict(grad_output=lambda grad, output, dim: _softmax_backward(grad, output, dim),
              output=lambda grad, grad_output, output, dim:
-             grad * (grad_output - (grad_output * output).sum((dim,), True)) - grad_output * (grad * output).sum((dim,), True)),
+             grad * (grad_output - (grad_output * output).sum((dim,), True))
+             - grad_output * (grad * output).sum((dim,), True)),
    samples=_BACKWARD_CASES)  # fmt: skip
-_LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+_LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
+                       "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
    grad=dict(grad_output=lambda grad, output, dim: grad - (grad * output.exp()).sum((dim,), True),
              output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum((dim,), True)),
@@ -144,7 +157,8 @@ def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int) -> Tensor:
 
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
     """The dimension that calls without one mean, as they did before PyTorch asked for it."""
-    warnings.warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+    warnings.warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an "
+                  "argument.",
                   stacklevel=stacklevel + 2)  # fmt: skip
     return 0 if ndim in (0, 1, 3) else 1
 
@@ -194,6 +208,7 @@ def _logsumexp(xp: Any, self: Any, dim: Any, keepdim: bool, spec: Spec) -> Any:
 op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="torch Tensor special",
    kernel=computes(_logsumexp_spec, _logsumexp),
    grad=dict(self=lambda grad, self, result, dim, keepdim:
-             unfolded(grad, self.shape, dim, keepdim) * (self - unfolded(result, self.shape, dim, keepdim)).exp().conj()),
+             unfolded(grad, self.shape, dim, keepdim)
+             * (self - unfolded(result, self.shape, dim, keepdim)).exp().conj()),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (0, 1), True), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0),
                  case(t(2, 3, low=80, high=100), 1), case(ints(2, 3), 0), *DIM_ERRORS))  # fmt: skip

@@ -75,7 +75,7 @@ def laid_out(xp: Any, array: Any, spec: Spec) -> Any:
     return made
 
 
-def _sort(xp: Any, self: Any, dim: int, descending: bool, stable: bool | None, spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+def _sort(xp: Any, self: Any, dim: int, descending: bool, stable: bool | None, spec: tuple[Spec, Spec]) -> tuple:
     if not self.ndim:
         return self.copy(), xp.zeros((), xp.int64)
     indices = sorting_indices(xp, self, dim, descending)
@@ -88,14 +88,15 @@ def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Te
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
    kernel=computes(_sort_spec, _sort, out_types="exact"), grad=dict(self=_sorted_grad),
-   samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True), case(t()),
-                 case(values([2, 1, 2, 1, 0]), 0, True), case(kinks([1.0, NAN, 0.0, NAN]), descending=True), case(t(0, 3)),
-                 case(t(3, 2, layout="transposed"), 1), case(bools(6)),
+   samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True),
+                 case(t()), case(values([2, 1, 2, 1, 0]), 0, True), case(kinks([1.0, NAN, 0.0, NAN]), descending=True),
+                 case(t(0, 3)), case(t(3, 2, layout="transposed"), 1), case(bools(6)),
                  error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
 
 
 @composite("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
-           samples=cases(case(t(2, 5)), case(t(3, 2), 0, True), case(t(2, 4), stable=True), case(values([2, 1, 2, 1, 0]))))  # fmt: skip
+           samples=cases(case(t(2, 5)), case(t(3, 2), 0, True), case(t(2, 4), stable=True),
+                         case(values([2, 1, 2, 1, 0]))))  # fmt: skip
 def _argsort(self, dim, descending, stable):
     return self.detach().sort(dim, descending, stable=stable)[1]
 
@@ -141,8 +142,9 @@ def _topk(xp: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) -> 
 
 op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
    kernel=computes(_topk_spec, _topk), grad=dict(self=_sorted_grad),
-   samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0), case(_DISTINCT, 5, -1, False), case(t(3, 4), 0), case(t(), 1),
-                 case(kinks([1.0, NAN, 3.0]), 2), error(RuntimeError, "selected index k out of range", t(2, 3), 4)))  # fmt: skip
+   samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0), case(_DISTINCT, 5, -1, False), case(t(3, 4), 0),
+                 case(t(), 1), case(kinks([1.0, NAN, 3.0]), 2),
+                 error(RuntimeError, "selected index k out of range", t(2, 3), 4)))  # fmt: skip
 
 
 # one of them ---------------------------------------------------------------------------------------------------------
@@ -176,12 +178,14 @@ def _kthvalue(xp: Any, self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any,
 
 
 _CHOSEN = "bool keepdim=False) -> (Tensor values, Tensor indices)"
-_CHOSEN_GRAD = dict(self=lambda grad, indices, self_shape, dim, keepdim: chosen_grad(grad, indices, self_shape, dim, keepdim))
+_CHOSEN_GRAD = dict(self=lambda grad, indices, self_shape, dim, keepdim:
+                    chosen_grad(grad, indices, self_shape, dim, keepdim))  # fmt: skip
 
 op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}", kernel=computes(_kthvalue_spec, _kthvalue), grad=_CHOSEN_GRAD,
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0, True), case(t(), 1),
                  error(RuntimeError, "kthvalue(): selected number k out of range for dimension 1", t(2, 3), 4),
-                 error(IndexError, "kthvalue(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 1, 0)))  # fmt: skip
+                 error(IndexError, "kthvalue(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 1,
+                       0)))  # fmt: skip
 
 
 def _median_indices(xp: Any, array: Any, dim: int, ignore_nan: bool) -> Any:
@@ -224,11 +228,14 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
 
     op(f"{name}(Tensor self) -> Tensor", kernel=computes(_full_median_spec, full),
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
-       samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)), case(t(0)),
+       samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)),
+                     case(t(0)),
                      error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))))  # fmt: skip
     op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
-       samples=cases(case(_DISTINCT, 1), case(_DISTINCT, 0, True), case(t(), 0), case(kinks([[1.0, NAN, 3.0], [4.0, 6.0, 5.0]]), 1),
-                     error(IndexError, "median(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)))  # fmt: skip
+       samples=cases(case(_DISTINCT, 1), case(_DISTINCT, 0, True), case(t(), 0),
+                     case(kinks([[1.0, NAN, 3.0], [4.0, 6.0, 5.0]]), 1),
+                     error(IndexError, "median(): Expected reduction dim 0 to have non-zero size.", t(0, 3),
+                           0)))  # fmt: skip
 
 
 _declare_median("median", ignore_nan=False)
@@ -276,7 +283,8 @@ def _check_quantile(self: Tensor, q: Tensor, interpolation: str) -> None:
     if self.dtype is not q.dtype:
         raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
     if interpolation not in _INTERPOLATIONS:
-        raise RuntimeError(f"quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+        raise RuntimeError("quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but "
+                           f"got {interpolation}")
     if q.device.type != "meta" and not bool(((q >= 0) & (q <= 1)).all()):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
 
@@ -311,10 +319,12 @@ def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: 
 
 
 for _name in ("quantile", "nanquantile"):
-    composite(f"{_name}(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-              samples=cases(*[case(t(2, 5), 0.3, interpolation=word) for word in _INTERPOLATIONS], case(t(2, 5), 0.5, 1, True),
-                            case(t(4, 3), values([0.1, 0.7]), 0), case(t(3), 1.0, 0),
-                            error(RuntimeError, "quantile() q must be in the range [0, 1] but got 2", t(3), 2.0)))(  # fmt: skip
+    composite(f"{_name}(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str "
+              "interpolation='linear') -> Tensor",
+              samples=cases(*[case(t(2, 5), 0.3, interpolation=word) for word in _INTERPOLATIONS],
+                            case(t(2, 5), 0.5, 1, True), case(t(4, 3), values([0.1, 0.7]), 0), case(t(3), 1.0, 0),
+                            error(RuntimeError, "quantile() q must be in the range [0, 1] but got 2", t(3),
+                                  2.0)))(  # fmt: skip
         lambda self, q, dim, keepdim, interpolation, ignore_nan=_name == "nanquantile":
         _quantile(ignore_nan, self, q, dim, keepdim, interpolation))
 
@@ -322,18 +332,21 @@ for _name in ("quantile", "nanquantile"):
 # searching -----------------------------------------------------------------------------------------------------------
 
 
-def _search_spec(sorted_sequence: Tensor, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Tensor | None) -> Spec:
+def _search_spec(sorted_sequence: Tensor, self: Any, out_int32: bool, right: bool, side: str | None,
+                 sorter: Tensor | None) -> Spec:
     bounds = sorted_sequence._array.shape
     shape = () if not hasattr(self, "_array") else self._array.shape
     if not bounds:
-        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension")
+        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 "
+                           "dimension")
     if not shape and len(bounds) != 1:
-        raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we "
-                           f"got boundaries tensor dim({len(bounds)}) and input value's dim(0) numel(1)")  # fmt: skip
+        raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension "
+                           f"is 1, but we got boundaries tensor dim({len(bounds)}) and input value's dim(0) "
+                           "numel(1)")  # fmt: skip
     if len(bounds) != 1 and bounds[:-1] != shape[:-1]:
-        raise RuntimeError("torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
-                           f"tensor and input value tensor must match, but we got boundaries tensor {shape_text(bounds)} and input "
-                           f"value tensor {shape_text(shape)}")  # fmt: skip
+        raise RuntimeError("torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions "
+                           "of boundaries tensor and input value tensor must match, but we got boundaries tensor "
+                           f"{shape_text(bounds)} and input value tensor {shape_text(shape)}")  # fmt: skip
     if side not in (None, "left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
@@ -341,8 +354,9 @@ def _search_spec(sorted_sequence: Tensor, self: Any, out_int32: bool, right: boo
                            "right was True")  # fmt: skip
     if sorter is not None:
         if sorter._array.shape != bounds:
-            raise RuntimeError("torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
-                               f"{shape_text(bounds)}and got sorter tensor {shape_text(sorter._array.shape)}")  # fmt: skip
+            raise RuntimeError("torch.searchsorted(): boundary and sorter must have the same size, but got boundary "
+                               f"tensor {shape_text(bounds)}and got sorter tensor "
+                               f"{shape_text(sorter._array.shape)}")  # fmt: skip
         if sorter.dtype is not int64:
             raise RuntimeError("torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
                                f"{sorter.dtype.scalar_name}")  # fmt: skip
@@ -351,7 +365,8 @@ def _search_spec(sorted_sequence: Tensor, self: Any, out_int32: bool, right: boo
     return Spec(shape, int32 if out_int32 else int64)
 
 
-def _search(xp: Any, sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Any) -> Any:
+def _search(xp: Any, sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None,
+            sorter: Any) -> Any:
     if sorter is not None:
         sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
     side = "right" if right or side == "right" else "left"
@@ -372,10 +387,12 @@ def _search_rows(xp: Any, sequences: Any, wanted: Any, side: str) -> Any:
     return contiguous(places[..., start : start + wanted.shape[-1]])
 
 
-op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool right=False, str? side=None,"
-   " Tensor? sorter=None) -> Tensor", kernel=computes(_search_spec, _search, out_types="exact"), public="torch",
-   samples=cases(case(values([1.0, 3.0, 5.0]), t(2, 3, high=6)), case(values([1, 3, 5]), 3), case(values([1, 3, 5]), 3, right=True),
-                 case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8)), case(values([1, 3, 5]), ints(3), side="right"),
+op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool right=False, str? "
+   "side=None, Tensor? sorter=None) -> "
+   "Tensor", kernel=computes(_search_spec, _search, out_types="exact"), public="torch",
+   samples=cases(case(values([1.0, 3.0, 5.0]), t(2, 3, high=6)), case(values([1, 3, 5]), 3),
+                 case(values([1, 3, 5]), 3, right=True), case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8)),
+                 case(values([1, 3, 5]), ints(3), side="right"),
                  case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
                  error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))))  # fmt: skip
 
@@ -386,8 +403,10 @@ def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) ->
     return _search_spec(boundaries, self, out_int32, right, None, None)
 
 
-op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", public="torch",
+op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+   public="torch",
    kernel=computes(_bucket_spec, lambda xp, self, boundaries, out_int32, right:
                    _search(xp, boundaries, self, out_int32, right, None, None), out_types="exact"),
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
-                 error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2), t(2, 2))))  # fmt: skip
+                 error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),
+                       t(2, 2))))  # fmt: skip

@@ -17,13 +17,14 @@ from .samples import bools, case, cases, error, ints, t, values
 
 
 class DataDependent(ArrayFamily):
-    """An operator whose result has as many elements as the data tells; `infer` gives types, and there is no Meta kernel."""
+    """An operator whose result has as many elements as the data tells; `infer` gives types, and there is no Meta "
+    "kernel."""
 
     def meta(self, operator: Operator) -> Callable:
         def kernel(*args: Any) -> Any:
             self.infer(*args)
-            raise NotImplementedError(f"{operator.name}: attempted to run this operator with Meta tensors, but the shape of its "
-                                      "result depends on the data")  # fmt: skip
+            raise NotImplementedError(f"{operator.name}: attempted to run this operator with Meta tensors, but the "
+                                      "shape of its result depends on the data")  # fmt: skip
 
         return kernel
 
@@ -43,7 +44,7 @@ def _unique_spec(self: Tensor, *rest: Any) -> tuple[Spec, Spec, Spec]:
     return Spec((), self.dtype), Spec((), int64), Spec((), int64)
 
 
-def _asked(xp: Any, made: Any, inverse: Any, counts: Any, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+def _asked(xp: Any, made: Any, inverse: Any, counts: Any, return_inverse: bool, return_counts: bool) -> tuple:
     nothing = xp.empty(0, xp.int64)
     return made, inverse if return_inverse else nothing, counts if return_counts else nothing
 
@@ -56,10 +57,11 @@ def _unique(xp: Any, self: Any, sorted: bool, return_inverse: bool, return_count
     return _asked(xp, made, inverse, counts, return_inverse, return_counts)
 
 
-_UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False)"
-              " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
+_UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
+              "(Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
    grad=dict(self=_not_derived("_unique2")),
-   samples=cases(case(ints(6)), case(ints(2, 3), True, True, True), case(kinks([1.0, NAN, NAN]), True, True)))  # fmt: skip
+   samples=cases(case(ints(6)), case(ints(2, 3), True, True, True),
+                 case(kinks([1.0, NAN, NAN]), True, True)))  # fmt: skip
 
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -70,15 +72,17 @@ def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
     return _unique_spec(self)
 
 
-def _unique_slices(xp: Any, self: Any, dim: int, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+def _unique_slices(xp: Any, self: Any, dim: int, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple:
     if not self.size:
         return self.copy(), xp.empty(self.shape[dim], xp.int64), xp.empty(0, xp.int64)
     made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, axis=dim if self.ndim else None)
     return made, inverse.reshape(-1), counts
 
 
-_UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False)"
-                 " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True), public="",
+_UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool "
+                 "return_counts=False) -> (Tensor, Tensor, "
+                 "Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True),
+                 public="",
    grad=dict(self=_not_derived("unique_dim")),
    samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)))  # fmt: skip
 
@@ -101,32 +105,38 @@ def _runs_spec(self: Tensor, return_inverse: bool, return_counts: bool, dim: int
     return _unique_spec(self) if dim is None else _slices_spec(self, dim)
 
 
-_UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None)"
-                  " -> (Tensor, Tensor, Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
+_UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
+                  "dim=None) -> (Tensor, Tensor, "
+                  "Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
    grad=dict(self=_not_derived("unique_consecutive")),
-   samples=cases(case(values([3, 1, 1, 3]), True, True), case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)))  # fmt: skip
+   samples=cases(case(values([3, 1, 1, 3]), True, True),
+                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)))  # fmt: skip
 
 
 def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bool) -> Any:
     """What the flags ask for: a tensor alone, or a tuple."""
-    made = (results[0], *results[1:2] * return_inverse, *results[2:] * return_counts)
-    return made[0] if len(made) == 1 else made
+    made = [results[0], *(results[1:2] if return_inverse else ()), *(results[2:] if return_counts else ())]
+    return made[0] if len(made) == 1 else tuple(made)
 
 
-@composite("unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) -> Tensor",
-           samples=cases(case(ints(6)), case(ints(2, 3), return_inverse=True), case(ints(3, 2, high=2), dim=0, return_counts=True),
-                         case(bools(5))))  # fmt: skip
+@composite("unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) "
+           "-> Tensor",
+           samples=cases(case(ints(6)), case(ints(2, 3), return_inverse=True),
+                         case(ints(3, 2, high=2), dim=0, return_counts=True), case(bools(5))))  # fmt: skip
 def _public_unique(self, sorted, return_inverse, return_counts, dim):
     if dim is None:
-        return _selected(call_bound(_UNIQUE2, (self, sorted, return_inverse, return_counts)), return_inverse, return_counts)
+        return _selected(call_bound(_UNIQUE2, (self, sorted, return_inverse, return_counts)), return_inverse,
+                         return_counts)
     results = call_bound(_UNIQUE_DIM, (self, dim, sorted, return_inverse, return_counts))
     return _selected(results, return_inverse, return_counts)
 
 
-@composite("unique_consecutive.selected(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> Tensor",
+@composite("unique_consecutive.selected(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
+           "dim=None) -> Tensor",
            samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)))  # fmt: skip
 def _public_unique_consecutive(self, return_inverse, return_counts, dim):
-    return _selected(call_bound(_UNIQUE_RUNS, (self, return_inverse, return_counts, dim)), return_inverse, return_counts)
+    return _selected(call_bound(_UNIQUE_RUNS, (self, return_inverse, return_counts, dim)), return_inverse,
+                     return_counts)
 
 
 # counts --------------------------------------------------------------------------------------------------------------
@@ -152,7 +162,8 @@ def _bincount(xp: Any, self: Any, weights: Any, minlength: int) -> Any:
     return xp.bincount(self, weights if weights is None or weights.dtype.kind != "c" else weights.real, minlength)
 
 
-op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor", kernel=DataDependent(_bincount_spec, _bincount, widen=True),
+op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
+   kernel=DataDependent(_bincount_spec, _bincount, widen=True),
    grad=dict(weights=_not_derived("bincount")),
    samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6, grad=False)), case(ints(0)),
                  error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)))  # fmt: skip
@@ -182,5 +193,7 @@ def _histc(xp: Any, self: Any, bins: int, min: Any, max: Any) -> Any:
     return xp.bincount(xp.minimum(place, bins - 1), minlength=bins)
 
 
-op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", kernel=moves(_histc_spec, _histc, out_types="exact"),
-   samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3), error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)))
+op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
+   kernel=moves(_histc_spec, _histc, out_types="exact"),
+   samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3),
+                 error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)))

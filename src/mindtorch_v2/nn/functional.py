@@ -23,8 +23,9 @@ def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -
 
 def _warn_of_broadcast(input: Tensor, target: Tensor) -> None:
     if target._array.shape != input._array.shape:
-        warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely "
-                      "lead to incorrect results due to broadcasting. Please ensure they have the same size.", stacklevel=3)  # fmt: skip
+        warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
+                      "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
+                      "same size.", stacklevel=3)  # fmt: skip
 
 
 def _weighted(losses: Tensor, weight: Tensor, input: Tensor, reduction: int) -> Tensor:
@@ -43,7 +44,8 @@ _mse_loss, _l1_loss = _operators["mse_loss"], _operators["l1_loss"]
 _smooth_l1_loss, _huber_loss = _operators["smooth_l1_loss"], _operators["huber_loss"]
 
 
-def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+             reduction: str = "mean",
              weight: Tensor | None = None) -> Tensor:  # fmt: skip
     """(input - target)^2"""
     _warn_of_broadcast(input, target)
@@ -53,7 +55,8 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return _weighted(_mse_loss(input, target, 0), weight, input, code)
 
 
-def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+            reduction: str = "mean",
             weight: Tensor | None = None) -> Tensor:  # fmt: skip
     """|input - target|"""
     _warn_of_broadcast(input, target)
@@ -71,7 +74,8 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = No
     return _smooth_l1_loss(input, target, code, float(beta))
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
+               weight: Tensor | None = None) -> Tensor:
     """A square below `delta`, then a line of slope `delta`."""
     _warn_of_broadcast(input, target)
     code = get_enum(reduction)
@@ -103,7 +107,8 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
 # probabilities -------------------------------------------------------------------------------------------------------
 
 _binary_cross_entropy, _kl_div = _operators["binary_cross_entropy"], _torch["kl_div"]
-_binary_cross_entropy_with_logits, _poisson_nll_loss = _torch["binary_cross_entropy_with_logits"], _torch["poisson_nll_loss"]
+_binary_cross_entropy_with_logits = _torch["binary_cross_entropy_with_logits"]
+_poisson_nll_loss = _torch["poisson_nll_loss"]
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
@@ -111,12 +116,13 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     """-target log(input) - (1 - target) log(1 - input)"""
     code = _reduction(size_average, reduce, reduction)
     if target._array.shape != input._array.shape:
-        raise ValueError(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
-                         "Please ensure they have the same size.")  # fmt: skip
+        raise ValueError(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) "
+                         "is deprecated. Please ensure they have the same size.")  # fmt: skip
     return _binary_cross_entropy(input, target, weight, code)
 
 
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None,
+                                     size_average: bool | None = None,
                                      reduce: bool | None = None, reduction: str = "mean",
                                      pos_weight: Tensor | None = None) -> Tensor:  # fmt: skip
     """`binary_cross_entropy` of sigmoid(input)."""
@@ -126,20 +132,23 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     return _binary_cross_entropy_with_logits(input, target, weight, pos_weight, code)
 
 
-def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+           reduction: str = "mean",
            log_target: bool = False) -> Tensor:  # fmt: skip
     """target (log(target) - input)"""
     if size_average is not None or reduce is not None:
         reduction = legacy_get_string(size_average, reduce)
     if reduction == "mean":
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides "
-                      "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the "
-                      "same as 'batchmean' in the next major release.", stacklevel=2)  # fmt: skip
+        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support "
+                      "size.'batchmean' divides "
+                      "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to "
+                      "behave the same as 'batchmean' in the next major release.", stacklevel=2)  # fmt: skip
     loss = _kl_div(input, target, get_enum("sum" if reduction == "batchmean" else reduction), log_target=log_target)
     return loss / input.shape[0] if reduction == "batchmean" and input.dim() else loss
 
 
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+                     size_average: bool | None = None,
                      eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """The negative log likelihood of counts under a Poisson distribution."""
     if reduction not in ("none", "mean", "sum"):
@@ -159,7 +168,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: 
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)
-        elif not (input.shape[:-1] == var.shape[:-1] and var.shape[-1] == 1) and not _all_broadcast(var.shape, input.shape):
+        elif not _all_broadcast(var.shape, input.shape):
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
@@ -193,19 +202,22 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
     return _hinge_embedding_loss(input, target, margin, _reduction(size_average, reduce, reduction))
 
 
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
+                        size_average: bool | None = None,
                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """max(0, -target * (input1 - input2) + margin)"""
     return _margin_ranking_loss(input1, input2, target, margin, _reduction(size_average, reduce, reduction))
 
 
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
+                          size_average: bool | None = None,
                           reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
     return _cosine_embedding_loss(input1, input2, target, margin, _reduction(size_average, reduce, reduction))
 
 
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+                        eps: float = 1e-6,
                         swap: bool = False, size_average: bool | None = None, reduce: bool | None = None,
                         reduction: str = "mean") -> Tensor:  # fmt: skip
     """max(0, distance to the positive - distance to the negative + margin)"""
@@ -216,7 +228,8 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
 
 
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *,
-                                      distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
+                                      distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+                                      margin: float = 1.0,
                                       swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
     """`triplet_margin_loss` with any measure of distance."""
     code = get_enum(reduction)
@@ -225,8 +238,9 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     distance = _pairwise_distance if distance_function is None else distance_function
     ranks = [x.dim() for x in (anchor, positive, negative)]
     if len(set(ranks)) > 1:
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but "
-                           f"got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative {ranks[2]}D inputs")  # fmt: skip
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of "
+                           "dimensions, but "
+                           f"got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative {ranks[2]}D inputs")
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))
@@ -250,5 +264,5 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     return input / length if out is None else _torch["div"](input, length, out=out)
 
 
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("Any", "Callable", "Tensor", "math", "warnings",
-                                                                                   "get_enum", "legacy_get_string", "public_functions")]  # fmt: skip
+_IMPORTED = ("Any", "Callable", "Tensor", "math", "warnings", "get_enum", "legacy_get_string", "public_functions")
+__all__ = [name for name in globals() if not name.startswith("_") and name not in _IMPORTED]

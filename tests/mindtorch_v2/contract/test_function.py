@@ -348,3 +348,120 @@ def test_gradcheck_finds_a_wrong_formula() -> None:
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
         torch.autograd.gradcheck(Wrong.apply, (x,))
     assert not torch.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
+
+
+def test_functions_inside_functions() -> None:
+    class Outer(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return Cube.apply(x) + 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            with torch.enable_grad():
+                inner = x.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(Cube.apply(inner).sum(), inner)
+            return grad * slope
+
+    x = leaf(2.0)
+    Outer.apply(x).sum().backward()
+    assert x.grad.tolist() == [12.0]
+
+
+def test_mark_dirty_through_a_view() -> None:
+    class Negate(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.neg_()
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return -grad
+
+    x = leaf(1.0, 2.0, 3.0)
+    base = x * 2
+    Negate.apply(base[1:])
+    assert base.tolist() == [2.0, -4.0, -6.0]
+    base.sum().backward()
+    assert x.grad.tolist() == [2.0, -2.0, -2.0]
+
+
+def test_setup_context_with_several_outputs_and_marks() -> None:
+    class TopOne(Function):
+        @staticmethod
+        def forward(x):
+            values, indices = x.max(0)
+            return values, indices
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.mark_non_differentiable(output[1])
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(output[1])
+            ctx.shape = inputs[0].shape
+
+        @staticmethod
+        def backward(ctx, grad, _):
+            made = torch.zeros(ctx.shape)
+            made[ctx.saved_tensors[0]] = grad
+            return made
+
+    x = leaf(1.0, 5.0, 2.0)
+    value, index = TopOne.apply(x)
+    assert index.item() == 1 and not index.requires_grad
+    value.backward()
+    assert x.grad.tolist() == [0.0, 1.0, 0.0]
+
+
+def test_saving_what_is_no_tensor_is_refused() -> None:
+    class Bad(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x, 3)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    with pytest.raises(TypeError, match="save_for_backward can only save variables, but argument 1 is of type int"):
+        Bad.apply(leaf(1.0))
+
+
+def test_none_may_be_saved() -> None:
+    class Optional(Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(weight, x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            weight, x = ctx.saved_tensors
+            assert weight is None
+            return grad * 2, None
+
+    x = leaf(1.0)
+    Optional.apply(x, None).sum().backward()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_old_style_functions_are_refused() -> None:
+    class Old(Function):
+        def forward(self, x):
+            return x
+
+    with pytest.raises(RuntimeError, match="Legacy autograd function with non-static forward method is deprecated"):
+        Old()(leaf(1.0))
+
+
+def test_hooks_on_the_node_of_a_function() -> None:
+    x, seen = leaf(1.0), []
+    y = Cube.apply(x)
+    y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: seen.append((grad_inputs[0].tolist(), grad_outputs[0].tolist())))
+    y.sum().backward()
+    assert seen == [([3.0], [1.0])]

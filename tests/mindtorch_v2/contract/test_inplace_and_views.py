@@ -353,6 +353,10 @@ def test_only_leaves_change_requires_grad() -> None:
         y.requires_grad_(False)
     with pytest.raises(RuntimeError, match="^only Tensors of floating point dtype can require gradients$"):
         torch.ones(1, dtype=torch.int64).requires_grad_()
+    with pytest.raises(RuntimeError, match="^only Tensors of floating point and complex dtype can require gradients$"):
+        torch.ones(1, dtype=torch.int64).requires_grad = True
+    with pytest.raises(RuntimeError, match="^Only Tensors of floating point and complex dtype can require gradients$"):
+        torch.ones(1, dtype=torch.int64, requires_grad=True)
 
 
 def test_a_write_of_a_tensor_whose_view_was_saved() -> None:
