@@ -67,6 +67,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         return _selected(self, 0, index, 0)
     if kind is slice:
         return _sliced(self, 0, index, whole=False)
+    if index is None:
+        return _unsqueeze(self, 0)
+    if kind is Tensor and index._array.ndim and self._array.ndim >= _dims_taken(index):
+        return _index(self, (index,))
     shown, indices = _split_index(self, _as_tuple(index))
     if indices:
         return _index(shown, tuple(indices))
@@ -245,15 +249,9 @@ def _converted(item: Any) -> Any:
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """Writes a number or a tensor, broadcast and cast, into the part of a tensor that an index names."""
-    kind = index.__class__
-    value_kind = value.__class__
-    if (value_kind is float or value_kind is int) and (kind is int or kind is slice or kind is tuple) and _sees_no_graph(self):
-        array = self._array
-        if array.dtype.kind == "f" and 0 not in array.strides and array.size:
-            if _basic_offset(array, index if kind is tuple else (index,)) is not None:
-                array[index] = value
-                self._bump_version()
-                return
+    if _sees_no_graph(self) and _write_array(self, index, value):
+        self._bump_version()
+        return
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         call_torch_function(Tensor.__setitem__, [self], (self, index, value), {})
         return
@@ -277,6 +275,42 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             shown.masked_fill_(mask.reshape((*mask._array.shape, *(1,) * (len(shape) - mask._array.ndim))), source)
             return
     shown.index_put_(tuple(indices), _without_leading_ones(source))
+
+
+def _write_array(self: Tensor, index: Any, value: Any) -> bool:
+    """Writes by NumPy's assignment where it does what PyTorch does; whether it did."""
+    array, kind, value_kind = self._array, index.__class__, value.__class__
+    if not array.size or 0 in array.strides:
+        return False
+    if value_kind is Tensor:
+        source = value._array
+        if source.dtype is not array.dtype or not _sees_no_graph(value) or source.ndim > array.ndim:
+            return False
+        if value._base is self or value._base is self._base is not None:
+            return False
+    elif (value_kind is float or value_kind is int) and array.dtype.kind == "f":
+        source = value
+    else:
+        return False
+    if kind is Tensor:
+        places = index._array
+        if places.__class__ is not np.ndarray or not places.ndim or places.ndim > array.ndim or index._keys != CPU_MASK:
+            return False
+        if places.dtype is bool_.np:
+            if value_kind is Tensor and source.ndim or places.shape != array.shape[: places.ndim]:
+                return False
+        elif places.dtype is not int64.np:
+            return False
+        index = places
+    elif kind is not int and kind is not slice and kind is not tuple:
+        return False
+    elif _basic_offset(array, index if kind is tuple else (index,)) is None:
+        return False
+    try:
+        array[index] = source
+    except (IndexError, ValueError):  # said in PyTorch's words by the operators
+        return False
+    return True
 
 
 def _number(self: Tensor, value: Any) -> Any:

@@ -10,7 +10,6 @@ from ._device import CPU, META, device
 from ._dtype import bfloat16, dtype, float8_e4m3fn, float8_e5m2, float32
 
 _ndarray = np.ndarray
-_NOTHING = np.zeros(0, np.uint8)
 _NO_BYTES = np.empty(0, np.uint8)
 _NOT_EXPORTED = frozenset((bfloat16.np, float8_e4m3fn.np, float8_e5m2.np))  # no code in the buffer protocol
 

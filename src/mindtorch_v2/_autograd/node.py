@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._dispatch.keys import modes
+from .._dispatch.keys import AUTOGRAD_MASK, BACKEND_MASK, VIEW_MASK, WITH_GRAD, modes
 from .._dtype import FLOAT
 
 _sequence = itertools.count()
@@ -167,21 +167,36 @@ class Node:
 
 
 class SavedOutput:
-    """A node's own output, kept without the edge that would make a cycle."""
+    """A node's own output, kept without the edge that would make a cycle: its memory and its version."""
 
-    __slots__ = ("nr", "tensor")
+    __slots__ = ("counter", "fields", "nr")
 
     def __init__(self, tensor: Any, nr: int = 0) -> None:
-        self.tensor, self.nr = tensor._detached(), nr
+        counter = tensor._counter
+        if counter is None:
+            counter = tensor._counter = VersionCounter()
+        self.counter, self.nr = counter, nr
+        self.fields = (type(tensor), tensor._array, tensor._storage, tensor._offset, tensor._device, tensor._keys)
+
+    @property
+    def tensor(self) -> Any:
+        """The output outside the graph."""
+        kind, array, storage, offset, device, keys = self.fields
+        made = object.__new__(kind)
+        made._array, made._storage, made._offset, made._device = array, storage, offset, device
+        made._keys, made._counter = keys & ~(AUTOGRAD_MASK | VIEW_MASK), self.counter
+        return made
 
     def unpack(self, node: Node) -> Any:
-        return self.tensor._with_edge((node, self.nr))
+        made = self.tensor
+        made._edge, made._keys = (node, self.nr), made._keys | WITH_GRAD[made._keys & BACKEND_MASK]
+        return made
 
 
 def version_of(value: Any) -> Any:
     """A tensor's version, None for anything else, a tuple of them for a tuple."""
     if value.__class__ is SavedOutput:
-        value = value.tensor
+        return value.counter.value
     if hasattr(value, "_keys"):
         counter = value._counter
         return 0 if counter is None else counter.value

@@ -13,7 +13,7 @@ from .._dispatch.keys import DispatchKey, modes
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
-from .._tensor import Tensor, element_strides
+from .._tensor import _NO_BYTES, Tensor, element_strides
 from .._warn import warn_once
 from .declare import composite, op
 from .families import (
@@ -78,11 +78,11 @@ def uninitialised(spec: Spec) -> np.ndarray:
     """An ndarray of the spec's geometry."""
     if spec.strides is None:
         return np.empty(spec.shape, spec.dtype.np)
-    itemsize = spec.dtype.itemsize
-    span = 0 if 0 in spec.shape else 1 + sum(s * (n - 1) for s, n in zip(spec.strides, spec.shape, strict=True))
-    return np.ndarray(
-        spec.shape, spec.dtype.np, np.empty(span * itemsize, np.uint8), 0, [s * itemsize for s in spec.strides]
-    )
+    strides = [s * spec.dtype.itemsize for s in spec.strides]
+    if 0 in spec.shape:
+        return np.ndarray(spec.shape, spec.dtype.np, _NO_BYTES, 0, strides)
+    span = spec.dtype.itemsize + sum(s * (n - 1) for s, n in zip(strides, spec.shape, strict=True))
+    return np.ndarray(spec.shape, spec.dtype.np, np.empty(span, np.uint8), 0, strides)
 
 
 # numbers and casts ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._device import META
 from .._dispatch.registry import Operator, registry
+from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, bool_, dtype, int32, int64, uint8
 from .._tensor import Tensor, wrap, wrap_meta, wrapped_dim
 from .copy import uninitialised
@@ -64,7 +65,15 @@ def picked(xp: Any, array: Any, indices: Sequence[Any]) -> Any:
     """The elements of an array at index arrays, None or masks, in row-major order."""
     if len(indices) == 1:
         index = indices[0]
-        if index.dtype is bool_.np and index.ndim:
+        kind = index.dtype
+        if kind is _KIND_INT64 and array.ndim:
+            try:
+                return array.take(index, 0)
+            except IndexError:
+                check_places(array.shape, [index], [0])
+        if kind is _MASK_KINDS[0] and index.ndim:
+            if index.shape == array.shape and array.flags.c_contiguous:
+                return array.reshape(-1).compress(index.reshape(-1))
             check_mask(array.shape, index.shape, 0)
             return array[index]
     key = whole_key(array.shape, indices)
@@ -186,11 +195,11 @@ def _index_select_spec(self: Tensor, dim: int, index: Tensor) -> Spec:
     return Spec((*shape[:dim], places.size, *shape[dim + 1 :]), self.dtype)
 
 
-def largest(xp: Any, index: Any) -> int:
+def largest(xp: Any, index: Any) -> Any:
     """The largest index where a negative one counts as very large: one pass tells whether all are in range."""
     if not index.size:
         return -1
-    return int(index.view(xp.uint64 if index.dtype.itemsize == 8 else xp.uint32).max())
+    return xp.maximum.reduce(index.view(xp.uint64 if index.itemsize == 8 else xp.uint32), axis=None)
 
 
 def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
@@ -397,9 +406,28 @@ def _where(xp: Any, condition: Any, self: Any, other: Any, spec: Spec) -> Any:
     return made
 
 
+class Chooses(ArrayFamily):
+    """`where`: operands of one type, one shape and row-major go straight to NumPy."""
+
+    def cpu(self, operator: Operator) -> Callable:
+        general = super().cpu(operator)
+
+        def kernel(condition: Tensor, chosen: Any, other: Any) -> Tensor:
+            if chosen.__class__ in NUMBERS or other.__class__ in NUMBERS:
+                return general(condition, chosen, other)
+            mask, a, b = condition._array, chosen._array, other._array
+            if a.dtype is not b.dtype or mask.dtype is not bool_.np or not mask.shape == a.shape == b.shape:
+                return general(condition, chosen, other)
+            if not (mask.flags.c_contiguous and a.flags.c_contiguous and b.flags.c_contiguous):
+                return general(condition, chosen, other)
+            return wrap(np.where(mask, a, b))
+
+        return kernel
+
+
 where = function_of(op(
    "where.self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=moves(_where_spec, _where),
+   kernel=Chooses(_where_spec, _where, widen=False),
    grad=dict(self=lambda grad, condition: where(condition, grad, 0), other=lambda grad, condition: where(condition, 0, grad)),
    samples=cases(case(bools(2, 3), t(2, 3), t(2, 3)), case(bools(3), t(2, 1), t()), case(bools(2, 3), t(2, 3), 1.5),
                  case(bools(2, 3), 1, t(3)), case(bools(2), 1, 0), case(bools(0, 2), t(2), t(2)), case(bools(2), t(2), ints(2)),

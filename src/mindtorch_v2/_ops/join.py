@@ -1,16 +1,18 @@
 """Tensors put together: beside each other, repeated, padded, in grids."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .._device import META, contiguous_format
-from .._dispatch.registry import registry
+from .._dispatch.registry import Operator, registry
 from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
-from .._tensor import Tensor, wrapped_dim
+from .._tensor import Tensor, wrap, wrapped_dim
 from .copy import channels_last_strides, stored_number, uninitialised
 from .create import checked_size
 from .declare import composite, function_of, op
-from .families import Spec, common_dtype, moves, shape_text
+from .families import ArrayFamily, Spec, common_dtype, moves, shape_text
 from .samples import case, cases, error, ints, t, values
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
 
@@ -84,6 +86,33 @@ def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
     return made
 
 
+class Joins(ArrayFamily):
+    """Arrays put beside each other: of one type and row-major, they are NumPy's matter, errors included."""
+
+    def __init__(self, infer: Callable, array: Callable, joined: Callable) -> None:
+        super().__init__(infer, array, widen=False)
+        self.joined = joined
+
+    def cpu(self, operator: Operator) -> Callable:
+        general, joined = super().cpu(operator), self.joined
+
+        def kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
+            if not tensors:
+                return general(tensors, dim)
+            arrays = [tensor._array for tensor in tensors]
+            kind = arrays[0].dtype
+            for array in arrays:
+                if array.dtype is not kind or not array.flags.c_contiguous:
+                    return general(tensors, dim)
+            try:
+                made = joined(arrays, dim)
+            except ValueError:  # the error is inferred in PyTorch's words, unless PyTorch allows it
+                return general(tensors, dim)
+            return wrap(made) if made.flags.c_contiguous else general(tensors, dim)
+
+        return kernel
+
+
 def _cat(xp: Any, tensors: Sequence[Any], dim: int, spec: Spec) -> Any:
     ndim = len(spec.shape)
     kept = [a for a in tensors if a.ndim == ndim] if ndim != 1 else tensors
@@ -105,7 +134,7 @@ def _cat_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]], dim: int) 
 
 cat = function_of(op(
    "cat(Tensor[] tensors, int dim=0) -> Tensor",
-   kernel=moves(_cat_spec, _cat), grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
+   kernel=Joins(_cat_spec, _cat, np.concatenate), grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
    samples=cases(case([t(2, 3), t(1, 3)]), case([t(2, 3), t(2, 2)], 1), case([t(2, 3), t(2, 2)], -1), case([t(0), t(2, 3)], 1),
                  case([t(2), ints(3)]), case([t(2, 3, layout="transposed"), t(2, 3)]),
                  error(ValueError, "torch.cat(): expected a non-empty list of Tensors", []),
@@ -136,9 +165,19 @@ def _stack(xp: Any, tensors: Sequence[Any], dim: int, spec: Spec) -> Any:
     return _concatenated(xp, [a[place] for a in tensors], dim, spec)
 
 
+def _stacked(arrays: Sequence[np.ndarray], dim: int) -> np.ndarray:
+    shape = arrays[0].shape
+    if dim != 0 or not shape:
+        raise ValueError("not one block after the other")
+    for array in arrays:
+        if array.shape != shape:
+            raise ValueError("shapes differ")
+    return np.concatenate(arrays).reshape((len(arrays), *shape))
+
+
 stack = function_of(op(
    "stack(Tensor[] tensors, int dim=0) -> Tensor",
-   kernel=moves(_stack_spec, _stack), grad=dict(tensors=lambda grad, dim: grad.unbind(dim)),
+   kernel=Joins(_stack_spec, _stack, _stacked), grad=dict(tensors=lambda grad, dim: grad.unbind(dim)),
    samples=cases(case([t(2, 3), t(2, 3)]), case([t(2, 3), t(2, 3)], 1), case([t(2, 3), t(2, 3)], -1), case([t(), t()]),
                  error(RuntimeError, "stack expects a non-empty TensorList", []),
                  error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] at entry 1",

@@ -3,14 +3,37 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
+from .._dispatch.registry import Operator
 from .._dtype import INT, int64
-from .._tensor import Tensor, wrap, wrapped_dim
+from .._tensor import Tensor, tracked_view, wrap, wrapped_dim
 from .declare import composite, function_of, op
-from .families import Spec, computes, moves, shape_text, view, views
+from .families import Spec, View, computes, moves, shape_text, view, views
 from .join import cat, stack
 from .samples import case, cases, error, ints, t, values
 from .view import Geometry
 
+_FULL = slice(None)
+
+
+class PartView(View):
+    """A view that may begin elsewhere: `part(ndarray, *arguments)` is NumPy's, with its offset in bytes; or None."""
+
+    def __init__(self, geometry: Callable, part: Callable) -> None:
+        super().__init__(geometry)
+        self.part = part
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        made, part = super().kernels(operator), self.part
+        general = made[DispatchKey.CPU]
+
+        def kernel(source: Tensor, *args: Any) -> Tensor:
+            found = part(source._array, *args)
+            if found is None or source._keys & VIEW_MASK and source._base._keys & REQUIRES_GRAD:
+                return general(source, *args)
+            return tracked_view(source, found[0], source._offset + found[1], operator, args)
+
+        return made | {DispatchKey.CPU: kernel}
 
 
 def _select(self: Tensor, dim: int, index: int) -> Geometry:
@@ -28,8 +51,15 @@ def _select(self: Tensor, dim: int, index: int) -> Geometry:
     return shape[:dim] + shape[dim + 1 :], strides[:dim] + strides[dim + 1 :], index * strides[dim]
 
 
+def _selected(array: Any, dim: int, index: int) -> tuple | None:
+    shape = array.shape
+    if not 0 <= dim < len(shape) or not 0 <= index < shape[dim] or not array.size:
+        return None
+    return array[(_FULL,) * dim + (index, ...)] if dim else array[index, ...], index * array.strides[dim]
+
+
 op("select(Tensor(a) self, int dim, int index) -> Tensor(a)",
-   kernel=view(_select),
+   kernel=PartView(_select, _selected),
    grad=dict(self=lambda grad, self_shape, dim, index: select_backward(grad, self_shape, dim, index)),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3), -1, -1), case(t(2, 3), 1, 0), case(t(3), 0, 2), case(t(2, 0), 0, 1),
                  error(IndexError, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0", t(2, 3), 0, 2),
@@ -88,9 +118,19 @@ def _slice(self: Tensor, dim: int, start: int | None, end: int | None, step: int
             (*strides[:dim], stride * step, *strides[dim + 1 :]), start * stride)  # fmt: skip
 
 
+def _sliced(array: Any, dim: int, start: int | None, end: int | None, step: int) -> tuple | None:
+    shape = array.shape
+    if not 0 <= dim < len(shape) or step <= 0 or not array.size:
+        return None
+    shown = array[(_FULL,) * dim + (slice(start, end, step),)] if dim else array[start:end:step]
+    if not start:
+        return shown, 0
+    return shown, (min(start, shape[dim]) if start > 0 else max(start + shape[dim], 0)) * array.strides[dim]
+
+
 slice_view = function_of(op(
    "slice.Tensor(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor(a)",
-   kernel=view(_slice), public="",
+   kernel=PartView(_slice, _sliced), public="",
    grad=dict(self=lambda grad, self_shape, dim, start, end, step: slice_backward(grad, self_shape, dim, start, end, step)),
    samples=cases(case(t(4, 3), 0, 1, 3), case(t(4, 3), -1, -2, None, 1), case(t(5), 0, None, None, 2), case(t(3), 0, 5, 9),
                  error(RuntimeError, "slice step must be positive", t(2, 3), 0, 0, 1, 0))))  # fmt: skip

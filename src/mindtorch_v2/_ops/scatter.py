@@ -1,5 +1,6 @@
 """Writing elements at places that tensors name: index_put, index_add, scatter, masked_fill and their kind."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -131,12 +132,35 @@ def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Ten
                            f"destination and {values.dtype.scalar_name} for the source.")  # fmt: skip
 
 
+def _cells(xp: Any, shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int], places: tuple[int, ...]) -> Any:
+    """The flat places that a key of index arrays and full slices names, in the shape of what it shows."""
+    front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
+    before = [d for d in range(len(shape)) if d not in at][:front]
+    after = [d for d in range(len(shape)) if d not in at][front:]
+    made: Any = 0
+    for d, n in enumerate(shape):
+        step = math.prod(shape[d + 1 :])
+        if d in at:
+            index = key[d] if key[d].size and key[d].min() >= 0 else xp.where(key[d] < 0, key[d] + n, key[d])
+            made = made + (index * step).reshape((*index.shape, *(1,) * len(after)))
+        else:
+            behind = len(after) - after.index(d) - 1 if d in after else len(before) - before.index(d) - 1 + len(places) + len(after)
+            made = made + xp.arange(0, n * step, step or 1).reshape((n,) + (1,) * behind) if n else made
+    return made
+
+
 def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> None:
     if len(indices) == 1 and indices[0].dtype is bool_.np and values.size == 1 and not accumulate and indices[0].ndim:
         check_mask(self.shape, indices[0].shape, 0)
         self[indices[0]] = values.reshape(())
         return
     key = whole_key(self.shape, indices)
+    if not accumulate:
+        try:
+            self[tuple(key)] = values
+            return
+        except (IndexError, ValueError):  # said in PyTorch's words below
+            pass
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
     places = place_shape([key[d].shape for d in at])
     front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
@@ -147,15 +171,9 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
     except ValueError:
         raise RuntimeError(f"shape mismatch: value tensor of shape {shape_text(values.shape)} cannot be broadcast to indexing result of "
                            f"shape {shape_text(shown)}") from None  # fmt: skip
-    try:
-        if not accumulate:
-            self[tuple(key)] = values
-        else:
-            cells = xp.arange(self.size).reshape(self.shape)[tuple(key)]
-            on_flat(self, lambda flat: combine_at(xp.add, flat, cells, values))
-    except IndexError:
-        check_places(self.shape, key, at)
-        raise
+    check_places(self.shape, key, at)
+    cells = _cells(xp, self.shape, key, at, places)
+    on_flat(self, lambda flat: combine_at(xp.add, flat, cells, values))
 
 
 def _index_put_grad(grad: Tensor, indices: Sequence[Tensor | None], accumulate: bool) -> Tensor:
@@ -186,8 +204,7 @@ def _row_cells(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
     if len(shape) < 2:
         return index
     dim %= len(shape)
-    inner = int(np.prod(shape[dim + 1 :], dtype=np.int64))
-    outer = int(np.prod(shape[:dim], dtype=np.int64))
+    inner, outer = math.prod(shape[dim + 1 :]), math.prod(shape[:dim])
     cells = index[:, None] * inner + xp.arange(inner) if inner > 1 else index[:, None]
     return (xp.arange(outer) * (inner * shape[dim]))[:, None, None] + cells if outer > 1 else cells
 
@@ -534,7 +551,7 @@ def _masked_scatter(xp: Any, self: Any, mask: Any, source: Any) -> None:
 
 def _masked_source_grad(grad: Tensor, mask: Tensor, source_shape: tuple[int, ...]) -> Tensor:
     taken = grad.masked_select(mask.expand(grad.shape))
-    size = int(np.prod(source_shape, dtype=np.int64))
+    size = math.prod(source_shape)
     return grad.new_zeros((size,)).index_put_((_first(taken, taken.numel()),), taken).reshape(source_shape)
 
 

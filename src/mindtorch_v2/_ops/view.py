@@ -110,23 +110,16 @@ def _view(self: Tensor, size: tuple[int, ...]) -> Geometry:
     return size, strides, 0
 
 
-def _array_view(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
-    if array.flags.c_contiguous and array.size:
-        made = array.reshape(size)
-        # NumPy takes any negative size for "find out", PyTorch only -1: the long way tells them apart.
-        return made if made.shape == size else None
-    return None
-
-
-def _reshaped(array: Any, size: tuple[int, ...]) -> Any:
-    if not array.flags.c_contiguous:
+def _reshaped(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
+    """NumPy's view of an array in row-major order; None where the geometry has to say more."""
+    if not array.flags.c_contiguous or array.strides[-1] != array.itemsize:
         return None
     made = array.reshape(size)
     return made if made.shape == size or -1 in size else None  # NumPy takes any negative size for -1
 
 
 op("view(Tensor(a) self, int[] size) -> Tensor(a)",
-   kernel=view(_view, _array_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
+   kernel=view(_view, _reshaped), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
    samples=cases(case(t(2, 3), (3, 2)), case(t(2, 3), (-1,)), case(t(0, 3), (3, 0)), case(t(), (1, 1)), case(t(4, 1), (2, 2)),
                  case(t(2, 1, 3, layout="transposed"), (2, 3)),
                  error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2)),
@@ -239,6 +232,8 @@ def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
     if shape == size:
         return shape, strides, 0
     lead = len(size) - len(shape)
+    if lead > 0 and size[lead:] == shape and min(size[:lead]) >= 0:
+        return size, (0,) * lead + strides, 0
     if lead < 0:
         raise RuntimeError(f"expand({self.type()}{{{shape_text(shape)}}}, size={shape_text(size)}): the number of sizes provided "
                            f"({len(size)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})")  # fmt: skip
@@ -287,6 +282,10 @@ def _squeeze_dim(self: Tensor, dim: int) -> Geometry:
     return shape[:dim] + shape[dim + 1 :], strides[:dim] + strides[dim + 1 :], 0
 
 
+def _squeezed(array: ndarray, dim: int) -> ndarray:
+    return array.squeeze(dim) if array.shape[dim] == 1 else array[...]
+
+
 def distinct_dims(dims: Sequence[int], ndim: int) -> set[int]:
     """The dimensions counted from the front; each may be given once."""
     made: set[int] = set()
@@ -300,13 +299,13 @@ def distinct_dims(dims: Sequence[int], ndim: int) -> set[int]:
 
 _OUT_OF_RANGE_3 = "Dimension out of range (expected to be in range of [-2, 1], but got 3)"
 
+op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
+   kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
+   samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0), error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)))  # fmt: skip
 op("squeeze(Tensor(a) self) -> Tensor(a)",
-   kernel=view(lambda self: _without(self, range(self._array.ndim))),
+   kernel=view(lambda self: _without(self, range(self._array.ndim)), lambda array: array.squeeze()),
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
    samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))))  # fmt: skip
-op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
-   kernel=view(_squeeze_dim, lambda array, dim: array.squeeze(dim)), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
-   samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0), error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)))  # fmt: skip
 op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
    kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
@@ -324,8 +323,18 @@ def _unsqueeze(self: Tensor, dim: int) -> Geometry:
     return (*shape[:dim], 1, *shape[dim:]), (*strides[:dim], step, *strides[dim:]), 0
 
 
+def _with_one(array: ndarray, dim: int) -> ndarray | None:
+    """A dimension of size 1 put in where reshaping gives it PyTorch's stride."""
+    shape = array.shape
+    if not array.flags.c_contiguous or 1 in shape or not -len(shape) - 1 <= dim <= len(shape):
+        return None
+    if dim < 0:
+        dim += len(shape) + 1
+    return array.reshape((*shape[:dim], 1, *shape[dim:]))
+
+
 op("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
-   kernel=view(_unsqueeze), grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
+   kernel=view(_unsqueeze, _with_one), grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
    samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3), 3)))  # fmt: skip
 
@@ -395,6 +404,8 @@ def _flatten(self, start_dim, end_dim):
         return self.reshape((1,))
     if start == end:
         return self
+    if len(shape) == end - start + 1:
+        return self.reshape((-1,) if self._array.size else (0,))
     return self.reshape((*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 

@@ -143,6 +143,11 @@ def test_grad_of_unused_inputs() -> None:
         torch.autograd.grad((x * 2).sum(), torch.ones(1))
 
 
+def test_grad_wants_inputs() -> None:
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty."):
+        torch.autograd.grad(leaf(1.0).sum(), [])
+
+
 def test_grad_with_respect_to_intermediates() -> None:
     x = leaf(2.0)
     y = x * 3

@@ -274,3 +274,37 @@ def test_a_modified_tensor_under_detect_anomaly_names_its_writer() -> None:
             y.add_(1)
             y.sum().backward()
     assert any("Error detected in ExpBackward0" in str(w.message) for w in caught)
+
+
+# what hooks return ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("hook", "kind", "text"), [
+    (lambda grad: "text", TypeError, "expected Variable, but hook returned 'str'"),
+    (lambda grad: torch.ones(3), RuntimeError, "hook '<lambda>' has changed the size of value"),
+    (lambda grad: grad.double(), RuntimeError, r"hook '<lambda>' has changed the type of value \(was torch.FloatTensor got "
+                                               r"torch.DoubleTensor\)"),
+])  # fmt: skip
+@pytest.mark.parametrize("of_leaf", [True, False])
+def test_a_tensor_hook_returns_a_gradient_or_nothing(hook, kind: type, text: str, of_leaf: bool) -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    (x if of_leaf else y).register_hook(hook)
+    with pytest.raises(kind, match=text):
+        y.sum().backward()
+
+
+def test_node_hooks_return_tuples_of_the_right_length() -> None:
+    def run(register: str, hook) -> None:
+        y = leaf(1.0) * 2
+        getattr(y.grad_fn, register)(hook)
+        y.sum().backward()
+
+    with pytest.raises(TypeError, match="expected tuple, but hook returned 'Tensor'"):
+        run("register_prehook", lambda grads: grads[0])
+    with pytest.raises(RuntimeError, match=r"hook '<lambda>' has returned an incorrect number of values \(got 2, but expected 1\)"):
+        run("register_prehook", lambda grads: (grads[0], grads[0]))
+    with pytest.raises(TypeError, match="expected tuple, but hook returned 'Tensor'"):
+        run("register_hook", lambda inputs, outputs: inputs[0])
+    with pytest.raises(RuntimeError, match=r"hook '<lambda>' has returned an incorrect number of values \(got 1, but expected 2\)"):
+        run("register_hook", lambda inputs, outputs: inputs[:1])
