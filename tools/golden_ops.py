@@ -199,7 +199,10 @@ def record_of(declaration: samples.Declaration, pool: Pool) -> dict:
         record["cases"].append({dtype: outcome(call, dtype, run, pool) for dtype in dtypes})
     good = [call for call in samples.good_calls(declaration) if "error" not in record["cases"][call.index]["float32"]]
     if samples.is_internal(declaration) and len(good) < len(samples.good_calls(declaration)):
-        return {"fingerprint": record["fingerprint"], "skip": "internal: PyTorch's operator of this name takes other arguments"}
+        return {
+            "fingerprint": record["fingerprint"],
+            "skip": "internal: PyTorch's operator of this name takes other arguments",
+        }
     for call in samples.calls(declaration):
         record["cases"][call.index] |= on_meta(call, run)
     for call in good:
@@ -238,7 +241,9 @@ def main() -> None:
     index["unknown names"] = unknown
     if not check:
         text = json.dumps(index, separators=(",", ":")).encode()
-        np.savez_compressed(TARGET, index=np.frombuffer(text, np.uint8), values=np.frombuffer(b"".join(pool.parts), np.uint8))
+        np.savez_compressed(
+            TARGET, index=np.frombuffer(text, np.uint8), values=np.frombuffer(b"".join(pool.parts), np.uint8)
+        )
         print(f"{len(index)} operators, {TARGET.stat().st_size / 1e6:.2f} MB")
 
 

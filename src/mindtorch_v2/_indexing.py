@@ -25,6 +25,7 @@ _select, _slice, _unsqueeze, _alias, _index = (
 
 _PLAIN, _PLAIN_VIEW = CPU_MASK, CPU_MASK | VIEW_MASK
 _FULL = slice(None)
+_MASKS = (bool_.np, uint8.np)
 
 
 def _sees_no_graph(self: Tensor) -> bool:
@@ -61,6 +62,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 if offset is not None:
                     shown = array[index] if kind is slice else array[(*index, ...)] if ... not in index else array[index]
                     return tracked_view(self, shown, self._offset + offset, _GETITEM, (index,))
+                dim = _place_of_none(index) if kind is tuple else None
+                if dim is not None:
+                    return _unsqueeze(self, dim)
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         return call_torch_function(Tensor.__getitem__, [self], (self, index), {})
     if kind is int:
@@ -80,6 +84,19 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 def _within(start: Any, shape: tuple[int, ...]) -> bool:
     """Whether a slice begins inside the first dimension, counted from its front."""
     return bool(shape) and (start is None or (start.__class__ is int and 0 <= start <= shape[0]))
+
+
+def _place_of_none(index: tuple) -> int | None:
+    """Where `[..., None]`, or one None among full slices, puts a new dimension; None for any other index."""
+    if len(index) == 2 and index[0] is Ellipsis and index[1] is None:
+        return -1
+    place = None
+    for d, item in enumerate(index):
+        if item is None and place is None:
+            place = d
+        elif item.__class__ is not slice or item != _FULL:
+            return None
+    return place
 
 
 def _basic_offset(array: Any, index: tuple) -> int | None:
@@ -175,20 +192,24 @@ def _sliced(self: Tensor, dim: int, index: slice, *, whole: bool) -> Tensor:
     return _slice(self, dim, start, stop, step)
 
 
-def _dims_taken(item: Any) -> int:
-    """How many dimensions of the tensor a part of an index speaks of."""
-    if item is None or item is Ellipsis or item.__class__ is bool:
-        return 0
-    if isinstance(item, Tensor) and item.dtype in (bool_, uint8):
-        return item._array.ndim
-    return 1
+def _dims_taken(index: Tensor) -> int:
+    """How many dimensions a tensor of an index speaks of: a mask as many as it has."""
+    array = index._array
+    return array.ndim if array.dtype in _MASKS else 1
 
 
-def _split_index(self: Tensor, parts: tuple) -> tuple[Tensor, list[Tensor | None]]:
+def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None]]:
     """The view that the basic parts make, and the tensors for `index`: one a dimension of the view, a mask for several."""
-    parts = tuple([p if p is None or p is Ellipsis or p.__class__ in (int, bool, slice) or hasattr(p, "_keys") else _converted(p)
-                   for p in parts])  # fmt: skip
-    taken = sum(map(_dims_taken, parts))
+    parts, taken = [], 0
+    for part in given:
+        kind = part.__class__
+        if kind is int or kind is slice:
+            taken += 1
+        elif part is not None and part is not Ellipsis and kind is not bool:
+            if not hasattr(part, "_keys"):
+                part = _converted(part)  # noqa: PLW2901
+            taken += 1 if part.__class__ is int else _dims_taken(part)
+        parts.append(part)
     ndim = self._array.ndim
     if taken > ndim:
         if ndim == 0 and len(parts) == 1 and parts[0].__class__ is int:
@@ -211,7 +232,7 @@ def _split_index(self: Tensor, parts: tuple) -> tuple[Tensor, list[Tensor | None
             dim += 1
             continue
         if kind is not int and kind is not bool and not part._array.ndim and part.dtype.category <= INT:
-            part = bool(part) if part.dtype in (bool_, uint8) else part.item()  # noqa: PLW2901 - as the number it is
+            part = bool(part) if part._array.dtype in _MASKS else part.item()  # noqa: PLW2901 - as the number it is
         if part.__class__ is int:
             shown = _selected(shown, dim, part, source_dim)
             source_dim += 1
@@ -286,8 +307,9 @@ def _write_array(self: Tensor, index: Any, value: Any) -> bool:
         source = value._array
         if source.dtype is not array.dtype or not _sees_no_graph(value) or source.ndim > array.ndim:
             return False
-        if value._base is self or value._base is self._base is not None:
-            return False
+        if value is self or value._base is self or value._base is self._base is not None:
+            if kind is Tensor or np.may_share_memory(array[index], source):
+                return False
     elif (value_kind is float or value_kind is int) and array.dtype.kind == "f":
         source = value
     else:
@@ -351,6 +373,7 @@ def delitem(self: Tensor, index: Any) -> None:
 
 def attach() -> None:
     """Gives Tensor its index operators."""
-    Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
-    Tensor.__setitem__ = setitem  # type: ignore[attr-defined]
+    for name, function in (("__getitem__", getitem), ("__setitem__", setitem)):
+        function.__name__ = function.__qualname__ = name
+        setattr(Tensor, name, function)
     Tensor.__delitem__ = delitem  # type: ignore[attr-defined]

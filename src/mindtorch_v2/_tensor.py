@@ -15,7 +15,7 @@ from ._autograd.node import HookDict, RemovableHandle, VersionCounter, accumulat
 from ._autograd.views import creation_now, edge_of_view, recording_edge
 from ._backends.meta import MetaArray, contiguous_strides
 from ._device import CPU, META, Size, device, layout, strided
-from ._dispatch.callers import call_torch_function
+from ._dispatch.callers import call_bound, call_torch_function
 from ._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
@@ -288,7 +288,7 @@ class Tensor:
     @property
     def data(self) -> "Tensor":
         """The same memory with a version of its own: writes through it are not checked."""
-        made = self._detached()
+        made = self._detached() if type(self) is Tensor else self._alias(type(self))
         made._counter = None
         return made
 
@@ -477,10 +477,12 @@ class Tensor:
 
     def as_subclass(self, cls: type) -> Any:
         """The same tensor as an instance of another Tensor class."""
-        made = self._alias(cls)
-        made._edge = self._current_edge()
-        if self.requires_grad:
-            made._keys |= WITH_GRAD[self._backend_mask()]
+        if not issubclass(cls, Tensor):
+            raise TypeError(f"as_subclass: expected a subclass of torch.Tensor, got {cls.__name__}")
+        with changed_modes(exclude=modes.exclude | PYTHON_MASK):
+            made = call_bound(registry.get("alias"), (self,))
+        made.__class__ = cls
+        made._keys |= cls._keys & PYTHON_MASK
         return made
 
     def _alias(self, cls: type) -> Any:
@@ -636,6 +638,8 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
                 made.append(None)
                 continue
             grad = _fresh_ones(tensor)
+        elif not isinstance(tensor, Tensor):  # a GradientEdge says nothing of its shape
+            pass
         elif grad._array.shape != tensor._array.shape:
             raise RuntimeError(f"Mismatch in shape: grad_output[{len(made)}] has a shape of {grad.shape} and "
                                f"output[{len(made)}] has a shape of {tensor.shape}.")

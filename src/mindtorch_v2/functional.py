@@ -7,6 +7,7 @@ from ._device import Size
 from ._ops import view as _view
 from ._ops.declare import DECLARATIONS, function_of
 from ._tensor import Tensor
+from .overrides import handle_torch_function, has_torch_function
 
 _einsum = function_of(DECLARATIONS["aten::einsum"].operator)
 _tensordot = function_of(DECLARATIONS["aten::tensordot"].operator)
@@ -31,8 +32,8 @@ def einsum(*args: Any) -> Tensor:
         if len(args) % 2:
             equation += "->" + _subscripts(args[-1])
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = operands[0]
-    return _einsum(equation, tuple(operands))
+        operands = tuple(operands[0])
+    return _einsum(equation, operands)
 
 
 def _subscripts(labels: Sequence[Any]) -> str:
@@ -123,6 +124,8 @@ def _each(function: Any, tensors: tuple) -> Any:
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of equal size, or of the given sizes, as views."""
+    if has_torch_function((tensor,)):
+        return handle_torch_function(split, (tensor,), tensor, split_size_or_sections, dim=dim)
     return tensor.split(split_size_or_sections, dim)  # type: ignore[attr-defined]
 
 

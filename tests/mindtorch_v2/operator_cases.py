@@ -25,15 +25,15 @@ CARRIERS = {"float16": "float32", "bfloat16": "float32"}  # NumPy makes the numb
 UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
                            "resize_", "resize_as_"))  # fmt: skip
 # What they answer follows from values, which a meta tensor has not: they must refuse it.
-DATA_DEPENDENT = frozenset(("nonzero", "argwhere", "masked_select", "_unique2", "unique_dim", "_unique_consecutive", "bincount",
-                            "equal", "is_nonzero", "item"))  # fmt: skip
+DATA_DEPENDENT = frozenset(("nonzero", "argwhere", "masked_select", "_unique2", "unique_dim", "_unique_consecutive",
+                            "bincount", "equal", "is_nonzero", "item"))  # fmt: skip
 # Which of several equal values an index points at is left open.
 TIED_INDICES = frozenset(("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode"))
 # A padding row has a value but no gradient.
 PADDED = frozenset(("embedding", "functional_embedding", "embedding_bag"))
 # Random by nature without taking a generator.
-DRAWS = frozenset(("dropout", "dropout_", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d",
-                   "dropout3d", "native_dropout", "rrelu", "rrelu_", "gumbel_softmax", "fractional_max_pool2d",
+DRAWS = frozenset(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout",
+                   "feature_alpha_dropout", "native_dropout", "rrelu", "gumbel_softmax", "fractional_max_pool2d",
                    "scaled_dot_product_attention"))  # fmt: skip
 
 
@@ -76,8 +76,10 @@ def secondary_calls(declaration: Declaration) -> list[Call]:
 
 
 def has_kinks(call: Call) -> bool:
-    """Whether gradients may rightly differ from finite differences: equal or chosen numbers, rows that take no gradient."""
-    return base_name(call.declaration) in PADDED or any(s.layout == "expanded" or s.values is not None for s in tensor_samples(call.case))
+    """Whether gradients may rightly differ from finite differences: equal or chosen numbers, padding rows."""
+    return base_name(call.declaration) in PADDED or any(
+        s.layout == "expanded" or s.values is not None for s in tensor_samples(call.case)
+    )
 
 
 def draws(declaration: Declaration) -> bool:

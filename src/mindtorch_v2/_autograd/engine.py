@@ -13,7 +13,7 @@ from typing import Any
 from .._backends.meta import MetaArray
 from .._dispatch.keys import BACKEND_MASK, PIPELINE_MASK, REQUIRES_GRAD, modes
 from .._dtype import COMPLEX, OF_ARRAY
-from .node import FREED, HookDict, Node
+from .node import AccumulateGrad, HookDict, Node
 
 # References that exist to a gradient nobody else holds when `accumulate` counts them.
 _OWN_REFERENCES = 4
@@ -27,6 +27,7 @@ class Task:
     def __init__(self, keep_graph: bool, accumulate_grad: bool) -> None:
         self.keep_graph = keep_graph
         self.accumulate_grad = accumulate_grad
+        self.reached: set[int] = set()  # ids of all targets of the pass
         self.pending: dict[int, int] = {}  # id of a target -> nodes that still have to run before it
         self.buffers: dict[int, list] = {}  # id of a target -> gradients of its outputs, summed so far
         self.heap: list[tuple] = []
@@ -34,16 +35,17 @@ class Task:
         self.captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
         self.captured: list[Any] = []
         self.needed: set[int] | None = None
-        self.finals: list = []
 
     # preparation -----------------------------------------------------------------------------------------------
 
     def count_dependencies(self, roots: Sequence[tuple]) -> None:
         pending = self.pending
-        seen = set()
+        seen = self.reached
         stack = []
         for target, nr in roots:
-            if nr >= 0 and id(target) not in seen:
+            if nr < 0:
+                seen.add(id(target))
+            elif id(target) not in seen:
                 seen.add(id(target))
                 stack.append(target)
         while stack:
@@ -53,9 +55,10 @@ class Task:
                 target, nr = edge
                 key = id(target)
                 pending[key] = pending.get(key, 0) + 1
-                if nr >= 0 and key not in seen:
+                if key not in seen:
                     seen.add(key)
-                    stack.append(target)
+                    if nr >= 0:
+                        stack.append(target)
 
     def capture(self, inputs: Sequence[Any], roots: Sequence[tuple]) -> None:
         """Asks for the gradients of `inputs`, and for nothing that does not lead there."""
@@ -89,6 +92,11 @@ class Task:
             stack.append((target, nr, True))
             stack.extend((e[0], e[1], False) for e in edges if e is not None and id(e[0]) not in done)
         self.needed = needed
+
+    def will_run(self, edge: tuple) -> bool:
+        """Whether the target of an edge has a part in this pass."""
+        key = id(edge[0])
+        return key in self.reached and (self.needed is None or key in self.needed)
 
     # running ---------------------------------------------------------------------------------------------------
 
@@ -159,7 +167,7 @@ class Task:
             for hook in list(node.pre_hooks.values()):
                 replaced = hook(tuple(grads))
                 if replaced is not None:
-                    grads = list(replaced if isinstance(replaced, tuple) else (replaced,))
+                    grads = _checked_tuple(hook, grads, replaced)
         if node.retained is not None:
             for nr, ref in node.retained.items():
                 tensor = ref()
@@ -187,7 +195,7 @@ class Task:
             for hook in list(node.post_hooks.values()):
                 replaced = hook(tuple(result), tuple(grads))
                 if replaced is not None:
-                    result = replaced if isinstance(replaced, tuple) else (replaced,)
+                    result = _checked_tuple(hook, result, replaced)
         if not self.keep_graph:
             node.release()
         return result
@@ -206,7 +214,7 @@ class Task:
             for hook in list(node.pre_hooks.values()):
                 replaced = hook((grad,))
                 if replaced is not None:
-                    grad = replaced[0] if isinstance(replaced, tuple) else replaced
+                    (grad,) = _checked_tuple(hook, (grad,), replaced)
         if leaf._edge is not None:
             raise RuntimeError("leaf variable has been moved into the graph interior")
         if leaf._keys & REQUIRES_GRAD:
@@ -255,8 +263,38 @@ def run_tensor_hooks(hooks: HookDict, grad: Any) -> Any:
             break
         replaced = hook(grad)
         if replaced is not None:
+            _check_replaced(hook, grad, replaced)
             grad = replaced
     return grad
+
+
+def _name_of(hook: Any) -> str:
+    return getattr(hook, "__name__", type(hook).__name__)
+
+
+def _check_replaced(hook: Any, old: Any, new: Any) -> None:
+    """Raises unless what a hook returned can stand for the gradient it was given."""
+    if not hasattr(new, "_keys"):
+        raise TypeError(f"expected Variable, but hook returned '{type(new).__name__}'")
+    if old is None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
+    if new.dtype is not old.dtype:
+        raise RuntimeError(f"hook '{_name_of(hook)}' has changed the type of value (was {old.type()} got {new.type()})")
+    if new._array.shape != old._array.shape:
+        raise RuntimeError(f"hook '{_name_of(hook)}' has changed the size of value")
+
+
+def _checked_tuple(hook: Any, given: Sequence, returned: Any) -> list:
+    """What a node's hook returned, as gradients in place of those it was given."""
+    if not isinstance(returned, tuple):
+        raise TypeError(f"expected tuple, but hook returned '{type(returned).__name__}'")
+    if len(returned) != len(given):
+        raise RuntimeError(f"hook '{_name_of(hook)}' has returned an incorrect number of values (got {len(returned)}, but "
+                           f"expected {len(given)})")
+    for old, new in zip(given, returned, strict=True):
+        if new is not None:
+            _check_replaced(hook, old, new)
+    return list(returned)
 
 
 def retain(tensor: Any, grad: Any) -> None:
@@ -295,7 +333,7 @@ def _owns_memory(grad: Any) -> bool:
     """Whether no other tensor shows the memory of a gradient that is held once."""
     array = grad._array
     if array.__class__ is MetaArray:
-        return True
+        return grad._base is None
     return grad._storage is None and grad._base is None and array.base is None and sys.getrefcount(array) <= 3
 
 
@@ -316,6 +354,8 @@ def _check_nan(node: Node, grads: Sequence) -> None:
 
 def edge_for(tensor: Any) -> tuple | None:
     """Where a tensor's gradient goes: its node, itself if it is a leaf that needs grad, or nowhere."""
+    if hasattr(tensor, "output_nr") and isinstance(tensor, tuple):  # a GradientEdge
+        return (tensor.node.variable, -1) if isinstance(tensor.node, AccumulateGrad) else tuple(tensor)
     return tensor._recording_edge() if tensor.requires_grad else None
 
 
@@ -335,6 +375,8 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     previous, include = modes.grad_enabled, modes.include
     if previous is not create_graph or include & PIPELINE_MASK:
         modes.update(grad_enabled=create_graph, include=include & ~PIPELINE_MASK)
+    outer = modes.__dict__.get("backward_pass")
+    modes.__dict__["backward_pass"] = task
     try:
         for (target, nr), grad in zip(roots, grads, strict=True):
             task.give(target, nr, grad)
@@ -346,6 +388,7 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
                 task.push(target, nr)
         task.run()
     finally:
+        modes.__dict__["backward_pass"] = outer
         if modes.grad_enabled is not previous or modes.include != include:
             modes.update(grad_enabled=previous, include=include)
     if accumulate_grad:
@@ -365,4 +408,3 @@ def _collected(task: Task, inputs: Sequence[Any], allow_unused: bool) -> tuple:
     return tuple(results)
 
 
-__all__ = ["FREED", "accumulate", "edge_for", "run_backward"]

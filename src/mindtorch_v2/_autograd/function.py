@@ -78,7 +78,7 @@ class BackwardCFunction(Node, FunctionCtx):
                 raise RuntimeError(f"function {self.name()} returned a gradient different than None at position "
                                    f"{i + 1}, but the corresponding forward input was not a Variable")
             if grad is not None and not isinstance(grad, Tensor):
-                raise TypeError(f"expected Variable or None (got {type(grad).__name__})")
+                raise RuntimeError(f"expected Variable or None (got {type(grad).__name__})")
         return tuple(g for is_tensor, g in zip(self.tensor_inputs, result, strict=False) if is_tensor)
 
 
@@ -110,6 +110,10 @@ class Function(metaclass=FunctionMeta):
         warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you "
                       "should invoke them on the class itself. Instantiating an autograd function will raise an error "
                       "in a future version of PyTorch.", DeprecationWarning, stacklevel=2)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+                           "function with static forward method.")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -149,6 +153,9 @@ class Function(metaclass=FunctionMeta):
                 output = cls.forward(*args)
                 cls.setup_context(ctx, args, output)
         outputs = output if isinstance(output, tuple) else (output,)
+        if any(not _contains(outputs, tensor) for tensor in ctx._dirty):
+            raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs "
+                               "that are modified inplace must all be outputs of the Function.")
         wrapped = tuple(_wrapped(ctx, o, i, inputs, record) for i, o in enumerate(outputs))
         if record:
             ctx.outputs = tuple((o._array.shape, o._array.dtype, o._device) if isinstance(o, Tensor) else ((), None, None) for o in wrapped)
@@ -195,7 +202,9 @@ def _wrapped(ctx: Any, output: Any, nr: int, inputs: list[Tensor], record: bool)
 
 def _save(ctx: Any, outputs: tuple) -> None:
     saved = []
-    for tensor in ctx._to_save:
+    for i, tensor in enumerate(ctx._to_save):
+        if not (tensor is None or isinstance(tensor, Tensor)):
+            raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {type(tensor).__name__}")
         nr = next((i for i, o in enumerate(outputs) if o is tensor), None)
         saved.append(SavedOutput(tensor, nr) if nr is not None and tensor._edge is not None else tensor)
     ctx.saved = tuple(saved)

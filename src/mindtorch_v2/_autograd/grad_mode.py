@@ -80,7 +80,7 @@ class set_grad_enabled(_ModeContext):
         modes.update(grad_enabled=self.previous)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(mode={self.mode})"
+        return f"torch.autograd.grad_mode.{type(self).__name__}(mode={self.mode})"
 
 
 class _FixedGradMode(_ModeContext):

@@ -81,6 +81,9 @@ class Node:
     def name(self) -> str:
         return type(self).__name__
 
+    def _sequence_nr(self) -> int:
+        return self.seq
+
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
 

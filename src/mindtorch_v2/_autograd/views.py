@@ -19,6 +19,8 @@ from .node import Node
 # How a view came to be; what is not DEFAULT forbids a recorded in-place write.
 DEFAULT, NO_GRAD, INFERENCE, MULTI_OUTPUT, CUSTOM_FUNCTION = range(5)
 
+WRITE_TO_INFERENCE = ("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
+                      "normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.")
 _BOTH_SIDES = ("Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
                "moving both the view and the inplace either both inside the {block} block (if you don't want the "
                "inplace to be tracked) or both outside (if you want the inplace to be tracked).")
@@ -204,9 +206,7 @@ def _inference_kernel(operator: Operator, below: Callable, mask: int) -> Callabl
     def kernel(*args: Any) -> Any:
         for i in writes:
             if args[i]._keys & INFERENCE_MASK and not modes.inference:
-                raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.You can "
-                                   "make a clone to get a normal tensor before doing inplace update.See "
-                                   "https://github.com/pytorch/rfcs/pull/17 for more details.")
+                raise RuntimeError(WRITE_TO_INFERENCE)
         result = below(*args)
         if modes.inference and not writes:
             for tensor in result if isinstance(result, (tuple, list)) else (result,):

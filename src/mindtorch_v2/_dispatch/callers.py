@@ -84,7 +84,7 @@ def _quick_check(argument: Argument) -> list[str]:
         if argument.is_tensor:
             return []
         kind = {"int": "int", "float": "float", "bool": "bool"}.get(argument.type)
-        lines = [f"if {name}.__class__ is not tuple: {leave}"]
+        lines = [f"if {name}.__class__ is list: {name} = tuple({name})", f"if {name}.__class__ is not tuple: {leave}"]
         if kind:
             lines += [f"for _item in {name}:", f"    if _item.__class__ is not {kind}: {leave}"]
             if argument.size:  # one number stands for all
@@ -180,11 +180,17 @@ def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any]) -> 
     return tuple(args), kwargs
 
 
+def _foreign(values: Sequence[Any]) -> list[Any]:
+    """Arguments, also in lists, that are no tensors and want to see the call."""
+    flat = [v for value in values for v in (value if value.__class__ in (tuple, list) else (value,))]
+    return [v for v in flat if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
+
+
 def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], out: Any,
                write_out: Callable | None, public: Callable) -> Any:
     """The general path of a public function: __torch_function__ of foreign objects, binding, `out=`."""
     args, kwargs = _as_written(operator, list(args), kwargs)
-    foreign = [v for v in (*args, *kwargs.values()) if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
+    foreign = _foreign((*args, *kwargs.values()))
     if foreign:
         return call_torch_function(public, foreign, args, kwargs if out is None else {**kwargs, "out": out})
     values = operator.schema.bind(args, kwargs)
@@ -276,8 +282,7 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
                 result = quick(*args, **kwargs)
                 if result is not _LEAVE:
                     return result
-        given = (*args, *kwargs.values())
-        foreign = [v for v in given if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
+        foreign = _foreign((*args, *kwargs.values()))
         if foreign:
             return call_torch_function(public, foreign, args, kwargs)
         for operator in operators:

@@ -20,7 +20,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 
 # Keyword names that PyTorch takes for another, and the NumPy spellings it also knows.
 KEYWORD_ALIASES = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x": "self", "a": "self", "x1": "self",
-                   "x2": "other", "self": "input", "from": "from_"}
+                   "x2": "other", "self": "input", "from": "from_", "value": "src"}
 
 # How PyTorch's messages call our types.
 _SHOWN = {"Scalar": "Number", "ScalarType": "torch.dtype", "Device": "torch.device", "Layout": "torch.layout",

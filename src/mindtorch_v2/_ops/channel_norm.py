@@ -3,15 +3,14 @@
 import math
 from typing import Any
 
+from .._device import channels_last
 from .._dispatch.keys import changed_modes
-from .._dispatch.registry import registry
-from .._dtype import FLOAT, REDUCED, float32
-from .declare import composite, function_of
+from .._dtype import FLOAT, REDUCED, float32, int64
+from .declare import composite
 from .families import shape_text
+from .join import constant_pad_nd
 from .norm import layer_norm_with_statistics
 from .samples import case, cases, error, t
-
-_pad = function_of(registry.get("constant_pad_nd"))
 
 
 def _along_channels(parameter: Any, rank: int) -> Any:
@@ -20,36 +19,32 @@ def _along_channels(parameter: Any, rank: int) -> Any:
 
 
 def _scaled(normalised: Any, weight: Any, bias: Any) -> Any:
+    kind = normalised.dtype
     if weight is not None:
         normalised = normalised * _along_channels(weight, normalised.dim())
-    return normalised if bias is None else normalised + _along_channels(bias, normalised.dim())
+    if bias is not None:
+        normalised = normalised + _along_channels(bias, normalised.dim())
+    return normalised.to(kind)
 
 
-def _check_parameters(input: Any, **parameters: Any) -> None:
-    if input.dim() < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
-    channels = input.shape[1]
-    for name, parameter in parameters.items():
-        if parameter is not None and parameter.numel() != channels:
-            raise RuntimeError(f"{name} should contain {channels} elements not {parameter.numel()}")
-    if input.dtype.category != FLOAT:
-        raise NotImplementedError(f"\"batch_norm\" not implemented for '{input.dtype.scalar_name}'")
-    for parameter in parameters.values():
-        if parameter is not None and parameter.dtype is not input.dtype:
-            if input.dtype.np not in REDUCED or parameter.dtype is not float32:
+def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:
+    kind = input.dtype
+    if kind.category != FLOAT:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
+    for parameter in parameters:
+        if parameter is not None and parameter.dtype is not kind:
+            if kind.np not in REDUCED or parameter.dtype is not float32:
                 raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
 
 
-# batch_norm ----------------------------------------------------------------------------------------------------------
+# over the batch ------------------------------------------------------------------------------------------------------
 
 
-def _batch_statistics(input: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> tuple:
-    """The input with every channel normalised over the batch; its means and inverse deviations; running ones updated."""
-    channels, rank = input.shape[1], input.dim()
-    across = input.transpose(0, 1)
-    rows = across.reshape(channels, -1) if input.numel() else across.reshape(channels, 0)
-    width = rows.shape[1]
-    normalised, mean, rstd = layer_norm_with_statistics(rows, (width,), None, None, eps)
+def _batch_normalised(input: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> tuple:
+    """Every channel normalised over the batch, with means and inverse deviations; running statistics are updated."""
+    channels, across = input.shape[1], input.transpose(0, 1)
+    width = input.numel() // max(channels, 1)
+    normalised, mean, rstd = layer_norm_with_statistics(across.reshape(channels, width), (width,), None, None, eps)
     mean, rstd = mean.detach().reshape(channels), rstd.detach().reshape(channels)
     with changed_modes(grad_enabled=False):
         if running_mean is not None:
@@ -58,15 +53,186 @@ def _batch_statistics(input: Any, running_mean: Any, running_var: Any, momentum:
             unbiased = (rstd.pow(-2) - eps) * (width / max(width - 1, 1))
             running_var.lerp_(unbiased.to(running_var.dtype), momentum)
     made = normalised.reshape(across.shape).transpose(0, 1)
-    channels_last = rank == 4 and not input.is_contiguous() and _is_channels_last(input)
-    return (made if channels_last else made.contiguous()), mean, rstd
+    if input.dim() == 4 and not input.is_contiguous() and input.is_contiguous(memory_format=channels_last):
+        return made.contiguous(memory_format=channels_last), mean, rstd
+    return made.contiguous(), mean, rstd
 
 
-def _is_channels_last(input: Any) -> bool:
-    return input.stride(1) == 1
-
-
-_BATCH = "Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps"
+_BATCH_ARGUMENTS = ("Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool "
+                    "training, float momentum, float eps")
 _BATCH_SAMPLES = (case(t(4, 3), t(3), t(3), None, None, True, 0.1, 1e-5),
                   case(t(2, 3, 4), None, None, t(3, grad=False), t(3, low=0.5, grad=False), False, 0.1, 1e-5),
                   case(t(2, 3, 2, 2), t(3), t(3), None, None, True, 0.1, 1e-3))  # fmt: skip
+
+
+@composite(f"native_batch_norm({_BATCH_ARGUMENTS}) -> (Tensor result, Tensor result1, Tensor result2)",
+           samples=cases(*_BATCH_SAMPLES))
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """The normalised input, and the batch's means and inverse deviations (empty outside training)."""
+    _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
+    if training:
+        made, mean, rstd = _batch_normalised(input, running_mean, running_var, momentum, eps)
+        return _scaled(made, weight, bias), mean, rstd
+    scale = (running_var + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    shift = -running_mean * scale if bias is None else bias - running_mean * scale
+    return _scaled(input, scale, shift), input.new_empty((0,)), input.new_empty((0,))
+
+
+@composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS}) -> (Tensor result, Tensor result1, Tensor result2)",
+           samples=cases(*_BATCH_SAMPLES))
+def _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+@composite("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float "
+           "momentum, float eps) -> (Tensor result, Tensor result1, Tensor result2)",
+           samples=cases(case(t(4, 3), t(3), t(3), True, 0.1, 1e-5)))
+def _native_batch_norm_without(input, weight, bias, training, momentum, eps):
+    return native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
+
+
+@composite(f"batch_norm({_BATCH_ARGUMENTS}, bool cudnn_enabled) -> Tensor",
+           samples=cases(*(case(*s.args, True) for s in _BATCH_SAMPLES)))
+def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
+    """The input with every channel normalised, by the batch's statistics in training and by running ones otherwise."""
+    if not input.shape[0]:  # nothing to take statistics of
+        made = input.clone() if weight is None else input * weight[0]
+        return made if bias is None else made + bias[0]
+    if not training:
+        for name, running in (("running_mean", running_mean), ("running_var", running_var)):
+            if running is None:
+                raise RuntimeError(f"{name} must be defined in evaluation mode")
+    channels = input.shape[1]
+    for name, parameter in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight),
+                            ("bias", bias)):  # fmt: skip
+        if parameter is not None and parameter.numel() != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements not {parameter.numel()}")
+    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+@composite("functional_batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None,"
+           " Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", public="",
+           aliases=("nn.functional.batch_norm",),
+           samples=cases(case(t(4, 3), None, None, training=True),
+                         case(t(4, 3), t(3, grad=False), t(3, low=0.5, grad=False), t(3), t(3)),
+                         error(ValueError, "Expected more than 1 value per channel when training, got input size "
+                               "torch.Size([1, 3])", t(1, 3), None, None, training=True)))  # fmt: skip
+def _functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
+    if training and input.shape[0] * math.prod(input.shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+    return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+
+
+# over each instance --------------------------------------------------------------------------------------------------
+
+
+@composite("instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var,"
+           " bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+           samples=cases(case(t(2, 3, 4), t(3), t(3), None, None, True, 0.1, 1e-5, True),
+                         error(RuntimeError, "Expected running_mean and running_var to be defined when use_input_stats "
+                               "is false", t(2, 3, 4), None, None, None, None, False, 0.1, 1e-5, True)))  # fmt: skip
+def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled):
+    """Every channel of every sample normalised by itself, or by running statistics."""
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    batch, channels = input.shape[:2]
+    each_mean, each_var, each_weight, each_bias = (
+        None if x is None else x.repeat(batch) for x in (running_mean, running_var, weight, bias))  # fmt: skip
+    together = input.reshape((1, batch * channels, *input.shape[2:]))
+    made = batch_norm(together, each_weight, each_bias, each_mean, each_var, use_input_stats, momentum, eps, True)
+    with changed_modes(grad_enabled=False):
+        for running, each in ((running_mean, each_mean), (running_var, each_var)):
+            if running is not None:
+                running.copy_(each.reshape(batch, channels).mean(0))
+    return made.reshape(input.shape)
+
+
+@composite("functional_instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? "
+           "weight=None,"
+           " Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor", public="",
+           aliases=("nn.functional.instance_norm",),
+           samples=cases(case(t(2, 3, 4)), case(t(2, 3, 4), None, None, t(3), t(3)),
+                         error(ValueError, "Expected more than 1 spatial element when training, got input size "
+                               "torch.Size([2, 3, 1])", t(2, 3, 1))))  # fmt: skip
+def _functional_instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):
+    if use_input_stats and input.numel() == input.shape[0] * input.shape[1]:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    return instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
+
+
+# over groups ---------------------------------------------------------------------------------------------------------
+
+
+def _check_groups(input: Any, num_groups: int, weight: Any, bias: Any) -> None:
+    if input.dim() < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
+    channels = input.shape[1]
+    if num_groups <= 0 or channels % num_groups:
+        raise RuntimeError("Expected number of channels in input to be divisible by num_groups, but got input of shape "
+                           f"{shape_text(input.shape)} and num_groups={num_groups}")  # fmt: skip
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and tuple(parameter.shape) != (channels,):
+            raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of channels in input, but "
+                               f"got {name} of shape {shape_text(parameter.shape)} and input of shape "
+                               f"{shape_text(input.shape)}")  # fmt: skip
+
+
+def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> tuple:
+    _check_floating(input, "GroupNormKernelImpl", weight, bias)
+    batch = input.shape[0]
+    width = input.numel() // max(batch * num_groups, 1)
+    rows = input.reshape(batch, num_groups, width)
+    made, mean, rstd = layer_norm_with_statistics(rows, (width,), None, None, eps)
+    return _scaled(made.reshape(input.shape), weight, bias), mean.squeeze(-1), rstd.squeeze(-1)
+
+
+@composite("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps)"
+           " -> (Tensor result, Tensor result1, Tensor result2)",
+           samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)))
+def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+    return _group_normalised(input, group, weight, bias, eps)
+
+
+@composite("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,"
+           " bool cudnn_enabled=True) -> Tensor",
+           samples=cases(case(t(2, 6, 4), 3), case(t(2, 6), 2, t(6), t(6)), case(t(2, 4, 2, 3), 1, t(4), None, 1e-3)))
+def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
+    """Groups of channels of each sample normalised together."""
+    _check_groups(input, num_groups, weight, bias)
+    return _group_normalised(input, num_groups, weight, bias, eps)[0]
+
+
+@composite("functional_group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float "
+           "eps=1e-05) -> Tensor", public="", aliases=("nn.functional.group_norm",),
+           samples=cases(case(t(2, 6, 4), 3), case(t(2, 6), 2, t(6), t(6)),
+                         error(RuntimeError, "Expected number of channels in input to be divisible by num_groups, but "
+                               "got input of shape [2, 6, 4] and num_groups=4", t(2, 6, 4), 4)))  # fmt: skip
+def _functional_group_norm(input, num_groups, weight, bias, eps):
+    if input.dim() < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
+    if input.shape[0] * (input.shape[1] // num_groups) == 1 and input.numel() == input.shape[0] * input.shape[1]:
+        raise ValueError("Expected more than 1 value per channel when training, got input size "
+                         f"{shape_text(input.shape)}")  # fmt: skip
+    return group_norm(input, num_groups, weight, bias, eps, True)
+
+
+# over neighbouring channels ------------------------------------------------------------------------------------------
+
+
+@composite("local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> Tensor",
+           public="nn.functional",
+           samples=cases(case(t(2, 3, 4), 2), case(t(2, 5, 2, 2), 3, 0.1, 0.5, 2.0)))
+def _local_response_norm(input, size, alpha, beta, k):
+    if input.dim() < 3:
+        raise ValueError("Expected 3D or higher dimensionality                          "
+                         f"input (got {input.dim()} dimensions)")  # fmt: skip
+    kind, kernel = input.dtype, "avg_pool2d" if input.dim() == 3 else "avg_pool3d_out_frame"
+    if kind is not int64 and kind.category != FLOAT or kind.np in REDUCED and input.dim() > 3:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
+    if not input.numel():
+        return input
+    around = (0, 0) * (input.dim() - 2) + (size // 2, (size - 1) // 2)
+    total = constant_pad_nd(input * input, around).unfold(1, size, 1).sum(-1)
+    power = total / size if input.dtype.category >= FLOAT else total // size
+    return input / (power * alpha + k).pow(beta)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._dispatch.callers import call_bound
+from .._dispatch.registry import Operator
 from .._dtype import FLOAT, int64, promote_types, uint8
 from .._tensor import Tensor
 from .declare import composite, function_of, op
@@ -160,7 +161,7 @@ def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, siz
 
 
 # Linear in the gradient, so that its own derivative is the loss again.
-_NLL_BACKWARD = op(
+_NLL_BACKWARD: Operator = op(
    "_nll_loss_backward(Tensor grad_output, Tensor target, Tensor? weight, int[] size, int reduction, int "
    "ignore_index) -> Tensor",
    kernel=computes(lambda grad_output, target, weight, size, reduction, ignore_index: Spec(size, grad_output.dtype),

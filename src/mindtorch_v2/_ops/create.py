@@ -10,7 +10,19 @@ from .._device import layout as layout_type
 from .._device import strided
 from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, FLOAT, INT, default_complex, dtype, finfo, get_default_dtype, int64, of_number
+from .._dtype import (
+    BOOL,
+    COMPUTE,
+    FLOAT,
+    INT,
+    OF_ARRAY,
+    default_complex,
+    dtype,
+    finfo,
+    get_default_dtype,
+    int64,
+    of_number,
+)
 from .._random import fused_multiply_add
 from .._tensor import Tensor
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised
@@ -390,11 +402,19 @@ def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec)
 
 
 def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any, spec: Spec) -> Any:
+    """Powers of `base`: the ends are rounded to the result's type, the exponents between them are not."""
     kind = spec.dtype.np
     if spec.dtype.category == INT:
         start, end, kind = xp.trunc(start), xp.trunc(end), xp.dtype(xp.float64)
-    exponents = _spaced(xp, start, end, steps, kind, xp.dtype(xp.complex128 if kind.kind == "c" else xp.float64))
-    return (base**exponents).astype(spec.dtype.np)
+    start, end = (xp.asarray(bound).astype(kind) for bound in (start, end))
+    wide = xp.complex128 if kind.kind == "c" else xp.float64
+    if steps == 1:
+        return (base ** start.reshape(1).astype(wide)).astype(spec.dtype.np)
+    stepping = COMPUTE.get(spec.dtype, OF_ARRAY[kind]).np
+    step = (end - start).astype(stepping) / stepping.type(max(steps - 1, 1))
+    start, end, step = (number.astype(wide) for number in (start, end, step))
+    up, down = xp.arange(steps // 2), xp.arange(steps - steps // 2 - 1, -1, -1)
+    return (base ** xp.concatenate((start + step * up, end - step * down))).astype(spec.dtype.np)
 
 
 _LINSPACE = cases(case(0, 1, 5), case(-1.5, 3, 4), case(0, 1, 1), case(2, 1, 0), case(t(), 1, 3),

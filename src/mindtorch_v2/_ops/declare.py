@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from .._autograd.derive import Derivative, autograd_kernel, make_node_class
-from .._autograd.views import check_inplace, rebase
+from .._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from .._dispatch.callers import call_bound, keys_of, make_caller, make_overloaded
-from .._dispatch.keys import REQUIRES_GRAD, DispatchKey, changed_modes, modes
+from .._dispatch.keys import INFERENCE_MASK, REQUIRES_GRAD, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
 from .._tensor import Tensor
@@ -171,6 +171,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     for target in targets:
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+        if target._keys & INFERENCE_MASK and not modes.inference:
+            raise RuntimeError(WRITE_TO_INFERENCE)
     needs_grad = keys_of(operator, values) & REQUIRES_GRAD or any(t.requires_grad for t in targets)
     if modes.grad_enabled and needs_grad:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of "

@@ -127,7 +127,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     def dim_array(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         if not self.ndim:
             return self.copy(), xp.zeros((), xp.int64)
-        indices = getattr(xp, f"arg{word}")(self, dim, keepdims=keepdim)
+        indices = getattr(self, f"arg{word}")(dim, keepdims=keepdim)
         return folded(getattr(xp, ufunc).reduce, self, (dim,), keepdim), contiguous(indices)
 
     op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -158,7 +158,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     def index_array(xp: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
         if not self.ndim:
             return xp.zeros((), xp.int64)
-        return contiguous(getattr(xp, f"arg{word}")(self, dim, keepdims=keepdim))
+        return contiguous(getattr(self, f"arg{word}")(dim, keepdims=keepdim))
 
     op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
        kernel=computes(index_spec, index_array, out_types="exact"),

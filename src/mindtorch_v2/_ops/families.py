@@ -112,14 +112,16 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def pointwise_strides(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
     """Element strides of a pointwise result: the operands' order of dimensions, densely packed; None if contiguous."""
+    return _combined_strides(shape, tuple([(t._array.shape, element_strides(t._array)) for t in tensors if t._array.ndim]))
+
+
+@functools.lru_cache(4096)
+def _combined_strides(shape: tuple[int, ...], operands: tuple) -> tuple[int, ...] | None:
     known = []
-    for tensor in tensors:
-        array = tensor._array
-        if array.ndim == len(shape) and array.shape == shape or array.ndim:
-            strides = element_strides(array)
-            pad = len(shape) - array.ndim
-            known.append((0,) * pad + tuple(0 if n == 1 and shape[pad + i] != 1 else s
-                                            for i, (n, s) in enumerate(zip(array.shape, strides, strict=True))))
+    for own_shape, strides in operands:
+        pad = len(shape) - len(own_shape)
+        known.append((0,) * pad + tuple(0 if n == 1 and shape[pad + i] != 1 else s
+                                        for i, (n, s) in enumerate(zip(own_shape, strides, strict=True))))
     order = list(range(len(shape) - 1, -1, -1))  # innermost first
     for i in range(1, len(order)):
         at = i
@@ -355,8 +357,10 @@ def result_of(operator: Operator, tensors: Any) -> Any:
 
 def laid_out(array: np.ndarray, tensors: Sequence[Tensor]) -> np.ndarray:
     """The array with the strides PyTorch gives a pointwise result of these tensors; NumPy's choice may be another."""
-    if array.flags.c_contiguous and all(t._array.flags.c_contiguous for t in tensors):
+    arrays = [t._array for t in tensors if t.__class__ not in NUMBERS]
+    if array.flags.c_contiguous and all([a.flags.c_contiguous or not any(a.strides) for a in arrays]):
         return array
+    tensors = [t for t in tensors if t.__class__ not in NUMBERS]
     strides = pointwise_strides(array.shape, tensors) or contiguous_strides(array.shape)
     if not array.size or element_strides(array) == strides:
         return array
@@ -457,7 +461,7 @@ class Pointwise(Family):
             "wrap": wrap,
             "ufunc": getattr(cpu_xp, self.ufunc) if self.ufunc else None, "compute": self.compute,
             "check_overlap": check_overlap, "check": self.check,
-            "check_writable": check_writable, "__opname__": f"{operator.name} cpu",
+            "check_writable": check_writable, "laid_out": laid_out, "__opname__": f"{operator.name} cpu",
             **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
         }
         return compile_function(name, source, scope)

@@ -1,5 +1,6 @@
 """Reading elements at places that tensors name: index, gather, take, masks, where, nonzero."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -195,16 +196,19 @@ def _index_select_spec(self: Tensor, dim: int, index: Tensor) -> Spec:
     return Spec((*shape[:dim], places.size, *shape[dim + 1 :]), self.dtype)
 
 
-def largest(xp: Any, index: Any) -> Any:
-    """The largest index where a negative one counts as very large: one pass tells whether all are in range."""
-    if not index.size:
-        return -1
-    return xp.maximum.reduce(index.view(xp.uint64 if index.itemsize == 8 else xp.uint32), axis=None)
+_FEW = 32  # up to so many elements Python is quicker than a reduction
+
+
+def in_range(xp: Any, index: Any, n: int) -> bool:
+    """Whether all indices are between 0 and n - 1; in one pass, since a negative one is large without its sign."""
+    if index.size <= _FEW:
+        numbers = index.reshape(-1).tolist()
+        return not numbers or (min(numbers) >= 0 and max(numbers) < n)
+    return xp.maximum.reduce(index.view(xp.uint64 if index.itemsize == 8 else xp.uint32), axis=None) < n
 
 
 def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
-    n = self.shape[dim] if self.ndim else 1
-    if largest(xp, index) >= n:
+    if not in_range(xp, index, self.shape[dim] if self.ndim else 1):
         raise IndexError("index out of range in self")
     if not self.ndim:
         return self.copy()
@@ -246,22 +250,25 @@ def _gather_spec(self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Sp
     return Spec(places, self.dtype)
 
 
+@functools.lru_cache(maxsize=256)
+def _cell_offsets(shape: tuple[int, ...], places: tuple[int, ...], dim: int) -> np.ndarray:
+    """What the dimensions other than `dim` add to the flat place of a cell."""
+    made = np.zeros((1,) * len(shape), np.int64)
+    for d, n in enumerate(places):
+        if d != dim and n > 1:
+            step = math.prod(shape[d + 1 :])
+            made = made + np.arange(0, n * step, step).reshape((-1,) + (1,) * (len(shape) - 1 - d))
+    return made
+
+
 def flat_places(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
     """Where in a row-major array of this shape the cells lie whose place along `dim` an index array gives."""
     if index.ndim < 2:
         return index
-    made, step = None, 1
-    for d in range(len(shape) - 1, -1, -1):
-        if d == dim:
-            part = index * step if step > 1 else index
-        elif index.shape[d] > 1:
-            part = xp.arange(0, index.shape[d] * step, step).reshape((-1,) + (1,) * (len(shape) - 1 - d))
-        else:
-            part = None
-        if part is not None:
-            made = part if made is None else made + part
-        step *= shape[d]
-    return made
+    step = math.prod(shape[dim + 1 :])
+    small = index.size <= 4096  # what is cached should not be large
+    offsets = (_cell_offsets if small else _cell_offsets.__wrapped__)(shape, index.shape, dim)
+    return index * step + offsets if step > 1 else index + offsets
 
 
 def refuse_places(n: int, index: Any, dim: int, *, kind: type = RuntimeError) -> None:
@@ -273,7 +280,7 @@ def check_along(xp: Any, array: Any, dim: int, index: Any) -> int:
     """The dimension counted from the front, if no index leaves it."""
     dim = dim % array.ndim if array.ndim else 0
     n = array.shape[dim] if array.ndim else 1
-    if largest(xp, index) >= n:
+    if not in_range(xp, index, n):
         refuse_places(n, index, dim)
     return dim
 
@@ -457,7 +464,7 @@ def _nonzero_spec(self: Tensor) -> Spec:
 def _nonzero(xp: Any, self: Any) -> Any:
     if not self.ndim:
         return xp.empty((int(bool(self)), 0), xp.int64)
-    return xp.stack(self.nonzero()).T
+    return xp.array(self.nonzero()).T
 
 
 _NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _nonzero), public="",

@@ -24,9 +24,9 @@ def c_name(kind: dtype) -> str:
     return C_NAMES.get(kind.name, kind.name)
 
 
-def conj(tensor: Tensor) -> Tensor:
+def conj(tensor: Any) -> Any:
     """The complex conjugate; a real tensor as it is."""
-    return tensor.conj() if tensor.dtype.is_complex else tensor  # type: ignore[attr-defined]
+    return tensor.conj() if tensor.dtype.is_complex else tensor
 
 
 # checks --------------------------------------------------------------------------------------------------------------
@@ -65,8 +65,8 @@ def check_expands(tensor: Tensor, shape: tuple[int, ...]) -> None:
     for d in range(1, len(own) + 1):
         if own[-d] not in (1, shape[-d]):
             raise RuntimeError(f"The expanded size of the tensor ({shape[-d]}) must match the existing size "
-                               f"({own[-d]}) at non-singleton dimension {len(shape) - d}.  Target sizes: {shape_text(shape)}.  "
-                               f"Tensor sizes: {shape_text(own)}")  # fmt: skip
+                               f"({own[-d]}) at non-singleton dimension {len(shape) - d}.  Target sizes: "
+                               f"{shape_text(shape)}.  Tensor sizes: {shape_text(own)}")  # fmt: skip
 
 
 def _check_same_mm(a: dtype, b: dtype) -> None:
@@ -209,11 +209,11 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))))  # fmt: skip
 
 
-def _scaled(grad: Tensor, factor: Any) -> Tensor:
+def _scaled(grad: Any, factor: Any) -> Any:
     """`grad * conj(factor)`, for a number."""
     if factor == 1:
         return grad
-    return grad * (factor.conjugate() if factor.__class__ is complex else factor)  # type: ignore[operator]
+    return grad * (factor.conjugate() if factor.__class__ is complex else factor)
 
 
 def _check_addmv(self_shape: Sequence[int], mat: Tensor, vec: Tensor) -> None:
@@ -338,7 +338,8 @@ def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha
     kinds = self.dtype, batch1.dtype, batch2.dtype
     if kinds[0] is not kinds[1]:
         names = [c_name(kind) for kind in kinds]
-        raise RuntimeError(f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, batch2: {names[2]}")
+        raise RuntimeError(f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, "
+                           f"batch2: {names[2]}")
     check_same_scalar(kinds[0], kinds[2])
     _check_addable(kinds[0], "baddbmm", batch1)
     return Spec((a[0], a[1], b[2]), kinds[0])
@@ -433,11 +434,11 @@ def _quick_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor 
     return made
 
 
-def _rows_times(rows: Tensor, weight: Tensor) -> Tensor:
+def _rows_times(rows: Any, weight: Any) -> Any:
     """The gradient of `linear`'s input from that of its result: `rows @ weight`, an outer product for a 1-D weight."""
     if weight.dim() == 1:
-        return rows.unsqueeze(-1) * weight  # type: ignore[attr-defined]
-    return rows.mm(weight) if rows.dim() == 2 else rows.matmul(weight)  # type: ignore[attr-defined]
+        return rows.unsqueeze(-1) * weight
+    return rows.mm(weight) if rows.dim() == 2 else rows.matmul(weight)
 
 
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
@@ -473,7 +474,9 @@ _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
    samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)),
                  case(t(0, 4), t(0, 3))))  # fmt: skip
 
-_mm, linear, _weight_grad = function_of(_MM), function_of(_LINEAR), function_of(_WEIGHT_GRAD)
+_mm = function_of(_MM)
+linear: Callable = function_of(_LINEAR)
+_weight_grad: Callable = function_of(_WEIGHT_GRAD)
 
 
 # any ranks -----------------------------------------------------------------------------------------------------------
@@ -498,7 +501,7 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))))  # fmt: skip
-batch_matmul = function_of(_BATCH_MATMUL)
+batch_matmul: Callable = function_of(_BATCH_MATMUL)
 
 
 @composite("matmul(Tensor self, Tensor other) -> Tensor",

@@ -85,7 +85,7 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bo
     """Rows brought to mean 0 (if `centred`) and mean square 1, scaled, shifted; their means and inverse deviations."""
     rows, width = x.shape
     made = xp.empty(x.shape, x.dtype)
-    mean = _row_means(xp, x) if centred else None
+    mean: Any = _row_means(xp, x) if centred else None
     rstd = xp.empty((rows, 1), x.dtype)
     for block in _blocks(rows, width):
         out, scale = made[block], rstd[block]
@@ -112,8 +112,8 @@ def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: An
     if not (wanted[0] or wanted[1]):
         return of_input, of_weight, of_bias
     blocks = _blocks(rows, width)
-    units = xp.empty(x[blocks[0]].shape, x.dtype) if blocks else None  # one scratch for all: fresh memory is slow
-    scratch = xp.empty_like(units) if blocks and weight is not None else None
+    units: Any = xp.empty(x[blocks[0]].shape, x.dtype) if blocks else None  # one scratch for all: fresh memory is slow
+    scratch: Any = xp.empty_like(units) if blocks and weight is not None else None
     for block in blocks:
         g, scale = grad[block], rstd[block]
         unit = units[: len(g)]
@@ -226,13 +226,13 @@ _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tenso
    kernel=computes(_layer_norm_specs, _layer_norm_array),
    grad={"input, weight, bias": _layer_norm_grad},
    public="", samples=cases(*_NORM_SAMPLES))  # fmt: skip
-_layer_norm = function_of(_LAYER_NORM)
+layer_norm_with_statistics = function_of(_LAYER_NORM)
 
 
 @composite("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
            " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES))  # fmt: skip
 def _native_layer_norm(input, normalized_shape, weight, bias, eps):
-    output, mean, rstd = _layer_norm(input, normalized_shape, weight, bias, eps)
+    output, mean, rstd = layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)
     return output, mean.detach(), rstd.detach()
 
 
@@ -246,7 +246,7 @@ def _native_layer_norm(input, normalized_shape, weight, bias, eps):
                                              "of shape "
                                "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))))  # fmt: skip
 def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable):
-    return _layer_norm(input, normalized_shape, weight, bias, eps)[0]
+    return layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)[0]
 
 
 def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor, rstd: Tensor,
@@ -299,7 +299,7 @@ def _rms_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, eps: fl
                  float32 if input.dtype.np in REDUCED else input.dtype))  # fmt: skip
 
 
-def _rms_norm_array(xp: Any, input: Any, normalized_shape: tuple, weight: Any, eps: float | None) -> tuple:
+def _rms_norm_array(xp: Any, input: Any, normalized_shape: tuple, weight: Any, eps: float) -> tuple:
     made, _, rstd = _normalised(xp, _flat(input, normalized_shape), _vector(weight), None, eps, centred=False)
     return made.reshape(input.shape), rstd.reshape(_statistics_shape(input.shape, normalized_shape))
 

@@ -252,11 +252,12 @@ def _unbind_grad(grads: Any, self_shape: tuple[int, ...], dim: int) -> Tensor:
     return _joined_grads(grads, [self_shape[:dim] + self_shape[dim + 1 :]] * len(grads), stack, dim)
 
 
-op("split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]",
-   kernel=views(_split), grad=dict(self=_split_grad), public="Tensor",
+_split_evenly = function_of(op(
+   "split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]",
+   kernel=views(_split), grad=dict(self=_split_grad), public="",
    samples=cases(case(t(5, 2), 2), case(t(2, 5), 2, -1), case(t(0, 3), 0), case(t(2, 3), 4),
                  error(RuntimeError, "split expects split_size be non-negative, but got split_size=-1", t(2, 3), -1),
-                 error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2", t(2, 3), 0)))  # fmt: skip
+                 error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2", t(2, 3), 0))))  # fmt: skip
 op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]",
    kernel=views(_split_with_sizes),
    grad=dict(self=lambda grads, self_shape, split_sizes, dim:
@@ -270,10 +271,21 @@ op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
                  error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())))  # fmt: skip
 
 
-@composite("split.sizes(Tensor(a -> *) self, int[] split_size, int dim=0) -> Tensor(a)[]", public="Tensor",
-           samples=cases(case(t(5, 2), (2, 3))))  # fmt: skip
+@composite("split.sizes(Tensor(a -> *) self, int[] split_size, int dim=0) -> Tensor(a)[]", public="", samples=cases(case(t(5, 2), (2, 3))))
 def _split_sizes(self, split_size, dim):
     return self.split_with_sizes(split_size, dim)
+
+
+def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of equal size, or of the given sizes, as views."""
+    if split_size.__class__ is int:
+        return _split_evenly(self, split_size, dim)
+    if isinstance(split_size, (tuple, list)):
+        return self.split_with_sizes(tuple(split_size), dim)
+    return _split_evenly(self, split_size, dim)
+
+
+Tensor.split = split
 
 
 @composite("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
@@ -286,7 +298,7 @@ def _chunk(self, chunks, dim):
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     n = self.size(dim)
     size = -(-n // chunks)
-    return self.split(size, dim) if size else self.split_with_sizes((0,) * chunks, dim)
+    return _split_evenly(self, size, dim) if size else self.split_with_sizes((0,) * chunks, dim)
 
 
 def _refuse_0d(self: Tensor) -> None:

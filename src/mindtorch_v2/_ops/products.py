@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from .._dtype import BOOL, INT, REDUCED, promote_types
@@ -123,7 +124,7 @@ def _cross_array(xp: Any, self: Any, other: Any, dim: int, spec: Spec) -> Any:
     return made
 
 
-_linalg_cross = function_of(op(
+_linalg_cross: Callable = function_of(op(
     "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
     kernel=moves(_cross_spec, _cross_array),  # half types round after each step, as PyTorch's kernel does
     grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),

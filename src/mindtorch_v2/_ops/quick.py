@@ -31,14 +31,15 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     if len(operands) == 2:
         # NumPy finds shapes that do not broadcast; `plan` says so in PyTorch's words.
         lines += [*_operand_lines(operands[1], f"return general({names})"),
-                  # Where the first operand is not contiguous, PyTorch's strides may not be NumPy's.
-                  f"if a.ndim > 1 and not a.flags.c_contiguous: return general({names})",
                   "try:", f"    r = {call}", "except ValueError:", f"    plan(operator, ({names},))", "    raise"]
     else:
         lines += [f"r = {call}"]
     lines += ["if r.__class__ is not ndarray: r = asarray(r)"]
     if not boolean and not (is_ufunc and _at_default(arguments) == "True"):
         lines += ["if r.dtype is not kind: r = r.astype(kind)"]
+    if len(operands) == 2:
+        # Where the first operand is not contiguous, PyTorch's strides may not be NumPy's.
+        lines += [f"if a.ndim > 1 and not a.flags.c_contiguous: r = laid_out(r, ({operands[0].name}, {operands[1].name}))"]
     lines += ["made = new(Tensor)", "made._array = r", "return made"]
     return _function(name, names, lines)
 

@@ -13,6 +13,7 @@ from .declare import composite, op
 from .families import ArrayFamily, Spec, computes, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
+PLAIN = frozenset((float32.np, float64.np))
 _new = object.__new__
 _ndarray = np.ndarray
 
@@ -79,16 +80,34 @@ def _has_plain_strides(array: Any) -> bool:
 
 def folded(reduce: Callable, array: Any, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     """`reduce` of a ufunc over the axes, contiguous (NumPy follows the operand's order of dimensions)."""
-    return contiguous(reduce(array, axes, None, None, keepdim))
+    result = reduce(array, axes, None, None, keepdim)
+    return result if array.flags.c_contiguous else contiguous(result)
 
 
 def summed(array: Any, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     """The sum over the axes (None for all), exact to a few units in the last place however many are added."""
-    if array.size > BLOCK * 8 and array.ndim > 1 and array.dtype.kind in "fc":
+    if array.size <= BLOCK * 8 or array.dtype.kind not in "fc":
+        return folded(np.add.reduce, array, axes, keepdim)
+    axes = None if axes is not None and len(axes) == array.ndim else axes
+    if array.dtype in PLAIN and array.flags.c_contiguous and axes in (None, (array.ndim - 1,)):
+        total = _row_sums(array.reshape(-1) if axes is None else array)
+        return total.reshape(folded_shape(array.shape, axes or range(array.ndim), True)) if keepdim else total
+    if array.ndim > 1:
         outer = _long_outer_axis(array, axes)
         if outer is not None:
             return _blockwise(array, outer, axes if axes is not None else tuple(range(array.ndim)), keepdim)
     return folded(np.add.reduce, array, axes, keepdim)
+
+
+def _row_sums(array: Any) -> Any:
+    """Sums over the last axis. `einsum` adds a row with more lanes than a reduction, so that it is several times "
+    "faster."""
+    width, length = 2 * BLOCK, array.shape[-1]
+    if length <= width:
+        return np.einsum("...i->...", array)
+    whole = length - length % width
+    parts = np.einsum("...i->...", array[..., :whole].reshape(*array.shape[:-1], -1, width))
+    return np.add.reduce(parts, -1) + np.add.reduce(array[..., whole:], -1)
 
 
 def _long_outer_axis(array: Any, axes: tuple[int, ...] | None) -> int | None:
@@ -125,7 +144,7 @@ class Reduction(ArrayFamily):
 
     def cpu(self, operator: Operator) -> Callable:
         general, arity = super().cpu(operator), len(operator.schema.arguments)
-        reduce, finish, plain = getattr(np, self.ufunc).reduce, self.finish, frozenset((float32.np, float64.np))
+        reduce, finish, plain = getattr(np, self.ufunc).reduce, self.finish, PLAIN
         smallest, largest = 0 if self.empty else 1, BLOCK * 8
 
         def kernel(self: Tensor, dim: Any = None, keepdim: bool = False, dtype: dtype | None = None) -> Tensor:

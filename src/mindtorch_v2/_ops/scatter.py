@@ -8,6 +8,7 @@ import numpy as np
 
 from .._backends.cpu import xp as cpu_xp
 from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, INT, OF_ARRAY, REDUCED, bool_, int32, int64
 from .._dispatch.keys import DispatchKey
 from .._tensor import Tensor, wrap, wrapped_dim
@@ -21,14 +22,16 @@ from .index import (
     check_mask,
     check_places,
     flat_places,
+    in_range,
     index_with,
-    largest,
     place_shape,
-    refuse_places,
     whole_key,
 )
 from .samples import bools, case, cases, error, ints, t, values
 from .view import warn_once
+
+
+_LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 
 
 class Updates(Family):
@@ -50,12 +53,16 @@ class Updates(Family):
         return Spec(shape, source.dtype, preserved_strides(source, None) if same else None)
 
     def cpu(self, operator: Operator) -> Callable:
-        write = self.write
+        check, write, keeps_shape = self.check, self.write, self.shape is None
 
         def kernel(source: Tensor, *args: Any) -> Tensor:
-            spec = self._spec(source, args)
-            target = uninitialised(spec)
-            target[...] = source._array
+            array = source._array
+            if keeps_shape and array.flags.c_contiguous:
+                check(source, *args)
+                target = array.copy()
+            else:
+                target = uninitialised(self._spec(source, args))
+                target[...] = array
             write(cpu_xp, target, *map(_array_of, args))
             return wrap(target)
 
@@ -112,15 +119,15 @@ def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
 
 def combine_at(combine: Any, flat: Any, places: Any, source: Any) -> None:
     """Combines values into places of a flat array, of which some may be named several times; half types in float32."""
-    places = places.reshape(-1)
-    source = np.asarray(source)
-    source = source.reshape(-1) if source.size == places.size else np.broadcast_to(source, places.shape)
+    places, source = places.reshape(-1), np.asarray(source)
+    if source.ndim:
+        source = source.reshape(-1)
     if flat.dtype in REDUCED:
         wide = flat.astype(np.float32)
         combine.at(wide, places, source.astype(np.float32))
         flat[...] = wide
     else:
-        combine.at(flat, places, source.astype(flat.dtype, copy=False))
+        combine.at(flat, places, source if source.dtype is flat.dtype else source.astype(flat.dtype))
 
 
 # index_put -----------------------------------------------------------------------------------------------------------
@@ -172,6 +179,9 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
         raise RuntimeError(f"shape mismatch: value tensor of shape {shape_text(values.shape)} cannot be broadcast to indexing result of "
                            f"shape {shape_text(shown)}") from None  # fmt: skip
     check_places(self.shape, key, at)
+    if values.size <= _LITTLE and self.dtype not in REDUCED:
+        xp.add.at(self, tuple(key), values)
+        return
     cells = _cells(xp, self.shape, key, at, places)
     on_flat(self, lambda flat: combine_at(xp.add, flat, cells, values))
 
@@ -194,8 +204,17 @@ op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=Fal
 
 
 def _rows(array: Any, dim: int) -> Any:
-    """The array with `dim` in front; a 0-dim one as a vector."""
-    return np.moveaxis(array, dim, 0) if array.ndim else array.reshape(1)
+    """The array with `dim` exchanged for the first dimension; a 0-dim one as a vector."""
+    return (array.swapaxes(0, dim) if dim else array) if array.ndim else array.reshape(1)
+
+
+def _outer_first(source: Any, dim: int) -> Any:
+    """A source in the shape (outer, places, inner) of `_row_cells`."""
+    shape = source.shape
+    if len(shape) < 2:
+        return source.reshape(-1)
+    cells = source.reshape((math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
+    return cells if cells.shape[0] > 1 else cells[0]
 
 
 def _row_cells(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
@@ -236,9 +255,11 @@ def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any
     dim = check_along(xp, self, dim, index)
     if alpha != 1:
         source = source * stored_number(alpha, OF_ARRAY[source.dtype])
-    if not source.size:
-        return
-    on_flat(self, lambda flat: combine_at(xp.add, flat, _row_cells(xp, self.shape, dim, index), source.reshape(-1)))
+    if source.size <= _LITTLE and self.dtype not in REDUCED:
+        xp.add.at(_rows(self, dim), index.reshape(-1), _rows(source, dim))
+    elif source.size:
+        cells = _row_cells(xp, self.shape, dim, index)
+        on_flat(self, lambda flat: combine_at(xp.add, flat, cells, xp.broadcast_to(_outer_first(source, dim), cells.shape)))
 
 
 def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -286,7 +307,7 @@ def _check_index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> 
 
 def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
     n = self.shape[dim] if self.ndim else 1
-    if largest(xp, index) >= n:
+    if not in_range(xp, index, n):
         outside = index[(index >= n) | (index < 0)]
         raise IndexError(f"index_copy_(): index {outside.flat[0]} is out of bounds for dimension {dim % max(self.ndim, 1)} with size {n}")
     _rows(self, dim)[index.reshape(-1)] = _rows(source, dim) if source.ndim else source
@@ -364,8 +385,10 @@ def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduc
     given = src._array.shape if from_tensor else None
     if given is not None and max(len(given), 1) != max(len(places), 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-    too_large = any(d != dim and n > m for d, (n, m) in enumerate(zip(places, shape, strict=False)))
-    if too_large or (given and any(n > m for n, m in zip(places, given, strict=True))):
+    if places == shape and given in (None, shape):
+        return
+    too_large = any([d != dim and n > m for d, (n, m) in enumerate(zip(places, shape, strict=False))])
+    if too_large or (given and any([n > m for n, m in zip(places, given, strict=True)])):
         tail = f" and to be no larger size than src {shape_text(given)}" if given is not None else ""
         raise RuntimeError(f"Expected index {shape_text(places)} to be no larger than self {shape_text(shape)} apart from dimension "
                            f"{dim}{tail}")  # fmt: skip
@@ -379,30 +402,27 @@ def _scattered(change: Callable[[Any, Any, Any], None]) -> Callable:
             return
         dim = check_along(xp, self, dim, index)
         places = flat_places(xp, self.shape, dim, index).reshape(-1)
-        if getattr(src, "ndim", 0):
-            src = src[tuple([slice(n) for n in index.shape])].reshape(-1)
-        elif not hasattr(src, "ndim"):
+        if src.__class__ in NUMBERS:
             src = stored_number(src, OF_ARRAY[self.dtype])
+        elif src.shape != index.shape:
+            src = src[tuple([slice(n) for n in index.shape])]
         on_flat(self, lambda flat: change(flat, places, src, *rest))
 
     return write
 
 
 def _put_at(flat: Any, places: Any, src: Any) -> None:
-    flat[places] = src
+    flat[places] = src.reshape(-1) if getattr(src, "ndim", 0) else src
 
 
 _write_scatter = _scattered(_put_at)
 
-op("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
    kernel=Updates(_check_scatter, _write_scatter, preserves=False),
    grad=dict(self=lambda grad, dim, index: grad.scatter(dim, index, 0), src=lambda grad, dim, index: grad.gather(dim, index)),
    samples=cases(case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), t(3, 2)), case(t(3), 0, values([2, 0]), t(2)), case(t(), 0, values(0), t()),
+                 case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), 1.5), case(t(3), 0, values([2, 0]), 2),
                  error(RuntimeError, "index 5 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[5]]), t(2, 3))))  # fmt: skip
-op("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-   kernel=Updates(_check_scatter, _write_scatter, preserves=False),
-   grad=dict(self=lambda grad, dim, index: grad.scatter(dim, index, 0)),
-   samples=cases(case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), 1.5), case(t(3), 0, values([2, 0]), 2)))  # fmt: skip
 
 _LEGACY = {"add": np.add, "multiply": np.multiply}
 
@@ -415,12 +435,10 @@ def _check_legacy(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str) 
 
 _write_legacy = _scattered(lambda flat, places, src, reduce: combine_at(_LEGACY[reduce], flat, places, src))
 
-op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str reduce) -> Tensor",
    kernel=Updates(_check_legacy, _write_legacy, preserves=False),
-   samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add")))  # fmt: skip
-op("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-   kernel=Updates(_check_legacy, _write_legacy, preserves=False),
-   samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")))  # fmt: skip
+   samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add"),
+                 case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")))  # fmt: skip
 
 op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    kernel=Updates(_check_scatter, _scattered(lambda flat, places, src: combine_at(np.add, flat, places, src)), preserves=False),

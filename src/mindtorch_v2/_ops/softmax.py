@@ -11,14 +11,13 @@ from .._dtype import FLOAT, dtype, float64, get_default_dtype
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .families import Spec, computes
-from .reduce import DIM_ERRORS, axes_of, contiguous, folded_shape, reduced_dims, unfolded
+from .reduce import DIM_ERRORS, axes_of, contiguous, folded_shape, reduced_dims, summed, unfolded
 from .samples import case, cases, error, ints, t
 
 # Rows are worked on in blocks of this many elements, so that all passes over a block but the first find it in cache.
 BLOCK = 1 << 16
 
 _largest: Callable[..., Any] = np.maximum.reduce
-_sum: Callable[..., Any] = np.add.reduce
 
 
 def _spec(name: str) -> Callable:
@@ -33,22 +32,15 @@ def _spec(name: str) -> Callable:
     return infer
 
 
-def _total(array: Any, axis: int) -> Any:
-    """The sum along the axis. A matrix product with ones adds many short rows several times faster than a reduction."""
-    if axis in (-1, array.ndim - 1) and array.shape[axis] <= 1024 and array.size > 1024:
-        return array @ np.ones((array.shape[axis], 1), array.dtype)
-    return _sum(array, axis, None, None, True)
-
-
 def _softmax_into(made: Any, array: Any, axis: int) -> None:
     np.subtract(array, _largest(array, axis, None, None, True), out=made)
     np.exp(made, out=made)
-    np.divide(made, _total(made, axis), out=made)
+    np.divide(made, summed(made, (axis,), True), out=made)
 
 
 def _log_softmax_into(made: Any, array: Any, axis: int) -> None:
     np.subtract(array, _largest(array, axis, None, None, True), out=made)
-    total = _total(np.exp(made), axis)
+    total = summed(np.exp(made), (axis,), True)
     np.subtract(made, np.log(total, out=total), out=made)
 
 
@@ -64,7 +56,7 @@ def _normalised(fill: Callable) -> Callable:
         if not self.ndim:
             fill(made.reshape(1), self.reshape(1), 0)
         elif self.size <= BLOCK or dim not in (-1, self.ndim - 1) or not self.flags.c_contiguous:
-            fill(made, self, dim)
+            fill(made, self, dim % self.ndim)
         else:
             width = self.shape[-1]
             rows, target, step = self.reshape(-1, width), made.reshape(-1, width), max(BLOCK // width, 1)

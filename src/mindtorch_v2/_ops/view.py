@@ -252,7 +252,8 @@ def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
 
 
 op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)",
-   kernel=view(_expand), grad=dict(self=lambda grad: grad), public="Tensor",
+   kernel=view(_expand, lambda array, size, implicit: array[...] if array.shape == size else None),
+   grad=dict(self=lambda grad: grad), public="Tensor",
    samples=cases(case(t(2, 1), (2, 3)), case(t(3), (2, -1)), case(t(), (3,)), case(t(1, 3), (0, 3)), case(t(2, 3), (2, 3)),
                  error(RuntimeError, "must be greater or equal to the number of dimensions in the tensor (2)", t(2, 3), (3,)),
                  error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (3) at non-singleton "
@@ -404,8 +405,8 @@ def _flatten(self, start_dim, end_dim):
         return self.reshape((1,))
     if start == end:
         return self
-    if len(shape) == end - start + 1:
-        return self.reshape((-1,) if self._array.size else (0,))
+    if len(shape) == end - start + 1 and is_c_contiguous(self._array):
+        return self.view((self._array.size,))
     return self.reshape((*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
@@ -459,9 +460,11 @@ atleast_3d = function_of(op(
 
 def _numpy_transpose(self: Tensor) -> Tensor:
     ndim = self._array.ndim
+    if ndim == 2:
+        return self.permute((1, 0))
     if ndim == 0:
         warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
-    elif ndim != 2:
+    else:
         warn_once("The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
                   "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
                   "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.")  # fmt: skip

@@ -1,6 +1,6 @@
 """torch.autograd: gradients on request, custom Functions, checks, and a look into the graph."""
 
-from typing import Any
+from typing import Any as _Any
 
 from .._autograd import (
     enable_grad,
@@ -30,14 +30,21 @@ __all__ = ["Function", "GradcheckError", "Variable", "backward", "detect_anomaly
            "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
 
 
-def _tuple(value: Any, length: int) -> tuple:
+def _sequence(value: _Any) -> tuple:
+    """Tensors, or GradientEdges that stand for them, as a tuple."""
+    if isinstance(value, (tuple, list)) and not isinstance(value, graph.GradientEdge):
+        return tuple(value)
+    return (value,)
+
+
+def _tuple(value: _Any, length: int) -> tuple:
     if value is None:
         return (None,) * length
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-             grad_variables: Any = None, inputs: Any = None) -> None:
+def backward(tensors: _Any, grad_tensors: _Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             grad_variables: _Any = None, inputs: _Any = None) -> None:
     """Adds the gradients of `tensors` into the `.grad` of the leaves they were computed from."""
     tensors = _tuple(tensors, 0)
     grads = _tuple(grad_tensors if grad_variables is None else grad_variables, len(tensors))
@@ -46,15 +53,17 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     _backward_of(tensors, grads, retain_graph, create_graph, inputs)
 
 
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+def grad(outputs: _Any, inputs: _Any, grad_outputs: _Any = None, retain_graph: bool | None = None, create_graph: bool = False,
          only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
          materialize_grads: bool = False) -> tuple:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; no `.grad` is touched."""
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
                          "allow_unused=False.")
-    outputs, inputs = _tuple(outputs, 0), _tuple(inputs, 0)
-    owners = [t for t in (*outputs, *inputs) if t._keys & _PYTHON_MASK]
+    outputs, inputs = _sequence(outputs), _sequence(inputs)
+    if not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    owners = [t for t in (*outputs, *inputs) if getattr(t, "_keys", 0) & _PYTHON_MASK]
     if owners and not _modes.exclude & _PYTHON_MASK:
         return _call_torch_function(grad, owners, (outputs, inputs), {
             "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused})
@@ -69,7 +78,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     return result
 
 
-def _batched(outputs: tuple, inputs: tuple, grad_outputs: Any, create_graph: bool, allow_unused: bool) -> tuple:
+def _batched(outputs: tuple, inputs: tuple, grad_outputs: _Any, create_graph: bool, allow_unused: bool) -> tuple:
     """One backward pass a row of `grad_outputs`, stacked."""
     import mindtorch_v2 as torch
 

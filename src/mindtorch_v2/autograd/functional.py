@@ -12,9 +12,15 @@ def _tuple(value: Any) -> tuple[bool, tuple]:
 
 
 def _grad(*args: Any, **kwargs: Any) -> tuple:
+    """`grad` that answers None for what does not depend on anything."""
     from . import grad
 
-    return grad(*args, allow_unused=True, **kwargs)
+    outputs, inputs, *rest = args
+    live = [i for i, o in enumerate(outputs) if o.requires_grad]
+    if not live:
+        return (None,) * len(inputs)
+    seeds = [tuple(s[i] for i in live) for s in rest]
+    return grad([outputs[i] for i in live], inputs, *seeds, allow_unused=True, **kwargs)
 
 
 def _prepared(inputs: tuple, create_graph: bool) -> tuple:

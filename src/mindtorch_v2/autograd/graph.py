@@ -4,8 +4,9 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._autograd.engine import edge_for
 from .._autograd.node import Node, RemovableHandle, accumulator_of, saving_hooks
-from .._dispatch.keys import changed_modes, modes
+from .._dispatch.keys import modes
 from .._tensor import Tensor
 
 __all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
@@ -44,10 +45,17 @@ class saved_tensors_hooks:
         def packing(tensor: Tensor) -> Any:
             # A hook may compute; what it computes is not saved through itself.
             held = stack.pop()
+            version = tensor._version
             try:
-                return pack(tensor)
+                packed = pack(tensor)
             finally:
                 stack.append(held)
+            if tensor._version != version:
+                raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack "
+                                   "hook can not be modified by in-place operations as this can lead to unexpected "
+                                   "side-effects. Please open an issue if you need to perform in-place operations on the input "
+                                   "to a pack hook.")
+            return packed
 
         stack.append((packing, unpack))
         saving_hooks.users += 1
@@ -98,21 +106,24 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable, *, mode: s
     """`fn` runs once the gradients of all the tensors (or, with mode "any", of the first one) are known."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    state: dict[str, Any] = {"grads": [None] * len(tensors), "seen": 0, "called": False}
+    edges = [edge_for(t) for t in tensors]
+    state: dict[str, Any] = {"pass": None, "grads": [], "left": 0}
 
     def hook_of(i: int) -> Callable:
         def hook(grad: Tensor) -> None:
+            current = modes.__dict__["backward_pass"]
+            first = state["pass"] is not current
+            if first:
+                taking_part = sum(current.will_run(e) for e in edges if e is not None)
+                state.update({"pass": current, "grads": [None] * len(tensors), "left": taking_part})
             if mode == "any":
-                if not state["called"]:
-                    state["called"] = True
+                if first:
                     fn(grad)
                 return
             state["grads"][i] = grad
-            state["seen"] += 1
-            if state["seen"] == len(tensors):
-                grads, state["grads"], state["seen"] = state["grads"], [None] * len(tensors), 0
-                with changed_modes():
-                    fn(grads)
+            state["left"] -= 1
+            if not state["left"]:
+                fn(state["grads"])
 
         return hook
 

@@ -28,7 +28,7 @@ def _warn_of_broadcast(input: Tensor, target: Tensor) -> None:
                       "same size.", stacklevel=3)  # fmt: skip
 
 
-def _weighted(losses: Tensor, weight: Tensor, input: Tensor, reduction: int) -> Tensor:
+def _weighted(losses: Any, weight: Any, input: Tensor, reduction: int) -> Tensor:
     """Losses of elements times their weights, reduced."""
     if weight._array.shape != input._array.shape:
         raise ValueError("Weights and input must have the same size.")
@@ -156,7 +156,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
     return _poisson_nll_loss(input, target, log_input, full, eps, _reduction(size_average, reduce, reduction))
 
 
-def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
+def gaussian_nll_loss(input: Any, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
                       reduction: str = "mean") -> Tensor:  # fmt: skip
     """The negative log likelihood of values under normal distributions of mean `input` and variance `var`."""
     if isinstance(var, float):
@@ -228,14 +228,14 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
 
 
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *,
-                                      distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+                                      distance_function: Callable[[Tensor, Tensor], Any] | None = None,
                                       margin: float = 1.0,
                                       swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
     """`triplet_margin_loss` with any measure of distance."""
     code = get_enum(reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
-    distance = _pairwise_distance if distance_function is None else distance_function
+    distance: Callable = _pairwise_distance if distance_function is None else distance_function
     ranks = [x.dim() for x in (anchor, positive, negative)]
     if len(set(ranks)) > 1:
         raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of "
@@ -258,7 +258,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return _relu_in_place(input) if inplace else _relu(input)
 
 
-def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """Vectors along `dim` divided by their p-norm, at least `eps`."""
     length = input.norm(p, dim, keepdim=True).clamp_min(eps).expand(input.shape)
     return input / length if out is None else _torch["div"](input, length, out=out)

@@ -165,7 +165,9 @@ def test_the_highest_key_with_a_kernel_serves(name: str) -> None:
         return run
 
     registry.register_kernel(name, DispatchKey.CPU, kernel(DispatchKey.CPU, None))
-    registry.register_kernel(name, DispatchKey.Autograd, kernel(DispatchKey.Autograd, DispatchKeySet([DispatchKey.CPU])))
+    registry.register_kernel(
+        name, DispatchKey.Autograd, kernel(DispatchKey.Autograd, DispatchKeySet([DispatchKey.CPU]))
+    )
     dispatch(name, torch.ones(1))
     dispatch(name, torch.ones(1, requires_grad=True))
     with torch.no_grad():

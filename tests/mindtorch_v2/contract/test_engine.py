@@ -32,9 +32,11 @@ def test_a_gradient_is_needed_for_more_than_a_number() -> None:
         (x * 2).backward()
     (x * 2).backward(torch.tensor([1.0, 10.0]))
     assert x.grad.tolist() == [2.0, 20.0]
-    with pytest.raises(RuntimeError, match=r"Mismatch in shape: grad_output\[0\] has a shape of torch.Size\(\[3\]\) and output\[0\] "
-                       r"has a shape of torch.Size\(\[2\]\)"):  # fmt: skip
+    with pytest.raises(RuntimeError) as caught:
         (x * 2).backward(torch.ones(3))
+    assert str(caught.value).startswith(
+        "Mismatch in shape: grad_output[0] has a shape of torch.Size([3]) and output[0] has a"
+    )
 
 
 def test_what_needs_no_grad_has_no_backward() -> None:
@@ -57,10 +59,11 @@ def test_a_second_pass_needs_the_graph() -> None:
     with pytest.raises(RuntimeError) as caught:
         y.backward()
     assert str(caught.value) == (
-        "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
-        "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-        "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
-        "after calling backward.")  # fmt: skip
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+        "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+        "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if"
+        " you need to access saved tensors after calling backward."
+    )
 
 
 def test_what_saved_nothing_can_run_again() -> None:
@@ -134,8 +137,9 @@ def test_grad_returns_and_does_not_accumulate() -> None:
 
 def test_grad_of_unused_inputs() -> None:
     x, w = leaf(2.0), leaf(3.0)
-    with pytest.raises(RuntimeError, match="^The differentiated Tensor at index 1 appears to not have been used in the graph. Set "
-                       "allow_unused=True if this is the desired behavior.$"):  # fmt: skip
+    with pytest.raises(
+        RuntimeError, match="^The differentiated Tensor at index 1 appears to not have been used in the graph"
+    ):
         torch.autograd.grad((x * 2).sum(), (x, w))
     assert torch.autograd.grad((x * 2).sum(), (x, w), allow_unused=True)[1] is None
     assert torch.autograd.grad((x * 2).sum(), (x, w), materialize_grads=True)[1].tolist() == [0.0]
@@ -202,7 +206,7 @@ def test_the_graph_can_be_walked() -> None:
     x = leaf(1.0)
     y = (x * 2).exp()
     assert y.grad_fn.name() == "ExpBackward0"
-    (mul, nr), = y.grad_fn.next_functions
+    ((mul, nr),) = y.grad_fn.next_functions
     assert (mul.name(), nr) == ("MulBackward0", 0)
     accumulate = mul.next_functions[0][0]
     assert accumulate.name().endswith("AccumulateGrad")
@@ -260,7 +264,9 @@ def test_an_expanded_gradient_becomes_dense() -> None:
 
 def test_assigned_gradients_are_checked() -> None:
     x = leaf(1.0, 2.0)
-    with pytest.raises(RuntimeError, match="assigned grad has data of a different size|attempting to assign a gradient of size"):
+    with pytest.raises(
+        RuntimeError, match="assigned grad has data of a different size|attempting to assign a gradient of size"
+    ):
         x.grad = torch.ones(3)
     with pytest.raises(RuntimeError):
         x.grad = torch.ones(2, dtype=torch.float64)
@@ -448,6 +454,9 @@ def test_an_invalid_gradient_shape_is_reported() -> None:
         def backward(ctx, grad):
             return torch.ones(3)
 
-    with pytest.raises(RuntimeError, match=r"Function WrongBackward returned an invalid gradient at index 0 - got \[3\] but "
-                       r"expected shape compatible with \[2\]"):  # fmt: skip
+    with pytest.raises(RuntimeError) as caught:
         Wrong.apply(leaf(1.0, 2.0)).sum().backward()
+    assert str(caught.value) == (
+        "Function WrongBackward returned an invalid gradient at index 0 - got [3] "
+        "but expected shape compatible with [2]"
+    )

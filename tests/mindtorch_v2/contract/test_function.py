@@ -199,7 +199,9 @@ def test_a_view_from_forward_is_not_written() -> None:
             return torch.cat([grad, grad * 0])
 
     y = Part.apply(leaf(1.0, 2.0) * 1)
-    with pytest.raises(RuntimeError, match="is a view and is being modified inplace. This view was created inside a custom Function"):
+    with pytest.raises(
+        RuntimeError, match="is a view and is being modified inplace. This view was created inside a custom Function"
+    ):
         y.mul_(2)
 
 
@@ -221,7 +223,9 @@ def test_once_differentiable() -> None:
     (first,) = torch.autograd.grad(Once.apply(x).sum(), x)
     assert first.tolist() == [6.0]
     (first,) = torch.autograd.grad((Once.apply(x) * x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"):
+    with pytest.raises(
+        RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"
+    ):
         first.sum().backward()
 
 
@@ -264,7 +268,9 @@ def test_the_number_of_gradients_is_checked() -> None:
         def backward(ctx, grad):
             return grad
 
-    with pytest.raises(RuntimeError, match=r"function FewBackward returned an incorrect number of gradients \(expected 2, got 1\)"):
+    with pytest.raises(
+        RuntimeError, match=r"function FewBackward returned an incorrect number of gradients \(expected 2, got 1\)"
+    ):
         Few.apply(leaf(1.0), leaf(1.0)).sum().backward()
 
 
@@ -278,8 +284,9 @@ def test_a_gradient_for_no_tensor_is_refused() -> None:
         def backward(ctx, grad):
             return grad, grad
 
-    with pytest.raises(RuntimeError, match="returned a gradient different than None at position 2, but the corresponding forward "
-                       "input was not a Variable"):  # fmt: skip
+    with pytest.raises(
+        RuntimeError, match="ExtraBackward returned a gradient different than None at position 2, but the corr"
+    ):
         Extra.apply(leaf(1.0), 2.0).sum().backward()
 
 
@@ -292,7 +299,9 @@ def test_missing_methods_raise() -> None:
         def forward(ctx, x):
             return x * 2
 
-    with pytest.raises(NotImplementedError, match="You must implement the forward function for custom autograd.Function"):
+    with pytest.raises(
+        NotImplementedError, match="You must implement the forward function for custom autograd.Function"
+    ):
         Nothing.apply(leaf(1.0))
     with pytest.raises(NotImplementedError, match="You must implement either the backward or vjp method"):
         Forward.apply(leaf(1.0)).sum().backward()
@@ -462,6 +471,40 @@ def test_old_style_functions_are_refused() -> None:
 def test_hooks_on_the_node_of_a_function() -> None:
     x, seen = leaf(1.0), []
     y = Cube.apply(x)
-    y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: seen.append((grad_inputs[0].tolist(), grad_outputs[0].tolist())))
+    y.grad_fn.register_hook(
+        lambda grad_inputs, grad_outputs: seen.append((grad_inputs[0].tolist(), grad_outputs[0].tolist()))
+    )
     y.sum().backward()
     assert seen == [([3.0], [1.0])]
+
+
+def test_what_was_written_must_be_returned() -> None:
+    class Forgets(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.add_(1)
+            ctx.mark_dirty(x)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    with pytest.raises(
+        RuntimeError, match="Some elements marked as dirty during the forward method were not returned as output"
+    ):
+        Forgets.apply(leaf(1.0) * 1)
+
+
+def test_backward_returns_tensors_or_none() -> None:
+    class Number(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 3.0
+
+    with pytest.raises(RuntimeError, match=r"expected Variable or None \(got float\)"):
+        Number.apply(leaf(1.0)).sum().backward()

@@ -40,6 +40,10 @@ def test_set_grad_enabled_acts_at_once() -> None:
     assert torch.is_grad_enabled()
 
 
+def test_the_switch_shows_itself() -> None:
+    assert str(torch.set_grad_enabled(True)) == "torch.autograd.grad_mode.set_grad_enabled(mode=True)"
+
+
 def test_decorated_functions() -> None:
     @torch.no_grad()
     def off() -> bool:
@@ -149,10 +153,9 @@ def test_results_of_inference_mode_are_inference_tensors(x: torch.Tensor) -> Non
 
 
 def test_inference_mode_can_be_off(x: torch.Tensor) -> None:
-    with torch.inference_mode():
-        with torch.inference_mode(False):
-            assert (x * 2).requires_grad
-            assert not torch.is_inference_mode_enabled()
+    with torch.inference_mode(), torch.inference_mode(False):
+        assert (x * 2).requires_grad
+        assert not torch.is_inference_mode_enabled()
     with torch.inference_mode(mode=False):
         assert torch.is_grad_enabled()
 
@@ -162,6 +165,8 @@ def test_an_inference_tensor_is_not_written_outside() -> None:
         y = torch.ones(2)
     with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
         y.add_(1)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
+        torch.add(y, 1, out=y)
     with torch.inference_mode():
         assert y.mul_(0).tolist() == [0.0, 0.0]
 
@@ -204,5 +209,7 @@ def test_a_view_made_in_inference_mode_is_not_written_outside() -> None:
     with torch.inference_mode():
         view = base[:1]
     assert not view.is_inference()
-    with pytest.raises(RuntimeError, match="A view was created in inference mode and is being modified inplace in normal mode"):
+    with pytest.raises(
+        RuntimeError, match="A view was created in inference mode and is being modified inplace in normal mode"
+    ):
         view.add_(1)

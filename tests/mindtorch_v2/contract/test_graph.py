@@ -22,14 +22,18 @@ def test_gradient_edges_stand_for_tensors() -> None:
     assert torch.autograd.grad(z, edge, retain_graph=True)[0].tolist() == [12.0]
     assert torch.autograd.grad(graph.get_gradient_edge(z), x, torch.tensor(1.0))[0].tolist() == [36.0]
     assert graph.get_gradient_edge(x).node.variable is x
-    with pytest.raises(RuntimeError, match="It is not possible to get the gradient edge for a Tensor that does not require gradients"):
+    with pytest.raises(
+        RuntimeError, match="It is not possible to get the gradient edge for a Tensor that does not require gradients"
+    ):
         graph.get_gradient_edge(torch.ones(1))
 
 
 def test_a_multi_grad_hook_waits_for_all() -> None:
     a, b, unused = leaf(1.0), leaf(2.0), leaf(3.0)
     seen = []
-    handle = graph.register_multi_grad_hook((a, b, unused), lambda grads: seen.append([None if g is None else g.item() for g in grads]))
+    handle = graph.register_multi_grad_hook(
+        (a, b, unused), lambda grads: seen.append([None if g is None else g.item() for g in grads])
+    )
     (a * b).sum().backward()
     assert seen == [[2.0, 1.0, None]]
     (a * 5).sum().backward()
@@ -59,15 +63,15 @@ def test_increment_version() -> None:
 
 
 def test_saved_tensors_hooks_can_be_forbidden() -> None:
-    with graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"):
-        with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-            leaf(1.0).exp()
+    hooks = graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"), hooks:
+        leaf(1.0).exp()
 
 
 def test_a_pack_hook_must_not_write() -> None:
-    with pytest.raises(RuntimeError, match="A saved tensor pack hook is modifying its input in place"):
-        with graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t):
-            torch.ones(1) * leaf(1.0)
+    hooks = graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t)
+    with pytest.raises(RuntimeError, match="A saved tensor pack hook is modifying its input in place"), hooks:
+        torch.ones(1) * leaf(1.0)
 
 
 def test_saved_tensors_hooks_see_custom_functions() -> None:

@@ -162,7 +162,9 @@ def test_node_hooks_replace_gradients() -> None:
 def test_hooks_on_the_accumulator() -> None:
     x, seen = leaf(1.0), []
     accumulator = (x * 2).grad_fn.next_functions[0][0]
-    accumulator.register_hook(lambda grad_inputs, grad_outputs: seen.append((len(grad_inputs), grad_outputs[0].tolist(), x.grad.tolist())))
+    accumulator.register_hook(
+        lambda grad_inputs, grad_outputs: seen.append((len(grad_inputs), grad_outputs[0].tolist(), x.grad.tolist()))
+    )
     (x * 5).sum().backward()
     assert seen == [(0, [5.0], [5.0])]
 
@@ -242,7 +244,10 @@ def test_saved_values_can_be_looked_at_until_they_are_freed() -> None:
 
 def test_detect_anomaly_shows_the_forward_call() -> None:
     x = leaf(0.0)
-    with warnings.catch_warnings(record=True) as caught, pytest.raises(RuntimeError, match="Function 'DivBackward0' returned nan values in its 1th output"):
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        pytest.raises(RuntimeError, match="Function 'DivBackward0' returned nan values in its 1th output"),
+    ):
         warnings.simplefilter("always")
         with torch.autograd.detect_anomaly():
             y = (x * 0) / (x * 0)
@@ -267,7 +272,10 @@ def test_set_detect_anomaly_is_a_switch_and_a_context() -> None:
 
 def test_a_modified_tensor_under_detect_anomaly_names_its_writer() -> None:
     x = leaf(1.0)
-    with warnings.catch_warnings(record=True) as caught, pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        pytest.raises(RuntimeError, match="modified by an inplace operation"),
+    ):
         warnings.simplefilter("always")
         with torch.autograd.detect_anomaly():
             y = x.exp()
@@ -282,8 +290,7 @@ def test_a_modified_tensor_under_detect_anomaly_names_its_writer() -> None:
 @pytest.mark.parametrize(("hook", "kind", "text"), [
     (lambda grad: "text", TypeError, "expected Variable, but hook returned 'str'"),
     (lambda grad: torch.ones(3), RuntimeError, "hook '<lambda>' has changed the size of value"),
-    (lambda grad: grad.double(), RuntimeError, r"hook '<lambda>' has changed the type of value \(was torch.FloatTensor got "
-                                               r"torch.DoubleTensor\)"),
+    (lambda grad: grad.double(), RuntimeError, "changed the type of value .was torch.FloatTensor got torch.Double"),
 ])  # fmt: skip
 @pytest.mark.parametrize("of_leaf", [True, False])
 def test_a_tensor_hook_returns_a_gradient_or_nothing(hook, kind: type, text: str, of_leaf: bool) -> None:
@@ -302,9 +309,13 @@ def test_node_hooks_return_tuples_of_the_right_length() -> None:
 
     with pytest.raises(TypeError, match="expected tuple, but hook returned 'Tensor'"):
         run("register_prehook", lambda grads: grads[0])
-    with pytest.raises(RuntimeError, match=r"hook '<lambda>' has returned an incorrect number of values \(got 2, but expected 1\)"):
+    with pytest.raises(
+        RuntimeError, match=r"hook '<lambda>' has returned an incorrect number of values \(got 2, but expected 1\)"
+    ):
         run("register_prehook", lambda grads: (grads[0], grads[0]))
     with pytest.raises(TypeError, match="expected tuple, but hook returned 'Tensor'"):
         run("register_hook", lambda inputs, outputs: inputs[0])
-    with pytest.raises(RuntimeError, match=r"hook '<lambda>' has returned an incorrect number of values \(got 1, but expected 2\)"):
+    with pytest.raises(
+        RuntimeError, match=r"hook '<lambda>' has returned an incorrect number of values \(got 1, but expected 2\)"
+    ):
         run("register_hook", lambda inputs, outputs: inputs[:1])

@@ -43,7 +43,9 @@ def test_data_writes_are_not_counted() -> None:
 
 def test_a_leaf_that_requires_grad_is_not_written() -> None:
     x = leaf(1.0, 2.0)
-    with pytest.raises(RuntimeError, match="^a leaf Variable that requires grad is being used in an in-place operation.$"):
+    with pytest.raises(
+        RuntimeError, match="^a leaf Variable that requires grad is being used in an in-place operation.$"
+    ):
         x.add_(1)
     with torch.no_grad():
         x.add_(1)
@@ -74,8 +76,9 @@ def test_one_of_several_views_is_not_written() -> None:
         first.mul_(2)
     assert str(caught.value) == (
         "Output 0 of Unbind is a view and is being modified inplace. This view is the output of a function that "
-        "returns multiple views. Such functions do not allow the output views to be modified inplace. You should replace the "
-        "inplace operation by an out-of-place one.")  # fmt: skip
+        "returns multiple views. Such functions do not allow the output views to be modified inplace. You should "
+        "replace the inplace operation by an out-of-place one."
+    )
     second = leaf(1.0, 2.0, 3.0, 4.0).clone().split(2)[1]
     with pytest.raises(RuntimeError, match="^Output 1 of Split is a view and is being modified inplace"):
         second.add_(1)
@@ -94,20 +97,25 @@ def test_a_view_made_under_no_grad_is_not_written_outside() -> None:
     with pytest.raises(RuntimeError) as caught:
         view.mul_(2)
     assert str(caught.value) == (
-        "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case is "
-        "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either "
-        "both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace "
-        "to be tracked).")  # fmt: skip
+        "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this"
+        " use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the "
+        "view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) "
+        "or both outside (if you want the inplace to be tracked)."
+    )
 
 
 def test_an_expanded_tensor_is_not_written() -> None:
-    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"):
+    with pytest.raises(
+        RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+    ):
         torch.zeros(1, 3).expand(2, 3).add_(1)
 
 
 def test_an_overlapping_source_is_refused() -> None:
     x = torch.arange(4.0)
-    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a single"):
+    with pytest.raises(
+        RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a single"
+    ):
         x[1:].add_(x[:-1])
     x.add_(x)
     assert x.tolist() == [0.0, 2.0, 4.0, 6.0]
@@ -130,9 +138,11 @@ def test_a_saved_input_that_was_written() -> None:
     with pytest.raises(RuntimeError) as caught:
         z.sum().backward()
     assert str(caught.value) == (
-        "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.FloatTensor "
-        "[2]] is at version 1; expected version 0 instead. Hint: enable anomaly detection to find the operation that failed "
-        "to compute its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).")  # fmt: skip
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        "[torch.FloatTensor [2]] is at version 1; expected version 0 instead. Hint: enable anomaly detection to "
+        "find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
+        "check_nan=False)."
+    )
 
 
 def test_a_saved_intermediate_that_was_written_is_named() -> None:

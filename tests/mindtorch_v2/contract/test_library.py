@@ -212,7 +212,9 @@ def test_custom_op_for_one_device() -> None:
 
 
 def test_infer_schema() -> None:
-    def function(x: torch.Tensor, dims: list[int], name: str = "a", flag: bool = True, y: torch.Tensor | None = None) -> torch.Tensor:
+    def function(
+        x: torch.Tensor, dims: list[int], name: str = "a", flag: bool = True, y: torch.Tensor | None = None
+    ) -> torch.Tensor:
         return x
 
     assert torch.library.infer_schema(function, mutates_args=()) == (

@@ -45,8 +45,8 @@ def test_flush() -> None:
 
 
 @pytest.mark.parametrize("read", [
-    lambda t: t.tolist(), lambda t: t.numpy(), lambda t: t[0].item(), repr, lambda t: bool(t[0] > 0), lambda t: float(t[0]),
-    lambda t: t.data_ptr(), lambda t: list(t.unbind())[0].item(),
+    lambda t: t.tolist(), lambda t: t.numpy(), lambda t: t[0].item(), repr, lambda t: bool(t[0] > 0),
+    lambda t: float(t[0]), lambda t: t.data_ptr(), lambda t: list(t.unbind())[0].item(),
 ])  # fmt: skip
 def test_reading_data_flushes(read) -> None:
     with torch.pipeline():

@@ -72,7 +72,11 @@ def test_positions_keywords_and_defaults() -> None:
 
 def test_numpy_and_pytorch_spellings_of_keywords() -> None:
     x = torch.zeros(2)
-    assert bound("f(Tensor self, int dim, bool keepdim=False) -> Tensor", input=x, axis=0, keepdims=True) == [x, 0, True]
+    assert bound("f(Tensor self, int dim, bool keepdim=False) -> Tensor", input=x, axis=0, keepdims=True) == [
+        x,
+        0,
+        True,
+    ]
 
 
 def test_keyword_only_arguments_take_no_position() -> None:
@@ -157,7 +161,9 @@ def test_a_wrong_call_of_an_overloaded_function_lists_all_overloads() -> None:
     with pytest.raises(TypeError) as caught:
         torch.max(torch.ones(2), "no dimension")
     text = str(caught.value)
-    assert text.startswith("max() received an invalid combination of arguments - got (Tensor, str), but expected one of:")
+    assert text.startswith(
+        "max() received an invalid combination of arguments - got (Tensor, str), but expected one of:"
+    )
     assert text.count("max") >= 4
 
 

@@ -29,9 +29,19 @@ def plain(*values: float) -> Plain:
 def test_results_keep_the_subclass() -> None:
     x = plain(1.0, 2.0)
     assert type(x) is Plain
-    for result in (x + 1, 1 + x, x * torch.ones(2), torch.ones(2) * x, x.exp(), torch.sin(x), x[0], x.view(2, 1), x.sum(),
-                   torch.cat([x, x]), x.clone(), x.detach(), x.to(torch.float64), x > 1):  # fmt: skip
-        assert type(result) is Plain
+    results = [
+        x + 1,
+        1 + x,
+        x * torch.ones(2),
+        torch.ones(2) * x,
+        x > 1,
+        x.exp(),
+        torch.sin(x),
+        x.sum(),
+        torch.cat([x, x]),
+    ]
+    results += [x[0], x.view(2, 1), x.clone(), x.detach(), x.to(torch.float64)]
+    assert {type(result) for result in results} == {Plain}
     assert all(type(part) is Plain for part in x.split(1))
     assert type(x.sort().values) is Plain
     assert type(x.tolist()) is list and type(x.shape) is torch.Size
@@ -58,6 +68,18 @@ def test_as_subclass_shares_memory_and_history() -> None:
     assert x.grad.tolist() == [6.0, 6.0]
 
 
+def test_as_subclass_is_an_operation_of_its_own() -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x.as_subclass(Plain)
+    assert not y.is_leaf
+    (y * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+def test_data_keeps_the_subclass() -> None:
+    assert type(plain(1.0).data) is Plain
+
+
 def test_overriding_sees_every_call() -> None:
     x = torch.tensor([1.0, 2.0]).as_subclass(Logging)
     Logging.calls.clear()
@@ -82,6 +104,44 @@ def test_the_function_is_the_public_one() -> None:
     assert torch.sum(x, dim=1, keepdim=True) == "answer"
     assert seen[0][0] is torch.sum
     assert seen[0][1] == (Look,)
+
+
+def test_arguments_come_in_the_order_of_the_schema() -> None:
+    """PyTorch passes on what was written; here keywords that are positional in the schema come by position."""
+    seen = []
+
+    class Look(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+            seen.append((func.__name__, args[1:], kwargs or {}))
+            return 1
+
+    x = torch.ones(2, 2).as_subclass(Look)
+    torch.sum(x, 1, keepdim=True)
+    x.sum(dim=0)
+    torch.cat([x, x], dim=1)
+    x.view(4)
+    assert seen == [
+        ("sum", ((1,), True), {}),
+        ("sum", ((0,),), {}),
+        ("cat", (1,), {}),
+        ("view", ((4,),), {}),
+    ]
+
+
+def test_operators_have_their_names() -> None:
+    x = torch.ones(2).as_subclass(Logging)
+    Logging.calls.clear()
+    x + 1
+    1 + x
+    x - 1
+    x @ x
+    -x
+    _ = x < 1
+    x[0]
+    x[0] = 1.0
+    x += 1
+    assert Logging.calls == ["add", "add", "sub", "matmul", "neg", "lt", "__getitem__", "__setitem__", "add_"]
 
 
 def test_a_method_call_gives_the_method() -> None:
@@ -134,10 +194,35 @@ def test_a_class_that_is_no_tensor() -> None:
             return NotImplemented
 
     assert torch.mean(Diagonal(5, 2.0)) == 0.4
-    with pytest.raises(TypeError, match="Multiple dispatch failed for 'torch.add'; all __torch_function__ handlers returned"):
+    with pytest.raises(
+        TypeError, match="Multiple dispatch failed for 'torch.add'; all __torch_function__ handlers returned"
+    ):
         torch.add(torch.ones(1), Diagonal(5, 2.0))
     with pytest.raises(TypeError, match="Multiple dispatch failed for 'torch.max'"):
         torch.max(Diagonal(5, 2.0))
+
+
+def test_a_foreign_object_anywhere_in_the_arguments() -> None:
+    class Named:
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+            return func.__name__
+
+    thing = Named()
+    functional = torch.nn.functional
+    assert [torch.zeros_like(thing), torch.sum(thing), torch.max(thing), torch.where(thing, 1, 2)] == [
+        "zeros_like",
+        "sum",
+        "max",
+        "where",
+    ]
+    assert [torch.stack([thing, torch.ones(1)]), torch.cat((torch.ones(1), thing))] == ["stack", "cat"]
+    assert [torch.split(thing, 1), functional.relu(thing), functional.cross_entropy(thing, thing)] == [
+        "split",
+        "relu",
+        "cross_entropy",
+    ]
+    assert [torch.ones(1).add(thing), torch.ones(1) + thing] == ["add", "add"]
 
 
 def test_disabled_gives_plain_tensors() -> None:

@@ -72,9 +72,9 @@ void simulator_mute(int32_t on) { muted = on; }
 uint64_t simulator_spent_ns(void) { return spent; }
 uint64_t simulator_calls(void) { return calls; }
 static uint64_t now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ull + t.tv_nsec; }
-static uint64_t handle(uint32_t number, const uint64_t* raw) {
+static uint64_t handle(uint32_t number, const uint64_t* raw, uint64_t muted_answer) {
     calls++;
-    if (muted) return 0;
+    if (muted) return muted_answer;
     uint64_t begin = now(), result = handler(number, raw);
     spent += now() - begin;
     return result;
@@ -96,7 +96,8 @@ def source() -> str:
         names = [f"a{i}" for i in range(len(types))]
         parameters = ", ".join(f"{t} {n}" for t, n in zip(types, names, strict=True)) or "void"
         raw = ", ".join(_widened(t, n) for t, n in zip(types, names, strict=True)) or "0"
-        parts.append(f"{result} {name}({parameters}) {{ uint64_t raw[] = {{{raw}}}; return ({result})handle({number}, raw); }}")
+        call = f"handle({number}, raw, {64 if result == 'void*' else 0})"
+        parts.append(f"{result} {name}({parameters}) {{ uint64_t raw[] = {{{raw}}}; return ({result}){call}; }}")
     return "\n".join(parts) + "\n"
 
 
