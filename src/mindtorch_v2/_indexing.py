@@ -15,13 +15,13 @@ from ._dispatch.keys import CPU_MASK, PYTHON_MASK, REQUIRES_GRAD, VIEW_MASK, mod
 from ._dispatch.registry import registry
 from ._dtype import INT, bool_, int64, uint8
 from ._from_data import from_numpy, tensor
-from ._ops import public as _families  # declares what stands below
-from ._ops.declare import composite, function_of
+from ._ops.declare import composite
 from ._ops.families import check_writable
+from ._ops.index import index_with
+from ._ops.parts import select_view, slice_view
+from ._ops.restride import alias
+from ._ops.view import unsqueeze
 from ._tensor import Tensor, tracked_view
-
-_select, _slice, _unsqueeze, _alias, _index = (
-    function_of(registry.get(name)) for name in ("select", "slice.Tensor", "unsqueeze", "alias", "index.Tensor"))  # fmt: skip
 
 _PLAIN, _PLAIN_VIEW = CPU_MASK, CPU_MASK | VIEW_MASK
 _FULL = slice(None)
@@ -60,11 +60,12 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             elif array.size:
                 offset = _basic_offset(array, (index,) if kind is slice else index)
                 if offset is not None:
-                    shown = array[index] if kind is slice else array[(*index, ...)] if ... not in index else array[index]
+                    shown = array[index] if kind is slice else array[(*index,
+                                                                      ...)] if ... not in index else array[index]
                     return tracked_view(self, shown, self._offset + offset, _GETITEM, (index,))
                 dim = _place_of_none(index) if kind is tuple else None
                 if dim is not None:
-                    return _unsqueeze(self, dim)
+                    return unsqueeze(self, dim)
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         return call_torch_function(Tensor.__getitem__, [self], (self, index), {})
     if kind is int:
@@ -72,13 +73,13 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if kind is slice:
         return _sliced(self, 0, index, whole=False)
     if index is None:
-        return _unsqueeze(self, 0)
+        return unsqueeze(self, 0)
     if kind is Tensor and index._array.ndim and self._array.ndim >= _dims_taken(index):
-        return _index(self, (index,))
+        return index_with(self, (index,))
     shown, indices = _split_index(self, _as_tuple(index))
     if indices:
-        return _index(shown, tuple(indices))
-    return _alias(self) if shown is self else shown
+        return index_with(shown, tuple(indices))
+    return alias(self) if shown is self else shown
 
 
 def _within(start: Any, shape: tuple[int, ...]) -> bool:
@@ -100,7 +101,7 @@ def _place_of_none(index: tuple) -> int | None:
 
 
 def _basic_offset(array: Any, index: tuple) -> int | None:
-    """Bytes from an array's beginning to that of its part; None unless NumPy's view is PyTorch's and the index is valid."""
+    """Bytes from an array's beginning to that of its part; None unless NumPy's view is PyTorch's and valid."""
     strides, shape = array.strides, array.shape
     offset, d, left = 0, 0, len(index)
     for item in index:
@@ -161,12 +162,12 @@ def _as_tuple(index: Any) -> tuple:
 def _selected(self: Tensor, dim: int, index: int, shown_dim: int) -> Tensor:
     shape = self._array.shape
     if not shape:
-        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
-                         "0-dim tensor to a number")  # fmt: skip
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
+                         "to convert a 0-dim tensor to a number")
     n = shape[dim]
     if not -n <= index < n:
         raise IndexError(f"index {index} is out of bounds for dimension {shown_dim} with size {n}")
-    return _select(self, dim, index)
+    return select_view(self, dim, index)
 
 
 def _integer(value: Any) -> int | None:
@@ -189,7 +190,7 @@ def _sliced(self: Tensor, dim: int, index: slice, *, whole: bool) -> Tensor:
     n = self._array.shape[dim]
     if whole and step == 1 and (start is None or start == 0 or start <= -n) and (stop is None or stop >= n):
         return self
-    return _slice(self, dim, start, stop, step)
+    return slice_view(self, dim, start, stop, step)
 
 
 def _dims_taken(index: Tensor) -> int:
@@ -199,7 +200,7 @@ def _dims_taken(index: Tensor) -> int:
 
 
 def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None]]:
-    """The view that the basic parts make, and the tensors for `index`: one a dimension of the view, a mask for several."""
+    """The view that the basic parts make, and the tensors for `index`: one a dimension, a mask for several."""
     parts, taken = [], 0
     for part in given:
         kind = part.__class__
@@ -228,7 +229,7 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None
             dim, source_dim = dim + ndim - taken, source_dim + ndim - taken
             continue
         if part is None:
-            shown = _unsqueeze(shown, dim)
+            shown = unsqueeze(shown, dim)
             dim += 1
             continue
         if kind is not int and kind is not bool and not part._array.ndim and part.dtype.category <= INT:
@@ -239,7 +240,7 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None
             continue
         indices += [None] * (dim - ahead - len(indices))
         if part.__class__ is bool:
-            shown = _unsqueeze(shown, dim)
+            shown = unsqueeze(shown, dim)
             indices.append(self.new_zeros((1,) if part else (0,), dtype=int64))
             dim += 1
         else:
@@ -247,6 +248,11 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None
             width = _dims_taken(part)
             dim, source_dim, ahead = dim + width, source_dim + width, ahead + width - 1
     return shown, indices
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def _converted(item: Any) -> Any:
@@ -260,9 +266,8 @@ def _converted(item: Any) -> Any:
         return made if made.dtype in (bool_, int64) else made.to(int64)
     if hasattr(item, "__index__"):
         return item.__index__()
-    name = type(item).__name__ if type(item).__module__ == "builtins" else f"{type(item).__module__}.{type(item).__name__}"
-    raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
-                     f"{name})")  # fmt: skip
+    raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+                     f"(got {_type_name(item)})")
 
 
 # writing -------------------------------------------------------------------------------------------------------------
@@ -324,9 +329,7 @@ def _write_array(self: Tensor, index: Any, value: Any) -> bool:
         elif places.dtype is not int64.np:
             return False
         index = places
-    elif kind is not int and kind is not slice and kind is not tuple:
-        return False
-    elif _basic_offset(array, index if kind is tuple else (index,)) is None:
+    elif kind not in (int, slice, tuple) or _basic_offset(array, index if kind is tuple else (index,)) is None:
         return False
     try:
         array[index] = source
@@ -342,8 +345,7 @@ def _number(self: Tensor, value: Any) -> Any:
         return value
     if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
         return value
-    name = type(value).__name__ if type(value).__module__ == "builtins" else f"{type(value).__module__}.{type(value).__name__}"
-    raise TypeError(f"can't assign a {name} to a {self.type()}")
+    raise TypeError(f"can't assign a {_type_name(value)} to a {self.type()}")
 
 
 def _copy_into(target: Tensor, source: Any) -> None:

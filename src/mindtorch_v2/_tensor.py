@@ -6,7 +6,7 @@ from the operator table by `_ops.public`; what stands here is state and conversi
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -64,8 +64,23 @@ class Tensor:
     _backward_hooks: Any = None
     __array_priority__ = 1000
 
-    # Iterating and comparing are attached later, and a class with __eq__ loses its hash unless told.
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    # Comparing is attached later, and a class with __eq__ loses its hash unless told.
+    __hash__ = object.__hash__
+
+    if TYPE_CHECKING:  # what _ops.public attaches
+
+        def __getattr__(self, name: str) -> Any: ...
+        def _operator(self, other: Any) -> Any: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
+        __pow__ = __rpow__ = __mod__ = __floordiv__ = __matmul__ = __and__ = __or__ = __xor__ = _operator
+        __lt__ = __le__ = __gt__ = __ge__ = _operator
+        __eq__ = __ne__ = _operator  # type: ignore[assignment]
+
+        def __neg__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Tensor":
         """The legacy constructor: a size, or data, in the default type."""
@@ -288,7 +303,7 @@ class Tensor:
     @property
     def data(self) -> "Tensor":
         """The same memory with a version of its own: writes through it are not checked."""
-        made = self._detached() if type(self) is Tensor else self._alias(type(self))
+        made = self._alias(type(self)) if self._keys & PYTHON_MASK else self._detached()
         made._counter = None
         return made
 

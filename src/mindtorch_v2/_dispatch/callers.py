@@ -88,8 +88,8 @@ def _quick_check(argument: Argument) -> list[str]:
         if kind:
             lines += [f"for _item in {name}:", f"    if _item.__class__ is not {kind}: {leave}"]
             if argument.size:  # one number stands for all
-                lines = [f"if {name}.__class__ is {kind}: {name} = ({name},) * {argument.size}", "else:", *("   "
-                                                                                                            " " + x for x in lines)]
+                otherwise = ["    " + line for line in lines]
+                lines = [f"if {name}.__class__ is {kind}: {name} = ({name},) * {argument.size}", "else:", *otherwise]
         if argument.size and argument.size > 1:
             lines.append(f"if len({name}) != {argument.size}: {leave}")
         return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines

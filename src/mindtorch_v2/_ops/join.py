@@ -11,7 +11,7 @@ from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_type
 from .._tensor import Tensor, wrap, wrapped_dim
 from .copy import channels_last_strides, stored_number, uninitialised
 from .create import checked_size
-from .declare import composite, function_of, op
+from .declare import DECLARATIONS, composite, function_of, op
 from .families import ArrayFamily, Spec, common_dtype, moves, shape_text
 from .samples import case, cases, error, ints, t, values
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
@@ -52,8 +52,8 @@ def _refuse_sizes(first: tuple[int, ...], shape: tuple[int, ...], i: int, dim: i
     if len(first) != len(shape):
         raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
     wanted, given = next((a, b) for d, (a, b) in enumerate(zip(first, shape, strict=True)) if a != b and d != dim)
-    raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. Expected size {wanted} but got size {given} for "
-                       f"tensor number {i} in the list.")  # fmt: skip
+    raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. Expected size {wanted} but got size "
+                       f"{given} for tensor number {i} in the list.")
 
 
 def _common_format(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
@@ -64,7 +64,7 @@ def _common_format(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[i
         array = tensor._array
         wanted = channels_last_strides(array.shape)
         if len(wanted) != len(shape) or any(
-                n != 1 and s != w * array.itemsize for n, s, w in zip(array.shape, array.strides, wanted, strict=True)):  # fmt: skip
+                n != 1 and s != w * array.itemsize for n, s, w in zip(array.shape, array.strides, wanted, strict=True)):
             return None
     return channels_last_strides(shape)
 
@@ -88,6 +88,8 @@ def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
 
 class Joins(ArrayFamily):
     """Arrays put beside each other: of one type and row-major, they are NumPy's matter, errors included."""
+
+    out_types = "any"
 
     def __init__(self, infer: Callable, array: Callable, joined: Callable) -> None:
         super().__init__(infer, array, widen=False)
@@ -135,13 +137,15 @@ def _cat_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]], dim: int) 
 cat = function_of(op(
    "cat(Tensor[] tensors, int dim=0) -> Tensor",
    kernel=Joins(_cat_spec, _cat, np.concatenate), grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
-   samples=cases(case([t(2, 3), t(1, 3)]), case([t(2, 3), t(2, 2)], 1), case([t(2, 3), t(2, 2)], -1), case([t(0), t(2, 3)], 1),
+   samples=cases(case([t(2, 3), t(1, 3)]), case([t(2, 3), t(2, 2)], 1), case([t(2, 3), t(2, 2)], -1),
+                 case([t(0), t(2, 3)], 1),
                  case([t(2), ints(3)]), case([t(2, 3, layout="transposed"), t(2, 3)]),
                  error(ValueError, "torch.cat(): expected a non-empty list of Tensors", []),
                  error(RuntimeError, "zero-dimensional tensor (at position 0) cannot be concatenated", [t(), t()]),
                  error(RuntimeError, "Tensors must have same number of dimensions: got 2 and 1", [t(2, 3), t(3)]),
-                 error(RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 2 for tensor "
-                       "number 1 in the list.", [t(2, 3), t(2, 2)]))))  # fmt: skip
+                 error(RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size "
+                                     "2 for tensor "
+                       "number 1 in the list.", [t(2, 3), t(2, 2)]))))
 
 
 def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
@@ -152,8 +156,8 @@ def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
     for i, tensor in enumerate(tensors):
         array = tensor._array
         if array.shape != shape:
-            raise RuntimeError(f"stack expects each tensor to be equal size, but got {shape_text(shape)} at entry 0 and "
-                               f"{shape_text(array.shape)} at entry {i}")  # fmt: skip
+            raise RuntimeError(f"stack expects each tensor to be equal size, but got {shape_text(shape)} at entry 0 "
+                               f"and {shape_text(array.shape)} at entry {i}")
         one_kind = one_kind and array.dtype is kind
     dim = wrapped_dim(dim, len(shape) + 1)
     return Spec((*shape[:dim], len(tensors), *shape[dim:]), tensors[0].dtype if one_kind else common_dtype(tensors))
@@ -180,8 +184,9 @@ stack = function_of(op(
    kernel=Joins(_stack_spec, _stack, _stacked), grad=dict(tensors=lambda grad, dim: grad.unbind(dim)),
    samples=cases(case([t(2, 3), t(2, 3)]), case([t(2, 3), t(2, 3)], 1), case([t(2, 3), t(2, 3)], -1), case([t(), t()]),
                  error(RuntimeError, "stack expects a non-empty TensorList", []),
-                 error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] at entry 1",
-                       [t(2, 3), t(2, 2)]))))  # fmt: skip
+                 error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] "
+                                     "at entry 1",
+                       [t(2, 3), t(2, 2)]))))
 
 
 def _refuse_none(tensors: Sequence[Tensor], name: str) -> None:
@@ -217,6 +222,10 @@ def _column_stack(tensors):
     return cat([a if a._array.ndim > 1 else a.reshape((a._array.size, 1)) for a in tensors], 1)
 
 
+for _name in ("hstack", "vstack", "dstack", "column_stack"):
+    DECLARATIONS[f"aten::{_name}"].family.out_types = "any"
+
+
 # repeated ------------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +246,8 @@ def _interleaved(shape: tuple[int, ...], repeats: tuple[int, ...]) -> tuple[int,
 def _repeat(xp: Any, self: Any, repeats: tuple[int, ...], spec: Spec) -> Any:
     grid = _interleaved(self.shape, repeats)
     ones = _interleaved(self.shape, (1,) * len(repeats))
-    return xp.broadcast_to(self.reshape(ones), grid).reshape(spec.shape) if 0 not in spec.shape else xp.empty(spec.shape, self.dtype)
+    return xp.broadcast_to(self.reshape(ones),
+                           grid).reshape(spec.shape) if 0 not in spec.shape else xp.empty(spec.shape, self.dtype)
 
 
 def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Tensor:
@@ -252,11 +262,13 @@ op("repeat(Tensor self, int[] repeats) -> Tensor",
    kernel=moves(_repeat_spec, lambda xp, self, repeats, spec: xp.array(_repeat(xp, self, repeats, spec), copy=True)),
    grad=dict(self=_repeat_grad), public="Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
-                 error(RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
-                       t(2, 3), (2,))))  # fmt: skip
+                 error(RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions "
+                                     "of tensor",
+                       t(2, 3), (2,))))
 
 
-@composite("tile(Tensor self, int[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)), case(t(2, 3), ())))
+@composite("tile(Tensor self, int[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)),
+                                                                    case(t(2, 3), ())))
 def _tile(self, dims):
     return self.repeat((1,) * (self._array.ndim - len(dims)) + dims)
 
@@ -267,7 +279,8 @@ def _counted_spec(repeats: Tensor, output_size: int | None) -> Spec:
     if repeats.dtype not in (int32, int64):
         raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{repeats.dtype.scalar_name}'")
     if output_size is None and repeats._device is META:
-        raise NotImplementedError("aten::repeat_interleave.Tensor: the size of the result depends on data that meta tensors do not have")
+        raise NotImplementedError("aten::repeat_interleave.Tensor: the size of the result depends on data that meta "
+                                  "tensors do not have")
     return Spec((-1 if output_size is None else output_size,), repeats.dtype)
 
 
@@ -279,10 +292,12 @@ def _counted(xp: Any, repeats: Any, output_size: int | None) -> Any:
     return xp.repeat(xp.arange(repeats.size, dtype=repeats.dtype), repeats)
 
 
-@composite("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
+@composite("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> "
+           "Tensor",
            samples=cases(case(t(2, 3), values([1, 2]), 0), case(t(2, 3), values([2]), 1), case(t(2), values([0, 2])),
-                         error(RuntimeError, "repeats must have the same size as input along dim, but got repeats.size(0) = 3 and "
-                               "input.size(0) = 2", t(2, 3), values([1, 2, 3]), 0)))  # fmt: skip
+                         error(RuntimeError, "repeats must have the same size as input along dim, but got "
+                                             "repeats.size(0) = 3 and "
+                               "input.size(0) = 2", t(2, 3), values([1, 2, 3]), 0)))
 def _repeat_interleave(self, repeats, dim, output_size):
     if dim is None:
         self, dim = self.flatten(), 0
@@ -294,19 +309,19 @@ def _repeat_interleave(self, repeats, dim, output_size):
     if counts._array.size == 1:
         counts = counts.reshape((1,)).expand((n,))
     elif counts._array.shape[0] != n:
-        raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = {counts._array.shape[0]} "
-                           f"and input.size({dim}) = {n}")  # fmt: skip
+        raise RuntimeError("repeats must have the same size as input along dim, but got repeats.size(0) = "
+                           f"{counts._array.shape[0]} and input.size({dim}) = {n}")
     return self.index_select(dim, _counts_to_places(counts, output_size=output_size))
 
 
 _counts_to_places = function_of(op(
    "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
-   kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2])))))  # fmt: skip
+   kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2])))))
 
 
 @composite("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
            samples=cases(case(t(2, 3), 2), case(t(2, 3), 2, 0), case(t(2, 3), 0, 1), case(t(), 3),
-                         error(RuntimeError, "Repeats must be non-negative", t(2, 3), -1)))  # fmt: skip
+                         error(RuntimeError, "Repeats must be non-negative", t(2, 3), -1)))
 def _repeat_interleave_int(self, repeats, dim, output_size):
     if repeats < 0:
         raise RuntimeError("Repeats must be non-negative")
@@ -329,8 +344,9 @@ def _meshgrid_default(tensors):
 
 @composite("meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", public="",
            samples=cases(case([t(3), t(2)], indexing="xy"), case([t(3), t(), t(2)], indexing="ij"),
-                         error(RuntimeError, 'torch.meshgrid: indexing must be one of "xy" or "ij", but received: zz', [t(2)],
-                               indexing="zz")))  # fmt: skip
+                         error(RuntimeError, 'torch.meshgrid: indexing must be one of "xy" or "ij", but received: zz',
+                               [t(2)],
+                               indexing="zz")))
 def _meshgrid(tensors, indexing):
     return meshgrid_of(tensors, indexing)
 
@@ -350,7 +366,8 @@ def meshgrid_of(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:
         return tuple(grid.swapdims(0, 1) for grid in meshgrid_of(tensors, "ij"))
     shape = tuple(tensor._array.size for tensor in tensors)
     ones = (1,) * len(shape)
-    return tuple(tensor.view((*ones[:i], tensor._array.size, *ones[i + 1 :])).expand(shape) for i, tensor in enumerate(tensors))
+    return tuple(tensor.view((*ones[:i], tensor._array.size, *ones[i + 1 :])).expand(shape) for i,
+                 tensor in enumerate(tensors))
 
 
 def _check_vector(tensor: Tensor) -> None:
@@ -368,7 +385,7 @@ def _cartesian_prod(tensors):
 
 
 @composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
-           samples=cases(case(t(4)), case(t(4), 3), case(t(3), 2, True), case(t(3), 0)))  # fmt: skip
+           samples=cases(case(t(4)), case(t(4), 3), case(t(3), 2, True), case(t(3), 0)))
 def _combinations(self, r, with_replacement):
     _check_vector(self)
     if r < 0:
@@ -389,7 +406,7 @@ def _block_diag_spec(tensors: Sequence[Tensor]) -> Spec:
     for i, tensor in enumerate(tensors):
         if tensor._array.ndim > 2:
             raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
-                               f"{tensor._array.ndim} dimensions")  # fmt: skip
+                               f"{tensor._array.ndim} dimensions")
     shapes = [_as_matrix(tensor._array.shape) for tensor in tensors]
     return Spec((sum(n for n, _ in shapes), sum(m for _, m in shapes)), _type_of_all(tensors))
 
@@ -428,8 +445,9 @@ def _block_diag_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]]) -> 
 op("block_diag(Tensor[] tensors) -> Tensor", kernel=moves(_block_diag_spec, _block_diag),
    grad=dict(tensors=_block_diag_grad), public="",
    samples=cases(case([t(2, 3), t(3), t()]), case([t(0, 2), t(2, 0)]),
-                 error(RuntimeError, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 dimensions",
-                       [t(1, 2, 3)])))  # fmt: skip
+                 error(RuntimeError, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 "
+                                     "dimensions",
+                       [t(1, 2, 3)])))
 
 
 # padded --------------------------------------------------------------------------------------------------------------
@@ -441,8 +459,8 @@ def _padded_spec(self: Tensor, pad: tuple[int, ...], value: Any) -> Spec:
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) > 2 * ndim:
-        raise RuntimeError(f"Length of pad should be no more than twice the number of dimensions of the input. Pad length is "
-                           f"{len(pad)} while the input has {ndim} dimensions.")  # fmt: skip
+        raise RuntimeError("Length of pad should be no more than twice the number of dimensions of the input. Pad "
+                           f"length is {len(pad)} while the input has {ndim} dimensions.")
     for i in range(len(pad) // 2):
         d = ndim - 1 - i
         left, right = pad[2 * i], pad[2 * i + 1]
@@ -450,8 +468,9 @@ def _padded_spec(self: Tensor, pad: tuple[int, ...], value: Any) -> Spec:
             raise RuntimeError("narrow(): length must be non-negative.")
         shape[d] += left + right
         if shape[d] < 0:
-            raise RuntimeError(f"The input size {self._array.shape[d]}, plus negative padding {left} and {right} resulted in a negative "
-                               f"output size, which is invalid. Check dimension {d} of your input.")  # fmt: skip
+            raise RuntimeError(f"The input size {self._array.shape[d]}, plus negative padding {left} and {right} "
+                               f"resulted in a negative output size, which is invalid. Check dimension {d} of your "
+                               "input.")
     return Spec(tuple(shape), self.dtype, _common_format(tuple(shape), [self]))
 
 
@@ -472,48 +491,55 @@ constant_pad_nd = function_of(op(
    "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
    kernel=moves(_padded_spec, _padded),
    grad=dict(self=lambda grad, pad: constant_pad_nd(grad, tuple([-n for n in pad]))),
-   samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3), (1, 1, 1, 1)))))  # fmt: skip
+   samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3),
+                                                                                                   (1, 1, 1, 1)))))
 
-_PADDED_INPUTS = ("Supported combinations for non-constant padding:\n"
-                  "  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
-                  "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
-                  "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)")  # fmt: skip
+_PADDED_INPUTS = ("Supported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last "
+                  "dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: "
+                  "padding size = 6 (pads last 3 dimensions)")
 
 
 def _mirrored(index: Tensor, n: int) -> Tensor:
     return (n - 1) - ((n - 1) - index.abs()).abs()
 
 
-_PADDED_PLACES = {"reflect": _mirrored, "replicate": lambda index, n: index.clamp(0, n - 1), "circular": lambda index, n: index.remainder(n)}
+_PADDED_PLACES = {"reflect": _mirrored, "replicate": lambda index, n: index.clamp(0, n - 1), "circular": lambda index,
+                  n: index.remainder(n)}
 
 
 @composite("pad(Tensor self, int[] pad, str mode=\"constant\", Scalar? value=None) -> Tensor", public="nn.functional",
-           samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 2), "constant", 1.5), case(t(2, 4), (1, 2), "reflect"),
+           samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 2), "constant", 1.5), case(t(2, 4), (1, 2),
+                                                                                             "reflect"),
                          case(t(1, 3, 4), (2, 1, 1, 0), "replicate"), case(t(1, 2, 3), (2, 1), "circular"),
                          error(RuntimeError, "Padding length must be divisible by 2", t(2, 3), (1,)),
-                         error(NotImplementedError, "Unrecognised padding mode zz", t(2, 3), (1, 1), "zz")))  # fmt: skip
+                         error(NotImplementedError, "Unrecognised padding mode zz", t(2, 3), (1, 1), "zz")))
 def _pad(self, pad, mode, value):
     ndim = self._array.ndim
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     if len(pad) > 2 * ndim:
-        raise RuntimeError("Padding length should be less than or equal to two times the input dimension but got padding length "
-                           f"{len(pad)} and input of dimension {ndim}")  # fmt: skip
+        raise RuntimeError("Padding length should be less than or equal to two times the input dimension but got "
+                           f"padding length {len(pad)} and input of dimension {ndim}")
     if mode == "constant":
         return constant_pad_nd(self, pad, 0 if value is None else value)
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in _PADDED_PLACES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if self.dtype is bool_ and mode != "circular":
+        name = "reflection" if mode == "reflect" else "replication"
+        raise NotImplementedError(f"\"{name}_pad{len(pad) // 2}d\" not implemented for 'Bool'")
     if (len(pad), ndim) not in ((2, 2), (2, 3), (4, 3), (4, 4), (6, 4), (6, 5)):
-        raise NotImplementedError(f"Padding size {len(pad)} is not supported for {ndim}D input tensor.\n{_PADDED_INPUTS}")
+        raise NotImplementedError(f"Padding size {len(pad)} is not supported for {ndim}D input "
+                                  f"tensor.\n{_PADDED_INPUTS}")
     result = self
     for i in range(len(pad) // 2):
         d, left, right = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
         n = self._array.shape[d]
         if mode == "reflect" and (left >= n or right >= n):
-            raise RuntimeError(f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input dimension, but got: "
-                               f"padding ({left}, {right}) at dimension {d} of input {shape_text(self.shape)}")  # fmt: skip
+            raise RuntimeError(f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input "
+                               f"dimension, but got: padding ({left}, {right}) at dimension {d} of input "
+                               f"{shape_text(self.shape)}")
         if mode == "circular" and (left > n or right > n):
             raise RuntimeError("Padding value causes wrapping around more than once.")
         skipped = 0

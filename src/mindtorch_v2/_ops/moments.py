@@ -81,7 +81,7 @@ def _mean_grad(grad: Tensor, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return unfolded(grad / folded_count(self.shape, dim), self.shape, dim, keepdim).expand(self.shape)
 
 
-def _both_grad(grads: tuple, spread: Callable, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Tensor:
+def _both_grad(grads: tuple, spread: Callable, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Tensor | None:
     """The gradient of a variance or deviation and a mean, either of which may not have been used."""
     total = None if grads[0] is None else _variance_grad(spread(grads[0]), self, dim, correction, keepdim)
     if grads[1] is None:

@@ -7,7 +7,7 @@ from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
 from .._dispatch.registry import Operator
 from .._dtype import INT, int64
 from .._tensor import Tensor, tracked_view, wrap, wrapped_dim
-from .declare import composite, function_of, op
+from .declare import DECLARATIONS, composite, function_of, op
 from .families import Spec, View, computes, moves, shape_text, view, views
 from .join import cat, stack
 from .samples import case, cases, error, ints, t, values
@@ -46,7 +46,8 @@ def _select(self: Tensor, dim: int, index: int) -> Geometry:
     n = shape[dim]
     if not 0 <= index < n:
         if not -n <= index < 0:
-            raise IndexError(f"select(): index {index} out of range for tensor of size {shape_text(shape)} at dimension {dim}")
+            raise IndexError(f"select(): index {index} out of range for tensor of size {shape_text(shape)} at "
+                             f"dimension {dim}")
         index += n
     return shape[:dim] + shape[dim + 1 :], strides[:dim] + strides[dim + 1 :], index * strides[dim]
 
@@ -58,12 +59,14 @@ def _selected(array: Any, dim: int, index: int) -> tuple | None:
     return array[(_FULL,) * dim + (index, ...)] if dim else array[index, ...], index * array.strides[dim]
 
 
-op("select(Tensor(a) self, int dim, int index) -> Tensor(a)",
+select_view = function_of(op(
+   "select(Tensor(a) self, int dim, int index) -> Tensor(a)",
    kernel=PartView(_select, _selected),
    grad=dict(self=lambda grad, self_shape, dim, index: select_backward(grad, self_shape, dim, index)),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3), -1, -1), case(t(2, 3), 1, 0), case(t(3), 0, 2), case(t(2, 0), 0, 1),
-                 error(IndexError, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0", t(2, 3), 0, 2),
-                 error(IndexError, "select() cannot be applied to a 0-dim tensor.", t(), 0, 0)))  # fmt: skip
+                 error(IndexError, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0", t(2, 3),
+                       0, 2),
+                 error(IndexError, "select() cannot be applied to a 0-dim tensor.", t(), 0, 0))))
 
 
 def _placed(where: Any) -> Any:
@@ -85,7 +88,7 @@ select_backward = function_of(op(
    "select_backward(Tensor self, int[] input_sizes, int dim, int index) -> Tensor",
    kernel=moves(lambda self, input_sizes, dim, index: Spec(input_sizes, self.dtype), _placed(_select_place)), public="",
    grad=dict(self=lambda grad, dim, index: grad.select(dim, index)),
-   samples=cases(case(t(3), (2, 3), 0, 1), case(t(2), (2, 3), -1, -1))))  # fmt: skip
+   samples=cases(case(t(3), (2, 3), 0, 1), case(t(2), (2, 3), -1, -1))))
 
 
 def slice_bounds(n: int, start: int | None, end: int | None) -> tuple[int, int]:
@@ -115,7 +118,7 @@ def _slice(self: Tensor, dim: int, start: int | None, end: int | None, step: int
     start, end = slice_bounds(shape[dim], start, end)
     stride = strides[dim]
     return ((*shape[:dim], (end - start + step - 1) // step, *shape[dim + 1 :]),
-            (*strides[:dim], stride * step, *strides[dim + 1 :]), start * stride)  # fmt: skip
+            (*strides[:dim], stride * step, *strides[dim + 1 :]), start * stride)
 
 
 def _sliced(array: Any, dim: int, start: int | None, end: int | None, step: int) -> tuple | None:
@@ -131,9 +134,11 @@ def _sliced(array: Any, dim: int, start: int | None, end: int | None, step: int)
 slice_view = function_of(op(
    "slice.Tensor(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor(a)",
    kernel=PartView(_slice, _sliced), public="",
-   grad=dict(self=lambda grad, self_shape, dim, start, end, step: slice_backward(grad, self_shape, dim, start, end, step)),
-   samples=cases(case(t(4, 3), 0, 1, 3), case(t(4, 3), -1, -2, None, 1), case(t(5), 0, None, None, 2), case(t(3), 0, 5, 9),
-                 error(RuntimeError, "slice step must be positive", t(2, 3), 0, 0, 1, 0))))  # fmt: skip
+   grad=dict(self=lambda grad, self_shape, dim, start, end, step: slice_backward(grad, self_shape, dim, start, end,
+                                                                                 step)),
+   samples=cases(case(t(4, 3), 0, 1, 3), case(t(4, 3), -1, -2, None, 1), case(t(5), 0, None, None, 2),
+                 case(t(3), 0, 5, 9),
+                 error(RuntimeError, "slice step must be positive", t(2, 3), 0, 0, 1, 0))))
 
 
 def _slice_place(shape: tuple[int, ...], dim: int, start: int | None, end: int | None, step: int) -> tuple:
@@ -143,14 +148,15 @@ def _slice_place(shape: tuple[int, ...], dim: int, start: int | None, end: int |
 
 slice_backward = function_of(op(
    "slice_backward(Tensor self, int[] input_sizes, int dim, int? start, int? end, int step) -> Tensor",
-   kernel=moves(lambda self, input_sizes, dim, start, end, step: Spec(input_sizes, self.dtype), _placed(_slice_place)), public="",
+   kernel=moves(lambda self, input_sizes, dim, start, end, step: Spec(input_sizes, self.dtype), _placed(_slice_place)),
+   public="",
    grad=dict(self=lambda grad, dim, start, end, step: slice_view(grad, dim, start, end, step)),
-   samples=cases(case(t(2, 3), (4, 3), 0, 1, 3, 1), case(t(3), (5,), 0, None, None, 2))))  # fmt: skip
+   samples=cases(case(t(2, 3), (4, 3), 0, 1, 3, 1), case(t(3), (5,), 0, None, None, 2))))
 
 
 @composite("narrow(Tensor(a) self, int dim, int start, int length) -> Tensor(a)",
            samples=cases(case(t(4, 3), 0, 1, 2), case(t(4, 3), 1, -1, 1), case(t(2, 3), 0, 2, 0),
-                         error(RuntimeError, "start (0) + length (3) exceeds dimension size (2).", t(2, 3), 0, 0, 3)))  # fmt: skip
+                         error(RuntimeError, "start (0) + length (3) exceeds dimension size (2).", t(2, 3), 0, 0, 3)))
 def _narrow(self, dim, start, length):
     if not self._array.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -168,7 +174,7 @@ def _narrow(self, dim, start, length):
 
 @composite("narrow.Tensor(Tensor(a) self, int dim, Tensor start, int length) -> Tensor(a)",
            samples=cases(case(t(4, 3), 0, ints(high=2), 2),
-                         error(RuntimeError, "start must be an 0-dim integral Tensor.", t(4, 3), 0, ints(1), 2)))  # fmt: skip
+                         error(RuntimeError, "start must be an 0-dim integral Tensor.", t(4, 3), 0, ints(1), 2)))
 def _narrow_tensor(self, dim, start, length):
     if start._array.ndim or start.dtype.category != INT:
         raise RuntimeError("start must be an 0-dim integral Tensor.")
@@ -179,6 +185,8 @@ def _narrow_tensor(self, dim, start, length):
 def _narrow_copy(self, dim, start, length):
     return self.narrow(dim, start, length).clone()
 
+
+DECLARATIONS["aten::narrow_copy"].family.out_types = "own"
 
 # pieces --------------------------------------------------------------------------------------------------------------
 
@@ -212,11 +220,11 @@ def _split_with_sizes(self: Tensor, split_sizes: tuple[int, ...], dim: int) -> l
     dim = wrapped_dim(dim, self._array.ndim)
     if split_sizes and min(split_sizes) < 0:
         raise RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, but got "
-                           f"split_sizes={shape_text(split_sizes)}")  # fmt: skip
+                           f"split_sizes={shape_text(split_sizes)}")
     n = self._array.shape[dim]
     if sum(split_sizes) != n:
-        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), "
-                           f"but got split_sizes={shape_text(split_sizes)}")  # fmt: skip
+        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at "
+                           f"dimension {dim}), but got split_sizes={shape_text(split_sizes)}")
     return _pieces(self, split_sizes, dim)
 
 
@@ -230,7 +238,8 @@ def _unbind(self: Tensor, dim: int) -> list[Geometry]:
     return [(shape_left, strides_left, i * step) for i in range(shape[dim])]
 
 
-def _joined_grads(grads: Sequence[Tensor | None], shapes: Sequence[tuple[int, ...]], join: Callable, dim: int) -> Tensor:
+def _joined_grads(grads: Sequence[Tensor | None], shapes: Sequence[tuple[int, ...]], join: Callable,
+                  dim: int) -> Tensor:
     """The gradients of pieces put together; zeros for a piece that has none."""
     some = next(g for g in grads if g is not None)
     return join([some.new_zeros(shape) if g is None else g for g, shape in zip(grads, shapes, strict=True)], dim)
@@ -257,21 +266,24 @@ _split_evenly = function_of(op(
    kernel=views(_split), grad=dict(self=_split_grad), public="",
    samples=cases(case(t(5, 2), 2), case(t(2, 5), 2, -1), case(t(0, 3), 0), case(t(2, 3), 4),
                  error(RuntimeError, "split expects split_size be non-negative, but got split_size=-1", t(2, 3), -1),
-                 error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2", t(2, 3), 0))))  # fmt: skip
+                 error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2",
+                       t(2, 3), 0))))
 op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]",
    kernel=views(_split_with_sizes),
    grad=dict(self=lambda grads, self_shape, split_sizes, dim:
              _joined_grads(grads, _piece_shapes(self_shape, split_sizes, dim), cat, dim)),
    samples=cases(case(t(5, 2), (2, 0, 3)), case(t(2, 5), (1, 4), 1),
-                 error(RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 2 (input tensor's size at dimension 0), "
-                       "but got split_sizes=[1, 2]", t(2, 3), (1, 2))))  # fmt: skip
+                 error(RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 2 (input tensor's size at "
+                                     "dimension 0), "
+                       "but got split_sizes=[1, 2]", t(2, 3), (1, 2))))
 op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
    kernel=views(_unbind), grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),
-                 error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())))  # fmt: skip
+                 error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())))
 
 
-@composite("split.sizes(Tensor(a -> *) self, int[] split_size, int dim=0) -> Tensor(a)[]", public="", samples=cases(case(t(5, 2), (2, 3))))
+@composite("split.sizes(Tensor(a -> *) self, int[] split_size, int dim=0) -> Tensor(a)[]", public="",
+           samples=cases(case(t(5, 2), (2, 3))))
 def _split_sizes(self, split_size, dim):
     return self.split_with_sizes(split_size, dim)
 
@@ -290,7 +302,7 @@ Tensor.split = split
 
 @composite("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
            samples=cases(case(t(7), 3), case(t(2, 5), 2, 1), case(t(0, 3), 3),
-                         error(RuntimeError, "chunk expects `chunks` to be greater than 0, got: 0", t(2), 0)))  # fmt: skip
+                         error(RuntimeError, "chunk expects `chunks` to be greater than 0, got: 0", t(2), 0)))
 def _chunk(self, chunks, dim):
     if not self._array.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
@@ -308,7 +320,7 @@ def _refuse_0d(self: Tensor) -> None:
 
 @composite("tensor_split.sections(Tensor(a -> *) self, int sections, int dim=0) -> Tensor(a)[]",
            samples=cases(case(t(7), 3), case(t(2, 5), 2, 1), case(t(2), 3),
-                         error(RuntimeError, "number of sections must be larger than 0, got 0", t(2), 0)))  # fmt: skip
+                         error(RuntimeError, "number of sections must be larger than 0, got 0", t(2), 0)))
 def _tensor_split_sections(self, sections, dim):
     _refuse_0d(self)
     dim = wrapped_dim(dim, self._array.ndim)
@@ -320,7 +332,7 @@ def _tensor_split_sections(self, sections, dim):
 
 
 @composite("tensor_split.indices(Tensor(a -> *) self, int[] indices, int dim=0) -> Tensor(a)[]",
-           samples=cases(case(t(7), (2, 5)), case(t(2, 5), (3,), 1), case(t(3), ())))  # fmt: skip
+           samples=cases(case(t(7), (2, 5)), case(t(2, 5), (3,), 1), case(t(3), ())))
 def _tensor_split_indices(self, indices, dim):
     _refuse_0d(self)
     dim = wrapped_dim(dim, self._array.ndim)
@@ -328,16 +340,17 @@ def _tensor_split_indices(self, indices, dim):
     return tuple(slice_view(self, dim, start, end) for start, end in zip(bounds, bounds[1:], strict=False))
 
 
-@composite("tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0)"
-           " -> Tensor(a)[]", samples=cases(case(t(7), values([2, 5]))))  # fmt: skip
+@composite("tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) "
+           "-> Tensor(a)[]", samples=cases(case(t(7), values([2, 5]))))
 def _tensor_split_tensor(self, tensor_indices_or_sections, dim):
     given = tensor_indices_or_sections
     _refuse_0d(self)
     if given.dtype is not int64:
-        raise RuntimeError(f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {given.dtype.scalar_name}")
+        raise RuntimeError("tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+                           f"{given.dtype.scalar_name}")
     if given._array.ndim > 1:
-        raise RuntimeError("tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, "
-                           f"but got a tensor with {given._array.ndim} dims")  # fmt: skip
+        raise RuntimeError("tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+                           f"one-dimensional tensor, but got a tensor with {given._array.ndim} dims")
     return self.tensor_split(given.item() if not given._array.ndim else tuple(given.tolist()), dim)
 
 
@@ -347,22 +360,24 @@ def _axis_split(name: str, axis: int, ranks: int) -> None:
     def dim_of(self: Tensor) -> int:
         ndim = self._array.ndim
         if ndim < ranks:
-            raise RuntimeError(f"torch.{name} requires a tensor with at least {ranks} dimension, but got a tensor with {ndim} "
-                               "dimensions!")  # fmt: skip
+            raise RuntimeError(f"torch.{name} requires a tensor with at least {ranks} dimension, but got a tensor with "
+                               f"{ndim} dimensions!")
         return 0 if name == "hsplit" and ndim == 1 else axis
 
     def by_sections(self, sections):
         dim = dim_of(self)
         n = self._array.shape[dim]
         if sections <= 0 or n % sections:
-            raise RuntimeError(f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {n} is not "
-                               f"divisible by the split_size {sections}!")  # fmt: skip
+            raise RuntimeError(f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension "
+                               f"{n} is not divisible by the split_size {sections}!")
         return self.tensor_split(sections, dim)
 
-    samples = cases(case(t(4, 4, 4), 2), error(RuntimeError, f"torch.{name} requires a tensor with at least {ranks} dimension", t(), 1))
+    samples = cases(case(t(4, 4, 4), 2), error(RuntimeError, f"torch.{name} requires a tensor with at least {ranks} "
+                                                             "dimension", t(), 1))
     composite(f"{name}.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", samples=samples)(by_sections)
-    composite(f"{name}.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", samples=cases(case(t(4, 4, 4), (1, 3))))(
-        lambda self, indices: self.tensor_split(indices, dim_of(self)))  # fmt: skip
+    composite(f"{name}.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
+              samples=cases(case(t(4, 4, 4), (1, 3))))(
+        lambda self, indices: self.tensor_split(indices, dim_of(self)))
 
 
 _axis_split("hsplit", 1, 1)
@@ -393,7 +408,7 @@ op("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"
    kernel=view(_diagonal),
    grad=dict(self=lambda grad, self_shape, offset, dim1, dim2: diagonal_backward(grad, self_shape, offset, dim1, dim2)),
    samples=cases(case(t(2, 3)), case(t(3, 3), 1), case(t(3, 2), -1), case(t(2, 3, 4), 1, 0, 2), case(t(2, 3), 5),
-                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))  # fmt: skip
+                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))
 
 
 def _on_diagonal(xp: Any, grad: Any, input_sizes: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Any:
@@ -407,7 +422,7 @@ diagonal_backward = function_of(op(
    "diagonal_backward(Tensor self, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
    kernel=moves(lambda self, input_sizes, offset, dim1, dim2: Spec(input_sizes, self.dtype), _on_diagonal), public="",
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
-   samples=cases(case(t(2), (2, 3), 0, 0, 1), case(t(3, 2), (2, 3, 4), 1, 0, 2))))  # fmt: skip
+   samples=cases(case(t(2), (2, 3), 0, 0, 1), case(t(3, 2), (2, 3, 4), 1, 0, 2))))
 
 
 def _unfold(self: Tensor, dimension: int, size: int, step: int) -> Geometry:
@@ -424,15 +439,17 @@ def _unfold(self: Tensor, dimension: int, size: int, step: int) -> Geometry:
     if not shape:
         return (size,), (array.itemsize,), 0
     count, stride = (limit - size) // step + 1, strides[dim]
-    return (*shape[:dim], count, *shape[dim + 1 :], size), (*strides[:dim], stride * step, *strides[dim + 1 :], stride), 0
+    return (*shape[:dim], count, *shape[dim + 1 :], size), (*strides[:dim], stride * step, *strides[dim + 1 :],
+                                                            stride), 0
 
 
 op("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
    kernel=view(_unfold), public="Tensor",
-   grad=dict(self=lambda grad, self_shape, dimension, size, step: unfold_backward(grad, self_shape, dimension, size, step)),
+   grad=dict(self=lambda grad, self_shape, dimension, size, step: unfold_backward(grad, self_shape, dimension, size,
+                                                                                  step)),
    samples=cases(case(t(2, 5), 1, 2, 1), case(t(5), 0, 3, 2), case(t(6, 2), 0, 2, 3), case(t(), 0, 1, 1),
                  error(RuntimeError, "maximum size for tensor at dimension 0 is 2 but size is 3", t(2, 3), 0, 3, 1),
-                 error(RuntimeError, "step is 0 but must be > 0", t(2, 3), 1, 2, 0)))  # fmt: skip
+                 error(RuntimeError, "step is 0 but must be > 0", t(2, 3), 1, 2, 0)))
 
 
 def _summed_windows(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, size: int, step: int) -> Any:
@@ -454,9 +471,10 @@ def _summed_windows(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, 
 
 unfold_backward = function_of(op(
    "unfold_backward(Tensor self, int[] input_sizes, int dim, int size, int step) -> Tensor",
-   kernel=computes(lambda self, input_sizes, dim, size, step: Spec(input_sizes, self.dtype), _summed_windows), public="",
+   kernel=computes(lambda self, input_sizes, dim, size, step: Spec(input_sizes, self.dtype), _summed_windows),
+   public="",
    grad=dict(self=lambda grad, dim, size, step: grad.unfold(dim, size, step)),
-   samples=cases(case(t(2, 4, 2), (2, 5), 1, 2, 1), case(t(2, 3), (5,), 0, 3, 2))))  # fmt: skip
+   samples=cases(case(t(2, 4, 2), (2, 5), 1, 2, 1), case(t(2, 3), (5,), 0, 3, 2))))
 
 
 # a part replaced -----------------------------------------------------------------------------------------------------
@@ -464,8 +482,8 @@ unfold_backward = function_of(op(
 
 def _check_part(src: Tensor, part: Tensor) -> None:
     if src._array.shape != part._array.shape:
-        raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {shape_text(src.shape)}, slice size = "
-                           f"{shape_text(part.shape)}")
+        raise RuntimeError("expected src to have a size equal to the slice of self. src size = "
+                           f"{shape_text(src.shape)}, slice size = {shape_text(part.shape)}")
 
 
 def _replaced(self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._autograd.views import check_inplace, move_retained
+from .._backends.npu import unavailable_kernel
 from .._device import META, contiguous_format
 from .._dispatch.keys import DispatchKey, modes
 from .._dispatch.registry import Lazy, Operator, registry
-from .._backends.npu import unavailable_kernel
 from .._dtype import COMPLEX, complex64, complex128, dtype, float16, float32, float64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
@@ -23,13 +23,15 @@ _arange = function_of(registry.get("arange.start_step"))
 
 
 def _as_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int,
-                self_stride: tuple[int, ...], self_offset: int) -> Geometry:  # fmt: skip
+                self_stride: tuple[int, ...], self_offset: int) -> Geometry:
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if any(n < 0 for n in size):
-        raise RuntimeError(f"Storage size calculation overflowed with sizes={shape_text(size)} and strides={shape_text(stride)}")
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={shape_text(size)} and "
+                           f"strides={shape_text(stride)}")
     if any(s < 0 for s in stride):
-        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {shape_text(stride)}")
+        raise RuntimeError("as_strided: Negative strides are not supported at the moment, got strides: "
+                           f"{shape_text(stride)}")
     if storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
     itemsize = self._array.itemsize
@@ -37,9 +39,9 @@ def _as_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], st
         needed = itemsize * (storage_offset + 1 + sum([s * (n - 1) for n, s in zip(size, stride, strict=True)]))
         nbytes = self._shared_storage().nbytes()
         if needed > nbytes:
-            raise RuntimeError(f"setStorage: sizes {shape_text(size)}, strides {shape_text(stride)}, storage offset {storage_offset}, "
-                               f"and itemsize {itemsize} requiring a storage size of {needed} are out of bounds for storage of "
-                               f"size {nbytes}")  # fmt: skip
+            raise RuntimeError(f"setStorage: sizes {shape_text(size)}, strides {shape_text(stride)}, storage offset "
+                               f"{storage_offset}, and itemsize {itemsize} requiring a storage size of {needed} are "
+                               f"out of bounds for storage of size {nbytes}")
     return size, tuple([s * itemsize for s in stride]), storage_offset * itemsize - self._offset
 
 
@@ -52,15 +54,15 @@ def _places(like: Tensor, size: Sequence[int], stride: Sequence[int], offset: in
 
 
 def _as_strided_grad(grad: Tensor, self_shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...],
-                     storage_offset: int, self_stride: tuple[int, ...], self_offset: int) -> Tensor:  # fmt: skip
-    """Gradients summed into the storage, and read where `self` shows it; a place shown n times gets its share in each."""
+                     storage_offset: int, self_stride: tuple[int, ...], self_offset: int) -> Tensor:
+    """Gradients summed into the storage, and read where `self` shows it; a place shown n times shares them."""
     if 0 in self_shape or 0 in size:
         return grad.new_zeros(self_shape)
     start = min(storage_offset, self_offset)
     written = _places(grad, size, stride, storage_offset - start)
     read = _places(grad, self_shape, self_stride, self_offset - start)
     ends = [sum(s * (n - 1) for n, s in zip(*geometry, strict=True)) + offset - start
-            for *geometry, offset in ((size, stride, storage_offset), (self_shape, self_stride, self_offset))]  # fmt: skip
+            for *geometry, offset in ((size, stride, storage_offset), (self_shape, self_stride, self_offset))]
     storage = grad.new_zeros((max(ends) + 1,)).index_add(0, written, grad.reshape((-1,)))
     result = storage.index_select(0, read)
     if ends[1] - self_offset + start + 1 < read.numel():
@@ -70,19 +72,22 @@ def _as_strided_grad(grad: Tensor, self_shape: tuple[int, ...], size: tuple[int,
 
 
 _as_strided_view = function_of(op(
-   "_as_strided(Tensor(a) self, int[] size, int[] stride, int storage_offset, int[] self_stride, int self_offset) -> Tensor(a)",
-   kernel=view(_as_strided), grad=dict(self=_as_strided_grad), public=""))  # fmt: skip
+   "_as_strided(Tensor(a) self, int[] size, int[] stride, int storage_offset, int[] self_stride, int self_offset) -> "
+   "Tensor(a)",
+   kernel=view(_as_strided), grad=dict(self=_as_strided_grad), public=""))
 
 
 @composite("as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)",
            samples=cases(case(t(2, 3), (2, 2), (1, 1)), case(t(2, 3), (3,), (2,), 1), case(t(6), (0, 2), (1, 1)),
                          case(t(3, 2, layout="transposed"), (2, 2), (2, 1)),
                          error(RuntimeError, "mismatch in length of strides and shape", t(2, 3), (2, 2), (1,)),
-                         error(RuntimeError, "setStorage: sizes [4, 4], strides [4, 1], storage offset 0, and itemsize", t(2, 3),
-                               (4, 4), (4, 1))))  # fmt: skip
+                         error(RuntimeError, "setStorage: sizes [4, 4], strides [4, 1], storage offset 0, and "
+                                             "itemsize", t(2, 3),
+                               (4, 4), (4, 1))))
 def _as_strided_from(self, size, stride, storage_offset):
     begin = self.storage_offset()
-    return _as_strided_view(self, size, stride, begin if storage_offset is None else storage_offset, self.stride(), begin)
+    return _as_strided_view(self, size, stride, begin if storage_offset is None else storage_offset, self.stride(),
+                            begin)
 
 
 # other element types -------------------------------------------------------------------------------------------------
@@ -100,7 +105,8 @@ class Retyped(Family):
             made._array = made._shared_storage().array(shape, kind.np, made._offset, strides)
             return made
 
-        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel, DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
+        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
+                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
 
 
 def retyped_geometry(self: Tensor, kind: dtype) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -139,8 +145,8 @@ def _view_as_complex(self: Tensor) -> tuple:
     array = self._array
     kind = _PAIRS.get(self.dtype)
     if kind is None:
-        raise RuntimeError("view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
-                           f"{self.dtype.scalar_name}")  # fmt: skip
+        raise RuntimeError("view_as_complex is only supported for half, float and double tensors, but got a tensor of "
+                           f"scalar type: {self.dtype.scalar_name}")
     shape, strides, itemsize = array.shape, array.strides, array.itemsize
     if not shape:
         raise RuntimeError("Input tensor must have one or more dimensions")
@@ -165,11 +171,12 @@ def _view_as_real(self: Tensor) -> tuple:
 view_as_complex = function_of(op(
    "view_as_complex(Tensor(a) self) -> Tensor(a)",
    kernel=view(_view_as_complex), grad=dict(self=lambda grad: view_as_real(grad)), public="torch",
-   samples=cases(case(t(3, 2)), case(t(2)), error(RuntimeError, "Tensor must have a last dimension of size 2", t(2, 3)))))  # fmt: skip
+   samples=cases(case(t(3, 2)), case(t(2)), error(RuntimeError, "Tensor must have a last dimension of size 2",
+                                                  t(2, 3)))))
 view_as_real = function_of(op(
    "view_as_real(Tensor(a) self) -> Tensor(a)",
    kernel=view(_view_as_real), grad=dict(self=lambda grad: view_as_complex(grad.contiguous())), public="torch",
-   samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2)))))  # fmt: skip
+   samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2)))))
 
 
 @composite("real(Tensor(a) self) -> Tensor(a)", public="torch", samples=cases(case(t(2, 3))))
@@ -178,7 +185,7 @@ def _real(self):
 
 
 @composite("imag(Tensor(a) self) -> Tensor(a)", public="torch",
-           samples=cases(error(RuntimeError, "imag is not implemented for tensors with non-complex dtypes.", t(2, 3))))  # fmt: skip
+           samples=cases(error(RuntimeError, "imag is not implemented for tensors with non-complex dtypes.", t(2, 3))))
 def _imag(self):
     if self.dtype.category != COMPLEX:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
@@ -189,8 +196,9 @@ _real_part, _imaginary_part = (function_of(registry.get(name)) for name in ("rea
 Tensor.real = property(_real_part, lambda self, value: _real_part(self).copy_(value))
 Tensor.imag = property(_imaginary_part, lambda self, value: _imaginary_part(self).copy_(value))
 
-op("alias(Tensor(a) self) -> Tensor(a)", kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
-   grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3))))  # fmt: skip
+alias = function_of(op(
+   "alias(Tensor(a) self) -> Tensor(a)", kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
+   grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3)))))
 
 
 # geometry changed in place -------------------------------------------------------------------------------------------
@@ -229,7 +237,8 @@ _in_place("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", "squeeze")
 _in_place("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", "unsqueeze")
 _in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", ("swapaxes_", "swapdims_"))
 _in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t")
-_in_place("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)", "as_strided")
+_in_place("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)",
+          "as_strided")
 
 
 @composite("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
@@ -242,8 +251,10 @@ def _as_strided_scatter(self, src, size, stride, storage_offset):
 
 # views as copies -----------------------------------------------------------------------------------------------------
 
-_COPIED = ("alias", "as_strided", "diagonal", "expand", "permute", "select", "slice.Tensor", "split.Tensor", "split_with_sizes", "squeeze",
-           "squeeze.dim", "squeeze.dims", "t", "transpose", "unbind", "unfold", "unsqueeze", "view", "view_as_complex", "view_as_real")
+_COPIED = ("alias", "as_strided", "diagonal", "expand", "permute", "select", "slice.Tensor", "split.Tensor",
+           "split_with_sizes", "squeeze",
+           "squeeze.dim", "squeeze.dims", "t", "transpose", "unbind", "unfold", "unsqueeze", "view", "view_as_complex",
+           "view_as_real")
 
 
 def _declare_copy(name: str) -> None:
@@ -254,7 +265,8 @@ def _declare_copy(name: str) -> None:
 
     def copied(*args: Any) -> Any:
         result = shown(*args[: len(operator.schema.positional)])
-        return [part.clone() for part in result] if isinstance(result, tuple) else result.clone(memory_format=contiguous_format)
+        return [part.clone() for part in result] if isinstance(result,
+                                                               tuple) else result.clone(memory_format=contiguous_format)
 
     composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch")(copied)
 

@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cpu import xp as cpu_xp
-from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, INT, OF_ARRAY, REDUCED, bool_, int32, int64
-from .._dispatch.keys import DispatchKey
-from .._tensor import Tensor, wrap, wrapped_dim
-from .copy import preserved_strides, stored_number, uninitialised
+from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64
+from .._tensor import Tensor, wrapped_dim
+from .copy import stored_number
 from .declare import composite, function_of, op
-from .families import Family, Spec, broadcast_shape, check_overlap, check_writable, meta_of, shape_text
+from .families import Spec, broadcast_shape, moves, shape_text
 from .index import (
     check_along,
     check_flat,
@@ -28,131 +25,30 @@ from .index import (
     whole_key,
 )
 from .samples import bools, case, cases, error, ints, t, values
-from .view import warn_once
-
-
-_LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
-
-
-class Updates(Family):
-    """A copy of `self` with some elements written; in place, the elements of `self`.
-
-    `check(*arguments)` raises; `write(xp, target, *arguments)` stores into an array. Where operands are broadcast,
-    `shape(*arguments)` says what comes out of the functional form, which is row-major unless it `preserves` strides.
-    """
-
-    inplace = True
-
-    def __init__(self, check: Callable, write: Callable, *, shape: Callable | None = None, preserves: bool = True) -> None:
-        self.check, self.write, self.shape, self.preserves = check, write, shape, preserves
-
-    def _spec(self, source: Tensor, args: Sequence[Any]) -> Spec:
-        self.check(source, *args)
-        shape = source._array.shape if self.shape is None else self.shape(source, *args)
-        same = self.preserves and shape == source._array.shape
-        return Spec(shape, source.dtype, preserved_strides(source, None) if same else None)
-
-    def cpu(self, operator: Operator) -> Callable:
-        check, write, keeps_shape = self.check, self.write, self.shape is None
-
-        def kernel(source: Tensor, *args: Any) -> Tensor:
-            array = source._array
-            if keeps_shape and array.flags.c_contiguous:
-                check(source, *args)
-                target = array.copy()
-            else:
-                target = uninitialised(self._spec(source, args))
-                target[...] = array
-            write(cpu_xp, target, *map(_array_of, args))
-            return wrap(target)
-
-        return kernel
-
-    def meta(self, operator: Operator) -> Callable:
-        return lambda source, *args: meta_of(self._spec(source, args))
-
-    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        check, write, shape = self.check, self.write, self.shape
-
-        def kernel(target: Tensor, *args: Any) -> Tensor:
-            check_writable(target)
-            check(target, *args)
-            if shape is not None and shape(target, *args) != target._array.shape:
-                raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast shape "
-                                   f"{shape_text(shape(target, *args))}")  # fmt: skip
-            for value in args:
-                if hasattr(value, "_array"):
-                    _refuse_shared(target, value)
-            if target._array.__class__ is np.ndarray:
-                write(cpu_xp, target._array, *map(_array_of, args))
-            target._bump_version()
-            return target
-
-        return super().inplace_kernels(operator, functional) | {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel}
-
-
-def _refuse_shared(target: Tensor, value: Tensor) -> None:
-    """Raises if an operand shows memory that is written, be it the very same elements."""
-    check_overlap(target, value)
-    if value is target or (value._base is not None and value._shared_storage() is target._shared_storage()
-                           and value._offset == target._offset and value._array.size and target._array.flags.forc
-                           and value._array.strides == target._array.strides):
-        raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-                           "memory location. Please clone() the tensor before performing the operation.")
-
-
-def _array_of(value: Any) -> Any:
-    if value.__class__ in (tuple, list):
-        return [_array_of(v) for v in value]
-    return getattr(value, "_array", value)
-
-
-def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
-    """Runs `change` on an array's elements in row-major order, in its own memory where that order is its own."""
-    if target.flags.c_contiguous:
-        change(target.reshape(-1))
-    else:
-        flat = target.reshape(-1)
-        change(flat)
-        target[...] = flat.reshape(target.shape)
-
-
-def combine_at(combine: Any, flat: Any, places: Any, source: Any) -> None:
-    """Combines values into places of a flat array, of which some may be named several times; half types in float32."""
-    places, source = places.reshape(-1), np.asarray(source)
-    if source.ndim:
-        source = source.reshape(-1)
-    if flat.dtype in REDUCED:
-        wide = flat.astype(np.float32)
-        combine.at(wide, places, source.astype(np.float32))
-        flat[...] = wide
-    else:
-        combine.at(flat, places, source if source.dtype is flat.dtype else source.astype(flat.dtype))
-
+from .updates import LITTLE, Updates, combine_at, on_flat
 
 # index_put -----------------------------------------------------------------------------------------------------------
 
 
 def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
     if self._array.dtype is not values._array.dtype and self.dtype is not values.dtype:
-        raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} for the "
-                           f"destination and {values.dtype.scalar_name} for the source.")  # fmt: skip
+        raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} "
+                           f"for the destination and {values.dtype.scalar_name} for the source.")
 
 
 def _cells(xp: Any, shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int], places: tuple[int, ...]) -> Any:
     """The flat places that a key of index arrays and full slices names, in the shape of what it shows."""
     front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
-    before = [d for d in range(len(shape)) if d not in at][:front]
-    after = [d for d in range(len(shape)) if d not in at][front:]
+    kept = [d for d in range(len(shape)) if d not in at]
+    behind = {d: len(kept) - 1 - i + (len(places) if i < front else 0) for i, d in enumerate(kept)}
     made: Any = 0
     for d, n in enumerate(shape):
         step = math.prod(shape[d + 1 :])
         if d in at:
             index = key[d] if key[d].size and key[d].min() >= 0 else xp.where(key[d] < 0, key[d] + n, key[d])
-            made = made + (index * step).reshape((*index.shape, *(1,) * len(after)))
-        else:
-            behind = len(after) - after.index(d) - 1 if d in after else len(before) - before.index(d) - 1 + len(places) + len(after)
-            made = made + xp.arange(0, n * step, step or 1).reshape((n,) + (1,) * behind) if n else made
+            made = made + (index * step).reshape((*index.shape, *(1,) * (len(kept) - front)))
+        elif n:
+            made = made + xp.arange(0, n * step, step or 1).reshape((n,) + (1,) * behind[d])
     return made
 
 
@@ -176,10 +72,10 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
     try:
         values = xp.broadcast_to(values, shown)
     except ValueError:
-        raise RuntimeError(f"shape mismatch: value tensor of shape {shape_text(values.shape)} cannot be broadcast to indexing result of "
-                           f"shape {shape_text(shown)}") from None  # fmt: skip
+        raise RuntimeError(f"shape mismatch: value tensor of shape {shape_text(values.shape)} cannot be broadcast to "
+                           f"indexing result of shape {shape_text(shown)}") from None
     check_places(self.shape, key, at)
-    if values.size <= _LITTLE and self.dtype not in REDUCED:
+    if values.size <= LITTLE and self.dtype not in REDUCED:
         xp.add.at(self, tuple(key), values)
         return
     cells = _cells(xp, self.shape, key, at, places)
@@ -196,8 +92,9 @@ op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=Fal
    samples=cases(case(t(3, 4), [values([0, 2])], t(2, 4)), case(t(3, 4), [values([0, 2])], t()),
                  case(t(3, 4), [values([0, 0])], t(2, 4), True), case(t(3, 4), [values([0, 1]), values([1, 1])], t(2)),
                  case(t(3, 4), [bools(3, 4)], t()),
-                 error(RuntimeError, "shape mismatch: value tensor of shape [2, 2] cannot be broadcast to indexing result of shape [2, 3]",
-                       t(2, 3), [values([0, 1])], t(2, 2))))  # fmt: skip
+                 error(RuntimeError, "shape mismatch: value tensor of shape [2, 2] cannot be broadcast to indexing "
+                                     "result of shape [2, 3]",
+                       t(2, 3), [values([0, 1])], t(2, 2))))
 
 
 # along one dimension -------------------------------------------------------------------------------------------------
@@ -233,33 +130,34 @@ def _check_index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alph
     dim = wrapped_dim(dim, len(shape))
     if index._array.ndim > 1:
         raise IndexError(f"index_add_(): Index is supposed to be a vector, but got dim: {index._array.ndim} with type: "
-                         f"{index.dtype.scalar_name} and size: {shape_text(index.shape)}")  # fmt: skip
+                         f"{index.dtype.scalar_name} and size: {shape_text(index.shape)}")
     if index.dtype not in (int32, int64):
         raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_name}")
     if self.dtype is not source.dtype:
-        raise RuntimeError(f"index_add_(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) must have the same "
-                           "scalar type")  # fmt: skip
+        raise RuntimeError(f"index_add_(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) "
+                           "must have the same scalar type")
     n = given[dim] if dim < len(given) else 1
     if len(shape) == len(given) and index._array.size != n:
-        raise RuntimeError(f"index_add_(): Number of indices ({index._array.size}) should be equal to source.size(dim): ({n}), for dim: "
-                           f"{dim}")  # fmt: skip
+        raise RuntimeError(f"index_add_(): Number of indices ({index._array.size}) should be equal to "
+                           f"source.size(dim): ({n}), for dim: {dim}")
     if len(shape) != len(given) or shape[:dim] + shape[dim + 1 :] != given[:dim] + given[dim + 1 :]:
         if index._array.size != n:
-            raise RuntimeError(f"index_add_(): Number of indices ({index._array.size}) should be equal to source.size(dim): ({n}), for "
-                               f"dim: {dim}")  # fmt: skip
-        raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
-                           f"{shape_text(shape)} source.shape = {shape_text(given)}")  # fmt: skip
+            raise RuntimeError(f"index_add_(): Number of indices ({index._array.size}) should be equal to "
+                               f"source.size(dim): ({n}), for dim: {dim}")
+        raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                           f"self.shape = {shape_text(shape)} source.shape = {shape_text(given)}")
 
 
 def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> None:
     dim = check_along(xp, self, dim, index)
     if alpha != 1:
         source = source * stored_number(alpha, OF_ARRAY[source.dtype])
-    if source.size <= _LITTLE and self.dtype not in REDUCED:
+    if source.size <= LITTLE and self.dtype not in REDUCED:
         xp.add.at(_rows(self, dim), index.reshape(-1), _rows(source, dim))
     elif source.size:
         cells = _row_cells(xp, self.shape, dim, index)
-        on_flat(self, lambda flat: combine_at(xp.add, flat, cells, xp.broadcast_to(_outer_first(source, dim), cells.shape)))
+        on_flat(self, lambda flat: combine_at(xp.add, flat, cells, xp.broadcast_to(_outer_first(source, dim),
+                                                                                   cells.shape)))
 
 
 def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -270,10 +168,12 @@ def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> T
 op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
    kernel=Updates(_check_index_add, _index_add),
    grad=dict(self=lambda grad: grad,
-             source=lambda grad, dim, index, source_shape, alpha: _scaled(_rows_of(grad, dim, index, source_shape), alpha)),
+             source=lambda grad, dim, index, source_shape, alpha: _scaled(_rows_of(grad, dim, index, source_shape),
+                                                                          alpha)),
    samples=cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4)), case(t(3, 4), -1, values([1, 3]), t(3, 2), alpha=2),
                  case(t(), 0, values(0), t()), case(t(3), 0, values([2, 2]), t(2)),
-                 error(RuntimeError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([0, 5]), t(2, 3))))  # fmt: skip
+                 error(RuntimeError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0,
+                       values([0, 5]), t(2, 3))))
 
 
 def _scaled(grad: Tensor, alpha: Any) -> Tensor:
@@ -288,28 +188,31 @@ def _check_index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> 
     if index.dtype is not int64:
         raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
     if self.dtype is not source.dtype:
-        raise RuntimeError(f"index_copy_(): self and source expected to have the same dtype, but got (self) {self.dtype.scalar_name} and "
-                           f"(source) {source.dtype.scalar_name}")  # fmt: skip
+        raise RuntimeError("index_copy_(): self and source expected to have the same dtype, but got (self) "
+                           f"{self.dtype.scalar_name} and (source) {source.dtype.scalar_name}")
     if not given and index._array.size != 1:
-        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {index._array.size})")
+        raise IndexError("index_copy_(): When source is scalar, index should have one element (got "
+                         f"{index._array.size})")
     if given and shape and len(given) != len(shape):
-        raise IndexError("index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
-                         f"dimensionality ({len(given)}), destination dimensionality ({len(shape)})")  # fmt: skip
+        raise IndexError("index_copy_(): When source and destination are not scalars, their dimensionality must match. "
+                         f"Source dimensionality ({len(given)}), destination dimensionality ({len(shape)})")
     n = given[dim] if given else 1
     here, there = shape[:dim] + shape[dim + 1 :], given[:dim] + given[dim + 1 :]
     if here != there:
-        raise RuntimeError("index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
-                           f"{' '.join(map(str, here))} at dimension {dim} and source slice shape: {' '.join(map(str, there))} at "
-                           "dimension 0.")  # fmt: skip
+        raise RuntimeError("index_copy_(): Source/destination tensor must have same slice shapes. Destination slice "
+                           f"shape: {' '.join(map(str, here))} at dimension {dim} and source slice shape: "
+                           f"{' '.join(map(str, there))} at dimension 0.")
     if index._array.size != n:
-        raise IndexError(f"index_copy_(): Number of indices ({index._array.size}) should be equal to source.size(dim) ({n})")
+        raise IndexError(f"index_copy_(): Number of indices ({index._array.size}) should be equal to source.size(dim) "
+                         f"({n})")
 
 
 def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
     n = self.shape[dim] if self.ndim else 1
     if not in_range(xp, index, n):
         outside = index[(index >= n) | (index < 0)]
-        raise IndexError(f"index_copy_(): index {outside.flat[0]} is out of bounds for dimension {dim % max(self.ndim, 1)} with size {n}")
+        raise IndexError(f"index_copy_(): index {outside.flat[0]} is out of bounds for dimension "
+                         f"{dim % max(self.ndim, 1)} with size {n}")
     _rows(self, dim)[index.reshape(-1)] = _rows(source, dim) if source.ndim else source
 
 
@@ -317,15 +220,18 @@ op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
    kernel=Updates(_check_index_copy, _index_copy),
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              source=lambda grad, dim, index, source_shape: _rows_of(grad, dim, index, source_shape)),
-   samples=cases(case(t(3, 4), 0, values([0, 2]), t(2, 4)), case(t(3, 4), -1, values([1, 3]), t(3, 2)), case(t(3), 0, values([1]), t(1)),
-                 error(IndexError, "index_copy_(): index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([0, 5]),
-                       t(2, 3))))  # fmt: skip
+   samples=cases(case(t(3, 4), 0, values([0, 2]), t(2, 4)), case(t(3, 4), -1, values([1, 3]), t(3, 2)),
+                 case(t(3), 0, values([1]), t(1)),
+                 error(IndexError, "index_copy_(): index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0,
+                       values([0, 5]),
+                       t(2, 3))))
 
 
 def _check_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> None:
     wrapped_dim(dim, self._array.ndim)
     if hasattr(value, "_array") and value._array.ndim:
-        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._array.ndim} dimension(s).")
+        raise RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                           f"{value._array.ndim} dimension(s).")
     if index.dtype is not int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
     if index._array.ndim > 1:
@@ -341,7 +247,8 @@ def _index_fill(xp: Any, self: Any, dim: int, index: Any, value: Any) -> None:
     except IndexError:
         n = self.shape[dim] if self.ndim else 1
         outside = index[(index >= n) | (index < -n)]
-        raise IndexError(f"index {outside.flat[0]} is out of bounds for dimension {dim % max(self.ndim, 1)} with size {n}") from None
+        raise IndexError(f"index {outside.flat[0]} is out of bounds for dimension {dim % max(self.ndim, 1)} with size "
+                         f"{n}") from None
 
 
 def _cast_value(value: Any, kind: Any) -> Any:
@@ -352,27 +259,46 @@ def _cast_value(value: Any, kind: Any) -> Any:
 op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
    kernel=Updates(_check_index_fill, _index_fill),
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
-             value=lambda grad, dim, index: grad.index_select(dim, index.unique()).sum()),
-   samples=cases(case(t(3, 4), 0, values([0, 2]), 1.5), case(t(3, 4), -1, values([1, -1]), t()), case(t(), 0, values(0), 2),
-                 error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)))  # fmt: skip
+             value=lambda grad, dim, index: (grad - grad.index_fill(dim, index, 0)).sum()),
+   samples=cases(case(t(3, 4), 0, values([0, 2]), 1.5), case(t(3, 4), -1, values([1, -1]), t()),
+                 case(t(), 0, values(0), 2),
+                 error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)))
 
 
-@composite("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
-           inplace=True, samples=cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4), "prod"), case(t(3), 0, values([1, 1]), t(2), "mean"),
-                                       case(t(3, 2), 1, values([1]), t(3, 1), "amax", include_self=False)))  # fmt: skip
-def _index_reduce(self, dim, index, source, reduce, include_self):
+def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str) -> tuple[int, Tensor]:
+    """The arguments `dim` and `index` of a scatter_reduce that does the same."""
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    if self.dtype.category in (BOOL, COMPLEX):
+        raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'")
     dim = wrapped_dim(dim, self._array.ndim)
     shape = source._array.shape
-    places = index.reshape((-1,) + (1,) * (len(shape) - dim - 1)).expand(shape) if shape else index.reshape(())
+    return dim, index.reshape((-1,) + (1,) * (len(shape) - dim - 1)).expand(shape) if shape else index.reshape(())
+
+
+_REDUCED_ROWS = cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4), "prod"), case(t(3), 0, values([1, 1]), t(2), "mean"),
+                      case(t(3, 2), 1, values([1]), t(3, 1), "amax", include_self=False))
+
+
+@composite("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
+           " -> Tensor", samples=_REDUCED_ROWS)
+def _index_reduce(self, dim, index, source, reduce, include_self):
+    dim, places = _reduced_rows(self, dim, index, source, reduce)
     return self.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+
+
+@composite("index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
+           " -> Tensor(a!)", public="Tensor")
+def _index_reduce_(self, dim, index, source, reduce, include_self):
+    dim, places = _reduced_rows(self, dim, index, source, reduce)
+    return self.scatter_reduce_(dim, places, source, reduce, include_self=include_self)
 
 
 # scatter -------------------------------------------------------------------------------------------------------------
 
 
-def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduce: str | None = None, include_self: bool = True) -> None:
+def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduce: str | None = None,
+                   include_self: bool = True) -> None:
     dim = check_index_sizes(self, dim, index, "scatter")
     shape, places = self._array.shape, index._array.shape
     from_tensor = hasattr(src, "_array")
@@ -390,8 +316,8 @@ def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduc
     too_large = any([d != dim and n > m for d, (n, m) in enumerate(zip(places, shape, strict=False))])
     if too_large or (given and any([n > m for n, m in zip(places, given, strict=True)])):
         tail = f" and to be no larger size than src {shape_text(given)}" if given is not None else ""
-        raise RuntimeError(f"Expected index {shape_text(places)} to be no larger than self {shape_text(shape)} apart from dimension "
-                           f"{dim}{tail}")  # fmt: skip
+        raise RuntimeError(f"Expected index {shape_text(places)} to be no larger than self {shape_text(shape)} apart "
+                           f"from dimension {dim}{tail}")
 
 
 def _scattered(change: Callable[[Any, Any, Any], None]) -> Callable:
@@ -419,10 +345,13 @@ _write_scatter = _scattered(_put_at)
 
 op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
    kernel=Updates(_check_scatter, _write_scatter, preserves=False),
-   grad=dict(self=lambda grad, dim, index: grad.scatter(dim, index, 0), src=lambda grad, dim, index: grad.gather(dim, index)),
-   samples=cases(case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), t(3, 2)), case(t(3), 0, values([2, 0]), t(2)), case(t(), 0, values(0), t()),
+   grad=dict(self=lambda grad, dim, index: grad.scatter(dim, index, 0), src=lambda grad, dim,
+             index: grad.gather(dim, index)),
+   samples=cases(case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), t(3, 2)), case(t(3), 0, values([2, 0]), t(2)),
+                 case(t(), 0, values(0), t()),
                  case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), 1.5), case(t(3), 0, values([2, 0]), 2),
-                 error(RuntimeError, "index 5 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[5]]), t(2, 3))))  # fmt: skip
+                 error(RuntimeError, "index 5 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[5]]),
+                       t(2, 3))))
 
 _LEGACY = {"add": np.add, "multiply": np.multiply}
 
@@ -438,13 +367,16 @@ _write_legacy = _scattered(lambda flat, places, src, reduce: combine_at(_LEGACY[
 op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str reduce) -> Tensor",
    kernel=Updates(_check_legacy, _write_legacy, preserves=False),
    samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add"),
-                 case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")))  # fmt: skip
+                 case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")))
 
 op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-   kernel=Updates(_check_scatter, _scattered(lambda flat, places, src: combine_at(np.add, flat, places, src)), preserves=False),
+   kernel=Updates(_check_scatter, _scattered(lambda flat, places, src: combine_at(np.add, flat, places, src)),
+                  preserves=False),
    grad=dict(self=lambda grad: grad, src=lambda grad, dim, index: grad.gather(dim, index)),
-   samples=cases(case(t(3, 4), 1, ints(3, 2, high=4), t(3, 2)), case(t(3), 0, values([2, 2]), t(2)), case(t(2, 3), 0, ints(2, 3, high=2), t(2, 3)),
-                 error(RuntimeError, "Index tensor must have the same number of dimensions as self tensor", t(2, 3), 1, ints(2), t(2, 3))))  # fmt: skip
+   samples=cases(case(t(3, 4), 1, ints(3, 2, high=4), t(3, 2)), case(t(3), 0, values([2, 2]), t(2)),
+                 case(t(2, 3), 0, ints(2, 3, high=2), t(2, 3)),
+                 error(RuntimeError, "Index tensor must have the same number of dimensions as self tensor", t(2, 3), 1,
+                       ints(2), t(2, 3))))
 
 _REDUCTIONS = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
@@ -453,6 +385,8 @@ def _check_scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, re
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     _check_scatter(self, dim, index, src)
+    if reduce == "mean" and self.dtype is bool_:
+        raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
 
 
 def _start_value(reduce: str, kind: np.dtype) -> Any:
@@ -478,8 +412,9 @@ def _reduce_at(flat: Any, places: Any, src: Any, reduce: str, include_self: bool
         flat[...] = flat // counts if flat.dtype.kind in "iu" else flat / counts.astype(flat.dtype)
 
 
-def _scatter_reduce_grad(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool,
-                         result: Tensor) -> tuple[Tensor, Tensor]:  # fmt: skip
+def _scatter_reduce_grad(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
+                         include_self: bool,
+                         result: Tensor) -> tuple[Tensor, Tensor]:
     if reduce == "sum":
         grad_self, grad_src = grad, grad.gather(dim, index)
     elif reduce == "mean":
@@ -500,7 +435,7 @@ def _scatter_reduce_grad(grad: Tensor, self: Tensor, dim: int, index: Tensor, sr
 
 
 def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool,
-                   result: Tensor) -> tuple[Tensor, Tensor]:  # fmt: skip
+                   result: Tensor) -> tuple[Tensor, Tensor]:
     """The product over the other factors: by division, and where a factor is the only zero by leaving it out."""
     self_known = self.masked_fill(self == 0, 1)
     grad_self = grad * self_known.scatter_reduce(dim, index, src, "prod", include_self=include_self) / self_known
@@ -513,18 +448,21 @@ def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Ten
 
 
 op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-   kernel=Updates(_check_scatter_reduce, _scattered(_reduce_at), preserves=False), grad={"self, src": _scatter_reduce_grad},
+   kernel=Updates(_check_scatter_reduce, _scattered(_reduce_at), preserves=False),
+   grad={"self, src": _scatter_reduce_grad},
    samples=cases(*(case(t(3, 4), 1, values([[0, 0], [2, 3], [1, 1]]), t(3, 2), reduce, include_self=include_self)
                    for reduce in _REDUCTIONS for include_self in (True, False)),
-                 error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got zz", t(2), 0, ints(2, high=2), t(2),
-                       "zz")))  # fmt: skip
+                 error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got zz", t(2), 0,
+                       ints(2, high=2), t(2),
+                       "zz")))
 
 
 # masks ---------------------------------------------------------------------------------------------------------------
 
-_C_NAMES = {"Byte": "unsigned char", "Char": "signed char", "Short": "short", "Int": "int", "Long": "long", "Half": "c10::Half",
+_C_NAMES = {"Byte": "unsigned char", "Char": "signed char", "Short": "short", "Int": "int", "Long": "long",
+            "Half": "c10::Half",
             "BFloat16": "c10::BFloat16", "Float": "float", "Double": "double", "ComplexFloat": "c10::complex<float>",
-            "ComplexDouble": "c10::complex<double>"}  # fmt: skip
+            "ComplexDouble": "c10::complex<double>"}
 
 
 def _check_masked_fill(self: Tensor, mask: Tensor, value: Any) -> None:
@@ -532,7 +470,8 @@ def _check_masked_fill(self: Tensor, mask: Tensor, value: Any) -> None:
         name = _C_NAMES.get(mask.dtype.scalar_name, mask.dtype.scalar_name)
         raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {name}")
     if hasattr(value, "_array") and value._array.ndim:
-        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._array.ndim} dimension(s).")
+        raise RuntimeError("masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                           f"{value._array.ndim} dimension(s).")
 
 
 def _masked_shape(self: Tensor, mask: Tensor, value: Any) -> tuple[int, ...]:
@@ -540,23 +479,34 @@ def _masked_shape(self: Tensor, mask: Tensor, value: Any) -> tuple[int, ...]:
     return shape if mask._array.shape == shape else broadcast_shape([mask._array.shape, shape])
 
 
+def _masked_fill(xp: Any, self: Any, mask: Any, value: Any) -> None:
+    value = _cast_value(value, self.dtype)
+    if self.size > LITTLE and self.shape == mask.shape:
+        xp.copyto(self, xp.where(mask, value, self))
+    else:
+        xp.copyto(self, value, where=mask)
+
+
 op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
-   kernel=Updates(_check_masked_fill,
-                  lambda xp, self, mask, value: np.copyto(self, _cast_value(value, self.dtype), where=mask),
-                  shape=_masked_shape, preserves=False),
-   grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), value=lambda grad, mask: grad.masked_fill(~mask, 0).sum()),
-   samples=cases(case(t(2, 3), bools(2, 3), 1.5), case(t(2, 3), bools(3), t()), case(t(3), bools(2, 1), 1), case(t(), bools(), 2),
-                 error(RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype long", t(2), ints(2), 1),
-                 error(RuntimeError, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 dimension(s).", t(2),
-                       bools(2), t(1))))  # fmt: skip
+   kernel=Updates(_check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False),
+   grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), value=lambda grad,
+             mask: grad.masked_fill(~mask, 0).sum()),
+   samples=cases(case(t(2, 3), bools(2, 3), 1.5), case(t(2, 3), bools(3), t()), case(t(3), bools(2, 1), 1),
+                 case(t(), bools(), 2),
+                 error(RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype long", t(2),
+                       ints(2), 1),
+                 error(RuntimeError, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 "
+                                     "dimension(s).", t(2),
+                       bools(2), t(1))))
 
 
 def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:
     if mask.dtype is not bool_:
-        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype.scalar_name}")
+        raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype "
+                           f"{mask.dtype.scalar_name}")
     if self.dtype is not source.dtype:
-        raise RuntimeError("masked_scatter: expected self and source to have same dtypes but got"
-                           f"{self.dtype.scalar_name} and {source.dtype.scalar_name}")  # fmt: skip
+        raise RuntimeError("masked_scatter: expected self and source to have same dtypes but "
+                           f"got{self.dtype.scalar_name} and {source.dtype.scalar_name}")
 
 
 def _masked_scatter(xp: Any, self: Any, mask: Any, source: Any) -> None:
@@ -567,22 +517,28 @@ def _masked_scatter(xp: Any, self: Any, mask: Any, source: Any) -> None:
     self[mask] = source.reshape(-1)[:count]
 
 
-def _masked_source_grad(grad: Tensor, mask: Tensor, source_shape: tuple[int, ...]) -> Tensor:
-    taken = grad.masked_select(mask.expand(grad.shape))
-    size = math.prod(source_shape)
-    return grad.new_zeros((size,)).index_put_((_first(taken, taken.numel()),), taken).reshape(source_shape)
+def _taken_grad(xp: Any, grad_output: Any, mask: Any, sizes: tuple[int, ...]) -> Any:
+    made = xp.zeros(math.prod(sizes), grad_output.dtype)
+    taken = grad_output[xp.broadcast_to(mask, grad_output.shape)]
+    made[: taken.size] = taken
+    return made.reshape(sizes)
 
 
-def _first(like: Tensor, count: int) -> Tensor:
-    """The indices 0 to count - 1 on a tensor's device."""
-    return like.new_ones((count,), dtype=int64).cumsum(0) - 1
+_masked_scatter_backward = function_of(op(
+   "masked_scatter_backward(Tensor grad_output, Tensor mask, int[] sizes) -> Tensor", public="",
+   kernel=moves(lambda grad_output, mask, sizes: Spec(sizes, grad_output.dtype), _taken_grad),
+   grad=dict(grad_output=lambda grad, grad_output_shape, mask:
+             grad.new_zeros(grad_output_shape).masked_scatter(mask, grad)),
+   samples=cases(case(t(2, 3), bools(2, 3), (7,)))))
 
 
 op("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
    kernel=Updates(_check_masked_scatter, _masked_scatter, shape=_masked_shape, preserves=False),
-   grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), source=_masked_source_grad),
+   grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0),
+             source=lambda grad, mask, source_shape: _masked_scatter_backward(grad, mask, source_shape)),
    samples=cases(case(t(2, 3), bools(2, 3), t(2, 3)), case(t(2, 3), bools(3), t(7)), case(t(3), bools(2, 1), t(6)),
-                 error(RuntimeError, "Number of elements of source < number of ones in mask", t(2), values([True, True]), t(1))))  # fmt: skip
+                 error(RuntimeError, "Number of elements of source < number of ones in mask", t(2),
+                       values([True, True]), t(1))))
 
 
 # the flattened tensor ------------------------------------------------------------------------------------------------
@@ -592,11 +548,11 @@ def _check_put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) ->
     if index.dtype is not int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
     if self.dtype is not source.dtype:
-        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {self.dtype.scalar_name} and "
-                           f"source.dtype = {source.dtype.scalar_name}")  # fmt: skip
+        raise RuntimeError("put_(): self and source expected to have the same dtype, but got self.dtype = "
+                           f"{self.dtype.scalar_name} and source.dtype = {source.dtype.scalar_name}")
     if index._array.size != source._array.size:
-        raise IndexError("put_(): Expected source and index to have the same number of elements, but got source.numel() = "
-                         f"{source._array.size}, index.numel() = {index._array.size}")  # fmt: skip
+        raise IndexError("put_(): Expected source and index to have the same number of elements, but got "
+                         f"source.numel() = {source._array.size}, index.numel() = {index._array.size}")
 
 
 def _put(xp: Any, self: Any, index: Any, source: Any, accumulate: bool) -> None:
@@ -605,9 +561,15 @@ def _put(xp: Any, self: Any, index: Any, source: Any, accumulate: bool) -> None:
     on_flat(self, lambda flat: combine_at(xp.add, flat, index, source) if accumulate else _put_at(flat, index, source))
 
 
+def _put_grad(grad: Tensor, index: Tensor, source_shape: tuple[int, ...], accumulate: bool) -> Tensor:
+    return grad if accumulate else grad.put(index, grad.new_zeros(source_shape))
+
+
 op("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
    kernel=Updates(_check_put, _put),
-   grad=dict(self=lambda grad, index, source_shape, accumulate: grad if accumulate else grad.put(index, grad.new_zeros(source_shape)),
+   grad=dict(self=_put_grad,
              source=lambda grad, index, source_shape: grad.take(index).reshape(source_shape)),
-   samples=cases(case(t(2, 3), values([0, 5]), t(2)), case(t(2, 3), values([0, 0]), t(2), True), case(t(3), values([[-1]]), t(1, 1)),
-                 error(IndexError, "out of range: tried to access index 6 on a tensor of 6 elements.", t(2, 3), values([0, 6]), t(2))))  # fmt: skip
+   samples=cases(case(t(2, 3), values([0, 5]), t(2)), case(t(2, 3), values([0, 0]), t(2), True),
+                 case(t(3), values([[-1]]), t(1, 1)),
+                 error(IndexError, "out of range: tried to access index 6 on a tensor of 6 elements.", t(2, 3),
+                       values([0, 6]), t(2))))

@@ -12,8 +12,8 @@ from numpy import ndarray
 
 from .._backends.meta import contiguous_strides
 from .._device import channels_last, contiguous_format, memory_format, preserve_format
-from .._warn import warn_once
 from .._tensor import Tensor, wrapped_dim
+from .._warn import warn_once
 from .declare import composite, function_of, op
 from .families import Composite, Spec, broadcast_shape, moves, shape_text, view
 from .samples import case, cases, error, t
@@ -41,7 +41,7 @@ def resolved_size(size: tuple[int, ...], numel: int) -> tuple[int, ...]:
             known *= n
     if unknown >= 0 and known == 0 == numel:
         raise RuntimeError(f"cannot reshape tensor of 0 elements into shape {shape_text(size)} because the unspecified "
-                           "dimension size -1 can be any value and is ambiguous")  # fmt: skip
+                           "dimension size -1 can be any value and is ambiguous")
     if unknown < 0 or known == 0 or numel % known:
         raise RuntimeError(f"shape '{shape_text(size)}' is invalid for input of size {numel}")
     return (*size[:unknown], numel // known, *size[unknown + 1 :])
@@ -65,7 +65,7 @@ def viewed_strides(array: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def _chunked_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...] | None:
-    """As `viewed_strides`: dimensions that lie densely in each other form a chunk, and a new one may not cross chunks."""
+    """As `viewed_strides`: dimensions that lie densely in each other are a chunk; a new one may not cross chunks."""
     made = [0] * len(size)
     at = len(size) - 1
     step, old, new = strides[-1], 1, 1
@@ -105,8 +105,8 @@ def _view(self: Tensor, size: tuple[int, ...]) -> Geometry:
     size = resolved_size(size, array.size)
     strides = viewed_strides(array, size)
     if strides is None:
-        raise RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension spans "
-                           "across two contiguous subspaces). Use .reshape(...) instead.")  # fmt: skip
+        raise RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension "
+                           "spans across two contiguous subspaces). Use .reshape(...) instead.")
     return size, strides, 0
 
 
@@ -120,24 +120,26 @@ def _reshaped(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
 
 op("view(Tensor(a) self, int[] size) -> Tensor(a)",
    kernel=view(_view, _reshaped), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
-   samples=cases(case(t(2, 3), (3, 2)), case(t(2, 3), (-1,)), case(t(0, 3), (3, 0)), case(t(), (1, 1)), case(t(4, 1), (2, 2)),
+   samples=cases(case(t(2, 3), (3, 2)), case(t(2, 3), (-1,)), case(t(0, 3), (3, 0)), case(t(), (1, 1)),
+                 case(t(4, 1), (2, 2)),
                  case(t(2, 1, 3, layout="transposed"), (2, 3)),
                  error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2)),
                  error(RuntimeError, "Use .reshape(...) instead", t(3, 2, layout="transposed"), (6,)),
                  error(RuntimeError, "only one dimension can be inferred", t(2, 3), (-1, -1)),
-                 error(RuntimeError, "invalid shape dimension -2 at index 0 of shape [-2, 3]", t(2, 3), (-2, 3))))  # fmt: skip
+                 error(RuntimeError, "invalid shape dimension -2 at index 0 of shape [-2, 3]", t(2, 3), (-2, 3))))
 
 _unsafe_view = function_of(op(
    "_unsafe_view(Tensor self, int[] size) -> Tensor",
    kernel=moves(lambda self, size: Spec(resolved_size(size, self._array.size), self.dtype),
                 lambda xp, self, size, spec: xp.ascontiguousarray(self).reshape(spec.shape)),
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="torch",
-   samples=cases(case(t(3, 2, layout="transposed"), (6,)))))  # fmt: skip
+   samples=cases(case(t(3, 2), (6,)))))
 
 
 @composite("reshape(Tensor(a) self, int[] shape) -> Tensor(a)",
-           samples=cases(case(t(2, 3), (3, 2)), case(t(3, 2, layout="transposed"), (6,)), case(t(0, 3), (0,)), case(t(), (1,)),
-                         error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2))))  # fmt: skip
+           samples=cases(case(t(2, 3), (3, 2)), case(t(3, 2, layout="transposed"), (6,)), case(t(0, 3), (0,)),
+                         case(t(), (1,)),
+                         error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2))))
 def _reshape(self, shape):
     array = self._array
     if array.__class__ is ndarray and array.flags.c_contiguous:
@@ -167,10 +169,12 @@ def _transpose(self: Tensor, dim0: int, dim1: int) -> Geometry:
 
 
 op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-   kernel=view(_transpose, lambda array, dim0, dim1: array.swapaxes(dim0, dim1) if array.ndim else None), grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
+   kernel=view(_transpose, lambda array, dim0, dim1: array.swapaxes(dim0, dim1) if array.ndim else None),
+   grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
    aliases=("swapaxes", "swapdims"),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3, 4), -1, 0), case(t(), 0, -1), case(t(0, 3), 0, 1),
-                 error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3), 0, 2)))  # fmt: skip
+                 error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3),
+                       0, 2)))
 
 
 def _t(self: Tensor) -> Geometry:
@@ -184,9 +188,10 @@ def _flipped(array: Any) -> Any:
     return array.transpose() if array.ndim < 3 else None
 
 
-op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, lambda array: array.T if array.ndim == 2 else None), grad=dict(self=lambda grad: grad.t()),
+op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, lambda array: array.T if array.ndim == 2 else None),
+   grad=dict(self=lambda grad: grad.t()),
    samples=cases(case(t(2, 3)), case(t(3)), case(t()),
-                 error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))))  # fmt: skip
+                 error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))))
 
 
 def _permute(self: Tensor, dims: tuple[int, ...]) -> Geometry:
@@ -194,8 +199,9 @@ def _permute(self: Tensor, dims: tuple[int, ...]) -> Geometry:
     shape, strides = array.shape, array.strides
     ndim = len(shape)
     if len(dims) != ndim:
-        raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
-                           f"ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = {len(dims)}")  # fmt: skip
+        raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not match the length of "
+                           f"the desired ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = "
+                           f"{len(dims)}")
     made, steps, seen = [], [], 0
     for d in dims:
         if not 0 <= d < ndim:
@@ -217,10 +223,11 @@ def inverse_order(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-   kernel=view(_permute, lambda array, dims: array.transpose(dims)), grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
+   kernel=view(_permute, lambda array, dims: array.transpose(dims)), grad=dict(self=lambda grad,
+                                                                               dims: grad.permute(inverse_order(dims))),
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
                  error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),
-                 error(RuntimeError, "permute(): duplicate dims are not allowed.", t(2, 3), (0, 0))))  # fmt: skip
+                 error(RuntimeError, "permute(): duplicate dims are not allowed.", t(2, 3), (0, 0))))
 
 
 # size-1 dimensions ---------------------------------------------------------------------------------------------------
@@ -235,30 +242,36 @@ def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
     if lead > 0 and size[lead:] == shape and min(size[:lead]) >= 0:
         return size, (0,) * lead + strides, 0
     if lead < 0:
-        raise RuntimeError(f"expand({self.type()}{{{shape_text(shape)}}}, size={shape_text(size)}): the number of sizes provided "
-                           f"({len(size)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})")  # fmt: skip
+        raise RuntimeError(f"expand({self.type()}{{{shape_text(shape)}}}, size={shape_text(size)}): the number of "
+                           f"sizes provided ({len(size)}) must be greater or equal to the number of dimensions in the "
+                           f"tensor ({len(shape)})")
     made, steps = list(size), [0] * len(size)
     for i, n in enumerate(size):
         d = i - lead
         if d < 0:
             if n < 0:
-                raise RuntimeError(f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing dimension {i}")
+                raise RuntimeError(f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing "
+                                   f"dimension {i}")
         elif n == shape[d] or n == -1:
             made[i], steps[i] = shape[d], strides[d]
         elif shape[d] != 1 or n < 0:
-            raise RuntimeError(f"The expanded size of the tensor ({n}) must match the existing size ({shape[d]}) at non-singleton "
-                               f"dimension {i}.  Target sizes: {shape_text(size)}.  Tensor sizes: {shape_text(shape)}")  # fmt: skip
+            raise RuntimeError(f"The expanded size of the tensor ({n}) must match the existing size ({shape[d]}) at "
+                               f"non-singleton dimension {i}.  Target sizes: {shape_text(size)}.  Tensor sizes: "
+                               f"{shape_text(shape)}")
     return tuple(made), tuple(steps), 0
 
 
 op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)",
    kernel=view(_expand, lambda array, size, implicit: array[...] if array.shape == size else None),
    grad=dict(self=lambda grad: grad), public="Tensor",
-   samples=cases(case(t(2, 1), (2, 3)), case(t(3), (2, -1)), case(t(), (3,)), case(t(1, 3), (0, 3)), case(t(2, 3), (2, 3)),
-                 error(RuntimeError, "must be greater or equal to the number of dimensions in the tensor (2)", t(2, 3), (3,)),
-                 error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (3) at non-singleton "
+   samples=cases(case(t(2, 1), (2, 3)), case(t(3), (2, -1)), case(t(), (3,)), case(t(1, 3), (0, 3)),
+                 case(t(2, 3), (2, 3)),
+                 error(RuntimeError, "must be greater or equal to the number of dimensions in the tensor (2)", t(2, 3),
+                       (3,)),
+                 error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (3) at "
+                                     "non-singleton "
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]", t(2, 3), (2, 4)),
-                 error(RuntimeError, "isn't allowed in a leading, non-existing dimension 0", t(2, 3), (-1, 2, 3))))  # fmt: skip
+                 error(RuntimeError, "isn't allowed in a leading, non-existing dimension 0", t(2, 3), (-1, 2, 3))))
 
 
 def _without(self: Tensor, dims: set[int] | range) -> Geometry:
@@ -302,16 +315,17 @@ _OUT_OF_RANGE_3 = "Dimension out of range (expected to be in range of [-2, 1], b
 
 op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
    kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
-   samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0), error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)))  # fmt: skip
+   samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0),
+                 error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)))
 op("squeeze(Tensor(a) self) -> Tensor(a)",
    kernel=view(lambda self: _without(self, range(self._array.ndim)), lambda array: array.squeeze()),
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
-   samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))))  # fmt: skip
+   samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))))
 op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
    kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
    samples=cases(case(t(1, 2, 1), (0, 2)), case(t(1, 2, 1), ()), case(t(1, 2, 1), (0, 1)),
-                 error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(1, 2), (0, 0))))  # fmt: skip
+                 error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(1, 2), (0, 0))))
 
 
 def _unsqueeze(self: Tensor, dim: int) -> Geometry:
@@ -334,10 +348,12 @@ def _with_one(array: ndarray, dim: int) -> ndarray | None:
     return array.reshape((*shape[:dim], 1, *shape[dim:]))
 
 
-op("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
+unsqueeze = function_of(op(
+   "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
    kernel=view(_unsqueeze, _with_one), grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
    samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),
-                 error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3), 3)))  # fmt: skip
+                 error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3),
+                       3))))
 
 
 # written as the above ------------------------------------------------------------------------------------------------
@@ -349,7 +365,7 @@ def _view_as(self, other):
 
 
 @composite("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)", public="Tensor",
-           samples=cases(case(t(3, 2, layout="transposed"), t(6))))  # fmt: skip
+           samples=cases(case(t(3, 2, layout="transposed"), t(6))))
 def _reshape_as(self, other):
     return self.reshape(other._array.shape)
 
@@ -359,13 +375,14 @@ def _expand_as(self, other):
     return self.expand(other._array.shape)
 
 
-@composite("broadcast_to(Tensor(a) self, int[] size) -> Tensor(a)", samples=cases(case(t(3), (2, 3)), case(t(2, 1), (2, 3))))
+@composite("broadcast_to(Tensor(a) self, int[] size) -> Tensor(a)", samples=cases(case(t(3), (2, 3)),
+                                                                                  case(t(2, 1), (2, 3))))
 def _broadcast_to(self, size):
     return self.expand(size)
 
 
 @composite("broadcast_tensors(Tensor[] tensors) -> Tensor[]", public="",
-           samples=cases(case([t(2, 3), t(3), t(2, 1)]), case([t(), t(0, 2)])))  # fmt: skip
+           samples=cases(case([t(2, 3), t(3), t(2, 1)]), case([t(), t(0, 2)])))
 def _broadcast_tensors(tensors):
     shape = broadcast_shape([tensor._array.shape for tensor in tensors])
     return tuple(tensor.expand(shape) for tensor in tensors)
@@ -373,11 +390,11 @@ def _broadcast_tensors(tensors):
 
 @composite("movedim(Tensor(a) self, int[1] source, int[1] destination) -> Tensor(a)", aliases=("moveaxis",),
            samples=cases(case(t(2, 3, 4), 0, 2), case(t(2, 3, 4), (0, 1), (-1, 0)),
-                         error(RuntimeError, "movedim: repeated dim in `source` ([0, 0])", t(2, 3), (0, 0), (1, 0))))  # fmt: skip
+                         error(RuntimeError, "movedim: repeated dim in `source` ([0, 0])", t(2, 3), (0, 0), (1, 0))))
 def _movedim(self, source, destination):
     if len(source) != len(destination):
-        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({shape_text(source)} dims) should contain the same "
-                           f"number of dims as destination ({shape_text(destination)} dims)")  # fmt: skip
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({shape_text(source)} dims) should "
+                           f"contain the same number of dims as destination ({shape_text(destination)} dims)")
     ndim = self._array.ndim
     taken = [wrapped_dim(d, ndim) for d in source]
     places = [wrapped_dim(d, ndim) for d in destination]
@@ -394,8 +411,10 @@ def _movedim(self, source, destination):
 
 
 @composite("flatten(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
-           samples=cases(case(t(2, 3, 4)), case(t(2, 3, 4), 1), case(t(2, 3, 4), 0, 1), case(t()), case(t(3, 2, layout="transposed")),
-                         error(RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim", t(2, 3), 1, 0)))  # fmt: skip
+           samples=cases(case(t(2, 3, 4)), case(t(2, 3, 4), 1), case(t(2, 3, 4), 0, 1), case(t()),
+                         case(t(3, 2, layout="transposed")),
+                         error(RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim",
+                               t(2, 3), 1, 0)))
 def _flatten(self, start_dim, end_dim):
     shape = self._array.shape
     start, end = wrapped_dim(start_dim, len(shape)), wrapped_dim(end_dim, len(shape))
@@ -412,8 +431,9 @@ def _flatten(self, start_dim, end_dim):
 
 @composite("unflatten(Tensor(a) self, int dim, int[] sizes) -> Tensor(a)",
            samples=cases(case(t(2, 6), 1, (2, 3)), case(t(2, 6), -1, (3, -1)),
-                         error(RuntimeError, "unflatten: Provided sizes [2, 2] don't multiply up to the size of dim 1 (3) in the input "
-                               "tensor", t(2, 3), 1, (2, 2))))  # fmt: skip
+                         error(RuntimeError, "unflatten: Provided sizes [2, 2] don't multiply up to the size of dim 1 "
+                                             "(3) in the input "
+                               "tensor", t(2, 3), 1, (2, 2))))
 def _unflatten(self, dim, sizes):
     shape = self._array.shape
     dim = wrapped_dim(dim, len(shape))
@@ -426,11 +446,12 @@ def _unflatten(self, dim, sizes):
         sizes = tuple(shape[dim] // known if n == -1 else n for n in sizes)
     elif -1 in sizes or known != shape[dim]:
         raise RuntimeError(f"unflatten: Provided sizes {shape_text(sizes)} don't multiply up to the size of dim {dim} "
-                           f"({shape[dim]}) in the input tensor")  # fmt: skip
+                           f"({shape[dim]}) in the input tensor")
     return self.view((*shape[:dim], *sizes, *shape[dim + 1 :]))
 
 
-@composite("ravel(Tensor(a) self) -> Tensor(a)", samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t())))
+@composite("ravel(Tensor(a) self) -> Tensor(a)", samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")),
+                                                               case(t())))
 def _ravel(self):
     return self.contiguous().view((-1,))
 
@@ -446,14 +467,16 @@ def _grown_to_3d(self: Tensor) -> Tensor:
 
 
 atleast_1d = function_of(op(
-   "atleast_1d(Tensor(a) self) -> Tensor(a)", kernel=Composite(lambda self: self if self._array.ndim else self.reshape((1,))),
-   public="", samples=_LEAST))  # fmt: skip
+   "atleast_1d(Tensor(a) self) -> Tensor(a)", kernel=Composite(lambda self: self if self._array.ndim
+                                                               else self.reshape((1,))),
+   public="", samples=_LEAST))
 atleast_2d = function_of(op(
    "atleast_2d(Tensor(a) self) -> Tensor(a)",
-   kernel=Composite(lambda self: self if self._array.ndim > 1 else self.unsqueeze(0) if self._array.ndim else self.reshape((1, 1))),
-   public="", samples=_LEAST))  # fmt: skip
+   kernel=Composite(lambda self: self if self._array.ndim > 1 else self.unsqueeze(0) if self._array.ndim
+                    else self.reshape((1, 1))),
+   public="", samples=_LEAST))
 atleast_3d = function_of(op(
-   "atleast_3d(Tensor(a) self) -> Tensor(a)", kernel=Composite(_grown_to_3d), public="", samples=_LEAST))  # fmt: skip
+   "atleast_3d(Tensor(a) self) -> Tensor(a)", kernel=Composite(_grown_to_3d), public="", samples=_LEAST))
 
 
 # transposes as attributes --------------------------------------------------------------------------------------------
@@ -465,9 +488,9 @@ def _numpy_transpose(self: Tensor) -> Tensor:
     if ndim == 0:
         warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
     else:
-        warn_once("The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
-                  "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
-                  "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.")  # fmt: skip
+        warn_once("The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it "
+                  "will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+                  "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.")
     return self.permute(tuple(range(ndim - 1, -1, -1)))
 
 
@@ -477,7 +500,7 @@ def _matrix_transpose(self: Tensor, name: str, *, conjugate: bool) -> Tensor:
     if ndim == 0:
         call = name if name == "adjoint()" else f"Tensor.{name}"
         warn_once(f"{call} is deprecated on 0-D tensors. " + (
-            "Consider using x.conj()." if conjugate else "This function is the identity in these cases."))  # fmt: skip
+            "Consider using x.conj()." if conjugate else "This function is the identity in these cases."))
     elif ndim == 1:
         raise RuntimeError(f"tensor.{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")
     swapped = self.transpose(-2, -1) if ndim else self
@@ -494,8 +517,9 @@ def _hermitian(self: Tensor) -> Tensor:
 
 @composite("adjoint(Tensor(a) self) -> Tensor(a)",
            samples=cases(case(t(2, 3)), case(t(2, 3, 4)),
-                         error(RuntimeError, "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.",
-                               t(3))))  # fmt: skip
+                         error(RuntimeError, "tensor.adjoint() is only supported on matrices or batches of matrices. "
+                                             "Got 1-D tensor.",
+                               t(3))))
 def _adjoint(self):
     return _matrix_transpose(self, "adjoint()", conjugate=True)
 
@@ -523,4 +547,4 @@ def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_for
 Tensor.is_contiguous = is_contiguous
 Tensor.is_set_to = lambda self, tensor: (
     self._shared_storage() is tensor._shared_storage() and self._offset == tensor._offset
-    and self._array.shape == tensor._array.shape and self._array.strides == tensor._array.strides)  # fmt: skip
+    and self._array.shape == tensor._array.shape and self._array.strides == tensor._array.strides)

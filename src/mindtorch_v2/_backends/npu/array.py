@@ -11,9 +11,9 @@ from ..._storage import UntypedStorage
 from ..meta import contiguous_strides
 from .facts import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE
 from .layout import Layout, contiguous_layout, layout_of
-from .memory import Block, free_unpinned, pinned_memory_of, pool_of, record_stream
+from .memory import Block, Pool, free_unpinned, pinned_memory_of, pool_of, record_stream
 from .runtime import current_device, started
-from .streams import Event, Stream, current_stream
+from .streams import Event, Stream, current, current_stream
 
 _new = object.__new__
 
@@ -25,17 +25,16 @@ class NpuStorage(UntypedStorage):
 
     def __init__(self, nbytes: int = 0, *, device: Any = None, stream: Stream | None = None) -> None:
         index = _index_of(device)
-        self.device = device_of(index)
-        self.buffer, self.nbytes_ = None, nbytes
-        if nbytes:
+        self.device, self.nbytes_ = device_of(index), nbytes
+        self.block: Block | None = None
+        self.address = 0
+        if nbytes:  # CANN refuses to allocate nothing
             stream = current_stream(index) if stream is None else stream
-            self.block: Block | None = pool_of(index).allocate(nbytes, stream.handle or 0)
+            self.block = pool_of(index).allocate(nbytes, stream.handle or 0)
             self.address = self.block.address
-        else:
-            self.block, self.address = None, 0  # CANN refuses to allocate nothing
 
     def __del__(self) -> None:
-        block = getattr(self, "block", None)
+        block = self.block
         if block is not None:
             block.pool.returned.append(block)
 
@@ -75,7 +74,8 @@ class NpuStorage(UntypedStorage):
     def fill_(self, value: int) -> "NpuStorage":
         if self.nbytes_:
             index = self.device.index or 0
-            started(index).call("aclrtMemsetAsync", self.address, self.nbytes_, value, self.nbytes_, current_stream(index).handle)
+            stream = current_stream(index)
+            started(index).call("aclrtMemsetAsync", self.address, self.nbytes_, value, self.nbytes_, stream.handle)
         return self
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -93,7 +93,7 @@ class NpuStorage(UntypedStorage):
 
 
 class NpuArray:
-    """Geometry on a storage, with the attributes of an ndarray that the tensor layer reads. Strides and offset in bytes."""
+    """Geometry on a storage, with the attributes of an ndarray that the tensor layer reads; strides and offset in bytes."""
 
     __slots__ = ("_layout", "dtype", "offset", "shape", "storage", "strides")
 
@@ -126,10 +126,10 @@ class NpuArray:
     @property
     def layout(self) -> Layout:
         """Everything CANN must know of this array except where its storage begins."""
-        layout = self._layout
-        storage = self.storage
-        if layout is None or layout.storage_bytes != storage.nbytes_:
-            layout = self._layout = layout_of(self.shape, self.strides, self.dtype, self.offset, storage.nbytes_, storage.device)
+        layout, nbytes = self._layout, self.storage.nbytes_
+        if layout is None or layout.storage_bytes != nbytes:
+            layout = layout_of(self.shape, self.strides, self.dtype, self.offset, nbytes, self.storage.device)
+            self._layout = layout
         return layout
 
     @property
@@ -166,25 +166,24 @@ def _index_of(where: Any) -> int:
     return current_device() if index is None else index
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype, where: Any = None, strides: tuple[int, ...] | None = None) -> NpuArray:
+def empty(shape: tuple[int, ...], dtype: np.dtype, where: Any = None,
+          strides: tuple[int, ...] | None = None) -> NpuArray:  # fmt: skip
     """An uninitialised array; strides in bytes."""
     if strides is None:
-        return empty_like_layout(contiguous_layout(shape, dtype, device_of(_index_of(where))))
+        index = _index_of(where)
+        return fresh(contiguous_layout(shape, dtype, device_of(index)), pool_of(index), current.handles.get(index) or 0)
     array = NpuArray(shape, dtype, strides, NpuStorage(0, device=where))
     array.storage = NpuStorage(array.span(), device=where)
     return array
 
 
-def empty_like_layout(layout: Layout) -> NpuArray:
-    """An uninitialised array of a layout that begins its storage."""
+def fresh(layout: Layout, pool: Pool, stream: int) -> NpuArray:
+    """An uninitialised array of a layout that begins its storage, for work on a stream."""
+    nbytes = layout.storage_bytes
+    block = pool.allocate(nbytes, stream) if nbytes else None
     storage = _new(NpuStorage)
-    storage.device, storage.buffer, storage.nbytes_ = layout.device, None, layout.storage_bytes
-    if layout.storage_bytes:
-        index = layout.device.index
-        storage.block = block = pool_of(index).allocate(layout.storage_bytes, current_stream(index).handle or 0)
-        storage.address = block.address
-    else:
-        storage.block, storage.address = None, 0
+    storage.device, storage.nbytes_, storage.block = layout.device, nbytes, block
+    storage.address = 0 if block is None else block.address
     array = _new(NpuArray)
     array.shape, array.dtype, array.strides, array.offset = layout.shape, layout.dtype, layout.strides, 0
     array.storage, array._layout = storage, layout
@@ -197,8 +196,8 @@ def empty_like_layout(layout: Layout) -> NpuArray:
 def write_bytes(target: NpuStorage, offset: int, source: np.ndarray, non_blocking: bool) -> None:
     """Copies a C-contiguous host array to the device, after what is queued on the current stream.
 
-    CANN's plain copy waits for no stream, yet queued work may still use the block's former content: so the stream is waited
-    for. From page-locked memory the copy is queued instead; with `non_blocking` the host then does not wait.
+    CANN's plain copy waits for no stream, yet queued work may still use the block's former content: so the stream is
+    waited for. From page-locked memory the copy is queued instead; with `non_blocking` the host then does not wait.
     """
     if not source.nbytes:
         return
@@ -279,8 +278,8 @@ def _peers(index: int, other: int) -> bool:
 def to_host(array: NpuArray, out: np.ndarray | None = None, non_blocking: bool = False) -> np.ndarray:
     """The array's elements as an ndarray, contiguous or of the same strides.
 
-    The memory it spans is copied as a whole, so that strides need no work on the device. `out` is a C-contiguous ndarray to copy
-    into, for example page-locked; the array must be contiguous then.
+    The memory it spans is copied as a whole, so that strides need no work on the device. `out` is a C-contiguous ndarray
+    to copy into, for example page-locked; the array must be contiguous then.
     """
     if out is not None:
         read_bytes(array.storage, array.offset, out, non_blocking)

@@ -15,7 +15,7 @@ class Parameter(NamedTuple):
     """One parameter of an operator's first phase."""
 
     name: str
-    kind: str  # tensor, out_tensor, inout_tensor, their _list forms, scalar, int_array, bool_array, char*, or a C number
+    kind: str  # tensor, out_tensor, inout_tensor, the same with _list, scalar, int_array, bool_array, char*, a C number
     optional: bool
 
     @property
@@ -88,11 +88,13 @@ MEANINGS = {
     107003: "stream of another context", 107017: "bad handle", 107019: "wait timed out", 107020: "task timed out",
     161001: "NULL where it is not allowed", 161002: "dtype, shape, format or rank not supported",
     207000: "not supported", 207001: "out of memory", 207018: "device out of memory", 361001: "runtime call failed",
-    507000: "internal error", 507011: "model execution failed", 507014: "AI core timed out", 507015: "AI core exception",
-    507017: "AI CPU timed out", 507018: "AI CPU exception", 507033: "device did not start", 507034: "vector core timed out",
-    507035: "vector core exception", 507046: "synchronising the stream timed out", 507048: "internal task timed out",
-    507053: "memory error", 507054: "uncorrectable HBM error", 561000: "internal error", 561001: "shapes do not fit",
-    561002: "tiling failed", 561003: "kernel not found", 561101: "no executor", 561102: "executor was not handed over",
-    561103: "an inner step could not be built; the dtype or layout may not be supported, or the kernel package of this chip is missing",
-    561107: "ASCEND_OPP_PATH not found; has set_env.sh of the toolkit been sourced?", 561112: "kernel package not loaded",
+    507000: "internal error", 507011: "model execution failed", 507014: "AI core timed out",
+    507015: "AI core exception", 507017: "AI CPU timed out", 507018: "AI CPU exception", 507033: "device did not start",
+    507034: "vector core timed out", 507035: "vector core exception", 507046: "synchronising the stream timed out",
+    507048: "internal task timed out", 507053: "memory error", 507054: "uncorrectable HBM error", 561000: "internal error",
+    561001: "shapes do not fit", 561002: "tiling failed", 561003: "kernel not found", 561101: "no executor",
+    561102: "executor was not handed over",
+    561103: "an inner step could not be built: dtype or layout not supported, or this chip's kernel package is missing",
+    561107: "ASCEND_OPP_PATH not found; has set_env.sh of the toolkit been sourced?",
+    561112: "kernel package not loaded",
 }  # fmt: skip

@@ -12,7 +12,8 @@ from .facts import POINTER
 LIBRARY = "libhccl.so"
 ROOT_INFO_BYTES = 4108
 SUM, PROD, MAX, MIN = range(4)  # there is no mean: sum, then divide
-_comm, _stream, _buffer, _count, _dtype, _operation, _rank = POINTER, POINTER, POINTER, c_uint64, c_int32, c_int32, c_uint32
+_comm = _stream = _buffer = POINTER
+_count, _rank, _dtype, _operation = c_uint64, c_uint32, c_int32, c_int32
 
 # All return an HcclResult (0 is success) but HcclGetErrorString.
 PROTOTYPES: dict[str, tuple[Any, ...]] = {

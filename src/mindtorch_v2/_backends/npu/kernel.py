@@ -3,19 +3,21 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..._dispatch.callers import compile_function
+from ..._dispatch.schema import NUMBERS
 from ..._dtype import _Default as default
-from .array import NpuArray, empty, empty_like_layout
+from .array import NpuArray, empty, fresh
 from .errors import NpuError
-from .facts import INNER_STEP_FAILED, MAX_DIMS
+from .facts import INNER_STEP_FAILED, MAX_DIMS, Parameter
 from .launch import AclnnOperator, Descriptions, arrays_of, described, first_phase, operator_of, run
 from .layout import Layout
-from .memory import pool_of
+from .memory import Pool, pool_of
 from .rows import Row
-from .runtime import Runtime, at_stop, running, started, thread
-from .streams import Stream, current_stream
+from .runtime import Runtime, at_stop, ended, started, thread
+from .streams import current
 
 PLANS = 512  # kept for each kernel
 EXECUTORS = 4096  # kept in all
@@ -29,7 +31,7 @@ class Repeatable:
     __slots__ = ("addresses", "descriptions", "execute", "executor", "lock", "operator", "runtime", "setters", "size")
 
     def __init__(self, runtime: Runtime, operator: AclnnOperator, arguments: Sequence[Any], op: str) -> None:
-        """Raises NpuError if the first phase fails; `executor` stays 0 for an operator that refuses repetition."""
+        """NpuError if the first phase fails; `executor` stays 0 for an operator that refuses repetition."""
         self.runtime, self.operator, self.lock = runtime, operator, threading.Lock()
         self.execute, self.executor = operator.execute, 0
         self.descriptions = Descriptions(runtime.functions)
@@ -45,17 +47,15 @@ class Repeatable:
             self.descriptions.destroy()
             return
         self.executor = executor
-        self.addresses = [a.storage.address for _, a in arrays_of(operator.parameters, arguments)]
-        self.setters = self._setters()
+        arrays = arrays_of(operator.parameters, arguments)
+        self.addresses = [array.storage.address for _, array in arrays]
+        self.setters = self._setters([parameter for parameter, _ in arrays])
 
-    def _setters(self) -> list[list[tuple[Callable, int, int]]]:
+    def _setters(self, parameters: Sequence[Parameter]) -> list[list[tuple[Callable, int, int]]]:
         """For each tensor the functions that tell a new address: a tensor read and written counts on both sides."""
         functions, inputs, outputs, setters = self.runtime.functions, 0, 0, []
-        tensors = iter(self.descriptions.tensors)
-        for parameter in self.operator.parameters:
-            if not parameter.is_tensor:
-                continue
-            tensor, calls = next(tensors), []
+        for parameter, tensor in zip(parameters, self.descriptions.tensors, strict=True):
+            calls = []
             if not parameter.kind.startswith("out_"):
                 calls.append((functions["aclSetInputTensorAddr"], inputs, tensor))
                 inputs += 1
@@ -65,45 +65,36 @@ class Repeatable:
             setters.append(calls)
         return setters
 
-    def run(self, addresses: list[int], stream: Stream, doing: Callable[[], str]) -> None:
-        """Queues the work on other memory of the same geometry."""
+    def run(self, addresses: list[int], pool: Pool, stream: int | None) -> tuple[str, int] | None:
+        """Queues the work on other memory of the same geometry; the call that failed and its code, or None."""
         with self.lock:
-            name, code = self.operator.symbol, 0
-            if addresses != self.addresses:
-                name, code = self._follow(addresses)
-            if code:
-                pass
-            elif self.size:
-                pool = pool_of(stream.device_index)
-                block = pool.allocate(self.size, stream.handle or 0)
-                code = self.execute(block.address, self.size, self.executor, stream.handle)
+            known = self.addresses
+            if addresses != known:
+                for i, address in enumerate(addresses):
+                    if address != known[i]:
+                        for setter, index, tensor in self.setters[i]:
+                            code = setter(self.executor, index, tensor, address)
+                            if code:
+                                return setter.__name__, code
+                        known[i] = address
+            if self.size:
+                block = pool.allocate(self.size, stream or 0)
+                code = self.execute(block.address, self.size, self.executor, stream)
                 pool.returned.append(block)
             else:
-                code = self.execute(None, 0, self.executor, stream.handle)
-        if not code and self.runtime.blocking:
-            name = "aclrtSynchronizeStream"
-            code = self.runtime.functions[name](stream.handle)
+                code = self.execute(None, 0, self.executor, stream)
         if code:
-            error = self.runtime.error(name, code, doing())
-            self.destroy()  # nobody knows what state it is in
-            raise error
-
-    def _follow(self, addresses: list[int]) -> tuple[str, int]:
-        """Tells CANN the addresses that changed; the last function called and what it returned."""
-        known = self.addresses
-        for i, address in enumerate(addresses):
-            if address != known[i]:
-                for setter, index, tensor in self.setters[i]:
-                    code = setter(self.executor, index, tensor, address)
-                    if code:
-                        return setter.__name__, code
-                known[i] = address
-        return self.operator.symbol, 0
+            return self.operator.symbol, code
+        if self.runtime.blocking:
+            code = self.runtime.functions["aclrtSynchronizeStream"](stream)
+            if code:
+                return "aclrtSynchronizeStream", code
+        return None
 
     def destroy(self) -> None:
         with self.lock:
             executor, self.executor = self.executor, 0
-            if executor and running() is self.runtime:
+            if executor and not ended():
                 self.runtime.functions["aclDestroyAclOpExecutor"](executor)
                 self.descriptions.destroy()
 
@@ -112,15 +103,17 @@ _repeatables: deque[Repeatable] = deque()  # oldest first
 
 
 class Plan:
-    """What a call of one geometry needs: its row, the results' layouts, and where each C parameter comes from."""
+    """What a call of one geometry needs: its row, its results, and where each tensor of the row comes from."""
 
-    __slots__ = ("device", "fill", "out_layouts", "repeatable", "row", "skip", "sources", "specs", "uses")
+    __slots__ = ("device", "fill", "order", "out_layouts", "pool", "repeatable", "repeats", "row", "skip", "specs", "uses")
 
     row: Row
     device: int
+    pool: Pool
     specs: tuple[Any, ...]
     out_layouts: tuple[Layout, ...] | None  # None where a result is not packed, or not wanted
-    sources: tuple[int, ...] | None  # argument numbers of tensors, ~number for results; None for calls not to repeat
+    repeats: bool  # whether an executor may be kept for it
+    order: list[int] | None  # of the row's tensors among the call's tensors and results; None for the same order
     skip: bool
     fill: bool
     uses: int
@@ -128,43 +121,74 @@ class Plan:
 
 
 class RowKernel:
-    """Runs an operator by the first of its rows that fits.
+    """Runs an operator by the first of its rows that fits; `call` is the kernel.
 
-    `arguments` are the schema's names, `results` the names of what comes out (`out` if there is one), `infer(*args)` gives
-    their specs (shape, dtype, element strides or None). Called with the operator's arguments, tensors with an NpuArray as
-    `_array`; gives an NpuArray, or a tuple of them. Without `infer` (rows that write into an argument) gives None.
+    `types` are the schema's argument names with their types, `results` the names of what comes out, and `infer(*args)` gives
+    specs of these (shape, dtype, element strides or None), or None for one not wanted. The kernel takes the operator's
+    arguments, tensors with an NpuArray as `_array`. It gives `wrap(array)`, or a tuple of them; without results (rows that
+    write into an argument), None.
     """
 
-    def __init__(self, name: str, rows: Sequence[Row], arguments: Sequence[str], infer: Callable | None,
-                 results: Sequence[str] = ("out",)) -> None:  # fmt: skip
-        self.name, self.rows, self.arguments, self.infer = name, tuple(rows), tuple(arguments), infer
+    def __init__(self, name: str, rows: Sequence[Row], types: Mapping[str, str], infer: Callable | None,
+                 results: Sequence[str] = ("out",), wrap: Callable = lambda array: array) -> None:  # fmt: skip
+        self.name, self.rows, self.infer, self.wrap = name, tuple(rows), infer, wrap
+        self.arguments = tuple(types)
         self.results = tuple(results) if infer is not None else ()
         self.plans: dict[tuple, Plan] = {}
+        self.call = self._compiled(types)
         _kernels.append(self)
 
-    def __call__(self, *args: Any) -> Any:
-        key: list[Any] = [default.dtype]
-        for a in args:
-            array = getattr(a, "_array", None)
-            key.append(key_of(a) if array is None else array.layout)
-        plan = self.plans.get(tuple(key))
-        if plan is None:
-            plan = self._new_plan(tuple(key), args)
-        layouts = plan.out_layouts
-        outs = [empty_like_layout(layout) for layout in layouts] if layouts is not None else self._results(plan)
-        repeatable = plan.repeatable
-        if repeatable is not None and repeatable.executor:
-            addresses = [(args[i]._array if i >= 0 else outs[~i]).storage.address for i in plan.sources]  # type: ignore[union-attr]
-            runtime = started(plan.device)
-            if repeatable.runtime is runtime:
-                repeatable.run(addresses, current_stream(plan.device), lambda: self._described(plan, args, outs))
-                return self._answer(outs)
-        if not plan.skip:
-            self._run_once(plan, args, outs)
-        return self._answer(outs)
+    def _compiled(self, types: Mapping[str, str]) -> Callable:
+        """The kernel for calls that were seen before; all others go to `_run_once`.
 
-    def _answer(self, outs: list[Any]) -> Any:
-        return outs[0] if len(outs) == 1 else tuple(outs) or None
+        Its key names the geometry of every tensor and every other value. Written out for the operator's arguments, since a
+        launch should cost little more than its call into CANN.
+        """
+        lines, keys, tensors = [], ["default.dtype"], []
+        for i, (name, kind) in enumerate(types.items()):
+            if kind.startswith("Tensor") and "[]" not in kind:
+                absent = " or ".join(test for mark, test in (("?", f"{name} is None"), ("|", f"{name}.__class__ in NUMBERS"))
+                                     if mark in kind)  # fmt: skip
+                lines.append(f"x{i} = None if {absent} else {name}._array" if absent else f"x{i} = {name}._array")
+                layout = f"x{i}._layout or x{i}.layout"
+                keys.append(f"number_key({name}) if x{i} is None else {layout}" if absent else layout)
+                tensors.append(f"x{i}")
+            elif "[]" in kind:
+                keys.append(f"list_key({name})" if kind.startswith("Tensor") else f"None if {name} is None else (*{name},)")
+            elif kind.rstrip("?") in ("int", "bool", "str", "ScalarType"):
+                keys.append(name)
+            else:
+                keys.append(f"number_key({name})")
+        names = ", ".join(types)
+        present = " or ".join(f"{x} is None" for x in tensors if f"{x} = None" in "".join(lines)) or "False"
+        addresses = ", ".join(f"{x}.storage.address" for x in tensors)
+        filtered = f"[x.storage.address for x in ({', '.join(tensors)},) if x is not None]"
+        inner = [
+            *lines,
+            f"key = ({', '.join(keys)},)",
+            f"plan = plans.get(key) or new_plan(key, ({names},))",
+            "executor = plan.repeatable",
+            "if executor is None or not executor.executor:",
+            f"    return run_once(plan, ({names},))",
+            "device, pool = plan.device, plan.pool",
+            "if thread.ready != device:",
+            "    started(device)",
+            "stream = current.handles.get(device)",
+            f"addresses = {filtered} if {present} else [{addresses}]" if present != "False" else f"addresses = [{addresses}]",
+            *(f"out{i} = fresh(plan.out_layouts[{i}], pool, stream or 0)" for i in range(len(self.results))),
+            *(f"addresses.append(out{i}.storage.address)" for i in range(len(self.results))),
+            "if plan.order is not None:",
+            "    addresses = [addresses[i] for i in plan.order]",
+            "failed = executor.run(addresses, pool, stream)",
+            "if failed is not None:",
+            f"    raise failure(plan, ({names},), failed)",
+            f"return {', '.join(f'wrap(out{i})' for i in range(len(self.results))) or None}",
+        ]
+        source = f"def kernel({names}):\n" + "".join(f"    {line}\n" for line in inner)
+        scope = {"default": default, "NUMBERS": NUMBERS, "number_key": number_key, "list_key": list_key, "plans": self.plans,
+                 "new_plan": self._new_plan, "run_once": self._run_once, "thread": thread, "started": started, "fresh": fresh,
+                 "current": current, "failure": self._failed, "wrap": self.wrap, "__opname__": f"{self.name} npu"}  # fmt: skip
+        return compile_function("kernel", source, scope)
 
     def _results(self, plan: Plan) -> list[Any]:
         return [None if s is None else empty(tuple(s.shape), s.dtype.np, plan.device, _byte_strides(s)) for s in plan.specs]
@@ -174,29 +198,44 @@ class RowKernel:
         values.update(zip(self.results, outs, strict=True))
         return [slot.value(values) for slot in row.slots]
 
-    def _described(self, plan: Plan, args: Sequence[Any], outs: Sequence[Any]) -> str:
-        return described(plan.row.symbol, self._values(plan.row, args, outs), self.name)
+    def _failed(self, plan: Plan, args: Sequence[Any], failed: tuple[str, int]) -> NpuError:
+        repeatable, plan.repeatable = plan.repeatable, None
+        assert repeatable is not None
+        doing = described(plan.row.symbol, self._values(plan.row, args, self._results(plan)), self.name)
+        error = repeatable.runtime.error(*failed, doing)
+        repeatable.destroy()  # nobody knows what state it is in
+        return error
 
-    def _run_once(self, plan: Plan, args: Sequence[Any], outs: Sequence[Any]) -> None:
+    def _run_once(self, plan: Plan, args: Sequence[Any]) -> Any:
+        """Runs a call that has no executor yet, and makes one if it is worth it."""
+        outs = self._results(plan)
+        if not plan.skip:
+            self._launch(plan, args, outs)
+        made = [None if out is None else self.wrap(out) for out in outs]
+        return made[0] if len(made) == 1 else tuple(made) or None
+
+    def _launch(self, plan: Plan, args: Sequence[Any], outs: Sequence[Any]) -> None:
         arguments = self._values(plan.row, args, outs)
         plan.uses += 1
         if plan.fill:
             for out in outs:
                 run("aclnnInplaceFillScalar", (out, plan.row.empty), self.name)
             return
-        if plan.uses < HOT or plan.sources is None or not _reuse:
+        if plan.uses < HOT or not plan.repeats or not _reuse:
             run(plan.row.symbol, arguments, self.name)
             return
         repeatable = self._repeatable(plan, arguments)
         if repeatable is None:
-            plan.sources = None
+            plan.repeats = False
             run(plan.row.symbol, arguments, self.name)
             return
         plan.repeatable = repeatable
         _repeatables.append(repeatable)
         if len(_repeatables) > EXECUTORS:
             _repeatables.popleft().destroy()
-        repeatable.run(repeatable.addresses, current_stream(plan.device), lambda: self._described(plan, args, outs))
+        failed = repeatable.run(repeatable.addresses, plan.pool, current.handles.get(plan.device))
+        if failed is not None:
+            raise self._failed(plan, args, failed)
 
     def _repeatable(self, plan: Plan, arguments: Sequence[Any]) -> Repeatable | None:
         """An executor for this geometry, or None if the operator does not allow it."""
@@ -219,6 +258,7 @@ class RowKernel:
         plan.row, plan.uses, plan.repeatable = row, 0, None
         arrays = [a for value in values.values() for a in (value if isinstance(value, list) else (value,)) if _is_array(a)]
         plan.device = arrays[0].device_index if arrays else thread.device
+        plan.pool = pool_of(plan.device)
         specs = () if self.infer is None else self.infer(*args)
         plan.specs = (specs,) if hasattr(specs, "shape") else tuple(specs)
         outs = self._results(plan)
@@ -227,26 +267,23 @@ class RowKernel:
         plan.skip = bool(outs) and all(out is None or 0 in out.shape for out in outs)
         plan.fill = row.empty is not None and not plan.skip and any(0 in a.shape for a in arrays)
         merges = any(len(a.shape) > MAX_DIMS for a in arrays)
-        plan.sources = None if plan.skip or plan.fill or merges else self._sources(row, args)
+        plan.repeats = packed and not (plan.skip or plan.fill or merges)
+        plan.order = None
+        if plan.repeats:
+            self._set_order(plan, values)
         if len(self.plans) >= PLANS:
             self.forget()
         self.plans[key] = plan
         return plan
 
-    def _sources(self, row: Row, args: Sequence[Any]) -> tuple[int, ...] | None:
-        """Where the addresses come from; None for a call with lists or absent tensors."""
-        sources = []
-        for slot in row.slots:
-            if slot.parameter.is_tensor_list:
-                return None
-            if slot.parameter.is_tensor:
-                if slot.name in self.results:
-                    sources.append(~self.results.index(slot.name))  # type: ignore[arg-type]
-                elif slot.name in self.arguments and _is_array(_plain(args[self.arguments.index(slot.name)])):  # type: ignore[arg-type]
-                    sources.append(self.arguments.index(slot.name))  # type: ignore[arg-type]
-                else:
-                    return None
-        return tuple(sources)
+    def _set_order(self, plan: Plan, values: Mapping[str, Any]) -> None:
+        """Which of the call's tensors and results each tensor of the row is; a call with lists or absent tensors is not repeated."""
+        given = [name for name in self.arguments if _is_array(values[name])] + list(self.results)
+        wanted = [slot.name for slot in plan.row.slots if slot.parameter.is_tensor]
+        if any(slot.parameter.is_tensor_list for slot in plan.row.slots) or any(name not in given for name in wanted):
+            plan.repeats = False
+        elif wanted != given:
+            plan.order = [given.index(name) for name in wanted]  # type: ignore[arg-type]
 
     def forget(self) -> None:
         """Drops all plans and their executors."""
@@ -259,14 +296,14 @@ class RowKernel:
 _kernels: list[RowKernel] = []
 
 
-def key_of(value: Any) -> Any:
-    """A hashable stand-in for an argument that is no tensor; 1, 1.0 and True differ, and NaN equals itself."""
-    kind = value.__class__
-    if kind is float:
-        return ("float", repr(value)) if value == 0 or value != value else (float, value)
-    if kind is list or kind is tuple:
-        return kind, tuple([getattr(v, "_array", None).layout if hasattr(v, "_array") else key_of(v) for v in value])
-    return (kind, value) if kind is int or kind is bool or kind is complex else value
+def number_key(value: Any) -> Any:
+    """A stand-in for a number (or None) in a key: 1, 1.0 and True differ, so do 0.0 and -0.0, and NaN equals itself."""
+    return value.__class__, repr(value) if not value or value != value else value
+
+
+def list_key(values: Sequence[Any] | None) -> Any:
+    """The layouts of a list of tensors."""
+    return None if values is None else tuple([None if v is None else v._array.layout for v in values])
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """The two-phase call of any ACLNN operator: descriptions of the arguments, workspace, executor, errors."""
 
 import ctypes
+import math
 import operator as python_operator
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64
@@ -41,7 +42,7 @@ def operator_of(runtime: Runtime, symbol: str, op: str = "") -> AclnnOperator:
         prepare = runtime.libraries.operator_symbol(symbol + PHASE_ONE)
         execute = runtime.libraries.operator_symbol(symbol)
         if prepare is None or execute is None:
-            raise NotImplementedError(f"{op or symbol} cannot run on device 'npu': the installed CANN has no operator {symbol}")
+            raise NotImplementedError(f"{op or symbol} cannot run on device 'npu': the installed CANN has no {symbol}")
         known = _operators[symbol] = AclnnOperator(symbol, signature(symbol), prepare, execute)
     return known
 
@@ -86,7 +87,8 @@ class Descriptions:
         return self._keep("Scalar", self.functions["aclCreateScalar"](byref(raw), code))
 
     def int_array(self, values: Sequence[int]) -> int:
-        return self._keep("IntArray", self.functions["aclCreateIntArray"]((c_int64 * len(values))(*values), len(values)))
+        made = self.functions["aclCreateIntArray"]((c_int64 * len(values))(*values), len(values))
+        return self._keep("IntArray", made)
 
     def bool_array(self, values: Sequence[bool]) -> int:
         made = self.functions["aclCreateBoolArray"]((ctypes.c_bool * len(values))(*values), len(values))
@@ -131,10 +133,11 @@ def _number(value: Any) -> tuple[int, Any]:
 # the call ------------------------------------------------------------------------------------------------------------
 
 
-def launch(symbol: str, values: Mapping[str, Any], *, op: str = "", shapes_of: Sequence[str] = ()) -> list[tuple[int, ...]]:
+def launch(symbol: str, values: Mapping[str, Any], *, op: str = "",
+           shapes_of: Sequence[str] = ()) -> list[tuple[int, ...]]:  # fmt: skip
     """Runs an operator with values by the names of its C parameters; a missing one is NULL.
 
-    `shapes_of` names outputs whose size depends on data: the call then waits for the stream and gives their real shapes.
+    `shapes_of` names outputs whose size depends on data: the call waits for the stream and gives their real shapes.
     """
     parameters = signature(symbol)
     unknown = values.keys() - {p.name for p in parameters}
@@ -222,7 +225,7 @@ def view_shape(runtime: Runtime, tensor: int) -> tuple[int, ...]:
     dims, count = ctypes.POINTER(c_int64)(), c_uint64()
     runtime.call("aclGetViewShape", tensor, byref(dims), byref(count))
     shape = tuple(dims[: count.value])
-    delete = getattr(runtime.libraries.core["libnnopbase.so"], "_ZdaPv", None)  # C++'s delete[]: CANN allocated with new[]
+    delete = getattr(runtime.libraries.core["libnnopbase.so"], "_ZdaPv", None)  # delete[], as CANN made it with new[]
     if delete is not None and dims:
         delete.argtypes, delete.restype = (POINTER,), None
         delete(ctypes.cast(dims, POINTER))
@@ -252,7 +255,8 @@ def common_device(arrays: Sequence[NpuArray], name: str) -> int:
     indices = {array.device_index for array in arrays}
     if len(indices) > 1:
         shown = " and ".join(f"npu:{i}" for i in sorted(indices))
-        raise RuntimeError(f"{name}: Expected all tensors to be on the same device, but found at least two devices, {shown}!")
+        raise RuntimeError(f"{name}: Expected all tensors to be on the same device, but found at least two devices, "
+                           f"{shown}!")  # fmt: skip
     return indices.pop() if indices else thread.device
 
 
@@ -295,12 +299,13 @@ def with_merged_dims(symbol: str, arguments: Sequence[Any], op: str = "") -> lis
         raise RuntimeError(f"{described(symbol, arguments, op)}: the NPU takes at most {MAX_DIMS} dimensions")
     groups = _mergeable(shape, [array.strides for array in arrays if array.shape])
     if len(groups) > MAX_DIMS:
-        raise RuntimeError(f"{described(symbol, arguments, op)}: the NPU takes at most {MAX_DIMS} dimensions, and no two of these "
-                           "can be merged")  # fmt: skip
+        raise RuntimeError(f"{described(symbol, arguments, op)}: the NPU takes at most {MAX_DIMS} dimensions, and merging "
+                           f"leaves {len(groups)}")  # fmt: skip
+    new_shape = tuple([math.prod(shape[first : last + 1]) for first, last in groups])
 
     def merged(array: NpuArray) -> NpuArray:
-        new_shape = tuple([int(np.prod(shape[first : last + 1])) for first, last in groups])
-        return NpuArray(new_shape, array.dtype, tuple([array.strides[last] for _, last in groups]), array.storage, array.offset)
+        strides = tuple([array.strides[last] for _, last in groups])
+        return NpuArray(new_shape, array.dtype, strides, array.storage, array.offset)
 
     return [merged(value) if p.is_tensor and value is not None and value.shape else value
             for p, value in zip(parameters, arguments, strict=True)]  # fmt: skip

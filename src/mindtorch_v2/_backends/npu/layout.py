@@ -15,14 +15,14 @@ _LIMIT = 1 << 14  # layouts kept; a program with ever new shapes must not grow f
 class Layout:
     """Geometry of an array in its storage, compared by identity, with the arguments of aclCreateTensor ready.
 
-    A view is told to CANN as the whole storage (one dimension), an offset and strides: the address must stay aligned to 32
-    bytes, so that the offset may not be folded into it.
+    A view is told to CANN as the whole storage (one dimension), an offset and strides: the address must stay aligned to
+    32 bytes, so the offset may not be folded into it.
     """
 
     __slots__ = ("_kept", "arguments", "device", "dtype", "is_empty", "shape", "storage_bytes", "strides")
 
-    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, offset: int, storage_bytes: int,
-                 where: device) -> None:  # fmt: skip
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, offset: int,
+                 storage_bytes: int, where: device) -> None:  # fmt: skip
         self.shape, self.strides, self.dtype, self.device = shape, strides, dtype, where
         self.storage_bytes, self.is_empty = storage_bytes, 0 in shape
         code = DATA_TYPES.get(dtype)
@@ -32,8 +32,8 @@ class Layout:
         dims = (ctypes.c_int64 * (2 * ndim + 1))(*shape, *(s // itemsize for s in strides), storage_bytes // itemsize)
         self._kept = dims  # the addresses below point into it
         begin = ctypes.addressof(dims)
-        self.arguments: tuple[Any, ...] = (begin, ndim, code, begin + 8 * ndim, offset // itemsize, FORMATS.get(ndim, ND),
-                                           begin + 16 * ndim, 1)  # fmt: skip
+        self.arguments: tuple[Any, ...] = (begin, ndim, code, begin + 8 * ndim, offset // itemsize,
+                                           FORMATS.get(ndim, ND), begin + 16 * ndim, 1)  # fmt: skip
 
     def __repr__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"

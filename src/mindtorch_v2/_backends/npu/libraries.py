@@ -24,9 +24,13 @@ class LibrariesMissing(RuntimeError):
 def toolkit_roots(environ: Mapping[str, str], install_root: Path = INSTALL_ROOT) -> list[Path]:
     """Folders that may hold the toolkit, best first."""
     named = [Path(environ[name]) for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME") if environ.get(name)]
-    versioned = sorted(install_root.glob("cann-*"), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)], reverse=True)
+    versioned = sorted(install_root.glob("cann-*"), key=_version, reverse=True)
     fixed = [install_root / "ascend-toolkit" / "latest", install_root / "latest"]
     return list(dict.fromkeys([*named, *versioned, *fixed]))
+
+
+def _version(folder: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", folder.name)]
 
 
 def library_folders(environ: Mapping[str, str], install_root: Path = INSTALL_ROOT) -> list[Path]:
@@ -68,8 +72,8 @@ def operator_libraries(environ: Mapping[str, str], folders: list[Path]) -> list[
 class Libraries:
     """The loaded libraries. Operators are looked for when first asked for, one library after the other.
 
-    The split libopapi_*.so and the old libopapi.so should not be loaded together, so the latter is opened only for an operator
-    that none of the former has.
+    The split libopapi_*.so and the old libopapi.so should not be loaded together, so the latter is opened only for an
+    operator that none of the former has.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ, install_root: Path = INSTALL_ROOT) -> None:
@@ -81,7 +85,8 @@ class Libraries:
             raise LibrariesMissing(f"no operator library (libopapi*.so) in {self._shown()}")
 
     def _shown(self) -> str:
-        return ", ".join(map(str, self.folders)) or f"no library folder (ASCEND_HOME_PATH is not set, nothing below {INSTALL_ROOT})"
+        shown = ", ".join(map(str, self.folders))
+        return shown or f"any folder (is ASCEND_HOME_PATH set? there is nothing below {INSTALL_ROOT})"
 
     def _load_core(self, name: str, required: bool) -> Any:
         for folder in self.folders:

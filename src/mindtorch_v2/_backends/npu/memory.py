@@ -1,7 +1,8 @@
 """Device memory from a cache, one pool a device, and page-locked host memory.
 
 A block that is given back goes to the free list of the stream it was taken for: what is queued there next runs after
-everything that still uses the block, so reuse on the same stream needs no waiting. Neighbours are joined only when no block fits.
+everything that still uses the block, so reuse on the same stream needs no waiting. Neighbours are joined only when no
+block fits.
 """
 
 import bisect
@@ -72,8 +73,18 @@ class Pool:
     def allocate(self, nbytes: int, stream: int) -> Block:
         """A block for work on a stream; OutOfMemoryError if there is none even after emptying the cache."""
         size = (nbytes + TAIL + ROUNDING - 1) & -ROUNDING
+        returned = self.returned
+        if returned:
+            try:
+                block = returned.pop()
+                if block.size == size and block.stream == stream and block.used_on is None:
+                    self.taken += 1  # the block given back last: no count changes but this
+                    return block
+                returned.append(block)
+            except IndexError:  # another thread was quicker
+                pass
         with self.lock:
-            if self.returned:
+            if returned:
                 self._take_back()
             lists = self.free[size <= SMALL_BLOCK].get(stream)
             fitting = lists.get(size) if lists else None
@@ -186,7 +197,8 @@ class Pool:
     def _shortage(self, nbytes: int) -> str:
         try:
             free, total = memory_info(self.index)
-            capacity = f"NPU {self.index} has a total capacity of {size_text(total)} of which {size_text(free)} is free. "
+            capacity = (f"NPU {self.index} has a total capacity of {size_text(total)} of which {size_text(free)} is "
+                        "free. ")  # fmt: skip
         except NpuError:
             capacity = ""
         return (f"NPU out of memory. Tried to allocate {size_text(nbytes)}. {capacity}"
@@ -272,7 +284,7 @@ def record_stream(block: Block, stream: Stream) -> None:
 
 
 class PinnedMemory:
-    """Page-locked host memory, which devices copy from and to without holding up the host. Freed with its last array."""
+    """Page-locked host memory: devices copy from and to it without holding up the host. Freed with its last array."""
 
     def __init__(self, nbytes: int) -> None:
         self._runtime = started()

@@ -25,7 +25,8 @@ import numpy as np
 from .facts import BY_VALUE, INTEGERS, Parameter, signature
 
 _ROW = re.compile(r"\s*(?P<symbol>\w+)\s*\((?P<slots>.*)\)\s*(?:empty=(?P<empty>\S+))?\s*", re.S)
-_NAMED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\{(?P<choices>[^}]*)\}|:(?P<cast>\w+)|(?P<dtype>\.dtype)|\|(?P<absent>.+))?")
+_NAMED = re.compile(r"(?P<name>[A-Za-z_]\w*)"
+                    r"(?:\{(?P<choices>[^}]*)\}|:(?P<cast>\w+)|(?P<dtype>\.dtype)|\|(?P<absent>.+))?")  # fmt: skip
 _WORDS = frozenset(("True", "False", "None", "inf", "nan"))
 _REFUSED = object()
 
@@ -88,8 +89,8 @@ class Row(NamedTuple):
 def parse_row(text: str, arguments: Mapping[str, str] | None = None) -> Row:
     """The row a text describes; ValueError where it disagrees with the C signature.
 
-    `arguments` are the names it may use, with their schema types ("Tensor", "Tensor|Scalar", "int[]", "ScalarType", ...; "" for a
-    value of no certain type), and what the row makes of them is checked too.
+    `arguments` are the names it may use, with their schema types ("Tensor", "Tensor|Scalar", "int[]", "ScalarType", ...;
+    "" for a value of no certain type), and what the row makes of them is checked too.
     """
     match = _ROW.fullmatch(text)
     if match is None:
@@ -112,8 +113,9 @@ def parse_row(text: str, arguments: Mapping[str, str] | None = None) -> Row:
 
 # C kinds that a schema type can become.
 _KINDS = {
-    "Tensor": ("tensor", "out_tensor", "inout_tensor"), "Scalar": ("scalar", "float", "double"), "bool": ("bool", "scalar"),
+    "Tensor": ("tensor", "out_tensor", "inout_tensor"), "Scalar": ("scalar", "float", "double"),
     "Tensor[]": ("tensor_list", "out_tensor_list", "inout_tensor_list"), "ScalarType": ("dtype",), "str": ("char*",),
+    "bool": ("bool", "scalar"),
     "int": (*INTEGERS, "scalar", "float", "double"), "float": ("float", "double", "scalar"), "int[]": ("int_array",),
     "bool[]": ("bool_array",), "Generator": (),
 }  # fmt: skip
@@ -126,13 +128,20 @@ def _check_types(row: Row, arguments: Mapping[str, str], text: str) -> None:
             continue
         if slot.name not in arguments:
             raise ValueError(f"{text!r} names {slot.name}, which the operator does not have")
-        kind = arguments[slot.name]
+        kind = arguments[slot.name].rstrip("?")
         if kind and not slot.choices and not slot.of_dtype and slot.parameter.kind not in _KINDS.get(kind, ()):
             raise ValueError(f"{text!r}: {slot.name} is a {kind}, but {slot.parameter.name} is a {slot.parameter.kind}")
 
 
+def schema_types(schema: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Types of a schema's arguments and of its results by name; a single result is called `out`."""
+    arguments = {a.name: f"{a.type}{'[]' if a.is_list else ''}{'?' if a.optional else ''}" for a in schema.arguments}
+    results = {r.name: "Tensor[]" if r.is_list else "Tensor" for r in schema.returns}
+    return arguments, {"out": next(iter(results.values()))} if len(results) == 1 else results
+
+
 def parse_rows(text: str | Sequence[str], arguments: Mapping[str, str] | None = None) -> tuple[Row, ...]:
-    """One or several rows, the first of which that fits a call is used; in one text they stand in lines of their own."""
+    """One or several rows, of which the first that fits a call is used; in one text they stand in lines of their own."""
     texts = [line for line in text.splitlines() if line.strip()] if isinstance(text, str) else text
     return tuple(parse_row(line.strip(), arguments) for line in texts)
 
@@ -185,5 +194,5 @@ def _checked_constant(value: Any, parameter: Parameter, shown: str, row: str) ->
         return None
     allowed = _CONSTANTS.get(parameter.kind, ())
     if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-        raise ValueError(f"{row!r}: {shown} cannot be {parameter.name}, a {parameter.kind}{'?' if parameter.optional else ''}")
+        raise ValueError(f"{row!r}: {shown} cannot be {parameter.name}, a {parameter.kind}")
     return tuple(value) if isinstance(value, list) else value

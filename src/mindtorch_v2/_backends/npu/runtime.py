@@ -144,8 +144,8 @@ class _Thread(threading.local):
 
 _state, thread = _State(), _Thread()
 at_stop: list[Callable[[Runtime], None]] = []  # what other modules give back before the devices are reset
-_FORKED = ("Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' start "
-           "method")  # fmt: skip
+_FORKED = ("Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' "
+           "start method")  # fmt: skip
 
 
 def loaded() -> Runtime:
@@ -196,6 +196,11 @@ def started(index: int | None = None) -> Runtime:
 def running() -> Runtime | None:
     """The runtime if it was started and may still be called; what destructors ask."""
     return None if _state.ended or _state.forked else _state.runtime
+
+
+def ended() -> bool:
+    """Whether CANN may not be called any more."""
+    return _state.ended or _state.forked or _state.runtime is None
 
 
 def set_device(index: int) -> None:

@@ -15,7 +15,7 @@ POOL_SIZE = 32  # streams a device; more of them share these, as on CUDA
 
 
 class Stream:
-    """A queue of work on one device, run in order. Made without a handle, it takes the next stream of the device's pool."""
+    """A queue of work on one device, run in order. Made without a handle, it is the next stream of the device's pool."""
 
     __slots__ = ("__weakref__", "_previous", "device_index", "handle")
 
@@ -148,9 +148,10 @@ _defaults: dict[int, Stream] = {}
 class _Current(threading.local):
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
+        self.handles: dict[int, int | None] = {}  # of the same streams; none for a default stream
 
 
-_current = _Current()
+current = _Current()
 
 
 def device_index(device: Any) -> int:
@@ -203,11 +204,12 @@ def default_stream(device: Any = None) -> Stream:
 def current_stream(device: Any = None) -> Stream:
     """The stream that this thread's work on the device goes to."""
     index = thread.device if device is None else device_index(device)
-    return _current.streams.get(index) or default_stream(index)
+    return current.streams.get(index) or default_stream(index)
 
 
 def set_stream(stream: Stream) -> None:
-    _current.streams[stream.device_index] = stream
+    current.streams[stream.device_index] = stream
+    current.handles[stream.device_index] = stream.handle
 
 
 def synchronize(device: Any = None) -> None:
@@ -223,7 +225,7 @@ def _destroy_all(runtime: Runtime) -> None:
         if not runtime.functions["aclrtSetCurrentContext"](runtime.contexts[index]):
             for stream in pool:
                 runtime.functions["aclrtDestroyStream"](stream)
-    for table in (_events, _pools, _taken, _spare_events, _defaults, _current.streams):
+    for table in (_events, _pools, _taken, _spare_events, _defaults, current.streams, current.handles):
         table.clear()  # type: ignore[attr-defined]
 
 

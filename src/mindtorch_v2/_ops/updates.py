@@ -1,0 +1,113 @@
+"""Operators that write some elements: the family they share, and the array functions behind them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._backends.cpu import xp as cpu_xp
+from .._dispatch.keys import DispatchKey
+from .._dispatch.registry import Operator
+from .._dtype import REDUCED
+from .._tensor import Tensor, wrap
+from .copy import preserved_strides, uninitialised
+from .families import Family, Spec, check_overlap, check_writable, meta_of, shape_text
+
+LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
+
+
+class Updates(Family):
+    """A copy of `self` with some elements written; in place, the elements of `self`.
+
+    `check(*arguments)` raises; `write(xp, target, *arguments)` stores into an array. Where operands are broadcast,
+    `shape(*arguments)` says what comes out of the functional form, which is row-major unless it `preserves` strides.
+    """
+
+    inplace = True
+
+    def __init__(self, check: Callable, write: Callable, *, shape: Callable | None = None,
+                 preserves: bool = True) -> None:
+        self.check, self.write, self.shape, self.preserves = check, write, shape, preserves
+
+    def _spec(self, source: Tensor, args: Sequence[Any]) -> Spec:
+        self.check(source, *args)
+        shape = source._array.shape if self.shape is None else self.shape(source, *args)
+        same = self.preserves and shape == source._array.shape
+        return Spec(shape, source.dtype, preserved_strides(source, None) if same else None)
+
+    def cpu(self, operator: Operator) -> Callable:
+        check, write, keeps_shape = self.check, self.write, self.shape is None
+
+        def kernel(source: Tensor, *args: Any) -> Tensor:
+            array = source._array
+            if keeps_shape and array.flags.c_contiguous:
+                check(source, *args)
+                target = array.copy()
+            else:
+                target = uninitialised(self._spec(source, args))
+                target[...] = array
+            write(cpu_xp, target, *map(_array_of, args))
+            return wrap(target)
+
+        return kernel
+
+    def meta(self, operator: Operator) -> Callable:
+        return lambda source, *args: meta_of(self._spec(source, args))
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        check, write, shape = self.check, self.write, self.shape
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            check_writable(target)
+            check(target, *args)
+            if shape is not None and shape(target, *args) != target._array.shape:
+                raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast "
+                                   f"shape {shape_text(shape(target, *args))}")
+            for value in args:
+                if hasattr(value, "_array"):
+                    _refuse_shared(target, value)
+            if target._array.__class__ is np.ndarray:
+                write(cpu_xp, target._array, *map(_array_of, args))
+            target._bump_version()
+            return target
+
+        return super().inplace_kernels(operator, functional) | {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel}
+
+
+def _refuse_shared(target: Tensor, value: Tensor) -> None:
+    """Raises if an operand shows memory that is written, be it the very same elements."""
+    check_overlap(target, value)
+    if value is target or (value._base is not None and value._shared_storage() is target._shared_storage()
+                           and value._offset == target._offset and value._array.size and target._array.flags.forc
+                           and value._array.strides == target._array.strides):
+        raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer "
+                           "to a single memory location. Please clone() the tensor before performing the operation.")
+
+
+def _array_of(value: Any) -> Any:
+    if value.__class__ in (tuple, list):
+        return [_array_of(v) for v in value]
+    return getattr(value, "_array", value)
+
+
+def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
+    """Runs `change` on an array's elements in row-major order, in its own memory where that order is its own."""
+    if target.flags.c_contiguous:
+        change(target.reshape(-1))
+    else:
+        flat = target.reshape(-1)
+        change(flat)
+        target[...] = flat.reshape(target.shape)
+
+
+def combine_at(combine: Any, flat: Any, places: Any, source: Any) -> None:
+    """Combines values into places of a flat array, of which some may be named several times; half types in float32."""
+    places, source = places.reshape(-1), np.asarray(source)
+    if source.ndim:
+        source = source.reshape(-1)
+    if flat.dtype in REDUCED:
+        wide = flat.astype(np.float32)
+        combine.at(wide, places, source.astype(np.float32))
+        flat[...] = wide
+    else:
+        combine.at(flat, places, source if source.dtype is flat.dtype else source.astype(flat.dtype))
