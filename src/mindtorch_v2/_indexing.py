@@ -159,14 +159,15 @@ def _as_tuple(index: Any) -> tuple:
     return (index,)
 
 
-def _selected(self: Tensor, dim: int, index: int, shown_dim: int) -> Tensor:
+def _selected(self: Tensor, dim: int, index: int, position: int) -> Tensor:
+    """One place of a dimension; an error names the part's position in the index, as PyTorch's does."""
     shape = self._array.shape
     if not shape:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
                          "to convert a 0-dim tensor to a number")
     n = shape[dim]
     if not -n <= index < n:
-        raise IndexError(f"index {index} is out of bounds for dimension {shown_dim} with size {n}")
+        raise IndexError(f"index {index} is out of bounds for dimension {position} with size {n}")
     return select_view(self, dim, index)
 
 
@@ -217,16 +218,16 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None
             _selected(self, 0, parts[0], 0)
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
     shown, indices = self, []
-    dim = source_dim = 0  # of the view, and of the tensor itself
+    dim = 0
     ahead = 0  # dimensions that masks take beyond their one place among the indices
-    for part in parts:
+    for position, part in enumerate(parts):
         kind = part.__class__
         if kind is slice:
             shown = _sliced(shown, dim, part, whole=True)
-            dim, source_dim = dim + 1, source_dim + 1
+            dim += 1
             continue
         if part is Ellipsis:
-            dim, source_dim = dim + ndim - taken, source_dim + ndim - taken
+            dim += ndim - taken
             continue
         if part is None:
             shown = unsqueeze(shown, dim)
@@ -235,8 +236,7 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None
         if kind is not int and kind is not bool and not part._array.ndim and part.dtype.category <= INT:
             part = bool(part) if part._array.dtype in _MASKS else part.item()  # noqa: PLW2901 - as the number it is
         if part.__class__ is int:
-            shown = _selected(shown, dim, part, source_dim)
-            source_dim += 1
+            shown = _selected(shown, dim, part, position)
             continue
         indices += [None] * (dim - ahead - len(indices))
         if part.__class__ is bool:
@@ -246,7 +246,7 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None
         else:
             indices.append(part)
             width = _dims_taken(part)
-            dim, source_dim, ahead = dim + width, source_dim + width, ahead + width - 1
+            dim, ahead = dim + width, ahead + width - 1
     return shown, indices
 
 

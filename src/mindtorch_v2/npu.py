@@ -194,9 +194,10 @@ def set_rng_state_all(new_states: Iterable[Any]) -> None:
         set_rng_state(state, i)
 
 
-__all__ = ["Event", "NpuError", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream", "device",
-           "device_count", "device_of", "empty_cache", "get_device_capability", "get_device_name", "get_device_properties",
-           "get_rng_state", "get_rng_state_all", "init", "initial_seed", "is_available", "is_initialized", "manual_seed",
-           "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
-           "memory_stats", "reset_max_memory_allocated", "reset_peak_memory_stats", "set_device", "set_rng_state",
-           "set_rng_state_all", "set_stream", "stream", "synchronize"]  # fmt: skip
+__all__ = ["Event", "NpuError", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream",
+           "device", "device_count", "device_of", "empty_cache", "get_device_capability", "get_device_name",
+           "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed", "is_available",
+           "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
+           "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_max_memory_allocated",
+           "reset_peak_memory_stats", "set_device", "set_rng_state", "set_rng_state_all", "set_stream", "stream",
+           "synchronize"]  # fmt: skip

@@ -18,6 +18,7 @@ from .._dispatch.callers import call_bound, keys_of, make_caller, make_overloade
 from .._dispatch.keys import INFERENCE_MASK, REQUIRES_GRAD, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
+from .._dtype import can_cast
 from .._tensor import Tensor
 from .families import Composite, Family, Spec, check_result_fits, shape_text
 
@@ -205,8 +206,9 @@ def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bo
     narrows = explicit and value.dtype.category > target.dtype.category
     if target.dtype is not value.dtype and (narrows or accepted == "exact"):
         raise RuntimeError(f"Expected out tensor to have dtype {value.dtype}, but got {target.dtype} instead")
-    if accepted != "any":
-        check_result_fits(target, Spec(value._array.shape, value.dtype))
+    if accepted == "joined" and not can_cast(value.dtype, target.dtype):
+        raise TypeError("torch.cat(): input types can't be cast to the desired output type " + target.dtype.scalar_name)
+    check_result_fits(target, Spec(value._array.shape, value.dtype))
     if target._array.__class__ is np.ndarray:
         np.copyto(target._array, value._array, casting="unsafe")
     target._bump_version()

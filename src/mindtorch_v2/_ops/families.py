@@ -221,6 +221,7 @@ class Family:
     inplace = False  # whether members have an in-place form unless they say otherwise
     is_view = False
     # Which types `out=` may have: those a result casts to, "any", "exact"ly the result's, or its "own", then computed in.
+    # "joined" is "castable" with the error of torch.cat.
     out_types = "castable"
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:

@@ -82,15 +82,32 @@ def picked(xp: Any, array: Any, indices: Sequence[Any]) -> Any:
     try:
         if len(at) == 1:
             return array.take(key[at[0]], at[0])
-        return xp.ascontiguousarray(array[tuple(key)])
+        return _row_major(xp, array[tuple(key)])
     except (IndexError, ValueError):
-        check_places(array.shape, key, at)
-        raise
+        places = check_places(array.shape, key, at)
+        if 0 not in places:
+            raise
+        return xp.empty(shown_shape(array.shape, at, places), array.dtype)
 
 
-def check_places(shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int]) -> None:
-    """Raises with PyTorch's text if index arrays do not fit together or leave their dimension."""
-    place_shape([key[d].shape for d in at])
+def _row_major(xp: Any, array: Any) -> Any:
+    """A fresh array in row-major order, with the strides that PyTorch gives its dimensions of size 1 too."""
+    array = xp.ascontiguousarray(array)
+    return array.reshape(-1).reshape(array.shape) if 1 in array.shape else array
+
+
+def shown_shape(shape: tuple[int, ...], at: Sequence[int], places: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that indices at these dimensions show: theirs is in front unless they are neighbours."""
+    front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
+    kept = [n for d, n in enumerate(shape) if d not in at]
+    return (*kept[:front], *places, *kept[front:])
+
+
+def check_places(shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int]) -> tuple[int, ...]:
+    """The common shape of index arrays; raises with PyTorch's text if there is none or one leaves its dimension."""
+    places = place_shape([key[d].shape for d in at])
+    if 0 in places:
+        return places
     for nr, d in enumerate(at):
         n, index = shape[d], key[d]
         if n == 0 and index.size:
@@ -98,6 +115,7 @@ def check_places(shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int]) 
         outside = index[(index >= n) | (index < -n)]
         if outside.size:
             raise IndexError(f"index {outside.flat[0]} is out of bounds for dimension {nr} with size {n}")
+    return places
 
 
 def place_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -139,12 +157,12 @@ def _index_strides(self: Tensor, indices: Sequence[Tensor | None], result: tuple
     strides, middle = self._array.strides, len(result) - len(before) - len(after)
     shown = (*(strides[d] for d in before), *(0,) * middle, *(strides[d] for d in after))
     operands = [wrap_meta(result, self._array.dtype, shown)]
+    places = result[len(before) : len(before) + middle]
     for index in indices:
         if index is not None:
             array = index._array
-            pad = (1,) * (middle - array.ndim)
-            operands.append(wrap_meta((*(1,) * len(before), *pad, *array.shape, *(1,) * len(after)), array.dtype,
-                                      (*(0,) * (len(before) + len(pad)), *array.strides, *(0,) * len(after))))
+            spread = wrap_meta(array.shape, array.dtype, array.strides).expand(places)
+            operands.append(spread.reshape((*(1,) * len(before), *places, *(1,) * len(after))))
     return pointwise_strides(result, operands)
 
 
@@ -154,9 +172,11 @@ class Picks(ArrayFamily):
     def cpu(self, operator: Operator) -> Callable:
         def kernel(source: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
             array = source._array
-            made = picked(cpu_xp, array, [None if i is None else i._array for i in indices])
-            if not array.flags.c_contiguous and not any(i is not None and i.dtype.category == BOOL for i in indices):
-                spec = index_spec(source, indices)
+            arrays = [None if index is None else index._array for index in indices]
+            made = picked(cpu_xp, array, arrays)
+            if not array.flags.c_contiguous and array.size:
+                key = whole_key(array.shape, arrays)
+                spec = index_spec(source, [None if part.__class__ is slice else wrap(part) for part in key])
                 if spec.strides is not None:
                     laid_out = uninitialised(spec)
                     laid_out[...] = made
@@ -476,7 +496,7 @@ def _nonzero(xp: Any, self: Any) -> Any:
     return xp.array(self.nonzero()).T
 
 
-_NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _nonzero), public="",
+_NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _nonzero, out_types="exact"), public="",
               samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))))
 _nonzero_places = function_of(_NONZERO)
 
@@ -512,5 +532,5 @@ def _nonzero_rows(xp: Any, self: Any, size: int, fill_value: int, spec: Spec) ->
 
 
 op("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
-   kernel=moves(lambda self, size, fill_value: Spec((size, self._array.ndim), int64), _nonzero_rows),
+   kernel=moves(lambda self, size, fill_value: Spec((size, self._array.ndim), int64), _nonzero_rows, out_types="exact"),
    samples=cases(case(bools(2, 3), size=4), case(bools(2, 3), size=1)))

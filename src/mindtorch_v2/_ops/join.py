@@ -89,10 +89,8 @@ def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
 class Joins(ArrayFamily):
     """Arrays put beside each other: of one type and row-major, they are NumPy's matter, errors included."""
 
-    out_types = "any"
-
     def __init__(self, infer: Callable, array: Callable, joined: Callable) -> None:
-        super().__init__(infer, array, widen=False)
+        super().__init__(infer, array, widen=False, out_types="joined")
         self.joined = joined
 
     def cpu(self, operator: Operator) -> Callable:
@@ -223,7 +221,7 @@ def _column_stack(tensors):
 
 
 for _name in ("hstack", "vstack", "dstack", "column_stack"):
-    DECLARATIONS[f"aten::{_name}"].family.out_types = "any"
+    DECLARATIONS[f"aten::{_name}"].family.out_types = "joined"
 
 
 # repeated ------------------------------------------------------------------------------------------------------------
@@ -384,7 +382,7 @@ def _cartesian_prod(tensors):
     return stack([grid.flatten() for grid in meshgrid_of(tensors, "ij")], 1)
 
 
-@composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
+@composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", public="torch",
            samples=cases(case(t(4)), case(t(4), 3), case(t(3), 2, True), case(t(3), 0)))
 def _combinations(self, r, with_replacement):
     _check_vector(self)
@@ -489,7 +487,7 @@ def _padded(xp: Any, self: Any, pad: tuple[int, ...], value: Any, spec: Spec) ->
 
 constant_pad_nd = function_of(op(
    "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
-   kernel=moves(_padded_spec, _padded),
+   kernel=moves(_padded_spec, _padded), public="torch",
    grad=dict(self=lambda grad, pad: constant_pad_nd(grad, tuple([-n for n in pad]))),
    samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3),
                                                                                                    (1, 1, 1, 1)))))

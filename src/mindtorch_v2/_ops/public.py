@@ -8,7 +8,7 @@ from .._dispatch.callers import make_operator
 from .._tensor import Tensor
 from .declare import PUBLIC, public_functions
 
-FAMILIES = ("copy", "create", "random", "dropout", "pointwise", "combine", "compare", "elementary", "activation", "reduce", "extreme", "moments", "softmax", "scan", "sort", "unique", "arrange", "view", "join", "parts", "restride", "index", "scatter", "matmul", "products", "einsum", "norm", "channel_norm", "loss", "class_loss", "embedding")
+FAMILIES = ("copy", "create", "random", "dropout", "pointwise", "combine", "compare", "elementary", "activation", "reduce", "extreme", "moments", "softmax", "scan", "sort", "unique", "arrange", "view", "join", "parts", "restride", "index", "scatter", "matmul", "products", "einsum", "norm", "channel_norm", "loss", "class_loss", "embedding", "linalg")
 
 for _family in FAMILIES:
     importlib.import_module(f"{__package__}.{_family}")

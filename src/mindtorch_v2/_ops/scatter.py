@@ -22,6 +22,7 @@ from .index import (
     in_range,
     index_with,
     place_shape,
+    shown_shape,
     whole_key,
 )
 from .samples import bools, case, cases, error, ints, t, values
@@ -66,9 +67,7 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
             pass
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
     places = place_shape([key[d].shape for d in at])
-    front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
-    kept = [n for d, n in enumerate(self.shape) if d not in at]
-    shown = (*kept[:front], *places, *kept[front:])
+    shown = shown_shape(self.shape, at, places)
     try:
         values = xp.broadcast_to(values, shown)
     except ValueError:
@@ -260,7 +259,7 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
    kernel=Updates(_check_index_fill, _index_fill),
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              value=lambda grad, dim, index: (grad - grad.index_fill(dim, index, 0)).sum()),
-   samples=cases(case(t(3, 4), 0, values([0, 2]), 1.5), case(t(3, 4), -1, values([1, -1]), t()),
+   samples=cases(case(t(3, 4), 0, values([0, 2]), 1.5), case(t(3, 4), -1, values([1, 3]), t()),
                  case(t(), 0, values(0), 2),
                  error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)))
 
@@ -269,7 +268,7 @@ def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     """The arguments `dim` and `index` of a scatter_reduce that does the same."""
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    if self.dtype.category in (BOOL, COMPLEX):
+    if reduce == "mean" and self.dtype.category in (BOOL, COMPLEX):
         raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'")
     dim = wrapped_dim(dim, self._array.ndim)
     shape = source._array.shape

@@ -1,5 +1,6 @@
 """Functions of torch.nn.functional: the operator table's, and those whose signature differs from the operator's."""
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from typing import Any
 
 from .._ops.declare import public_functions
 from .._tensor import Tensor
+from ..overrides import handle_torch_function, has_torch_function
 from ._reduction import get_enum, legacy_get_string
 
 _operators = public_functions("_nn")
@@ -264,5 +266,21 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out:
     return input / length if out is None else _torch["div"](input, length, out=out)
 
 
-_IMPORTED = ("Any", "Callable", "Tensor", "math", "warnings", "get_enum", "legacy_get_string", "public_functions")
+def _overridable(function: Callable) -> Callable:
+    """The function behind a check whether an argument's __torch_function__ wants to see the call first."""
+
+    @functools.wraps(function)
+    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if input.__class__ is not Tensor and has_torch_function((input, *args)):
+            return handle_torch_function(call, (input, *args), input, *args, **kwargs)
+        return function(input, *args, **kwargs)
+
+    return call
+
+
+for _name, _function in list(globals().items()):
+    if not _name.startswith("_") and getattr(_function, "__module__", None) == __name__:
+        globals()[_name] = _overridable(_function)
+
+_IMPORTED = ("Any", "Callable", "Tensor", "functools", "handle_torch_function", "has_torch_function", "math", "warnings", "get_enum", "legacy_get_string", "public_functions")
 __all__ = [name for name in globals() if not name.startswith("_") and name not in _IMPORTED]

@@ -93,7 +93,7 @@ class NpuStorage(UntypedStorage):
 
 
 class NpuArray:
-    """Geometry on a storage, with the attributes of an ndarray that the tensor layer reads; strides and offset in bytes."""
+    """Geometry on a storage, with the attributes of an ndarray that tensors read; offset and strides in bytes."""
 
     __slots__ = ("_layout", "dtype", "offset", "shape", "storage", "strides")
 
@@ -278,7 +278,7 @@ def _peers(index: int, other: int) -> bool:
 def to_host(array: NpuArray, out: np.ndarray | None = None, non_blocking: bool = False) -> np.ndarray:
     """The array's elements as an ndarray, contiguous or of the same strides.
 
-    The memory it spans is copied as a whole, so that strides need no work on the device. `out` is a C-contiguous ndarray
+    The memory it spans is copied as a whole, so that strides need no work on the device. `out` is a contiguous ndarray
     to copy into, for example page-locked; the array must be contiguous then.
     """
     if out is not None:

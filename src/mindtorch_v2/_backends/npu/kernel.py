@@ -105,7 +105,8 @@ _repeatables: deque[Repeatable] = deque()  # oldest first
 class Plan:
     """What a call of one geometry needs: its row, its results, and where each tensor of the row comes from."""
 
-    __slots__ = ("device", "fill", "order", "out_layouts", "pool", "repeatable", "repeats", "row", "skip", "specs", "uses")
+    __slots__ = ("device", "fill", "order", "out_layouts", "pool", "repeatable", "repeats", "row", "skip", "specs",
+                 "uses")  # fmt: skip
 
     row: Row
     device: int
@@ -123,10 +124,10 @@ class Plan:
 class RowKernel:
     """Runs an operator by the first of its rows that fits; `call` is the kernel.
 
-    `types` are the schema's argument names with their types, `results` the names of what comes out, and `infer(*args)` gives
-    specs of these (shape, dtype, element strides or None), or None for one not wanted. The kernel takes the operator's
-    arguments, tensors with an NpuArray as `_array`. It gives `wrap(array)`, or a tuple of them; without results (rows that
-    write into an argument), None.
+    `types` are the schema's argument names with their types, `results` the names of what comes out, and `infer(*args)`
+    gives specs of these (shape, dtype, element strides or None), or None for one not wanted. The kernel takes the
+    operator's arguments, tensors with an NpuArray as `_array`. It gives `wrap(array)`, or a tuple of them; without
+    results (rows that write into an argument), None.
     """
 
     def __init__(self, name: str, rows: Sequence[Row], types: Mapping[str, str], infer: Callable | None,
@@ -141,28 +142,31 @@ class RowKernel:
     def _compiled(self, types: Mapping[str, str]) -> Callable:
         """The kernel for calls that were seen before; all others go to `_run_once`.
 
-        Its key names the geometry of every tensor and every other value. Written out for the operator's arguments, since a
+        Its key names the geometry of every tensor and every other value. Written out for the operator's arguments, as a
         launch should cost little more than its call into CANN.
         """
-        lines, keys, tensors = [], ["default.dtype"], []
+        lines, keys, tensors, optional = [], ["default.dtype"], [], False
         for i, (name, kind) in enumerate(types.items()):
             if kind.startswith("Tensor") and "[]" not in kind:
-                absent = " or ".join(test for mark, test in (("?", f"{name} is None"), ("|", f"{name}.__class__ in NUMBERS"))
-                                     if mark in kind)  # fmt: skip
+                tests = (("?", f"{name} is None"), ("|", f"{name}.__class__ in NUMBERS"))
+                absent = " or ".join(test for mark, test in tests if mark in kind)
+                optional |= bool(absent)
                 lines.append(f"x{i} = None if {absent} else {name}._array" if absent else f"x{i} = {name}._array")
                 layout = f"x{i}._layout or x{i}.layout"
                 keys.append(f"number_key({name}) if x{i} is None else {layout}" if absent else layout)
                 tensors.append(f"x{i}")
             elif "[]" in kind:
-                keys.append(f"list_key({name})" if kind.startswith("Tensor") else f"None if {name} is None else (*{name},)")
+                values = f"None if {name} is None else (*{name},)"
+                keys.append(f"list_key({name})" if kind.startswith("Tensor") else values)
             elif kind.rstrip("?") in ("int", "bool", "str", "ScalarType"):
                 keys.append(name)
             else:
                 keys.append(f"number_key({name})")
         names = ", ".join(types)
-        present = " or ".join(f"{x} is None" for x in tensors if f"{x} = None" in "".join(lines)) or "False"
-        addresses = ", ".join(f"{x}.storage.address" for x in tensors)
-        filtered = f"[x.storage.address for x in ({', '.join(tensors)},) if x is not None]"
+        addresses = f"[{', '.join(f'{x}.storage.address' for x in tensors)}]"
+        if optional:
+            present = f"[x.storage.address for x in ({', '.join(tensors)},) if x is not None]"
+            addresses = f"{present} if None in ({', '.join(tensors)},) else {addresses}"
         inner = [
             *lines,
             f"key = ({', '.join(keys)},)",
@@ -174,7 +178,7 @@ class RowKernel:
             "if thread.ready != device:",
             "    started(device)",
             "stream = current.handles.get(device)",
-            f"addresses = {filtered} if {present} else [{addresses}]" if present != "False" else f"addresses = [{addresses}]",
+            f"addresses = {addresses}",
             *(f"out{i} = fresh(plan.out_layouts[{i}], pool, stream or 0)" for i in range(len(self.results))),
             *(f"addresses.append(out{i}.storage.address)" for i in range(len(self.results))),
             "if plan.order is not None:",
@@ -185,13 +189,15 @@ class RowKernel:
             f"return {', '.join(f'wrap(out{i})' for i in range(len(self.results))) or None}",
         ]
         source = f"def kernel({names}):\n" + "".join(f"    {line}\n" for line in inner)
-        scope = {"default": default, "NUMBERS": NUMBERS, "number_key": number_key, "list_key": list_key, "plans": self.plans,
-                 "new_plan": self._new_plan, "run_once": self._run_once, "thread": thread, "started": started, "fresh": fresh,
-                 "current": current, "failure": self._failed, "wrap": self.wrap, "__opname__": f"{self.name} npu"}  # fmt: skip
+        scope = {"default": default, "NUMBERS": NUMBERS, "number_key": number_key, "list_key": list_key,
+                 "plans": self.plans, "new_plan": self._new_plan, "run_once": self._run_once, "thread": thread,
+                 "started": started, "fresh": fresh, "current": current, "failure": self._failed, "wrap": self.wrap,
+                 "__opname__": f"{self.name} npu"}  # fmt: skip
         return compile_function("kernel", source, scope)
 
     def _results(self, plan: Plan) -> list[Any]:
-        return [None if s is None else empty(tuple(s.shape), s.dtype.np, plan.device, _byte_strides(s)) for s in plan.specs]
+        return [None if spec is None else empty(tuple(spec.shape), spec.dtype.np, plan.device, _byte_strides(spec))
+                for spec in plan.specs]  # fmt: skip
 
     def _values(self, row: Row, args: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
         values = dict(zip(self.arguments, map(_plain, args), strict=True))
@@ -256,7 +262,8 @@ class RowKernel:
             raise NotImplementedError(f"{self.name} cannot run on device 'npu' with {shown}")
         plan = Plan()
         plan.row, plan.uses, plan.repeatable = row, 0, None
-        arrays = [a for value in values.values() for a in (value if isinstance(value, list) else (value,)) if _is_array(a)]
+        each = (value if isinstance(value, list) else (value,) for value in values.values())
+        arrays = [array for some in each for array in some if _is_array(array)]
         plan.device = arrays[0].device_index if arrays else thread.device
         plan.pool = pool_of(plan.device)
         specs = () if self.infer is None else self.infer(*args)
@@ -277,7 +284,7 @@ class RowKernel:
         return plan
 
     def _set_order(self, plan: Plan, values: Mapping[str, Any]) -> None:
-        """Which of the call's tensors and results each tensor of the row is; a call with lists or absent tensors is not repeated."""
+        """Which of the call's tensors each tensor of the row is; calls with lists or absent tensors do not repeat."""
         given = [name for name in self.arguments if _is_array(values[name])] + list(self.results)
         wanted = [slot.name for slot in plan.row.slots if slot.parameter.is_tensor]
         if any(slot.parameter.is_tensor_list for slot in plan.row.slots) or any(name not in given for name in wanted):

@@ -299,8 +299,8 @@ def with_merged_dims(symbol: str, arguments: Sequence[Any], op: str = "") -> lis
         raise RuntimeError(f"{described(symbol, arguments, op)}: the NPU takes at most {MAX_DIMS} dimensions")
     groups = _mergeable(shape, [array.strides for array in arrays if array.shape])
     if len(groups) > MAX_DIMS:
-        raise RuntimeError(f"{described(symbol, arguments, op)}: the NPU takes at most {MAX_DIMS} dimensions, and merging "
-                           f"leaves {len(groups)}")  # fmt: skip
+        raise RuntimeError(f"{described(symbol, arguments, op)}: the NPU takes at most {MAX_DIMS} dimensions, and "
+                           f"merging leaves {len(groups)}")  # fmt: skip
     new_shape = tuple([math.prod(shape[first : last + 1]) for first, last in groups])
 
     def merged(array: NpuArray) -> NpuArray:

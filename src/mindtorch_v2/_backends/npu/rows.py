@@ -89,8 +89,8 @@ class Row(NamedTuple):
 def parse_row(text: str, arguments: Mapping[str, str] | None = None) -> Row:
     """The row a text describes; ValueError where it disagrees with the C signature.
 
-    `arguments` are the names it may use, with their schema types ("Tensor", "Tensor|Scalar", "int[]", "ScalarType", ...;
-    "" for a value of no certain type), and what the row makes of them is checked too.
+    `arguments` are the names it may use, with their schema types ("Tensor", "Tensor|Scalar", "int[]", "ScalarType"; ""
+    for a value of no certain type), and what the row makes of them is checked too.
     """
     match = _ROW.fullmatch(text)
     if match is None:
@@ -141,7 +141,7 @@ def schema_types(schema: Any) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def parse_rows(text: str | Sequence[str], arguments: Mapping[str, str] | None = None) -> tuple[Row, ...]:
-    """One or several rows, of which the first that fits a call is used; in one text they stand in lines of their own."""
+    """One or several rows, of which the first that fits a call is used; in one text each has a line of its own."""
     texts = [line for line in text.splitlines() if line.strip()] if isinstance(text, str) else text
     return tuple(parse_row(line.strip(), arguments) for line in texts)
 

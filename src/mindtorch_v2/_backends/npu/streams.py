@@ -15,7 +15,7 @@ POOL_SIZE = 32  # streams a device; more of them share these, as on CUDA
 
 
 class Stream:
-    """A queue of work on one device, run in order. Made without a handle, it is the next stream of the device's pool."""
+    """A queue of work on one device, run in order. Made without a handle, it is the next one of the device's pool."""
 
     __slots__ = ("__weakref__", "_previous", "device_index", "handle")
 

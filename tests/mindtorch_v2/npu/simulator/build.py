@@ -61,8 +61,8 @@ _HEAD = """\
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
-// Each function hands its arguments, widened to 64 bits, to one callback, which knows the declared types. The time spent in the
-// callback is summed up. A function that is muted answers by itself, so that the caller's own cost can be measured.
+// Each function hands its arguments, widened to 64 bits, to one callback, which knows the declared types. Time spent
+// there is summed up. While muted, functions answer by themselves, so that the caller's own cost can be measured.
 typedef uint64_t (*handler_t)(uint32_t number, const uint64_t* raw);
 static handler_t handler;
 static uint64_t spent, calls;
@@ -71,7 +71,11 @@ void simulator_set_handler(handler_t given) { handler = given; }
 void simulator_mute(int32_t on) { muted = on; }
 uint64_t simulator_spent_ns(void) { return spent; }
 uint64_t simulator_calls(void) { return calls; }
-static uint64_t now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ull + t.tv_nsec; }
+static uint64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
 static uint64_t handle(uint32_t number, const uint64_t* raw, uint64_t muted_answer) {
     calls++;
     if (muted) return muted_answer;
@@ -102,7 +106,9 @@ def source() -> str:
 
 
 def compiler() -> str | None:
-    return next((path for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and (path := shutil.which(name))), None)
+    """The C compiler to use, or None."""
+    names = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
+    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
 def toolkit() -> Path:

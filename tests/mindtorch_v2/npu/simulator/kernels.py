@@ -1,7 +1,7 @@
 """What the simulated operators compute, with NumPy.
 
-A kernel takes the operator's parameters in C order without the outputs (tensors as arrays, half types as float32; tensors that
-are written in place as views of device memory) and returns the outputs.
+A kernel takes the operator's parameters in C order without the outputs (tensors as arrays, half types as float32;
+tensors that are written in place as views of device memory) and returns the outputs.
 """
 
 import math
@@ -102,19 +102,22 @@ def power(a: Any, b: Any) -> Any:
 
 
 _UNARY: dict[str, Callable] = {
-    "Abs": np.abs, "Neg": np.negative, "Sign": np.sign, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil, "Round": np.round,
-    "Trunc": np.trunc, "BitwiseNot": np.invert, "LogicalNot": np.logical_not, "IsFinite": np.isfinite, "IsInf": np.isinf,
+    "Abs": np.abs, "Neg": np.negative, "Sign": np.sign, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil,
+    "Round": np.round, "Trunc": np.trunc, "BitwiseNot": np.invert, "LogicalNot": np.logical_not,
+    "IsFinite": np.isfinite, "IsInf": np.isinf,
     "IsPosInf": np.isposinf, "IsNegInf": np.isneginf, "Signbit": np.signbit, "Real": np.real,
     "Relu": lambda x: np.maximum(x, 0), "Frac": lambda x: x - np.trunc(x),
 }  # fmt: skip
 _FLOATING: dict[str, Callable] = {
     "Reciprocal": lambda x: 1 / x, "Sqrt": np.sqrt, "Rsqrt": lambda x: 1 / np.sqrt(x), "Exp": np.exp, "Exp2": np.exp2,
-    "Expm1": np.expm1, "Log": np.log, "Log2": np.log2, "Log10": np.log10, "Log1p": np.log1p, "Sin": np.sin, "Cos": np.cos,
-    "Tan": np.tan, "Asin": np.arcsin, "Acos": np.arccos, "Atan": np.arctan, "Sinh": np.sinh, "Cosh": np.cosh, "Tanh": np.tanh,
+    "Expm1": np.expm1, "Log": np.log, "Log2": np.log2, "Log10": np.log10, "Log1p": np.log1p, "Sin": np.sin,
+    "Cos": np.cos, "Tan": np.tan, "Asin": np.arcsin, "Acos": np.arccos, "Atan": np.arctan, "Sinh": np.sinh,
+    "Cosh": np.cosh, "Tanh": np.tanh,
     "Asinh": np.arcsinh, "Acosh": np.arccosh, "Atanh": np.arctanh, "Sinc": np.sinc, "Erf": scipy.special.erf,
     "Erfc": scipy.special.erfc, "Erfinv": scipy.special.erfinv, "Lgamma": scipy.special.gammaln,
     "Digamma": scipy.special.psi, "Sigmoid": sigmoid, "Gelu": gelu, "Silu": lambda x: x * sigmoid(x),
-    "Selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805, 1.0), "Mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "Selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805, 1.0),
+    "Mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
     "Hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6, "Hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
     "LogSigmoid": lambda x: -np.logaddexp(0, -x),
 }  # fmt: skip
@@ -190,8 +193,8 @@ def _inplace(function: Callable) -> Callable:
     return run
 
 
-for _name in ("Add", "Adds", "Sub", "Subs", "Mul", "Muls", "Div", "Divs", "PowTensorScalar", "PowTensorTensor", "Addcmul", "Addcdiv",
-              "Lerps", "Neg", "Sqrt", "Exp", "Tanh", "Relu", "Sigmoid"):  # fmt: skip
+for _name in ("Add", "Adds", "Sub", "Subs", "Mul", "Muls", "Div", "Divs", "PowTensorScalar", "PowTensorTensor",
+              "Addcmul", "Addcdiv", "Lerps", "Neg", "Sqrt", "Exp", "Tanh", "Relu", "Sigmoid"):  # fmt: skip
     KERNELS[f"aclnnInplace{_name}"] = _inplace(KERNELS[f"aclnn{_name}"])
 
 
@@ -217,7 +220,8 @@ def fill(target: np.ndarray, value: Any) -> None:
 
 @kernel("Arange")
 def arange(start: float, end: float, step: float) -> np.ndarray:
-    return start + step * np.arange(math.ceil((end - start) / step)).astype(np.float64 if isinstance(start + step, float) else np.int64)
+    kind = np.float64 if isinstance(start + step, float) else np.int64
+    return start + step * np.arange(math.ceil((end - start) / step)).astype(kind)
 
 
 KERNELS["aclnnRange"] = lambda start, end, step: start + step * np.arange(int((end - start) / step) + 1)
@@ -242,7 +246,6 @@ KERNELS["aclnnPermute"] = np.transpose
 KERNELS["aclnnFlip"] = np.flip
 KERNELS["aclnnRoll"] = lambda x, shifts, dims: np.roll(x, shifts, dims if dims else None)
 KERNELS["aclnnRepeat"] = np.tile
-KERNELS["aclnnExpand"] = lambda x, size: np.broadcast_to(x, [x.shape[i - len(size)] if n == -1 else n for i, n in enumerate(size)])
 KERNELS["aclnnCat"] = lambda arrays, dim: np.concatenate([a for a in arrays if a.shape != (0,)], dim)
 KERNELS["aclnnStack"] = np.stack
 KERNELS["aclnnSplitWithSize"] = lambda x, sizes, dim: (np.split(x, np.cumsum(sizes)[:-1], dim),)
@@ -250,6 +253,11 @@ KERNELS["aclnnRepeatInterleaveInt"] = lambda x, repeats, size: np.repeat(x, repe
 KERNELS["aclnnRepeatInterleaveIntWithDim"] = lambda x, repeats, dim, size: np.repeat(x, repeats, dim)
 KERNELS["aclnnRepeatInterleave"] = lambda x, repeats, size: np.repeat(x, repeats)
 KERNELS["aclnnRepeatInterleaveWithDim"] = lambda x, repeats, dim, size: np.repeat(x, repeats, dim)
+
+
+@kernel("Expand")
+def expand(x: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    return np.broadcast_to(x, [x.shape[i - len(size)] if n == -1 else n for i, n in enumerate(size)])
 
 
 @kernel("Slice")

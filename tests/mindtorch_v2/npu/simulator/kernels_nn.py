@@ -20,16 +20,20 @@ def _reduction(function: Callable) -> Callable:
     return lambda x, dims, keep: function(x, axis=_axes(x, dims), keepdims=keep)
 
 
-@kernel("ReduceSum", "ReduceNansum")
+def _wide(dtype: Any) -> np.dtype | None:
+    """The type to accumulate in: halves are float32 by now."""
+    return dtype if isinstance(dtype, np.dtype) and dtype.itemsize > 2 else None
+
+
+@kernel("ReduceSum")
 def reduce_sum(x: np.ndarray, dims: Any, keep: bool, dtype: Any) -> np.ndarray:
-    kind = dtype if isinstance(dtype, np.dtype) and dtype.itemsize > 2 else None
-    return np.sum(x, axis=_axes(x, dims), keepdims=keep, dtype=kind)
+    return np.sum(x, axis=_axes(x, dims), keepdims=keep, dtype=_wide(dtype))
 
 
 KERNELS["aclnnReduceNansum"] = lambda x, dims, keep, dtype: np.nansum(x, axis=_axes(x, dims), keepdims=keep)
 KERNELS["aclnnMean"] = lambda x, dims, keep, dtype: np.mean(x, axis=_axes(x, dims), keepdims=keep)
 KERNELS["aclnnMeanV2"] = lambda x, dims, keep, noop: np.mean(x, axis=_axes(x, dims), keepdims=keep)
-KERNELS["aclnnProd"] = lambda x, dtype: np.prod(x, dtype=dtype if isinstance(dtype, np.dtype) and dtype.itemsize > 2 else None)
+KERNELS["aclnnProd"] = lambda x, dtype: np.prod(x, dtype=_wide(dtype))
 KERNELS["aclnnProdDim"] = lambda x, dim, keep, dtype: np.prod(x, axis=dim if x.ndim else None, keepdims=keep)
 KERNELS["aclnnAmax"], KERNELS["aclnnAmin"] = _reduction(np.max), _reduction(np.min)
 KERNELS["aclnnAll"], KERNELS["aclnnAny"] = _reduction(np.all), _reduction(np.any)
@@ -49,10 +53,17 @@ def _variance(x: np.ndarray, dims: Any, correction: float, keep: bool) -> np.nda
 KERNELS["aclnnVarCorrection"] = _variance
 KERNELS["aclnnVar"] = lambda x, dims, unbiased, keep: _variance(x, dims, int(unbiased), keep)
 KERNELS["aclnnStd"] = lambda x, dims, correction, keep: np.sqrt(_variance(x, dims, correction, keep))
-KERNELS["aclnnVarMean"] = lambda x, dims, correction, keep: (_variance(x, dims, correction, keep),
-                                                             np.mean(x, axis=_axes(x, dims), keepdims=keep))  # fmt: skip
-KERNELS["aclnnStdMeanCorrection"] = lambda x, dims, correction, keep: (np.sqrt(_variance(x, dims, correction, keep)),
-                                                                       np.mean(x, axis=_axes(x, dims), keepdims=keep))  # fmt: skip
+
+
+@kernel("VarMean")
+def var_mean(x: np.ndarray, dims: Any, correction: float, keep: bool) -> tuple[np.ndarray, np.ndarray]:
+    return _variance(x, dims, correction, keep), np.mean(x, axis=_axes(x, dims), keepdims=keep)
+
+
+@kernel("StdMeanCorrection")
+def std_mean(x: np.ndarray, dims: Any, correction: float, keep: bool) -> tuple[np.ndarray, np.ndarray]:
+    variance, mean = var_mean(x, dims, correction, keep)
+    return np.sqrt(variance), mean
 
 
 def _norm(x: np.ndarray, p: float, dims: Any, keep: bool) -> np.ndarray:
@@ -139,7 +150,13 @@ def addmm(x: np.ndarray, a: np.ndarray, b: np.ndarray, beta: float, alpha: float
 
 KERNELS["aclnnAddmv"] = lambda x, a, v, alpha, beta, cube: beta * x + alpha * (a @ v)
 KERNELS["aclnnAddbmm"] = lambda x, a, b, beta, alpha, cube: beta * x + alpha * np.sum(a @ b, 0)
-KERNELS["aclnnAddr"] = lambda x, a, b, beta, alpha: (1 if beta is None else beta) * x + (1 if alpha is None else alpha) * np.outer(a, b)
+
+
+@kernel("Addr")
+def addr(x: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any) -> np.ndarray:
+    return (1 if beta is None else beta) * x + (1 if alpha is None else alpha) * np.outer(a, b)
+
+
 
 # indexing ------------------------------------------------------------------------------------------------------------
 
@@ -216,7 +233,7 @@ KERNELS["aclnnIndex"] = lambda x, indices: x[_index(indices)]
 
 
 @kernel("IndexPutImpl")
-def index_put(target: np.ndarray, indices: list[np.ndarray], values: np.ndarray, accumulate: bool, unsafe: bool) -> None:
+def index_put(target: np.ndarray, indices: list[np.ndarray], values: np.ndarray, accumulate: bool, _: bool) -> None:
     if accumulate:
         np.add.at(target, _index(indices), values)
     else:
@@ -224,8 +241,13 @@ def index_put(target: np.ndarray, indices: list[np.ndarray], values: np.ndarray,
 
 
 KERNELS["aclnnTake"] = lambda x, index: x.reshape(-1)[index]
-KERNELS["aclnnMaskedSelect"] = lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_to(mask, np.broadcast_shapes(x.shape, mask.shape))]
-KERNELS["aclnnNonzero"] = lambda x: np.argwhere(x)
+KERNELS["aclnnNonzero"] = np.argwhere
+
+
+@kernel("MaskedSelect")
+def masked_select(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    values, chosen = np.broadcast_arrays(x, mask)
+    return values[chosen.astype(bool)]
 
 
 @kernel("InplaceMaskedFillScalar", "InplaceMaskedFillTensor")
@@ -248,7 +270,8 @@ def embedding(weight: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 @kernel("EmbeddingDenseBackward")
-def embedding_dense_backward(grad: np.ndarray, indices: np.ndarray, count: int, padding: int, by_frequency: bool) -> np.ndarray:
+def embedding_dense_backward(grad: np.ndarray, indices: np.ndarray, count: int, padding: int,
+                             by_frequency: bool) -> np.ndarray:  # fmt: skip
     result = np.zeros((count, grad.shape[-1]), grad.dtype)
     flat, rows = indices.reshape(-1), grad.reshape(-1, grad.shape[-1])
     if by_frequency:
@@ -283,13 +306,14 @@ def layer_norm(x: np.ndarray, shape: tuple[int, ...], weight: Any, bias: Any, ep
 
 
 @kernel("LayerNormBackward")
-def layer_norm_backward(grad: np.ndarray, x: np.ndarray, shape: tuple[int, ...], mean: np.ndarray, rstd: np.ndarray, weight: Any,
-                        bias: Any, mask: tuple[bool, ...]) -> tuple:  # fmt: skip
+def layer_norm_backward(grad: np.ndarray, x: np.ndarray, shape: tuple[int, ...], mean: np.ndarray, rstd: np.ndarray,
+                        weight: Any, bias: Any, mask: tuple[bool, ...]) -> tuple:  # fmt: skip
     axes, leading = tuple(range(x.ndim - len(shape), x.ndim)), tuple(range(x.ndim - len(shape)))
     y = (x - mean) * rstd
     of_y = grad if weight is None else grad * weight
     of_x = rstd * (of_y - of_y.mean(axes, keepdims=True) - y * (of_y * y).mean(axes, keepdims=True))
-    return (of_x if mask[0] else None, np.sum(grad * y, leading) if mask[1] else None, np.sum(grad, leading) if mask[2] else None)
+    made = of_x, np.sum(grad * y, leading), np.sum(grad, leading)
+    return tuple(value if wanted else None for value, wanted in zip(made, mask, strict=True))
 
 
 def _reduced(loss: np.ndarray, reduction: int) -> np.ndarray:
@@ -319,8 +343,8 @@ def nll_loss(x: np.ndarray, target: np.ndarray, weight: np.ndarray, reduction: i
 
 
 @kernel("NLLLossBackward")
-def nll_loss_backward(grad: np.ndarray, x: np.ndarray, target: np.ndarray, weight: np.ndarray, reduction: int, ignored: int,
-                      total: np.ndarray) -> np.ndarray:  # fmt: skip
+def nll_loss_backward(grad: np.ndarray, x: np.ndarray, target: np.ndarray, weight: np.ndarray, reduction: int,
+                      ignored: int, total: np.ndarray) -> np.ndarray:  # fmt: skip
     rows, classes = np.zeros_like(np.atleast_2d(x)), np.atleast_1d(target)
     kept = classes != ignored
     at = np.where(kept, classes, 0)
@@ -330,8 +354,8 @@ def nll_loss_backward(grad: np.ndarray, x: np.ndarray, target: np.ndarray, weigh
 
 
 @kernel("ApplyAdamWV2")
-def adamw(var: np.ndarray, m: np.ndarray, v: np.ndarray, largest: Any, grad: np.ndarray, step: np.ndarray, lr: float, beta1: float,
-          beta2: float, decay: float, eps: float, amsgrad: bool, maximize: bool) -> None:  # fmt: skip
+def adamw(var: np.ndarray, m: np.ndarray, v: np.ndarray, largest: Any, grad: np.ndarray, step: np.ndarray, lr: float,
+          beta1: float, beta2: float, decay: float, eps: float, amsgrad: bool, maximize: bool) -> None:  # fmt: skip
     grad = -grad if maximize else grad
     count = float(step.reshape(-1)[0]) + 1
     var *= 1 - lr * decay

@@ -1,4 +1,4 @@
-"""The simulated machine: devices with memory of their own, streams that run late, events, and checks of every pointer."""
+"""The simulated machine: devices with memory of their own, streams that run late, events; every pointer is checked."""
 
 import bisect
 import ctypes
@@ -193,7 +193,8 @@ class Machine:
             raise Fault(107000, f"copy of {count} bytes into {room}")
         sides = self.is_device(source), self.is_device(target)
         if kind != {(False, True): 1, (True, False): 2, (True, True): 3, (False, False): 0}[sides]:
-            raise Fault(107000, f"copy kind {kind} with {['host', 'device'][sides[0]]} source, {['host', 'device'][sides[1]]} target")
+            sources, targets = (("host", "device")[side] for side in sides)
+            raise Fault(107000, f"copy of kind {kind} from {sources} to {targets}")
 
         def bytes_at(address: int, on_device: bool) -> np.ndarray:
             return self.device_bytes(address, count) if on_device else self.host_bytes(address, count)

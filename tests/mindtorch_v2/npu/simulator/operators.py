@@ -11,16 +11,19 @@ from .build import operator_kinds
 from .kernels import DATA_DEPENDENT, KERNELS
 from .machine import DEVICE_BASE, Fault, Machine, Queue, _store
 
-DATA_TYPES = {0: np.float32, 1: np.float16, 2: np.int8, 3: np.int32, 4: np.uint8, 6: np.int16, 7: np.uint16, 8: np.uint32,
-              9: np.int64, 10: np.uint64, 11: np.float64, 12: np.bool_, 16: np.complex64, 17: np.complex128,
+DATA_TYPES = {0: np.float32, 1: np.float16, 2: np.int8, 3: np.int32, 4: np.uint8, 6: np.int16, 7: np.uint16,
+              8: np.uint32, 9: np.int64, 10: np.uint64, 11: np.float64, 12: np.bool_, 16: np.complex64,
+              17: np.complex128,
               27: ml_dtypes.bfloat16, 35: ml_dtypes.float8_e5m2, 36: ml_dtypes.float8_e4m3fn}  # fmt: skip
 HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 # The matrix units know three types; these operators look at the format, too.
-CUBE = frozenset(("aclnnMm", "aclnnMatmul", "aclnnBatchMatMul", "aclnnAddmm", "aclnnAddmv", "aclnnAddbmm", "aclnnBaddbmm", "aclnnMv",
-                  "aclnnInplaceAddmm", "aclnnGemm", "aclnnConvolution", "aclnnConvolutionBackward"))  # fmt: skip
+CUBE = frozenset(("aclnnMm", "aclnnMatmul", "aclnnBatchMatMul", "aclnnAddmm", "aclnnAddmv", "aclnnAddbmm",
+                  "aclnnBaddbmm", "aclnnMv", "aclnnInplaceAddmm", "aclnnGemm",
+                  "aclnnConvolution", "aclnnConvolutionBackward"))  # fmt: skip
 CUBE_TYPES = (np.dtype(np.float32), *HALVES)
 FORMATS = {3: 47, 4: 0, 5: 30}
-BY_FORMAT = frozenset(s for s in operator_kinds() if s.startswith(("aclnnConv", "aclnnAvgPool", "aclnnMaxPool", "aclnnBatchNorm")))
+_LOOKS_AT_FORMAT = ("aclnnConv", "aclnnAvgPool", "aclnnMaxPool", "aclnnBatchNorm")
+BY_FORMAT = frozenset(symbol for symbol in operator_kinds() if symbol.startswith(_LOOKS_AT_FORMAT))
 WORKSPACE = 2048
 
 
@@ -123,7 +126,8 @@ class Operators(Machine):
             raise Fault(561103, f"{executor.symbol} copies inside and cannot be repeated", duty=False)
         executor.state["repeatable"] = True
 
-    def _set_address(self, handle: int | None, index: int, tensor: int | None, address: int | None, wanted: tuple) -> None:
+    def _set_address(self, handle: int | None, index: int, tensor: int | None, address: int | None,
+                     wanted: tuple[str, ...]) -> None:  # fmt: skip
         executor = self.object("executor", handle)
         if not executor.state.get("repeatable"):
             raise Fault(161002, "address set for an executor that is not repeatable")
@@ -153,7 +157,7 @@ class Operators(Machine):
     def first_phase(self, symbol: str, raw: list[Any]) -> None:
         self.device()
         *given, size, out = raw
-        values = [self._decoded(name, kind, value) for (name, kind), value in zip(self.kinds[symbol], given, strict=True)]
+        values = [self._decoded(*parameter, value) for parameter, value in zip(self.kinds[symbol], given, strict=True)]
         tensors = [t for v in values for t in (v if isinstance(v, list) else [v]) if isinstance(t, Tensor)]
         if symbol not in KERNELS:
             raise Fault(561003, f"the simulator has no kernel for {symbol}", duty=False)
@@ -163,8 +167,8 @@ class Operators(Machine):
             raise Fault(161002, f"{symbol}: format of a plain tensor expected, got {[t.format for t in tensors]}")
         if symbol in self.refuses_strided and any(t.strides != _packed(t.shape) for t in tensors):
             raise Fault(561103, f"{symbol} does not take strided tensors", duty=False)
-        plain = all(kind.rstrip("?") in ("tensor", "out_tensor", "inout_tensor", "scalar") for _, kind in self.kinds[symbol])
-        workspace = 0 if plain else WORKSPACE
+        plain = ("tensor", "out_tensor", "inout_tensor", "scalar")
+        workspace = 0 if all(kind.rstrip("?") in plain for _, kind in self.kinds[symbol]) else WORKSPACE
         _store(size, ctypes.c_uint64, workspace)
         _store(out, ctypes.c_uint64, self.new_handle("executor", Executor(symbol, values, workspace, {})))
 
@@ -188,7 +192,8 @@ class Operators(Machine):
                 tensor.check(name)
         return found
 
-    def second_phase(self, symbol: str, workspace: int | None, size: int, handle: int | None, stream: int | None) -> None:
+    def second_phase(self, symbol: str, workspace: int | None, size: int, handle: int | None,
+                     stream: int | None) -> None:  # fmt: skip
         executor: Executor = self.object("executor", handle)
         queue = self.queue(stream)
         if executor.symbol != symbol:
@@ -210,7 +215,7 @@ class Operators(Machine):
 
     def _task(self, executor: Executor, workspace: int | None, size: int, queue: Queue) -> Callable[[], None]:
         symbol, values = executor.symbol, executor.values
-        frozen = [[t.copy() for t in v] if isinstance(v, list) else v.copy() if isinstance(v, Tensor) else v for v in values]
+        frozen = [_frozen(value) for value in values]
 
         def run() -> None:
             if size:
@@ -231,7 +236,8 @@ def compute(machine: Machine, symbol: str, kinds: tuple, values: list[Any]) -> l
         if kind.startswith("out_"):
             outputs.append(value)
         elif kind.startswith("inout_"):
-            inputs.append([t.view(machine) for t in value] if isinstance(value, list) else value and value.view(machine))
+            views = [t.view(machine) for t in value] if isinstance(value, list) else value and value.view(machine)
+            inputs.append(views)
         elif isinstance(value, Tensor):
             inputs.append(_widened(value.view(machine)))
         elif isinstance(value, list):
@@ -258,11 +264,18 @@ def _write(machine: Machine, symbol: str, tensor: Tensor, result: np.ndarray) ->
         return result.shape
     if result.shape != target.shape and not (result.size == target.size == 1):
         raise Fault(161002, f"{symbol}: the result has shape {result.shape}, the output {target.shape}")
-    order = "biufcV"
-    if order.index(result.dtype.kind) > order.index(target.dtype.kind) and not (target.dtype.kind in "biu" and result.dtype.kind in "biu"):
+    ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}  # V: the half types that NumPy does not know
+    if ranks[result.dtype.kind] > ranks[target.dtype.kind]:
         raise Fault(161002, f"{symbol}: a result of {result.dtype} does not go into {target.dtype}")
     np.copyto(target, result.reshape(target.shape), casting="unsafe")
     return None
+
+
+def _frozen(value: Any) -> Any:
+    """A value as it is now, whatever becomes of the tensor objects in it."""
+    if isinstance(value, list):
+        return [tensor.copy() for tensor in value]
+    return value.copy() if isinstance(value, Tensor) else value
 
 
 def _widened(array: np.ndarray) -> np.ndarray:
