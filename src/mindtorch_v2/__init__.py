@@ -55,8 +55,8 @@ from ._from_data import as_tensor, asarray, from_numpy, frombuffer, tensor
 from ._generator import Generator, default_generator
 from ._legacy import TENSOR_TYPES as _TENSOR_TYPES
 from ._legacy import set_default_tensor_type, typename
-from ._ops import public as _public
 from ._operator_names import ops
+from ._ops import public as _public
 from ._ops.declare import public_functions as _public_functions
 from ._printing import set_printoptions
 from ._resize import resize_as_

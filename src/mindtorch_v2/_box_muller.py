@@ -22,13 +22,13 @@ def _rounded(*coefficients: float) -> np.ndarray:
 LOG_SERIES = _rounded(
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
     -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)  # fmt: skip
+)
 LOG_2_HIGH, LOG_2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 # One column per term: the cosine's above the sine's, so that both are evaluated at once.
 TRIGONOMETRIC_SERIES = _rounded(
     2.443315711809948e-5, -1.9515295891e-4, -1.388731625493765e-3, 8.3321608736e-3, 4.166664568298827e-2,
     -1.6666654611e-1,
-).reshape(3, 2, 1)  # fmt: skip
+).reshape(3, 2, 1)
 OCTANTS_PER_RADIAN = np.float32(4 / math.pi)
 QUARTER_PI_PARTS = np.array([0.78515625, 2.4187564849853515625e-4, 3.77489497744594108e-8], FLOAT32)
 ROOT_HALF_BITS = np.int32(0x3F3504F3)

@@ -57,7 +57,7 @@ def _device_method(name: str) -> Callable:
     """`cuda()` and `npu()`: the tensor on that device."""
 
     def method(self: Tensor, device: Any = None, non_blocking: bool = False,
-               memory_format: memory_format = preserve_format) -> Tensor:  # fmt: skip
+               memory_format: memory_format = preserve_format) -> Tensor:
         where = _device(name if device is None else f"{name}:{device}" if isinstance(device, int) else device)
         return converted(self, None, where, False, memory_format)
 
@@ -68,7 +68,7 @@ def _device_method(name: str) -> Callable:
 _device = device  # the method above has a parameter of that name
 
 _NEVER = ("is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xla", "is_xpu",
-          "is_ipu", "is_vulkan", "is_mtia", "is_maia")  # fmt: skip
+          "is_ipu", "is_vulkan", "is_mtia", "is_maia")
 _ON_DEVICE = ("cpu", "cuda", "meta", "npu")
 
 
@@ -247,7 +247,7 @@ _METHODS: dict[str, Callable] = {
     "resize_": _resize.resize_,
     "resize_as_": _resize.resize_as_, "set_": _resize.set_, "share_memory_": _resize.share_memory_, "to": to,
     "type": _legacy.type_, "type_as": _legacy.type_as,
-}  # fmt: skip
+}
 
 
 def attach() -> None:

@@ -39,7 +39,7 @@ def dlpack_device(self: Tensor) -> tuple[DLDeviceType, int]:
 
 
 def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | None = None, dl_device: Any = None,
-           copy: bool | None = None) -> Any:  # fmt: skip
+           copy: bool | None = None) -> Any:
     """A capsule through which another library shares this tensor's memory."""
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")

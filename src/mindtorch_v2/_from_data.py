@@ -32,7 +32,7 @@ from ._warn import warn_once
 _SEQUENCES = frozenset((list, tuple))
 _ARRAY_KINDS = frozenset(d.np for d in OF_ARRAY.values() if d.np.isbuiltin == 1)
 _SUPPORTED = ("float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, "
-              "uint8, and bool")  # fmt: skip
+              "uint8, and bool")
 
 
 # numbers and sequences -----------------------------------------------------------------------------------------------
@@ -174,16 +174,16 @@ def _check_array(array: np.ndarray) -> None:
     if array.dtype not in _ARRAY_KINDS:
         if not array.dtype.isnative:
             raise ValueError("given numpy array has byte order different from the native byte order. Conversion "
-                             "between byte orders is currently not supported.")  # fmt: skip
+                             "between byte orders is currently not supported.")
         raise TypeError(_refused_kind(array))
     for stride in array.strides:
         if stride < 0:
             raise ValueError("At least one stride in the given numpy array is negative, and tensors with negative "
                              "strides are not currently supported. (You can probably work around this by making a "
-                             "copy of your array  with array.copy().) ")  # fmt: skip
+                             "copy of your array  with array.copy().) ")
         if stride % array.itemsize:
             raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy "
-                             "array to reallocate the memory.")  # fmt: skip
+                             "array to reallocate the memory.")
 
 
 class _Writable:
@@ -210,7 +210,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         warn_once("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This "
                   "means writing to this tensor will result in undefined behavior. You may want to copy the array to "
                   "protect its data or make it writable before converting it to a tensor. This type of warning will "
-                  "be suppressed for the rest of this program.", 2)  # fmt: skip
+                  "be suppressed for the rest of this program.", 2)
         ndarray = writable(ndarray)
     return _marked(wrap(ndarray if ndarray.__class__ is np.ndarray else ndarray.view(np.ndarray)))
 
@@ -248,14 +248,14 @@ def tensor(
     if isinstance(data, Tensor):
         warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
                       "sourceTensor.detach().clone().requires_grad_(True), rather than "
-                      "torch.tensor(sourceTensor).", stacklevel=2)  # fmt: skip
+                      "torch.tensor(sourceTensor).", stacklevel=2)
         made = copied(data, kind, device)
         return required(made) if requires_grad else made
     return _fresh(data, kind, device, requires_grad)
 
 
 _NO_PINNED_MEMORY = ("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is "
-                     "available on this system.")  # fmt: skip
+                     "available on this system.")
 
 
 def copied(source: Tensor, kind: dtype | None, where: Any) -> Tensor:
@@ -282,7 +282,7 @@ def new_tensor(
         warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
                       "sourceTensor.detach().clone().requires_grad_(True), rather than "
                       "tensor.new_tensor(sourceTensor).",
-                      stacklevel=2)  # fmt: skip
+                      stacklevel=2)
         made = copied(data, kind, where)
         return required(made) if requires_grad else made
     return _fresh(data, kind, where, requires_grad)
@@ -299,7 +299,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
-            requires_grad: bool | None = None) -> Tensor:  # fmt: skip
+            requires_grad: bool | None = None) -> Tensor:
     """`obj` as a tensor; `copy` says whether its memory must, may (None) or must not be copied."""
     kind = None if dtype is None else as_dtype(dtype)
     where = None if device is None else _device(device)
@@ -314,7 +314,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
         raise ValueError(f"can't alias tensor from device '{shared.device}' to '{where}'.")
     if requires_grad is None and shared.requires_grad:
         warn_once("torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
-                  "requires_grad=False explicitly to get the old behavior and silence this warning.", 2)  # fmt: skip
+                  "requires_grad=False explicitly to get the old behavior and silence this warning.", 2)
     made = converted(shared, kind, where, copy=bool(copy))
     if requires_grad is False and made.requires_grad:
         return made.detach()
@@ -355,17 +355,17 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     if count < 0:
         if (length - offset) % size:
             raise ValueError(f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a "
-                             f"multiple of element size ({size})")  # fmt: skip
+                             f"multiple of element size ({size})")
         count = (length - offset) // size
     if offset + count * size > length:
         raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be "
-                         f"greater than actual buffer length ({length} bytes)")  # fmt: skip
+                         f"greater than actual buffer length ({length} bytes)")
     array = np.frombuffer(buffer, np.uint8)[offset : offset + count * size]
     if not array.flags.writeable:
         warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means "
                   "you can write to the underlying (supposedly non-writable) buffer using the tensor. You may want "
                   "to copy the buffer to protect its data or make it writable before converting it to a tensor. This "
-                  "type of warning will be suppressed for the rest of this program.", 2)  # fmt: skip
+                  "type of warning will be suppressed for the rest of this program.", 2)
         array = writable(array)
     made = _marked(wrap(array.view(kind.np)))
     return required(made) if requires_grad else made

@@ -109,7 +109,7 @@ class tensortype(type):
 
 def _options(kind: dtype) -> str:
     return (f"TensorOptions(dtype={CPP_NAMES[kind.name]}, device=cpu, layout=Strided, requires_grad=false (default), "
-            "pinned_memory=false (default), memory_format=(nullopt))")  # fmt: skip
+            "pinned_memory=false (default), memory_format=(nullopt))")
 
 
 _KINDS = (float32, float64, float16, bfloat16, uint8, int8, int16, int32, int64, bool_)
@@ -150,7 +150,7 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tenso
 def set_default_tensor_type(t: Any) -> None:
     """Sets what Python floats become, by the old name or class of a type."""
     warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() "
-              "and torch.set_default_device() as alternatives.", 2)  # fmt: skip
+              "and torch.set_default_device() as alternatives.", 2)
     kind = t.dtype if isinstance(t, tensortype) else _BY_NAME.get(t)
     if kind is None or kind.category == BOOL:
         raise TypeError(f"invalid type object: {t!r} is not a floating point tensor type")

@@ -17,7 +17,7 @@ CPP_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short in
              "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
              "bool": "bool", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
              "uint16": "short unsigned int",
-             "uint32": "unsigned int", "uint64": "long unsigned int"}  # fmt: skip
+             "uint32": "unsigned int", "uint64": "long unsigned int"}
 _RESIZE = Schema("resize_(Tensor(a!) self, int[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)")
 
 
@@ -60,7 +60,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     if isinstance(source, Tensor):
         if source.dtype is not self.dtype:
             raise RuntimeError(f"Could not set tensor of type {CPP_NAMES[source.dtype.name]} to a tensor of type "
-                               f"{CPP_NAMES[self.dtype.name]}")  # fmt: skip
+                               f"{CPP_NAMES[self.dtype.name]}")
         shape, strides = (
             (source.shape, source.stride())
             if size is None
@@ -71,7 +71,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     if isinstance(source, TypedStorage):
         if source.dtype is not self.dtype:
             raise RuntimeError(f"Expected a Storage of type {CPP_NAMES[self.dtype.name]} or an UntypedStorage, but got "
-                               f"type {source.dtype.scalar_name} for argument 1 'storage'")  # fmt: skip
+                               f"type {source.dtype.scalar_name} for argument 1 'storage'")
         source = source.untyped()
     if not isinstance(source, UntypedStorage):
         raise TypeError(

@@ -32,8 +32,8 @@ from ._dispatch.keys import (
 )
 from ._dispatch.registry import Operator, PerOperator, registry
 from ._dtype import FLOAT, OF_ARRAY, dtype
-from ._warn import warn_once
 from ._storage import MetaStorage, TypedStorage, UntypedStorage
+from ._warn import warn_once
 
 _new = object.__new__
 _NO_BYTES = np.empty(0, np.uint8)
@@ -632,10 +632,10 @@ def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
     if create_graph:
-        warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
-                  "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If "
-                  "you have to use this function, make sure to reset the .grad fields of your parameters to None after use to "
-                  "break the cycle and avoid the leak.", 3)
+        warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+                  "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
+                  "avoid this. If you have to use this function, make sure to reset the .grad fields of your "
+                  "parameters to None after use to break the cycle and avoid the leak.", 3)
     run_backward(tensors, root_gradients(tensors, grads), keep, create_graph, tuple(inputs or ()))
 
 

@@ -21,7 +21,7 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: tuple[int, ...], st
 
 
 def _rebuild_tensor_v2(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...],
-                       requires_grad: bool, backward_hooks: OrderedDict, metadata: Any = None) -> Tensor:  # fmt: skip
+                       requires_grad: bool, backward_hooks: OrderedDict, metadata: Any = None) -> Tensor:
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
     return tensor.requires_grad_() if requires_grad else tensor
 

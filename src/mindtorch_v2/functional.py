@@ -14,7 +14,7 @@ _tensordot = function_of(DECLARATIONS["aten::tensordot"].operator)
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
            "cartesian_prod", "einsum",
-           "meshgrid", "split", "tensordot"]  # fmt: skip
+           "meshgrid", "split", "tensordot"]
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -23,7 +23,7 @@ def einsum(*args: Any) -> Tensor:
     """The sum of products of an equation and its operands, or of operands each followed by a list of its subscripts."""
     if len(args) < 2:
         raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one "
-                         "operand and its subscripts list")  # fmt: skip
+                         "operand and its subscripts list")
     if isinstance(args[0], str):
         equation, operands = args[0], args[1:]
     else:
@@ -67,7 +67,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
 
 _broadcast_tensors, _block_diag, _cartesian_prod, _meshgrid, _meshgrid_indexing = (
     function_of(DECLARATIONS[f"aten::{name}"].operator)
-    for name in ("broadcast_tensors", "block_diag", "cartesian_prod", "meshgrid", "meshgrid.indexing"))  # fmt: skip
+    for name in ("broadcast_tensors", "block_diag", "cartesian_prod", "meshgrid", "meshgrid.indexing"))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -95,7 +95,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
         at, d, n = wrong
         raise RuntimeError(f"Attempting to broadcast a dimension of length {n} at {d}! Mismatching argument at index "
                            f"{at} had "
-                           f"{shapes[at]}; but expected shape should be broadcastable to {common}")  # fmt: skip
+                           f"{shapes[at]}; but expected shape should be broadcastable to {common}")
     return Size(common)
 
 

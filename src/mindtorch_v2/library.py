@@ -163,8 +163,8 @@ def _no_formula(operator: Operator, below: Callable, mask: int) -> Callable:
     """Autograd of a custom operator without a formula: forward works, backward says what is missing."""
 
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError(f"Trying to backward through {operator.name} but no autograd formula was registered. Please use "
-                           "register_autograd to add one.")
+        raise RuntimeError(f"Trying to backward through {operator.name} but no autograd formula was registered. Please "
+                           "use register_autograd to add one.")
 
     return _custom_autograd(backward, None)(operator, below, mask)
 
@@ -208,9 +208,9 @@ class CustomOpDef:
             result = function(*args[:positional], **dict(zip(names, args[positional:], strict=True)))
             for tensor in result if isinstance(result, (tuple, list)) else (result,):
                 if isinstance(tensor, Tensor) and any(tensor is a for a in args):
-                    raise RuntimeError(f"{self._qualname} (with implementation in {function.__module__}): The output of this custom operator "
-                                       "(1) must not also be an input to this custom operator and (2) may not alias any inputs to this "
-                                       "custom operator or other returns.")
+                    raise RuntimeError(f"{self._qualname} (with implementation in {function.__module__}): The output "
+                                       "of this custom operator (1) must not also be an input to this custom operator "
+                                       "and (2) may not alias any inputs to this custom operator or other returns.")
             for i in written:
                 args[i]._bump_version()
             return result
@@ -246,8 +246,8 @@ def _schema_type(annotation: Any, where: str) -> str:
         return "Scalar"
     if inspect.isclass(origin) and issubclass(origin, Sequence) and len(arguments) in (1, 2):
         return _schema_type(arguments[0], where) + "[]"
-    raise ValueError(f"infer_schema(func): {where} has unsupported type {annotation}. The valid types are: Tensor, int, float, bool, "
-                     "str, complex, dtype, device, lists of them and Optional of them.")
+    raise ValueError(f"infer_schema(func): {where} has unsupported type {annotation}. The valid types are: Tensor, "
+                     "int, float, bool, str, complex, dtype, device, lists of them and Optional of them.")
 
 
 def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None) -> str:

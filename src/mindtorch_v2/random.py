@@ -34,7 +34,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
-             device_type: str = "cuda") -> Iterator[None]:  # fmt: skip
+             device_type: str = "cuda") -> Iterator[None]:
     """Context at whose end the default generator is as it was before."""
     if not enabled:
         yield

@@ -289,8 +289,8 @@ def _checked_tuple(hook: Any, given: Sequence, returned: Any) -> list:
     if not isinstance(returned, tuple):
         raise TypeError(f"expected tuple, but hook returned '{type(returned).__name__}'")
     if len(returned) != len(given):
-        raise RuntimeError(f"hook '{_name_of(hook)}' has returned an incorrect number of values (got {len(returned)}, but "
-                           f"expected {len(given)})")
+        raise RuntimeError(f"hook '{_name_of(hook)}' has returned an incorrect number of values (got {len(returned)}, "
+                           f"but expected {len(given)})")
     for old, new in zip(given, returned, strict=True):
         if new is not None:
             _check_replaced(hook, old, new)

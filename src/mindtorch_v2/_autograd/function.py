@@ -112,8 +112,8 @@ class Function(metaclass=FunctionMeta):
                       "in a future version of PyTorch.", DeprecationWarning, stacklevel=2)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
-                           "function with static forward method.")
+        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use "
+                           "new-style autograd function with static forward method.")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -154,8 +154,8 @@ class Function(metaclass=FunctionMeta):
                 cls.setup_context(ctx, args, output)
         outputs = output if isinstance(output, tuple) else (output,)
         if any(not _contains(outputs, tensor) for tensor in ctx._dirty):
-            raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs "
-                               "that are modified inplace must all be outputs of the Function.")
+            raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. "
+                               "The inputs that are modified inplace must all be outputs of the Function.")
         wrapped = tuple(_wrapped(ctx, o, i, inputs, record) for i, o in enumerate(outputs))
         if record:
             ctx.outputs = tuple((o._array.shape, o._array.dtype, o._device) if isinstance(o, Tensor) else ((), None, None) for o in wrapped)
@@ -204,7 +204,8 @@ def _save(ctx: Any, outputs: tuple) -> None:
     saved = []
     for i, tensor in enumerate(ctx._to_save):
         if not (tensor is None or isinstance(tensor, Tensor)):
-            raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {type(tensor).__name__}")
+            raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type "
+                            f"{type(tensor).__name__}")
         nr = next((i for i, o in enumerate(outputs) if o is tensor), None)
         saved.append(SavedOutput(tensor, nr) if nr is not None and tensor._edge is not None else tensor)
     ctx.saved = tuple(saved)

@@ -19,8 +19,9 @@ from .node import Node
 # How a view came to be; what is not DEFAULT forbids a recorded in-place write.
 DEFAULT, NO_GRAD, INFERENCE, MULTI_OUTPUT, CUSTOM_FUNCTION = range(5)
 
-WRITE_TO_INFERENCE = ("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
-                      "normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.")
+WRITE_TO_INFERENCE = ("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to "
+                      "get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for "
+                      "more details.")
 _BOTH_SIDES = ("Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
                "moving both the view and the inplace either both inside the {block} block (if you don't want the "
                "inplace to be tracked) or both outside (if you want the inplace to be tracked).")
@@ -85,13 +86,13 @@ def _forbidden(tensor: Any, what: str) -> str:
     else:
         source, suffix = f"Output {edge[1]} of {edge[0].name().removesuffix('Backward0')} is a view", ""
     if creation == MULTI_OUTPUT:
-        return (f"{source} and {what} modified inplace{suffix}. This view is the output of a function that returns multiple "
-                "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace "
-                "operation by an out-of-place one.")
-    return (f"{source} and {what} modified inplace{suffix}. This view was created inside a custom Function (or because an "
-            "input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward "
-            "associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix "
-            "this by cloning the output of the custom Function.")
+        return (f"{source} and {what} modified inplace{suffix}. This view is the output of a function that returns "
+                "multiple views. Such functions do not allow the output views to be modified inplace. You should "
+                "replace the inplace operation by an out-of-place one.")
+    return (f"{source} and {what} modified inplace{suffix}. This view was created inside a custom Function (or because "
+            "an input was returned as-is) and the autograd logic to handle view+inplace would override the custom "
+            "backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. "
+            "You can fix this by cloning the output of the custom Function.")
 
 
 def check_inplace(tensor: Any) -> None:

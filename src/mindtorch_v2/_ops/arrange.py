@@ -34,7 +34,7 @@ op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
    samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
                  case(t(3, 2, layout="transposed"), (0,)), case(bools(2, 3), (1,)),
                  error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, 0)),
-                 error(IndexError, "Dimension out of range", t(2, 3), (2,))))  # fmt: skip
+                 error(IndexError, "Dimension out of range", t(2, 3), (2,))))
 
 
 @composite("fliplr(Tensor self) -> Tensor",
@@ -74,13 +74,13 @@ op("roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", kernel=moves(_r
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (1, -2), (0, 1)), case(t(2, 3), 5, 1), case(t(), 1),
                  case(t(0, 3), 1, 0),
                  error(RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0", t(2, 3),
-                       (1, 1))))  # fmt: skip
+                       (1, 1))))
 
 
 @composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
            samples=cases(*[case(t(2, 3), k) for k in (-1, 0, 1, 2, 3, 4)], case(t(2, 3, 4), 1, (1, -1)),
                          error(RuntimeError, "expected total rotation dims == 2, but got dims = 1", t(2, 3), 1, (0,)),
-                         error(RuntimeError, "expected total dims >= 2, but got total dims = 1", t(3))))  # fmt: skip
+                         error(RuntimeError, "expected total dims >= 2, but got total dims = 1", t(3))))
 def _rot90(self, k, dims):
     ndim = self.dim()
     if len(dims) != 2:
@@ -128,7 +128,7 @@ for _name in ("tril", "triu"):
                  (lambda grad, diagonal: grad.triu(diagonal))),
        samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")),
                      case(bools(3, 3)), case(t(0, 3)),
-                     error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))))  # fmt: skip
+                     error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))))
 
 
 def _in_triangle(row: int, col: int, offset: int, lower: bool) -> int:
@@ -168,7 +168,7 @@ for _name in ("tril", "triu"):
        kernel=Factory(_places_spec(f"{_name}_indices", _name == "tril"), _places(_name == "tril")),
        samples=cases(*[case(2, 3, k) for k in (-3, -2, -1, 0, 1, 2, 3, 4)],
                      *[case(4, 2, k) for k in (-5, -4, -1, 0, 1, 2)], case(0, 3), case(3, 3, dtype=int64),
-                     error(RuntimeError, "row must be non-negative, got-1", -1, 2)))  # fmt: skip
+                     error(RuntimeError, "row must be non-negative, got-1", -1, 2)))
 
 
 # diagonals -----------------------------------------------------------------------------------------------------------
@@ -199,12 +199,12 @@ op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
    kernel=moves(_diag_embed_spec, _diag_embed),
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
-                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))  # fmt: skip
+                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor",
            samples=cases(case(t(3)), case(t(3), -1), case(t(2, 3)), case(t(3, 2), 1),
-                         error(RuntimeError, "diag(): Supports 1D or 2D tensors. Got 3D", t(2, 2, 2))))  # fmt: skip
+                         error(RuntimeError, "diag(): Supports 1D or 2D tensors. Got 3D", t(2, 2, 2))))
 def _diag(self, diagonal):
     if self.dim() == 1:
         return self.diag_embed(diagonal)

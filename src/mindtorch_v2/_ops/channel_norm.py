@@ -62,7 +62,7 @@ _BATCH_ARGUMENTS = ("Tensor input, Tensor? weight, Tensor? bias, Tensor? running
                     "training, float momentum, float eps")
 _BATCH_SAMPLES = (case(t(4, 3), t(3), t(3), None, None, True, 0.1, 1e-5),
                   case(t(2, 3, 4), None, None, t(3, grad=False), t(3, low=0.5, grad=False), False, 0.1, 1e-5),
-                  case(t(2, 3, 2, 2), t(3), t(3), None, None, True, 0.1, 1e-3))  # fmt: skip
+                  case(t(2, 3, 2, 2), t(3), t(3), None, None, True, 0.1, 1e-3))
 
 
 @composite(f"native_batch_norm({_BATCH_ARGUMENTS}) -> (Tensor result, Tensor result1, Tensor result2)",
@@ -105,7 +105,7 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
     channels = input.shape[1]
     for name, parameter in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight),
-                            ("bias", bias)):  # fmt: skip
+                            ("bias", bias)):
         if parameter is not None and parameter.numel() != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {parameter.numel()}")
     return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
@@ -117,7 +117,7 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
            samples=cases(case(t(4, 3), None, None, training=True),
                          case(t(4, 3), t(3, grad=False), t(3, low=0.5, grad=False), t(3), t(3)),
                          error(ValueError, "Expected more than 1 value per channel when training, got input size "
-                               "torch.Size([1, 3])", t(1, 3), None, None, training=True)))  # fmt: skip
+                               "torch.Size([1, 3])", t(1, 3), None, None, training=True)))
 def _functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
     if training and input.shape[0] * math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
@@ -131,14 +131,14 @@ def _functional_batch_norm(input, running_mean, running_var, weight, bias, train
            " bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
            samples=cases(case(t(2, 3, 4), t(3), t(3), None, None, True, 0.1, 1e-5, True),
                          error(RuntimeError, "Expected running_mean and running_var to be defined when use_input_stats "
-                               "is false", t(2, 3, 4), None, None, None, None, False, 0.1, 1e-5, True)))  # fmt: skip
+                               "is false", t(2, 3, 4), None, None, None, None, False, 0.1, 1e-5, True)))
 def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled):
     """Every channel of every sample normalised by itself, or by running statistics."""
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     batch, channels = input.shape[:2]
     each_mean, each_var, each_weight, each_bias = (
-        None if x is None else x.repeat(batch) for x in (running_mean, running_var, weight, bias))  # fmt: skip
+        None if x is None else x.repeat(batch) for x in (running_mean, running_var, weight, bias))
     together = input.reshape((1, batch * channels, *input.shape[2:]))
     made = batch_norm(together, each_weight, each_bias, each_mean, each_var, use_input_stats, momentum, eps, True)
     with changed_modes(grad_enabled=False):
@@ -154,7 +154,7 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
            aliases=("nn.functional.instance_norm",),
            samples=cases(case(t(2, 3, 4)), case(t(2, 3, 4), None, None, t(3), t(3)),
                          error(ValueError, "Expected more than 1 spatial element when training, got input size "
-                               "torch.Size([2, 3, 1])", t(2, 3, 1))))  # fmt: skip
+                               "torch.Size([2, 3, 1])", t(2, 3, 1))))
 def _functional_instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):
     if use_input_stats and input.numel() == input.shape[0] * input.shape[1]:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
@@ -170,12 +170,12 @@ def _check_groups(input: Any, num_groups: int, weight: Any, bias: Any) -> None:
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
         raise RuntimeError("Expected number of channels in input to be divisible by num_groups, but got input of shape "
-                           f"{shape_text(input.shape)} and num_groups={num_groups}")  # fmt: skip
+                           f"{shape_text(input.shape)} and num_groups={num_groups}")
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and tuple(parameter.shape) != (channels,):
             raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of channels in input, but "
                                f"got {name} of shape {shape_text(parameter.shape)} and input of shape "
-                               f"{shape_text(input.shape)}")  # fmt: skip
+                               f"{shape_text(input.shape)}")
 
 
 def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> tuple:
@@ -207,13 +207,13 @@ def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
            "eps=1e-05) -> Tensor", public="", aliases=("nn.functional.group_norm",),
            samples=cases(case(t(2, 6, 4), 3), case(t(2, 6), 2, t(6), t(6)),
                          error(RuntimeError, "Expected number of channels in input to be divisible by num_groups, but "
-                               "got input of shape [2, 6, 4] and num_groups=4", t(2, 6, 4), 4)))  # fmt: skip
+                               "got input of shape [2, 6, 4] and num_groups=4", t(2, 6, 4), 4)))
 def _functional_group_norm(input, num_groups, weight, bias, eps):
     if input.dim() < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
     if input.shape[0] * (input.shape[1] // num_groups) == 1 and input.numel() == input.shape[0] * input.shape[1]:
         raise ValueError("Expected more than 1 value per channel when training, got input size "
-                         f"{shape_text(input.shape)}")  # fmt: skip
+                         f"{shape_text(input.shape)}")
     return group_norm(input, num_groups, weight, bias, eps, True)
 
 
@@ -226,7 +226,7 @@ def _functional_group_norm(input, num_groups, weight, bias, eps):
 def _local_response_norm(input, size, alpha, beta, k):
     if input.dim() < 3:
         raise ValueError("Expected 3D or higher dimensionality                          "
-                         f"input (got {input.dim()} dimensions)")  # fmt: skip
+                         f"input (got {input.dim()} dimensions)")
     kind, kernel = input.dtype, "avg_pool2d" if input.dim() == 3 else "avg_pool3d_out_frame"
     if kind is not int64 and kind.category != FLOAT or kind.np in REDUCED and input.dim() > 3:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")

@@ -33,7 +33,7 @@ def _check_classes(self: Tensor, target: Tensor, weight: Tensor | None) -> None:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if len(shape) == 4 and len(wanted) != 3:
             raise RuntimeError("only batches of spatial targets supported (3D tensors) but got targets of dimension: "
-                               f"{len(wanted)}")  # fmt: skip
+                               f"{len(wanted)}")
         if wanted != (shape[0], *shape[2:]):
             if len(shape) == 4:
                 raise RuntimeError(f"size mismatch (got input: {shape_text(shape)} , target: {shape_text(wanted)}")
@@ -46,7 +46,7 @@ def _check_classes(self: Tensor, target: Tensor, weight: Tensor | None) -> None:
             if len(shape) == 4:
                 raise RuntimeError("weight tensor should be defined either for all or no classes")
             raise RuntimeError(f"weight tensor should be defined either for all {classes} classes or no classes but "
-                               f"got weight tensor of shape: {shape_text(weight._array.shape)}")  # fmt: skip
+                               f"got weight tensor of shape: {shape_text(weight._array.shape)}")
         if weight.dtype is not self.dtype:
             raise RuntimeError(f"expected scalar type {self.dtype.scalar_name} but found {weight.dtype.scalar_name}")
 
@@ -141,14 +141,14 @@ _CLASS_SAMPLES = (case(t(4, 3), ints(4, high=3)), case(t(4, 3), ints(4, high=3),
                   case(t(2, 3, 2, 2), ints(2, 2, 2, high=3), t(3, low=0.1, grad=False)),
                   error(ValueError, "Expected input batch_size (2) to match target batch_size (3).", t(2, 3),
                         ints(3, high=3)),
-                  error(IndexError, "Target 7 is out of bounds.", t(2, 3), values([1, 7])))  # fmt: skip
+                  error(IndexError, "Target 7 is out of bounds.", t(2, 3), values([1, 7])))
 
 _nll_loss = function_of(op(
     "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor",
     kernel=computes(_nll_spec, _nll_array),
     grad=dict(self=lambda grad, target, weight, reduction, ignore_index, self_shape:
               call_bound(_NLL_BACKWARD, (grad, target, weight, self_shape, reduction, ignore_index))),
-    public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES)))  # fmt: skip
+    public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES)))
 
 
 def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, size: tuple, reduction: int,
@@ -170,7 +170,7 @@ _NLL_BACKWARD: Operator = op(
              _nll_loss(grad, target, weight, reduction, ignore_index)),
    public="",
    samples=cases(case(t(), ints(4, high=3), None, (4, 3), 1, -100),
-                 case(t(2, 4), ints(2, 4, high=3), None, (2, 3, 4), 0, 1)))  # fmt: skip
+                 case(t(2, 4), ints(2, 4, high=3), None, (2, 3, 4), 0, 1)))
 
 
 # cross entropy -------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _cross_entropy_specs(self: Tensor, target: Tensor, weight: Tensor | None, re
     _check_classes(self, target, weight)
     shape = self._array.shape
     return (Spec(_loss_shape(self, target, reduction), self.dtype),
-            Spec((1,) if len(shape) == 1 else (shape[0], 1, *shape[2:]), self.dtype))  # fmt: skip
+            Spec((1,) if len(shape) == 1 else (shape[0], 1, *shape[2:]), self.dtype))
 
 
 def _cross_entropy_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int,
@@ -211,12 +211,12 @@ _cross_entropy_indices = function_of(op(
     "_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100)"
     " -> (Tensor output, Tensor log_sum)",
     kernel=computes(_cross_entropy_specs, _cross_entropy_array),
-    grad=dict(self=_cross_entropy_grad), public="", samples=cases(*_CLASS_SAMPLES)))  # fmt: skip
+    grad=dict(self=_cross_entropy_grad), public="", samples=cases(*_CLASS_SAMPLES)))
 
 
 def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, log_sum: Any,
                                   reduction: int,
-                                  ignore_index: int) -> Any:  # fmt: skip
+                                  ignore_index: int) -> Any:
     scores, target = _batched(self, target)
     classes = _Classes(xp, target, scores.shape[1], weight, ignore_index)
     each = classes.spread(xp, grad_output, reduction)
@@ -244,7 +244,7 @@ _CROSS_ENTROPY_BACKWARD = op(
    "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor log_sum, int "
    "reduction, int ignore_index) -> Tensor",
    kernel=computes(lambda grad_output, self, *rest: Spec(self._array.shape, self.dtype), _cross_entropy_backward_array),
-   grad={"grad_output, self": _cross_entropy_second}, public="")  # fmt: skip
+   grad={"grad_output, self": _cross_entropy_second}, public="")
 
 
 def _cross_entropy_probabilities(self: Any, target: Any, weight: Any, reduction: int, label_smoothing: float) -> Any:
@@ -255,7 +255,7 @@ def _cross_entropy_probabilities(self: Any, target: Any, weight: Any, reduction:
     classes = self.shape[dim] if self.dim() else 1
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all {classes} classes or no "
-                           f"classes but got weight tensor of shape: {shape_text(weight.shape)}")  # fmt: skip
+                           f"classes but got weight tensor of shape: {shape_text(weight.shape)}")
     if label_smoothing > 0:
         target = target * (1 - label_smoothing) + label_smoothing / classes
     loss = -self.log_softmax(dim) * target
@@ -289,7 +289,7 @@ def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int,
            samples=cases(*_CLASS_SAMPLES, case(t(4, 3), ints(4, high=3), None, 1, -100, 0.1),
                          case(t(4, 3), t(4, 3, low=0), t(3), 1, -100, 0.1),
                          error(RuntimeError, "label_smoothing must be between 0.0 and 1.0. Got: 1.5",
-                               t(2, 3), ints(2, high=3), None, 1, -100, 1.5)))  # fmt: skip
+                               t(2, 3), ints(2, high=3), None, 1, -100, 1.5)))
 def _cross_entropy_loss(self, target, weight, reduction, ignore_index, label_smoothing):
     if self.shape == target.shape:
         if ignore_index >= 0:

@@ -134,7 +134,7 @@ def _check_lerp(self: Tensor, end: Tensor, weight: Any) -> None:
 def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
     """Starts from the nearer end, so that weights 0 and 1 give the ends exactly."""
     gap = end - self
-    if not weight.ndim:
+    if weight.__class__ in NUMBERS or not weight.ndim:
         return self + weight * gap if abs(weight) < 0.5 else end - gap * (1 - weight)
     return xp.where(xp.absolute(weight) < 0.5, self + weight * gap, end - gap * (1 - weight))
 

@@ -91,7 +91,7 @@ _C_NAMES = {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "
             "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float16": "c10::Half",
             "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double", "complex64": "c10::complex<float>",
             "complex128": "c10::complex<double>", "float8_e4m3fn": "c10::Float8_e4m3fn",
-            "float8_e5m2": "c10::Float8_e5m2"}  # fmt: skip
+            "float8_e5m2": "c10::Float8_e5m2"}
 
 
 _LIMITS = {
@@ -180,7 +180,7 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
                  Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad: grad),
-   samples=unary())  # fmt: skip
+   samples=unary())
 
 _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? "
               "memory_format=None) -> Tensor",
@@ -188,11 +188,11 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
                  Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, dtype, device, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
-   samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True)  # fmt: skip
+   samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True)
 
 
 def converted(self: Tensor, kind: dtype | None, where: device | None = None, copy: bool = False,
-              wanted: memory_format | None = None) -> Tensor:  # fmt: skip
+              wanted: memory_format | None = None) -> Tensor:
     """The tensor in another type, device or memory format; itself if nothing changes."""
     if kind is None:
         kind = OF_ARRAY[self._array.dtype]
@@ -247,7 +247,7 @@ def parse_to(
     if other is not None:
         where, kind = other.device, other.dtype
     return (None if where is None else device(where), None if kind is None else as_dtype(kind),
-            flags.get("non_blocking", False), flags.get("copy", False), wanted)  # fmt: skip
+            flags.get("non_blocking", False), flags.get("copy", False), wanted)
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -263,7 +263,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 @composite("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", public="Tensor",
-           samples=unary())  # fmt: skip
+           samples=unary())
 def _contiguous(self: Tensor, memory_format: memory_format) -> Tensor:
     if self.is_contiguous(memory_format=memory_format):  # type: ignore[attr-defined]
         return self
@@ -300,7 +300,7 @@ op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad: grad),
    public="Tensor", mixes_devices=True,
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),
-                 error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))))  # fmt: skip
+                 error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))))
 
 
 def _check_fill(self: Tensor, value: Any) -> None:
@@ -321,11 +321,11 @@ op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",
    kernel=writes(_check_fill, _fill, repeats=True),
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), value=lambda grad: grad.sum()), public="torch Tensor",
    samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(t(0), 1), case(t(2, 3), t()),
-                 error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))))  # fmt: skip
+                 error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))))
 op("zero_(Tensor(a!) self) -> Tensor(a!)",
    kernel=writes(lambda self: None, lambda xp, self: self.fill(0), repeats=True),
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), public="torch Tensor",
-   samples=cases(case(t(2, 3)), case(t())))  # fmt: skip
+   samples=cases(case(t(2, 3)), case(t())))
 
 
 @composite(

@@ -65,7 +65,7 @@ class Factory(Copies):
         )
         scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "new": object.__new__, "Tensor": Tensor,
                  "required": required, "operator": operator, "check_options": _check_options,
-                 "__opname__": f"{operator.name} cpu"}  # fmt: skip
+                 "__opname__": f"{operator.name} cpu"}
         return compile_function(schema.base_name, source, scope)
 
     def meta(self, operator: Operator) -> Callable:
@@ -85,14 +85,14 @@ def _check_options(operator: Operator, layout: layout_type | None, pin_memory: b
         raise NotImplementedError(f"{operator.schema.base_name}(): only the strided layout exists here, not {layout}")
     if pin_memory:
         raise RuntimeError("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator "
-                           "is available on this system.")  # fmt: skip
+                           "is available on this system.")
 
 
 def checked_size(size: tuple[int, ...], name: str) -> tuple[int, ...]:
     for n in size:
         if n < 0:
             raise RuntimeError(f"{name}: Dimension size must be non-negative." if name == "zeros" else
-                               f"Trying to create tensor with negative dimension {n}: {shape_text(size)}")  # fmt: skip
+                               f"Trying to create tensor with negative dimension {n}: {shape_text(size)}")
     return size
 
 
@@ -121,17 +121,17 @@ def _full_spec(size: tuple[int, ...], fill_value: Any, dtype: dtype | None, *res
 _SIZES = cases(case((2, 3)), case((0, 2)), case(()))
 
 op(f"zeros(int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_sized("zeros"), lambda xp, *rest, spec: _zeros(xp, spec)), samples=_SIZES)  # fmt: skip
+   kernel=Factory(_sized("zeros"), lambda xp, *rest, spec: _zeros(xp, spec)), samples=_SIZES)
 op(f"ones(int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_sized("ones"), lambda xp, *rest, spec: _full(xp, spec, 1)), samples=_SIZES)  # fmt: skip
+   kernel=Factory(_sized("ones"), lambda xp, *rest, spec: _full(xp, spec, 1)), samples=_SIZES)
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
-                  lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
+                  lambda xp, *rest, spec: uninitialised(spec)))
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
-   samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))  # fmt: skip
+   samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))
 
 
 @composite(f"scalar_tensor(Scalar s, {FACTORY}) -> Tensor",
@@ -171,7 +171,7 @@ def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dt
         if not 0 <= d < len(size):
             raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at "
                                f"index {physical_layout.index(d)}).  NB: negative dims not currently supported; file "
-                               "an issue if you want it.")  # fmt: skip
+                               "an issue if you want it.")
         if d in seen:
             raise RuntimeError("Duplicate dim not allowed")
         seen.add(d)
@@ -181,9 +181,9 @@ def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dt
 
 
 op(f"empty_strided(int[] size, int[] stride, {FACTORY}) -> Tensor",
-   kernel=Factory(_strided, lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
+   kernel=Factory(_strided, lambda xp, *rest, spec: uninitialised(spec)))
 op(f"empty_permuted(int[] size, int[] physical_layout, {FACTORY}) -> Tensor",
-   kernel=Factory(_permuted, lambda xp, *rest, spec: uninitialised(spec)))  # fmt: skip
+   kernel=Factory(_permuted, lambda xp, *rest, spec: uninitialised(spec)))
 
 
 def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
@@ -208,13 +208,13 @@ def _like(self: Tensor, dtype: dtype | None, *rest: Any) -> Spec:
 
 
 op(f"empty_like(Tensor self, {LIKE}) -> Tensor",
-   kernel=Factory(_like, lambda xp, *rest, spec: uninitialised(spec)), public="torch")  # fmt: skip
+   kernel=Factory(_like, lambda xp, *rest, spec: uninitialised(spec)), public="torch")
 op(f"zeros_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)), public="torch",
-   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))  # fmt: skip
+   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))
 op(f"ones_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _full(xp, spec, 1)), public="torch",
-   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))  # fmt: skip
+   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))
 op(f"full_like(Tensor self, Scalar fill_value, {LIKE}) -> Tensor",
    kernel=Factory(lambda self, fill_value, *rest: _like(self, *rest),
                   lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
@@ -226,18 +226,18 @@ def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -
 
 
 op(f"new_empty(Tensor self, int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_new, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")  # fmt: skip
+   kernel=Factory(_new, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")
 op(f"new_zeros(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: _zeros(xp, spec)), public="Tensor",
-   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))  # fmt: skip
+   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))
 op(f"new_ones(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: _full(xp, spec, 1)), public="Tensor",
-   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))  # fmt: skip
+   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))
 op(f"new_full(Tensor self, int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(lambda self, size, fill_value, *rest: _new(self, size, *rest),
                   lambda xp, self, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
-   public="Tensor", samples=cases(case(t(2, 3), (2,), 1.5), case(ints(2), (), 3)))  # fmt: skip
+   public="Tensor", samples=cases(case(t(2, 3), (2,), 1.5), case(ints(2), (), 3)))
 
 
 def _new_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
@@ -245,7 +245,7 @@ def _new_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], d
 
 
 op(f"new_empty_strided(Tensor self, int[] size, int[] stride, {FACTORY}) -> Tensor",
-   kernel=Factory(_new_strided, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")  # fmt: skip
+   kernel=Factory(_new_strided, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")
 
 
 # ranges --------------------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ op(f"arange.start_step(Scalar start=0, Scalar? end=None, Scalar step=1, {FACTORY
    kernel=Factory(_arange_spec, _arange),
    samples=cases(case(5), case(2.5), case(0), case(1, 5), case(1, 2, 0.25), case(5, 0, -2),
                  error(RuntimeError, "step must be nonzero", 0, 5, 0),
-                 error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)))  # fmt: skip
+                 error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)))
 
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -340,13 +340,13 @@ def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *re
     warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is "
                   "inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
                   "[start, end).",
-                  stacklevel=4)  # fmt: skip
+                  stacklevel=4)
     start, end, step = _range_bounds("range", kind, start, end, step)
     return Spec((math.floor((end - start) / step) + 1,), kind)
 
 
 op(f"range(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
-   kernel=Factory(_closed_range_spec, _stepped))  # fmt: skip
+   kernel=Factory(_closed_range_spec, _stepped))
 
 
 def _spaced_spec(name: str) -> Callable[..., Spec]:
@@ -354,7 +354,7 @@ def _spaced_spec(name: str) -> Callable[..., Spec]:
         for end_name, bound in (("start", start), ("end", end)):
             if hasattr(bound, "_array") and bound._array.ndim:
                 raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {end_name} with "
-                                   f"{bound._array.ndim} dimension(s).")  # fmt: skip
+                                   f"{bound._array.ndim} dimension(s).")
         if steps < 0:
             raise RuntimeError("number of steps must be non-negative")
         kind = rest[-5]
@@ -383,7 +383,7 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) 
     up, down = xp.arange(steps // 2), xp.arange(steps - steps // 2 - 1, -1, -1)
     if counted == xp.float64:
         halves = [fused_multiply_add(xp.asarray(index, xp.float64), float(by), float(bound))
-                  for index, by, bound in ((up, step, start), (down, -step, end))]  # fmt: skip
+                  for index, by, bound in ((up, step, start), (down, -step, end))]
     else:
         halves = [
             bound + (by * index.astype(counted)).astype(counted)
@@ -418,9 +418,9 @@ def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any
 
 
 _LINSPACE = cases(case(0, 1, 5), case(-1.5, 3, 4), case(0, 1, 1), case(2, 1, 0), case(t(), 1, 3),
-                  error(RuntimeError, "number of steps must be non-negative", 0, 1, -1))  # fmt: skip
+                  error(RuntimeError, "number of steps must be non-negative", 0, 1, -1))
 
 op(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, {FACTORY}) -> Tensor",
-   kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE)  # fmt: skip
+   kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE)
 op(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, {FACTORY}) -> Tensor",
-   kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE)  # fmt: skip
+   kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE)

@@ -176,11 +176,12 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
             raise RuntimeError(WRITE_TO_INFERENCE)
     needs_grad = keys_of(operator, values) & REQUIRES_GRAD or any(t.requires_grad for t in targets)
     if modes.grad_enabled and needs_grad:
-        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of "
-                           "the arguments requires grad.")
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but "
+                           "one of the arguments requires grad.")
     accepted, at = operator.declaration.family.out_types, operator.schema.index.get("dtype")
     if accepted == "own" and at is not None and values[at] not in (None, out.dtype):
-        raise RuntimeError(f"dtype {values[at].scalar_name} does not match dtype of out parameter ({out.dtype.scalar_name})")
+        raise RuntimeError(f"dtype {values[at].scalar_name} does not match dtype of out parameter "
+                           f"({out.dtype.scalar_name})")
     if accepted in ("any", "own") and at is not None and values[at] is None:  # then `out` says in which type to compute
         values = [*values[:at], targets[0].dtype, *values[at + 1 :]]
     with changed_modes(grad_enabled=False):
@@ -197,10 +198,11 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
 def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bool, name: str, accepted: str) -> None:
     if target._array.shape != value._array.shape:
         if target.numel() and accepted != "own":
-            warnings.warn(f"An output with one or more elements was resized since it had shape {shape_text(target.shape)}, which "
-                          f"does not match the required output shape {shape_text(value.shape)}. This behavior is deprecated, and "
-                          "in a future PyTorch release outputs will not be resized unless they have zero elements. You can "
-                          "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            warnings.warn("An output with one or more elements was resized since it had shape "
+                          f"{shape_text(target.shape)}, which does not match the required output shape "
+                          f"{shape_text(value.shape)}. This behavior is deprecated, and in a future PyTorch release "
+                          "outputs will not be resized unless they have zero elements. You can explicitly reuse an out "
+                          "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
                           stacklevel=4)
         target.resize_(value.shape)  # type: ignore[attr-defined]
     narrows = explicit and value.dtype.category > target.dtype.category

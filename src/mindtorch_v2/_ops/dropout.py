@@ -165,7 +165,7 @@ def _functional_alpha_dropout(input: Tensor, p: float, training: bool, inplace: 
 
 
 @composite(f"feature_alpha_dropout.functional({_ARGUMENTS.replace('training=True', 'training=False')}) -> Tensor",
-           public="nn.functional")  # fmt: skip
+           public="nn.functional")
 def _functional_feature_alpha_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     _check_probability(p, ValueError)
     return _alpha(input, p, training, features=True, inplace=inplace)
@@ -188,7 +188,7 @@ def _dropout1d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
     if input.dim() not in (2, 3):
         raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that "
                            "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, a "
-                           "channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs).")  # fmt: skip
+                           "channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs).")
     return _of_unbatched(input, p, training, inplace) if input.dim() == 2 else _of_features(input, p, training, inplace)
 
 
@@ -198,7 +198,7 @@ def _warn_of_dimensions(name: str, input: Tensor, spatial: int) -> None:
                       "error in a future release. To retain the behavior and silence this warning, please use "
                       f"dropout instead. Note that {name} exists to provide channel-wise dropout on inputs with "
                       f"{spatial} spatial dimensions, a channel dimension, and an optional batch dimension (i.e. "
-                      f"{spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)  # fmt: skip
+                      f"{spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)
 
 
 @composite(f"dropout2d({_ARGUMENTS}) -> Tensor", public="nn.functional")
@@ -210,7 +210,7 @@ def _dropout2d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
                       "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel dim. "
                       "This behavior will change in a future release to interpret the input as one without a batch "
                       "dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please "
-                      "switch to using dropout1d instead.", stacklevel=2)  # fmt: skip
+                      "switch to using dropout1d instead.", stacklevel=2)
     return _of_features(input, p, training, inplace)
 
 

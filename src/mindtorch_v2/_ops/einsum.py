@@ -44,7 +44,7 @@ def _parsed(equation: str) -> tuple[list[list[str]], list[str] | None]:
             terms[-1].append(ch)
         else:
             raise RuntimeError(f"einsum(): invalid subscript given at index {i} in the equation string, subscripts "
-                               "must be in [a-zA-Z]")  # fmt: skip
+                               "must be in [a-zA-Z]")
         i += 1
     return (terms[:-1], terms[-1]) if in_output else (terms, None)
 
@@ -55,10 +55,10 @@ def _labels(subscripts: Sequence[str], rank: int, operand: int) -> list[Label]:
     extra = rank - letters
     if ELLIPSIS not in subscripts and extra:
         raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) does not match the number "
-                           f"of dimensions ({rank}) for operand {operand} and no ellipsis was given")  # fmt: skip
+                           f"of dimensions ({rank}) for operand {operand} and no ellipsis was given")
     if extra < 0:
         raise RuntimeError(f"einsum(): the number of subscripts in the equation ({letters}) is more than the number of "
-                           f"dimensions ({rank}) for operand {operand}")  # fmt: skip
+                           f"dimensions ({rank}) for operand {operand}")
     return [label for s in subscripts for label in (_covered(extra) if s == ELLIPSIS else [s])]
 
 
@@ -85,14 +85,14 @@ def _check_sizes(shapes: Sequence[Sequence[int]], operands: Sequence[Sequence[La
         for label, n in zip(labels, shape, strict=True):
             if own.setdefault(label, n) != n:
                 raise RuntimeError(f"einsum(): subscript {label} is repeated for operand {i} but the sizes don't "
-                                   f"match, {n} != {own[label]}")  # fmt: skip
+                                   f"match, {n} != {own[label]}")
             if label.__class__ is tuple:
                 label = ELLIPSIS, label[1]
             known = sizes.get(label, 1)
             if n != 1 and known not in (1, n):
                 shown = ELLIPSIS if label.__class__ is tuple else label
                 raise RuntimeError(f"einsum(): subscript {shown} has size {n} for operand {i} which does not "
-                                   f"broadcast with previously seen size {known}")  # fmt: skip
+                                   f"broadcast with previously seen size {known}")
             sizes[label] = max(n, known) if n else 0
 
 
@@ -181,7 +181,7 @@ def _product(a: Any, left: list[Label], b: Any, right: list[Label], keep: set[La
                          case("ii", [t(3, 3)]),
                          case("ij,jk,kl->il", [t(2, 3), t(3, 4), t(4, 2)]), case("ij,j->", [t(2, 3), t(1)]),
                          error(RuntimeError, "einsum(): subscript j has size 4 for operand 1 which does not broadcast "
-                                             "with previously seen size 3", "ij,jk", [t(2, 3), t(4, 4)])))  # fmt: skip
+                                             "with previously seen size 3", "ij,jk", [t(2, 3), t(4, 4)])))
 def einsum(equation, tensors, path):
     """The sum of products that the equation describes."""
     if not tensors:

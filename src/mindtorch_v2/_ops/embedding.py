@@ -15,9 +15,9 @@ from .samples import case, cases, error, ints, t, values
 
 def _check_indices(indices: Tensor) -> None:
     if indices.dtype is not int64 and indices.dtype is not int32:
-        raise RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-                           "Long, Int; but got "
-                           f"{indices.type()} instead (while checking arguments for embedding)")  # type: ignore[attr-defined]  # fmt: skip
+        raise RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
+                           f"Int; but got {indices.type()} instead (while checking arguments for "
+                           "embedding)")  # type: ignore[attr-defined]
 
 
 def _embedding_spec(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Spec:
@@ -50,7 +50,7 @@ _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bo
    samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
                  case(t(5, 3, grad=False), ints(2, 3), 1, True), case(t(5, 3), ints()),
                  case(t(5, 3), ints(0)), error(IndexError, "index out of range in self", t(2, 3), values([0, 2])),
-                 error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))))  # fmt: skip
+                 error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))))
 
 
 def _summed_rows(xp: Any, grad_output: Any, indices: Any, num_weights: int, padding_idx: int,
@@ -89,14 +89,14 @@ _DENSE_BACKWARD = op(
    grad=dict(grad_output=_dense_backward_grad),
    public="",
    samples=cases(case(t(4, 3), ints(4), 5, -1, False), case(t(2, 2, 3), ints(2, 2), 5, 1, True),
-                 case(t(0, 3), ints(0), 5, -1, False)))  # fmt: skip
+                 case(t(0, 3), ints(0), 5, -1, False)))
 
 
 def _check_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     _check_indices(indices)
     if self.dtype.category < FLOAT:
         raise RuntimeError("norm(): input dtype should be either floating point or complex. "
-                           f"Got {self.dtype.scalar_name} instead.")  # fmt: skip
+                           f"Got {self.dtype.scalar_name} instead.")
 
 
 def _shorten_rows(xp: Any, self: Any, indices: Any, max_norm: float, norm_type: float) -> None:
@@ -110,7 +110,7 @@ def _shorten_rows(xp: Any, self: Any, indices: Any, max_norm: float, norm_type: 
 
 
 _RENORM = op("embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-   kernel=writes(_check_renorm, _shorten_rows), public="torch")  # fmt: skip
+   kernel=writes(_check_renorm, _shorten_rows), public="torch")
 
 
 @composite("functional_embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float "
@@ -119,7 +119,7 @@ _RENORM = op("embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm,
            samples=cases(case(ints(4), t(5, 3)), case(ints(2, 2), t(5, 3, grad=False), padding_idx=-1),
                          case(ints(2), t(5, 3, grad=False), max_norm=1.0),
                          error(AssertionError, "Padding_idx must be within num_embeddings", ints(2), t(5, 3),
-                               padding_idx=7)))  # fmt: skip
+                               padding_idx=7)))
 def _functional_embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse):
     rows = weight.shape[0]
     if padding_idx is None:
@@ -160,4 +160,4 @@ op("one_hot(Tensor self, int num_classes=-1) -> Tensor",
                 lambda xp, self, num_classes, spec: (self[..., None] == xp.arange(spec.shape[-1])).astype(np.int64)),
    public="nn.functional",
    samples=cases(case(values([0, 2, 1]), 3), case(ints(2, 2), 7), case(ints(0), 3),
-                 error(RuntimeError, "Class values must be smaller than num_classes.", values([3]), 2)))  # fmt: skip
+                 error(RuntimeError, "Class values must be smaller than num_classes.", values([3]), 2)))

@@ -83,7 +83,7 @@ def _extremum_spec(name: str, kernel_name: str) -> Callable:
         if self._array.size == 0:
             if not dim:
                 raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
-                                   "the reduction dim with the 'dim' argument.")  # fmt: skip
+                                   "the reduction dim with the 'dim' argument.")
             check_extent(name, shape, dims)
         if self.dtype.category == COMPLEX:
             raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{self.dtype.scalar_name}'")
@@ -108,7 +108,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(kinks([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), 1), case(ints(2, 3), 0),
                      case(bools(2, 3)), case(kinks([1.0, NAN, 3.0])),
                      error(IndexError, f"a{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
-                     error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))))  # fmt: skip
+                     error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))))
 
     infer = _extremum_spec(word, f"{word}_all")
     op(f"{word}(Tensor self) -> Tensor",
@@ -117,7 +117,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
        samples=cases(case(t(2, 3)), case(t()), case(kinks([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
                      case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
-                     error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))))  # fmt: skip
+                     error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))))
 
     def dim_spec(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
         if self.dtype.category == COMPLEX:
@@ -138,10 +138,10 @@ def _declare_extremum(word: str, ufunc: str) -> None:
                      case(kinks([[1.0, NAN, 3.0]]), 1), case(t(2, 3, 4), 1), case(t(3, 2, layout="transposed"), 0),
                      case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 0), 0),
                      error(IndexError, f"{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
-                     error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
+                     error(IndexError, "Dimension out of range", t(2, 3), 2)))
 
     composite(f"{word}.other(Tensor self, Tensor other) -> Tensor",
-              samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3))))(  # fmt: skip
+              samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3))))(
         lambda self, other: self.maximum(other) if word == "max" else self.minimum(other))
 
     def index_spec(self: Tensor, dim: int | None, keepdim: bool) -> Spec:
@@ -166,7 +166,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
                      case(t(), 0), case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1),
                      case(t(2, 0), 0),
                      error(IndexError, f"arg{word}(): Expected reduction dim to be specified", t(0, 3)),
-                     error(RuntimeError, f"arg{word}(): does not support bool input", bools(2, 3))))  # fmt: skip
+                     error(RuntimeError, f"arg{word}(): does not support bool input", bools(2, 3))))
 
 
 _declare_extremum("max", "maximum")
@@ -208,4 +208,4 @@ op("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, T
                  case(bools(2, 3)),
                  error(RuntimeError, "aminmax(): cannot compute aminmax over an empty dimension", t(0, 3)),
                  error(IndexError, "aminmax: Expected reduction dim 0 to have non-zero size.", t(0, 3),
-                       dim=0)))  # fmt: skip
+                       dim=0)))

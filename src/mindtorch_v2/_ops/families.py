@@ -163,8 +163,8 @@ def check_writable(tensor: Tensor) -> None:
     """Raises for memory in which one element stands for several (an expanded tensor)."""
     array = tensor._array
     if 0 in array.strides and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)) and array.size:
-        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                           "location. Please clone() the tensor before performing the operation.")
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single "
+                           "memory location. Please clone() the tensor before performing the operation.")
 
 
 def check_overlap(target: Tensor, source: Any) -> None:
@@ -184,8 +184,8 @@ def check_overlap(target: Tensor, source: Any) -> None:
     if (start, end) == (other, other_end) and a.strides == b.strides:
         return
     if start < other_end and other < end:
-        raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                           "single memory location. Please clone() the tensor before performing the operation.")
+        raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer "
+                           "to a single memory location. Please clone() the tensor before performing the operation.")
 
 
 def is_dense(array: Any) -> bool:
@@ -276,7 +276,8 @@ class ArrayFamily(Family):
                 passed.append(f"None if {a.name} is None else {each}" if a.optional else each)
             elif a.type == "Tensor|Scalar":
                 absent = f"{a.name} is None or " if a.optional else ""
-                passed.append(f"{a.name} if {absent}{a.name}.__class__ in NUMBERS else {take.format(a.name + '._array')}")
+                passed.append(f"{a.name} if {absent}{a.name}.__class__ in NUMBERS else "
+                              f"{take.format(a.name + '._array')}")
             elif a.optional:
                 passed.append(f"None if {a.name} is None else {take.format(a.name + '._array')}")
             else:
@@ -446,7 +447,7 @@ class Pointwise(Family):
         """A kernel for operands of one plain type straight into the array function, else `general`."""
         arguments = operator.schema.arguments
         operands = [a for a in arguments if a.is_tensor]
-        if operands != list(arguments[:2])[: len(operands)] or any(a.optional or a.is_list for a in operands):
+        if operands != list(arguments[:3])[: len(operands)] or any(a.optional or a.is_list for a in operands):
             return general
         plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
         is_ufunc = self.ufunc is not None

@@ -11,7 +11,7 @@ from .._backends.cpu import xp as cpu_xp
 from .._device import META
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, bool_, int32, int64, uint8
+from .._dtype import bool_, int32, int64, uint8
 from .._tensor import Tensor, wrap, wrap_meta, wrapped_dim
 from .._warn import warn_once
 from .copy import uninitialised
@@ -67,7 +67,7 @@ def picked(xp: Any, array: Any, indices: Sequence[Any]) -> Any:
     if len(indices) == 1:
         index = indices[0]
         kind = index.dtype
-        if kind is _KIND_INT64 and array.ndim:
+        if kind is _KIND_INT64 and array.ndim and array.size:
             try:
                 return array.take(index, 0)
             except IndexError:
@@ -79,6 +79,8 @@ def picked(xp: Any, array: Any, indices: Sequence[Any]) -> Any:
             return array[index]
     key = whole_key(array.shape, indices)
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
+    if not array.size:
+        check_places(array.shape, key, at)
     try:
         if len(at) == 1:
             return array.take(key[at[0]], at[0])

@@ -28,8 +28,8 @@ def _solve_triangular_spec(self: Tensor, B: Tensor, upper: bool, left: bool, uni
     _check_matrix("solve_triangular", B)
     a, b = self._array.shape, B._array.shape
     if a[-1] != a[-2]:
-        raise RuntimeError(f"linalg.solve_triangular: A must be batches of square matrices, but they are {a[-2]} by {a[-1]} "
-                           "matrices")
+        raise RuntimeError(f"linalg.solve_triangular: A must be batches of square matrices, but they are {a[-2]} by "
+                           f"{a[-1]} matrices")
     if a[-1] != (b[-2] if left else b[-1]):
         raise RuntimeError(f"linalg.solve_triangular: Incompatible shapes of A and B for the equation "
                            f"{'AX = B' if left else 'XA = B'} ({a[-2]}x{a[-1]} and {b[-2]}x{b[-1]})")

@@ -75,7 +75,7 @@ def _mse_grad(grad, self, target, reduction):
 op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
    kernel=_distance("mse_cpu", lambda xp, d: d * d),
    grad=dict(self=_mse_grad, target=lambda grad, self, target, reduction: -_mse_grad(grad, self, target, reduction)),
-   public="_nn", samples=_distance_samples())  # fmt: skip
+   public="_nn", samples=_distance_samples())
 
 
 def _check_beta(beta: float) -> None:
@@ -100,7 +100,7 @@ op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) 
              target=lambda grad, self, target, reduction, beta: -_smooth_l1_grad(grad, self, target, reduction, beta)),
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
-                             error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)))  # fmt: skip
+                             error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)))
 
 
 def _check_delta(delta: float) -> None:
@@ -124,7 +124,7 @@ op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> 
              target=lambda grad, self, target, reduction, delta: -_huber_grad(grad, self, target, reduction, delta)),
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
-                             error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)))  # fmt: skip
+                             error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)))
 
 
 @composite("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples())
@@ -151,7 +151,7 @@ def _binary_spec(self: Tensor, target: Tensor, weight: Tensor | None, reduction:
         if given[-d] not in (1, shape[-d]):
             raise RuntimeError(f"Attempting to broadcast a dimension of length {given[-d]} at {-d}! Mismatching "
                                f"argument at index 1 had torch.Size({list(given)}); but expected shape should be "
-                               f"broadcastable to {shape_text(shape)}")  # fmt: skip
+                               f"broadcastable to {shape_text(shape)}")
     if kind is not target.dtype:
         raise RuntimeError(f"Found dtype {target.dtype.scalar_name} but expected {kind.scalar_name}")
     if kind.category != FLOAT:
@@ -184,7 +184,7 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
    grad=dict(self=_binary_grad, target=_binary_target_grad),
    public="_nn",
    samples=cases(case(t(2, 3, **_P), t(2, 3, **_P)), case(t(2, 3, **_P), t(2, 3, **_P), t(3, grad=False), 0),
-                 case(t(2, 3, **_P), t(2, 3, **_P), None, 2)))  # fmt: skip
+                 case(t(2, 3, **_P), t(2, 3, **_P), None, 2)))
 
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
@@ -200,7 +200,7 @@ def _binary_with_logits(self, target, weight, pos_weight, reduction):
 
 @composite("kl_div(Tensor self, Tensor target, int reduction=0, *, bool log_target=False) -> Tensor", public="torch",
            samples=cases(case(t(2, 3), t(2, 3, low=0.1)), case(t(2, 3), t(3), 0, log_target=True),
-                         case(t(2, 3), t(2, 3, low=0.1), 2)))  # fmt: skip
+                         case(t(2, 3), t(2, 3, low=0.1), 2)))
 def _kl_div(self, target, reduction, log_target):
     if self.dtype.category == COMPLEX or target.dtype.category == COMPLEX:
         raise RuntimeError("kl_div: Complex inputs not supported.")
@@ -213,7 +213,7 @@ def _kl_div(self, target, reduction, log_target):
 @composite("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> "
            "Tensor",
            samples=cases(case(t(2, 3), t(2, 3, low=0.1), True, False, 1e-8, 1),
-                         case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)))  # fmt: skip
+                         case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)))
 def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -227,7 +227,7 @@ def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
 
 @composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=0) -> Tensor",
            public="torch",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)))
 def _hinge_embedding_loss(self, target, margin, reduction):
     near = (margin - self).clamp_min(0).to(self.dtype).masked_fill(target == 1, 0)
     return reduced(near + self.masked_fill(target == -1, 0), reduction)
@@ -242,7 +242,7 @@ def _check_equal_ranks(*tensors: Any) -> None:
 
 @composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
            "Tensor",
-           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)))  # fmt: skip
+           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)))
 def _margin_ranking_loss(input1, input2, target, margin, reduction):
     _check_equal_ranks(input1, input2, target)
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
@@ -250,14 +250,14 @@ def _margin_ranking_loss(input1, input2, target, margin, reduction):
 
 @composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
            "Tensor",
-           samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)))
 def _cosine_embedding_loss(input1, input2, target, margin, reduction):
     if target.dim() > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     rank = target.dim() + 1
     if (input1.dim(), input2.dim()) != (rank, rank):
         raise RuntimeError(f"{target.dim()}D target tensor expects {rank}D input tensors, but found inputs with sizes "
-                           f"{shape_text(input1.shape)} and {shape_text(input2.shape)}.")  # fmt: skip
+                           f"{shape_text(input1.shape)} and {shape_text(input2.shape)}.")
     tiny = 1e-12  # inside the roots, so that their slope stays finite at zero
     product = (input1 * input2).sum(-1)
     lengths = ((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)

@@ -61,12 +61,12 @@ def check_expands(tensor: Tensor, shape: tuple[int, ...]) -> None:
     if len(own) > len(shape):
         raise RuntimeError(f"expand(torch.{tensor.dtype.scalar_name}Tensor{{{shape_text(own)}}}, "
                            f"size={shape_text(shape)}): the number of sizes provided ({len(shape)}) must be greater or "
-                           f"equal to the number of dimensions in the tensor ({len(own)})")  # fmt: skip
+                           f"equal to the number of dimensions in the tensor ({len(own)})")
     for d in range(1, len(own) + 1):
         if own[-d] not in (1, shape[-d]):
             raise RuntimeError(f"The expanded size of the tensor ({shape[-d]}) must match the existing size "
                                f"({own[-d]}) at non-singleton dimension {len(shape) - d}.  Target sizes: "
-                               f"{shape_text(shape)}.  Tensor sizes: {shape_text(own)}")  # fmt: skip
+                               f"{shape_text(shape)}.  Tensor sizes: {shape_text(own)}")
 
 
 def _check_same_mm(a: dtype, b: dtype) -> None:
@@ -172,7 +172,7 @@ _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
                  case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
-                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))))  # fmt: skip
+                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))))
 
 
 def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -206,7 +206,7 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
                        t(4, 5)),
                  error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (5) at "
                                      "non-singleton "
-                       "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))))  # fmt: skip
+                       "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))))
 
 
 def _scaled(grad: Any, factor: Any) -> Any:
@@ -229,7 +229,7 @@ def _check_addmv_types(kind: dtype, matrix: Tensor, vec: dtype) -> None:
     mat = matrix.dtype
     if not kind is mat is vec:
         raise RuntimeError("addmv input tensors must have the same dtype, but got "
-                           f"{kind.scalar_name}, {mat.scalar_name}, and {vec.scalar_name}")  # fmt: skip
+                           f"{kind.scalar_name}, {mat.scalar_name}, and {vec.scalar_name}")
     _check_supported(kind, "addmv_impl_cpu", matrix)
 
 
@@ -243,7 +243,7 @@ op("mv(Tensor self, Tensor vec) -> Tensor",
    kernel=computes(_mv_spec, lambda xp, self, vec: self.dot(vec)),
    grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
-                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))))  # fmt: skip
+                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))))
 
 
 def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -270,11 +270,11 @@ def _dot_spec(self: Tensor, other: Tensor) -> Spec:
     kind = self.dtype
     if kind is not other.dtype:
         raise RuntimeError("dot : expected both vectors to have same dtype, but found "
-                           f"{kind.scalar_name} and {other.dtype.scalar_name}")  # fmt: skip
+                           f"{kind.scalar_name} and {other.dtype.scalar_name}")
     if a != b:
         raise RuntimeError(f"inconsistent tensor size, expected tensor {shape_text(a)} and src {shape_text(b)} to "
                            "have the same "
-                           f"number of elements, but got {a[0]} and {b[0]} elements respectively")  # fmt: skip
+                           f"number of elements, but got {a[0]} and {b[0]} elements respectively")
     if kind.category == BOOL:
         raise NotImplementedError("\"dot\" not implemented for 'Bool'")
     _check_supported(kind, "dot", self)
@@ -284,16 +284,16 @@ def _dot_spec(self: Tensor, other: Tensor) -> Spec:
 _DOT_SAMPLES = cases(
     case(t(3), t(3)), case(t(0), t(0)), case(t(3, layout="sliced"), t(3)),
     error(RuntimeError, "inconsistent tensor size, expected tensor [2] and src [3]", t(2), t(3)),
-    error(RuntimeError, "1D tensors expected, but got 2D and 1D tensors", t(2, 2), t(3)))  # fmt: skip
+    error(RuntimeError, "1D tensors expected, but got 2D and 1D tensors", t(2, 2), t(3)))
 
 op("dot(Tensor self, Tensor tensor) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, tensor: self.dot(tensor)),
    grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
-   samples=_DOT_SAMPLES)  # fmt: skip
+   samples=_DOT_SAMPLES)
 op("vdot(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, other: xp.vdot(self, other)),
    grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
-   samples=_DOT_SAMPLES)  # fmt: skip
+   samples=_DOT_SAMPLES)
 
 
 # batches -------------------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def _check_batches(a: Sequence[int], b: Sequence[int]) -> None:
         raise RuntimeError("batch2 must be a 3D tensor")
     if b[0] != a[0] or b[1] != a[2]:
         raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but got: "
-                           f"[{b[0]}, {b[1]}].")  # fmt: skip
+                           f"[{b[0]}, {b[1]}].")
 
 
 def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
@@ -327,7 +327,7 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
                  error(RuntimeError, "batch1 must be a 3D tensor", t(2, 3), t(2, 3, 4)),
                  error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: "
                                      "[3, 4].",
-                       t(2, 3, 4), t(3, 4, 5))))  # fmt: skip
+                       t(2, 3, 4), t(3, 4, 5))))
 
 
 def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -346,7 +346,7 @@ def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha
 
 
 _BATCH_SAMPLES = (case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
-                  case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5), beta=0), case(t(), t(2, 3, 0), t(2, 0, 5)))  # fmt: skip
+                  case(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5), beta=0), case(t(), t(2, 3, 0), t(2, 0, 5)))
 
 op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    kernel=computes(_baddbmm_spec,
@@ -358,14 +358,14 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    inplace=True,
    samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
                                                       "size (5) at "
-                                        "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))))  # fmt: skip
+                                        "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))))
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
            inplace=True,
            samples=cases(case(t(3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
                          error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
-                               t(3, 5), t(2, 3, 4), t(4, 5))))  # fmt: skip
+                               t(3, 5), t(2, 3, 4), t(4, 5))))
 def _addbmm(self, batch1, batch2, beta, alpha):
     check_expands(self, (batch1.size(1), batch2.size(2)))
     _check_batches(batch1.shape, batch2.shape)
@@ -472,7 +472,7 @@ _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
              input=lambda grad, rows: _rows_times(conj(rows), grad)),
    public="",
    samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)),
-                 case(t(0, 4), t(0, 3))))  # fmt: skip
+                 case(t(0, 4), t(0, 3))))
 
 _mm = function_of(_MM)
 linear: Callable = function_of(_LINEAR)
@@ -488,7 +488,7 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
     if a[-1] != b[-2]:
         count = math.prod(batch)
         raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {a[-1]}] but "
-                           f"got: [{count}, {b[-2]}].")  # fmt: skip
+                           f"got: [{count}, {b[-2]}].")
     kind = self.dtype
     check_same_scalar(kind, other.dtype)
     _check_supported(kind, "bmm", self)
@@ -500,7 +500,7 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
    grad=dict(self=lambda grad, other: batch_matmul(grad, conj(other).transpose(-1, -2)),
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",
-   samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))))  # fmt: skip
+   samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))))
 batch_matmul: Callable = function_of(_BATCH_MATMUL)
 
 
@@ -515,7 +515,7 @@ batch_matmul: Callable = function_of(_BATCH_MATMUL)
                          error(RuntimeError, "both arguments to matmul need to be at least 1D, but they are 0D and 2D",
                                t(), t(2, 2)),
                          error(RuntimeError, "The size of tensor a (2) must match the size of tensor b (3) at "
-                                             "non-singleton dimension 0", t(2, 3, 4), t(3, 4, 5))))  # fmt: skip
+                                             "non-singleton dimension 0", t(2, 3, 4), t(3, 4, 5))))
 def _matmul(self, other):
     a, b = self.dim(), other.dim()
     if a == 2 and b == 2:

@@ -28,7 +28,7 @@ def _variance_spec(name: str, word: str) -> Callable:
         dims = reduced_dims(dim, len(shape))
         if folded_count(shape, dim) <= (1 if correction is None else correction):
             warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
-                          "reduction factor (input numel divided by output numel).", stacklevel=4)  # fmt: skip
+                          "reduction factor (input numel divided by output numel).", stacklevel=4)
         return Spec(folded_shape(shape, dims, keepdim), self.dtype.to_real())
 
     return infer
@@ -93,21 +93,21 @@ def _both_grad(grads: tuple, spread: Callable, self: Tensor, dim: Any, correctio
 _CORRECTION = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
 _CORRECTION_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), (0, 1), keepdim=True),
                      case(t(2, 3, 4), (0, -1), correction=0), case(t(2, 3), correction=1.5), case(t(2, 3), ()),
-                     case(t(3, 2, layout="transposed"), 0))  # fmt: skip
+                     case(t(3, 2, layout="transposed"), 0))
 
 op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor",
    kernel=computes(_variance_spec("var", "std and var"), _variance),
    grad=dict(self=_variance_grad),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
-                       ints(2, 3))))  # fmt: skip
+                       ints(2, 3))))
 op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor",
    kernel=computes(_variance_spec("std", "std and var"), _deviation),
    grad=dict(self=lambda grad, self, result, dim, correction, keepdim:
              _variance_grad(_halved_by(grad, result), self, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
-                       ints(2, 3))))  # fmt: skip
+                       ints(2, 3))))
 
 
 def _pair_spec(name: str) -> Callable:
@@ -130,12 +130,12 @@ op(f"var_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("var_mean"), _variance_and_mean), public="torch",
    grad=dict(self=lambda grads, self, dim, correction, keepdim:
              _both_grad(grads, lambda grad: grad, self, dim, correction, keepdim)),
-   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS))  # fmt: skip
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS))
 op(f"std_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("std_mean"), _deviation_and_mean), public="torch",
    grad=dict(self=lambda grads, self, result, dim, correction, keepdim:
              _both_grad(grads, lambda grad: _halved_by(grad, result), self, dim, correction, keepdim)),
-   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS))  # fmt: skip
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS))
 
 
 def _declare_unbiased(name: str, returns: str, public: str) -> None:
@@ -144,12 +144,12 @@ def _declare_unbiased(name: str, returns: str, public: str) -> None:
 
     @composite(f"{name}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> {returns}",
                public=public,
-               samples=cases(case(t(2, 3), 1, False), case(t(2, 3), (0, 1), True, True)))  # fmt: skip
+               samples=cases(case(t(2, 3), 1, False), case(t(2, 3), (0, 1), True, True)))
     def over_dims(self, dim, unbiased, keepdim):
         return call_bound(primitive, (self, dim, int(unbiased), keepdim))
 
     @composite(f"{name}(Tensor self, bool unbiased=True) -> {returns}", public=public,
-               samples=cases(case(t(2, 3), False), case(t(2, 3), unbiased=True)))  # fmt: skip
+               samples=cases(case(t(2, 3), False), case(t(2, 3), unbiased=True)))
     def over_all(self, unbiased):
         return call_bound(primitive, (self, None, int(unbiased), False))
 
@@ -175,11 +175,11 @@ def _norm_spec(self: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: dtype | N
         shown = f"{ord:g}"
         if not dim:
             raise RuntimeError(f"linalg.vector_norm cannot compute the {shown} norm on an empty tensor because the "
-                               "operation does not have an identity")  # fmt: skip
+                               "operation does not have an identity")
         for d in dims:
             if not shape[d]:
                 raise RuntimeError(f"linalg.vector_norm cannot compute the {shown} norm on the dimension {d}because "
-                                   "this dimension is empty and the operation does not have an identity")  # fmt: skip
+                                   "this dimension is empty and the operation does not have an identity")
     return Spec(folded_shape(shape, dims, keepdim), kind.to_real())
 
 
@@ -193,7 +193,7 @@ def _check_norm_dtype(kind: dtype, wanted: dtype) -> None:
                            f"{wanted.scalar_name}")
     if promote_types(kind, wanted) is not wanted:
         raise RuntimeError(f"linalg.vector_norm: the dtype of the input ({kind.scalar_name}) should be convertible "
-                           f"without narrowing to the specified dtype ({wanted.scalar_name})")  # fmt: skip
+                           f"without narrowing to the specified dtype ({wanted.scalar_name})")
 
 
 def _norm(xp: Any, self: Any, ord: Any, dim: Any, keepdim: bool, dtype: dtype | None) -> Any:
@@ -248,12 +248,12 @@ _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=Non
                  case(t(2, 3), 2, 1, True), case(t()), case(t(0, 3), 2, 0), case(kinks([0.0, 0.0])),
                  error(RuntimeError, "linalg.vector_norm cannot compute the inf norm on an empty tensor", t(0, 3), INF),
                  error(RuntimeError, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-                                     "Long", ints(2, 3))))  # fmt: skip
+                                     "Long", ints(2, 3))))
 
 
 @composite("norm(Tensor self, Any p='fro', int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*[case(t(2, 3), p) for p in ("fro", 1, 2, 3, INF)], case(t(2, 3), 2, 1, True),
-                         case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)))  # fmt: skip
+                         case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)))
 def _torch_norm(self, p, dim, keepdim, dtype):
     if p is None or p == "fro":
         p = 2
@@ -263,7 +263,7 @@ def _torch_norm(self, p, dim, keepdim, dtype):
 
 
 @composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)))
 def _dist(self, other, p):
     return call_bound(_VECTOR_NORM, (self - other, p, None, False, None))
 

@@ -21,20 +21,20 @@ BLOCK_ELEMENTS = 1 << 16
 
 
 def _check_shapes(input: Tensor, normalized_shape: tuple[int, ...], separator: str, weight: Tensor | None,
-                  bias: Tensor | None = None) -> None:  # fmt: skip
+                  bias: Tensor | None = None) -> None:
     shape, count = input._array.shape, len(normalized_shape)
     if not count:
         raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
-                           "element, but got normalized_shape = []")  # fmt: skip
+                           "element, but got normalized_shape = []")
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and parameter._array.shape != normalized_shape:
             raise RuntimeError(f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                                f"{shape_text(parameter._array.shape)} and normalized_shape = "
-                               f"{shape_text(normalized_shape)}")  # fmt: skip
+                               f"{shape_text(normalized_shape)}")
     if shape[-count:] != normalized_shape:
         raise RuntimeError(f"Given normalized_shape={shape_text(normalized_shape)}, expected input with shape "
                            f"[*{separator}{', '.join(map(str, normalized_shape))}], but got input of "
-                           f"size{shape_text(shape)}")  # fmt: skip
+                           f"size{shape_text(shape)}")
 
 
 def _check_floating(kind: dtype, kernel: str) -> None:
@@ -140,7 +140,7 @@ def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: An
 
 
 def _second_derivative(grads: Sequence[Any], grad_out: Any, centre: Any, rstd: Any, weight: Any, dims: tuple[int, ...],
-                       subtracts_mean: bool) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+                       subtracts_mean: bool) -> tuple[Any, Any, Any, Any]:
     """Gradients of grad_out, the centred input, rstd and weight, given those of the first gradients."""
     unit = centre * rstd
     scaled = grad_out if weight is None else grad_out * weight
@@ -210,7 +210,7 @@ def _layer_norm_grad(grads, input, normalized_shape, mean, rstd, weight, bias, n
         made = call_bound(_LAYER_NORM_BACKWARD, (grad, input, normalized_shape, mean, rstd, weight, bias, needs))
     width, of_input = math.prod(normalized_shape), made[0]
     for extra in (None if mean_grad is None else mean_grad / width,
-                  None if rstd_grad is None else rstd_grad * (input - mean) * rstd.pow(3) / -width):  # fmt: skip
+                  None if rstd_grad is None else rstd_grad * (input - mean) * rstd.pow(3) / -width):
         if extra is not None and needs[0]:
             of_input = extra.expand(input.shape) if of_input is None else of_input + extra
     return of_input, made[1], made[2]
@@ -218,19 +218,19 @@ def _layer_norm_grad(grads, input, normalized_shape, mean, rstd, weight, bias, n
 
 _NORM_SAMPLES = (case(t(2, 3, 4), (4,), t(4), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, None, 1e-5),
                  case(t(4), (4,), t(4), None, 1e-5), case(t(0, 4), (4,), t(4), t(4), 1e-5),
-                 case(t(3, 4, layout="transposed"), (4,), t(4), t(4), 1e-5))  # fmt: skip
+                 case(t(3, 4, layout="transposed"), (4,), t(4), t(4), 1e-5))
 
 # All three results have derivatives here, so that derivatives of any order come out right.
 _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
    " -> (Tensor output, Tensor mean, Tensor rstd)",
    kernel=computes(_layer_norm_specs, _layer_norm_array),
    grad={"input, weight, bias": _layer_norm_grad},
-   public="", samples=cases(*_NORM_SAMPLES))  # fmt: skip
+   public="", samples=cases(*_NORM_SAMPLES))
 layer_norm_with_statistics = function_of(_LAYER_NORM)
 
 
 @composite("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
-           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES))  # fmt: skip
+           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES))
 def _native_layer_norm(input, normalized_shape, weight, bias, eps):
     output, mean, rstd = layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)
     return output, mean.detach(), rstd.detach()
@@ -244,14 +244,14 @@ def _native_layer_norm(input, normalized_shape, weight, bias, eps):
                                              "input of size[2, 4]", t(2, 4), (3,)),
                          error(RuntimeError, "Expected weight to be of same shape as normalized_shape, but got weight "
                                              "of shape "
-                               "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))))  # fmt: skip
+                               "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))))
 def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable):
     return layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)[0]
 
 
 def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor, rstd: Tensor,
                                weight: Any,
-                               bias: Any, output_mask: tuple) -> tuple:  # fmt: skip
+                               bias: Any, output_mask: tuple) -> tuple:
     _check_floating(input.dtype, "LayerNormBackwardKernelImpl")
     parameter = weight if weight is not None else bias
     kind = input.dtype if parameter is None else parameter.dtype
@@ -261,10 +261,10 @@ def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape
 
 def _layer_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_shape: tuple, mean: Any, rstd: Any,
                                weight: Any,
-                               bias: Any, output_mask: tuple) -> tuple:  # fmt: skip
+                               bias: Any, output_mask: tuple) -> tuple:
     grad, x = _flat(grad_out, normalized_shape), _flat(input, normalized_shape)
     made = _norm_gradients(xp, grad, x, mean.reshape(-1, 1), rstd.reshape(-1, 1), _vector(weight),
-                           output_mask)  # fmt: skip
+                           output_mask)
     return _shaped(made, input.shape, normalized_shape)
 
 
@@ -275,7 +275,7 @@ def _shaped(gradients: Sequence[Any], shape: tuple[int, ...], normalized_shape: 
 
 def _layer_norm_backward_grad(grads, grad_out, input, normalized_shape, mean, rstd, weight):
     of_grad, of_centre, of_rstd, of_weight = _second_derivative(
-        grads, grad_out, input - mean, rstd, weight, _trailing(normalized_shape), True)  # fmt: skip
+        grads, grad_out, input - mean, rstd, weight, _trailing(normalized_shape), True)
     return of_grad, of_centre, None if of_centre is None else -of_centre, of_rstd, of_weight
 
 
@@ -296,7 +296,7 @@ def _rms_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, eps: fl
     _check_floating(input.dtype, "rms_norm")
     return (Spec(input._array.shape, input.dtype if weight is None else promote_types(input.dtype, weight.dtype)),
             Spec(_statistics_shape(input._array.shape, normalized_shape),
-                 float32 if input.dtype.np in REDUCED else input.dtype))  # fmt: skip
+                 float32 if input.dtype.np in REDUCED else input.dtype))
 
 
 def _rms_norm_array(xp: Any, input: Any, normalized_shape: tuple, weight: Any, eps: float) -> tuple:
@@ -323,14 +323,14 @@ _rms_norm = function_of(op(
     "rstd)",
     kernel=computes(_rms_norm_specs, _rms_norm_array),
     grad={"input, weight": _rms_norm_grad},
-    public="", samples=cases(*_RMS_SAMPLES)))  # fmt: skip
+    public="", samples=cases(*_RMS_SAMPLES)))
 
 
 @composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
            public="torch nn.functional",
            samples=cases(*_RMS_SAMPLES, case(t(2, 3), (3,)),
                          error(RuntimeError, "Given normalized_shape=[4], expected input with shape [*4], but got "
-                                             "input of size[2, 3]", t(2, 3), (4,))))  # fmt: skip
+                                             "input of size[2, 3]", t(2, 3), (4,))))
 def _rms_norm_output(input, normalized_shape, weight, eps):
     _check_shapes(input, normalized_shape, "", weight)
     kind = input.dtype
@@ -340,7 +340,7 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
         eps = finfo(float32 if kind.np in REDUCED else kind).eps
     if weight is not None and weight.dtype is not kind:
         warnings.warn(f"Mismatch dtype between input and weight: input dtype = {c_name(kind)}, weight dtype = "
-                      f"{c_name(weight.dtype)}, Cannot dispatch to fused implementation.", stacklevel=3)  # fmt: skip
+                      f"{c_name(weight.dtype)}, Cannot dispatch to fused implementation.", stacklevel=3)
     if kind.is_complex:
         made = input * ((input * input).mean(_trailing(normalized_shape), True) + eps).rsqrt()
         return made if weight is None else made * weight
@@ -348,16 +348,16 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
 
 
 def _rms_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, rstd: Tensor, weight: Any,
-                             output_mask: tuple) -> tuple:  # fmt: skip
+                             output_mask: tuple) -> tuple:
     return (Spec(input._array.shape, input.dtype) if output_mask[0] else None,
-            Spec(normalized_shape, weight.dtype) if output_mask[1] else None)  # fmt: skip
+            Spec(normalized_shape, weight.dtype) if output_mask[1] else None)
 
 
 def _rms_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_shape: tuple, rstd: Any, weight: Any,
-                             output_mask: tuple) -> tuple:  # fmt: skip
+                             output_mask: tuple) -> tuple:
     made = _norm_gradients(xp, _flat(grad_out, normalized_shape), _flat(input, normalized_shape), None,
                            rstd.reshape(-1, 1),
-                           _vector(weight), (*output_mask, False))  # fmt: skip
+                           _vector(weight), (*output_mask, False))
     return _shaped(made[:2], input.shape, normalized_shape)
 
 
@@ -372,7 +372,7 @@ _RMS_NORM_BACKWARD = op(
    grad={"grad_out, input, rstd, weight": _rms_norm_backward_grad},
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), t(3), (True, True)),
-                 case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), None, (True, False))))  # fmt: skip
+                 case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), None, (True, False))))
 
 
 # measures of vectors -------------------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ _RMS_NORM_BACKWARD = op(
            public="torch nn.functional",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), dim=0), case(t(2, 1, 3), t(4, 3), dim=-1),
                          error(RuntimeError, "The size of tensor a (3) must match the size of tensor b (4)", t(2, 3),
-                               t(2, 4))))  # fmt: skip
+                               t(2, 4))))
 def _cosine_similarity(x1, x2, dim, eps):
     kind = promote_types(x1.dtype, x2.dtype)
     if kind.category != FLOAT:
@@ -400,6 +400,6 @@ def _unit(x: Any, dim: int, eps: float) -> Any:
 
 @composite("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
            public="torch nn.functional",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), p=1.0, keepdim=True)))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), p=1.0, keepdim=True)))
 def _pairwise_distance(x1, x2, p, eps, keepdim):
     return (x1 - x2 + eps).norm(p, -1, keepdim)

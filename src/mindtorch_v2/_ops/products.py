@@ -51,7 +51,7 @@ def _addr(self, vec1, vec2, beta, alpha):
            samples=cases(case(t(2, 3), t(3, 4), (1,), (0,)), case(t(2, 3, 4), t(4, 3, 5), (1, 2), (1, 0)),
                          case(t(2), t(3), (), ()),
                          error(RuntimeError, "contracted dimensions need to match, but first has size 3 in dim 1 and "
-                                             "second has size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))))  # fmt: skip
+                                             "second has size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))))
 def tensordot(self, other, dims_self, dims_other):
     """The sum of products over pairs of dimensions."""
     if len(dims_self) != len(dims_other):
@@ -67,7 +67,7 @@ def tensordot(self, other, dims_self, dims_other):
             self = self.sum(d, keepdim=True, dtype=self.dtype)
         elif m != n:
             raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and "
-                               f"second has size {n} in dim {given[1]}")  # fmt: skip
+                               f"second has size {n} in dim {given[1]}")
     kept = tuple(d for d in range(self.dim()) if d not in left)
     free = tuple(d for d in range(other.dim()) if d not in right)
     inner = math.prod(self.shape[d] for d in left)
@@ -80,13 +80,13 @@ def tensordot(self, other, dims_self, dims_other):
 @composite("inner(Tensor self, Tensor other) -> Tensor",
            samples=cases(case(t(3), t(3)), case(t(2, 3), t(4, 3)), case(t(2, 3), t()),
                          error(RuntimeError, "inner() the last dimension must match on both input tensors but got "
-                                             "shapes [2, 3] and [4, 5]", t(2, 3), t(4, 5))))  # fmt: skip
+                                             "shapes [2, 3] and [4, 5]", t(2, 3), t(4, 5))))
 def _inner(self, other):
     if not self.dim() or not other.dim():
         return self * other
     if self.shape[-1] != other.shape[-1]:
         raise RuntimeError("inner() the last dimension must match on both input tensors but got shapes "
-                           f"{shape_text(self.shape)} and {shape_text(other.shape)}")  # fmt: skip
+                           f"{shape_text(self.shape)} and {shape_text(other.shape)}")
     return tensordot(self, other, (-1,), (-1,))
 
 
@@ -132,17 +132,17 @@ _linalg_cross: Callable = function_of(op(
     public="", aliases=("linalg.cross",),
     samples=cases(case(t(2, 3), t(2, 3)), case(t(3, 2), t(3, 2), dim=0), case(t(1, 3), t(2, 3)), case(t(0, 3), t(0, 3)),
                   error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4),
-                        t(2, 4)))))  # fmt: skip
+                        t(2, 4)))))
 
 
 @composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)))  # fmt: skip
+           samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)))
 def _cross(self, other, dim):
     if dim is None:
         warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim "
                       "explicitly "
                       "or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of "
-                      "linalg.cross in a future release.", stacklevel=3)  # fmt: skip
+                      "linalg.cross in a future release.", stacklevel=3)
         dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")
@@ -154,18 +154,18 @@ def _cross(self, other, dim):
            samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)),
                          case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),
                          error(RuntimeError, "bilinear(): input1 size does not match weight size: got 3 but expected 4",
-                               t(2, 3), t(2, 4), t(5, 4, 4))))  # fmt: skip
+                               t(2, 3), t(2, 4), t(5, 4, 4))))
 def _bilinear(input1, input2, weight, bias):
     if input1.dim() != input2.dim():
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
     for d in range(input1.dim() - 1):
         if input1.shape[d] != input2.shape[d]:
             raise RuntimeError("bilinear(): input batch dimensions do not match at dim "
-                               f"{d}: got {input1.shape[d]} and {input2.shape[d]}")  # fmt: skip
+                               f"{d}: got {input1.shape[d]} and {input2.shape[d]}")
     for i, given in ((1, input1), (2, input2)):
         if given.shape[-1] != weight.shape[i]:
             raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {given.shape[-1]} but "
-                               f"expected {weight.shape[i]}")  # fmt: skip
+                               f"expected {weight.shape[i]}")
     if bias is not None and bias.shape[0] != weight.shape[0]:
         raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
                            f"{weight.shape[0]}")

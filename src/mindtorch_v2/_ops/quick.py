@@ -1,7 +1,8 @@
 """Source of CPU kernels whose own work is so small that a general kernel's calls would show.
 
-Pointwise operators: operands of one plain type go straight into the array function. The generated function knows `general` (the path for everything else), `plain` (the types that need no conversion),
-`compute` (the operator's own function) and `ufunc` (what that is when every other argument has its default, if anything).
+Pointwise operators: operands of one plain type go straight into the array function. The generated function knows
+`general` (the path for everything else), `plain` (the types that need no conversion), `compute` (the operator's own
+function) and `ufunc` (what that is when every other argument has its default, if anything).
 """
 
 from collections.abc import Sequence
@@ -10,15 +11,15 @@ from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, REQUIRES_GRAD, VIEW_M
 from .._dispatch.schema import Argument
 
 
-def _operand_lines(second: Argument, leave: str) -> list[str]:
-    """Lines that set `b`, or leave: a number joins a floating operand as it is, a tensor must have the same type."""
-    name = second.name
-    if second.type != "Tensor|Scalar":
-        return [f"if {name}._array.dtype is not kind: {leave}", f"b = {name}._array"]
+def _operand_lines(operand: Argument, array: str, leave: str) -> list[str]:
+    """Lines that set `array`, or leave: a number joins a floating operand as it is, a tensor must have the same type."""
+    name = operand.name
+    if operand.type != "Tensor|Scalar":
+        return [f"if {name}._array.dtype is not kind: {leave}", f"{array} = {name}._array"]
     return [f"if {name}.__class__ in NUMBERS:",
             f"    if kind.kind != 'f' or {name}.__class__ is complex: {leave}",
-            f"    b = {name}",
-            f"elif {name}._array.dtype is kind: b = {name}._array",
+            f"    {array} = {name}",
+            f"elif {name}._array.dtype is kind: {array} = {name}._array",
             f"else: {leave}"]
 
 
@@ -27,19 +28,21 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
     lines = _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2)
+    for operand, array in zip(operands[1:], "bc"):
+        lines += _operand_lines(operand, array, f"return general({names})")
     call = _call(arguments, is_ufunc)
-    if len(operands) == 2:
+    if len(operands) > 1:
         # NumPy finds shapes that do not broadcast; `plan` says so in PyTorch's words.
-        lines += [*_operand_lines(operands[1], f"return general({names})"),
-                  "try:", f"    r = {call}", "except ValueError:", f"    plan(operator, ({names},))", "    raise"]
+        lines += ["try:", f"    r = {call}", "except ValueError:", f"    plan(operator, ({names},))", "    raise"]
     else:
         lines += [f"r = {call}"]
     lines += ["if r.__class__ is not ndarray: r = asarray(r)"]
     if not boolean and not (is_ufunc and _at_default(arguments) == "True"):
         lines += ["if r.dtype is not kind: r = r.astype(kind)"]
-    if len(operands) == 2:
+    if len(operands) > 1:
         # Where the first operand is not contiguous, PyTorch's strides may not be NumPy's.
-        lines += [f"if a.ndim > 1 and not a.flags.c_contiguous: r = laid_out(r, ({operands[0].name}, {operands[1].name}))"]
+        tensors = ", ".join(a.name for a in operands)
+        lines += [f"if a.ndim > 1 and not a.flags.c_contiguous: r = laid_out(r, ({tensors}))"]
     lines += ["made = new(Tensor)", "made._array = r", "return made"]
     return _function(name, names, lines)
 
@@ -50,16 +53,17 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
     lines = _start(arguments, names, is_ufunc, checked)
-    if len(operands) == 2:
-        other = operands[1].name
-        lines += _operand_lines(operands[1], f"return general({names})")
-        lines += [f"if b is not {other}:" if operands[1].type == "Tensor|Scalar" else "if True:",
-                  f"    if b.shape != a.shape: return general({names})",
+    for operand, array in zip(operands[1:], "bc"):
+        other = operand.name
+        lines += _operand_lines(operand, array, f"return general({names})")
+        lines += [f"if {array} is not {other}:" if operand.type == "Tensor|Scalar" else "if True:",
+                  f"    if {array}.shape != a.shape: return general({names})",
                   f"    if {first}._base is not None or {first}._storage is not None: check_overlap({first}, {other})"]
     lines += [f"if 0 in a.strides: check_writable({first})"]
     computed = f"copyto(a, {_call(arguments, False)})"
     if is_ufunc:
-        lines += [f"if {_at_default(arguments)}: ufunc({', '.join(['a', 'b'][: len(operands)])}, out=a)", f"else: {computed}"]
+        given = ", ".join("abc"[: len(operands)])
+        lines += [f"if {_at_default(arguments)}: ufunc({given}, out=a)", f"else: {computed}"]
     else:
         lines += [computed]
     lines += [f"counter = {first}._counter", f"if counter is None: {first}._bump_version()", "else: counter.value += 1",
@@ -78,7 +82,8 @@ def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: b
         lines.append(f"if {first}.__class__ in NUMBERS:")
         if reflected and is_ufunc:
             second = arguments[1].name
-            lines += [f"    if {second}.__class__ not in NUMBERS and {first}.__class__ is not complex and {_at_default(arguments)}:",
+            lines += [f"    if {second}.__class__ not in NUMBERS and {first}.__class__ is not complex and "
+                      f"{_at_default(arguments)}:",
                       f"        kind = {second}._array.dtype",
                       f"        if kind in plain and kind.kind == 'f': return wrap(ufunc({first}, {second}._array))"]
         lines.append(f"    return general({names})")
@@ -94,11 +99,13 @@ def _at_default(arguments: Sequence[Argument]) -> str:
 
 
 def _call(arguments: Sequence[Argument], is_ufunc: bool) -> str:
-    operands = ", ".join(["a", "b"][: sum(a.is_tensor for a in arguments)])
+    operands = ", ".join("abc"[: sum(a.is_tensor for a in arguments)])
     others = "".join(f", {a.name}" for a in arguments if not a.is_tensor)
     if not is_ufunc:
         return f"compute(xp, {operands}{others})"
-    return f"ufunc({operands}) if {_at_default(arguments)} else compute(xp, {operands}{others})" if others else f"ufunc({operands})"
+    if not others:
+        return f"ufunc({operands})"
+    return f"ufunc({operands}) if {_at_default(arguments)} else compute(xp, {operands}{others})"
 
 
 def _function(name: str, names: str, lines: list[str]) -> str:

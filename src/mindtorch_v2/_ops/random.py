@@ -73,10 +73,10 @@ op("uniform_(Tensor(a!) self, float from_=0, float to=1, *, Generator? generator
    kernel=writes(lambda self, from_, to, generator: _check_uniform(self.dtype, from_, to),
                  lambda xp, self, from_, to, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.uniform(g, shape, kind, from_, to))),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 op("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, mean, std, generator: _check_normal(self.dtype, mean, std), _write_normal),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 
 
 def _drawn_factory(draw: Draw, check: Callable) -> Factory:
@@ -155,11 +155,11 @@ _NORMAL_GRAD = {
 }
 
 op("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]})  # fmt: skip
+   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]})
 op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]})  # fmt: skip
+   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]})
 op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD)  # fmt: skip
+   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD)
 def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any, dtype: dtype | None,
                   *rest: Any) -> Spec:
     spec = Spec(checked_size(size, "normal"), dtype or get_default_dtype())
@@ -170,7 +170,7 @@ def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any
 op(f"normal.float_float(float mean, float std, int[] size, {DRAWN}) -> Tensor",
    kernel=Factory(_sized_normal,
                   lambda xp, mean, std, size, generator, *rest, spec:
-                  _random.normal(generator or default_generator, spec.shape, spec.dtype.np, mean, std)))  # fmt: skip
+                  _random.normal(generator or default_generator, spec.shape, spec.dtype.np, mean, std)))
 
 
 # integers ------------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _check_range(kind: dtype, low: int, high: int) -> None:
                 warnings.warn(f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations "
                               f"{_C_NAMES[kind.name]} can support discrete uniform distribution only within this "
                               "range. This warning will become an error in version 1.7 release, please fix the code "
-                              "in advance", stacklevel=6)  # fmt: skip
+                              "in advance", stacklevel=6)
             continue
         smallest, largest = (0, 1) if kind.category == BOOL else (iinfo(kind).min, iinfo(kind).max)
         if not smallest <= bound <= largest:
@@ -228,15 +228,15 @@ op("random_.from(Tensor(a!) self, int from_, int? to, *, Generator? generator=No
    kernel=writes(lambda self, from_, to, generator: _check_range(self.dtype, from_, _end(self.dtype, to)),
                  lambda xp, self, from_, to, generator:
                  fill_drawn(self, generator, _integers(from_, _end(OF_ARRAY[self.dtype], to)))),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 op("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, to, generator: _check_range(self.dtype, 0, to),
                  lambda xp, self, to, generator: fill_drawn(self, generator, _integers(0, to))),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 op("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, generator: _check_full(self.dtype),
                  lambda xp, self, generator: fill_drawn(self, generator, _random.random_full)),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 
 
 def _randint_spec(low: int, high: int, size: tuple[int, ...], generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -255,7 +255,7 @@ def _randint(xp: Any, low: int, high: int, size: tuple[int, ...], generator: Any
 op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint))
 op(f"randint(int high, int[] size, {DRAWN}) -> Tensor",
    kernel=Factory(lambda high, *rest: _randint_spec(0, high, *rest),
-                  lambda xp, high, *rest, spec: _randint(xp, 0, high, *rest, spec=spec)))  # fmt: skip
+                  lambda xp, high, *rest, spec: _randint(xp, 0, high, *rest, spec=spec)))
 
 
 def _randint_like_spec(self: Tensor, low: int, high: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -271,7 +271,7 @@ def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest
 
 
 op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
-   kernel=Factory(_randint_like_spec, _randint_like), public="torch")  # fmt: skip
+   kernel=Factory(_randint_like_spec, _randint_like), public="torch")
 op(f"randint_like(Tensor self, int high, {_LIKE}) -> Tensor",
    kernel=Factory(lambda self, high, *rest: _randint_like_spec(self, 0, high, *rest),
                   lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)),
@@ -293,7 +293,7 @@ def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> S
 
 op(f"randperm(int n, {DRAWN}) -> Tensor",
    kernel=Factory(_randperm_spec, lambda xp, n, generator, *rest, spec:
-                  _random.randperm(generator or default_generator, n).astype(spec.dtype.np, copy=False)))  # fmt: skip
+                  _random.randperm(generator or default_generator, n).astype(spec.dtype.np, copy=False)))
 
 
 # other distributions -------------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def _continuous(name: str) -> Callable[..., None]:
                 else self.dtype.scalar_name
             )
             raise RuntimeError(f"{name} distribution is a continuous probability distribution. dtype must be a "
-                               f"floating point but you specified {shown}")  # fmt: skip
+                               f"floating point but you specified {shown}")
 
     return check
 
@@ -335,17 +335,17 @@ def _write_geometric(xp: Any, self: Any, p: float, generator: Any) -> None:
 op("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Exponential"), lambda xp, self, lambd, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.exponential(g, shape, kind, lambd))),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 op("cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Cauchy"), lambda xp, self, median, sigma, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.cauchy(g, shape, kind, median, sigma))),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 op("log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_log_normal, lambda xp, self, mean, std, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.log_normal(g, shape, kind, mean, std))),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 op("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
-   kernel=writes(_check_geometric, _write_geometric), grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   kernel=writes(_check_geometric, _write_geometric), grad=dict(self=_zero_grad), public="Tensor")
 
 
 # bernoulli -----------------------------------------------------------------------------------------------------------
@@ -366,11 +366,11 @@ def _check_probabilities(self: Tensor, p: Tensor, generator: Any = None) -> None
         if shape[-at] not in (1, target[-at]):
             raise RuntimeError(f"The expanded size of the tensor ({target[-at]}) must match the existing size "
                                f"({shape[-at]}) at non-singleton dimension {len(target) - at}.  Target sizes: "
-                               f"{list(target)}.  Tensor sizes: {list(shape)}")  # fmt: skip
+                               f"{list(target)}.  Tensor sizes: {list(shape)}")
     if len(shape) > len(target):
         raise RuntimeError(f"expand(torch.FloatTensor{{{list(shape)}}}, size={list(target)}): the number of sizes "
                            f"provided ({len(target)}) must be greater or equal to the number of dimensions in the "
-                           f"tensor ({len(shape)})")  # fmt: skip
+                           f"tensor ({len(shape)})")
 
 
 def _write_by_probabilities(xp: Any, self: Any, p: Any, generator: Any) -> None:
@@ -393,13 +393,13 @@ def _bernoulli_spec(self: Tensor, generator: Any) -> Spec:
 
 op("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_probabilities, _write_by_probabilities),
-   grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor")  # fmt: skip
+   grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor")
 op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_bernoulli, lambda xp, self, p, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.bernoulli_scalar(g, shape, p))),
-   grad=dict(self=_zero_grad), public="Tensor")  # fmt: skip
+   grad=dict(self=_zero_grad), public="Tensor")
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad))  # fmt: skip
+   kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad))
 
 
 @composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
@@ -426,7 +426,7 @@ def _multinomial_spec(self: Tensor, num_samples: int, replacement: bool, generat
 op("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
    kernel=moves(_multinomial_spec, lambda xp, self, num_samples, replacement, generator:
                 _random.multinomial(generator or default_generator, self, num_samples, replacement)),
-   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)))  # fmt: skip
+   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)))
 
 
 def _poisson_spec(self: Tensor, generator: Any) -> Spec:
@@ -437,4 +437,4 @@ def _poisson_spec(self: Tensor, generator: Any) -> Spec:
 
 op("poisson(Tensor self, Generator? generator=None) -> Tensor",
    kernel=moves(_poisson_spec, lambda xp, self, generator: _random.poisson(generator or default_generator, self)),
-   grad=dict(self=_zero_grad), public="torch")  # fmt: skip
+   grad=dict(self=_zero_grad), public="torch")

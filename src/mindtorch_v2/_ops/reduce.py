@@ -208,7 +208,7 @@ def _mean_spec(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Sp
     kind = dtype or self.dtype
     if kind.category < FLOAT:
         raise RuntimeError(f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype "
-                           f"must be either a floating point or complex dtype. Got: {kind.scalar_name}")  # fmt: skip
+                           f"must be either a floating point or complex dtype. Got: {kind.scalar_name}")
     return _sum_spec(self, dim, keepdim, kind)
 
 
@@ -227,29 +227,29 @@ def _mean(xp: Any, self: Any, dim: Any, keepdim: bool, dtype: dtype | None, spec
 DIM_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(2, 3, 4), (0, 2)),
              case(t(2, 3, 4), (2, 0), keepdim=True), case(t(2, 3), ()), case(t()), case(t(), 0),
              case(t(3, 2, layout="transposed"), 0), case(t(2, 3, layout="expanded")), case(t(2, 3, layout="sliced"), 0),
-             case(t(2, 0), 0))  # fmt: skip
+             case(t(2, 0), 0))
 DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3), 2),
-              error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, -2)))  # fmt: skip
+              error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, -2)))
 
 op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _sum_spec, _sum, out_types="any"),
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
-                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)))  # fmt: skip
+                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)))
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
    grad=dict(self=lambda grad, self_shape, dim, keepdim:
              _spread(grad / folded_count(self_shape, dim), self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
-                 error(RuntimeError, "could not infer output dtype", ints(2, 3))))  # fmt: skip
+                 error(RuntimeError, "could not infer output dtype", ints(2, 3))))
 
 
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",
            samples=cases(case(t(2, 3), (3,)), case(t(2, 3), (2, 1)), case(t(2, 3), (1, 1)), case(t(2, 3), ()),
                          case(t(2, 4, 3), (4, 1)), case(t(2, 3), (2, 3)),
                          error(RuntimeError, "size {[2]} is not expandable to size {[2, 3]}.", t(2, 3),
-                               (2,))))  # fmt: skip
+                               (2,))))
 def _sum_to_size(self, size):
     shape = self._array.shape
     added = len(shape) - len(size)
@@ -287,7 +287,7 @@ def _test(ufunc: str) -> ArrayFamily:
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
     op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
-                     case(t(0, 3)), case(t(0, 3), 0)))  # fmt: skip
+                     case(t(0, 3)), case(t(0, 3), 0)))
 
 
 # products ------------------------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=No
                  case(values([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]]), 0), case(values([2.0, 0.0, 3.0])),
                  case(values([2.0, 0.0, 0.0])), case(t(3, 2, layout="transposed"), 1), case(ints(2, 3), 0),
                  case(bools(2, 3)), case(t(2, 3), dtype=float64),
-                 error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
+                 error(IndexError, "Dimension out of range", t(2, 3), 2)))
 
 
 # without the undefined -----------------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=No
 
 @composite("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
-                         case(ints(2, 3), 0)))  # fmt: skip
+                         case(ints(2, 3), 0)))
 def _nansum(self, dim, keepdim, dtype):
     if self.dtype.is_complex:
         raise RuntimeError("nansum on CPU does not support complex inputs")
@@ -361,11 +361,11 @@ def _nansum(self, dim, keepdim, dtype):
 @composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
                          error(RuntimeError, "nanmean(): expected input to have floating point",
-                               ints(2, 3))))  # fmt: skip
+                               ints(2, 3))))
 def _nanmean(self, dim, keepdim, dtype):
     if self.dtype.category < FLOAT:
         raise RuntimeError("nanmean(): expected input to have floating point or complex dtype but got "
-                           f"{self.dtype.scalar_name}")  # fmt: skip
+                           f"{self.dtype.scalar_name}")
     return self.nansum(dim, keepdim, dtype=dtype) / self.isnan().logical_not().sum(dim, keepdim)
 
 
@@ -375,12 +375,12 @@ op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
    kernel=computes(lambda self, dim: _sum_spec(self, dim, False, int64),
                    lambda xp, self, dim: xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None)),
    samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0),
-                 case(t()), *DIM_ERRORS))  # fmt: skip
+                 case(t()), *DIM_ERRORS))
 
 
 @composite("trace(Tensor self) -> Tensor",
            samples=cases(case(t(3, 3)), case(t(2, 3)), case(ints(3, 2)),
-                         error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))))  # fmt: skip
+                         error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))))
 def _trace(self):
     if self.dim() != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.dim()}")

@@ -19,7 +19,7 @@ _WIDER = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
 
 _CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0),
           case(t(3, 2, layout="transposed"), 1), case(t(2, 3, layout="expanded"), 0),
-          error(IndexError, "Dimension out of range", t(2, 3), 2))  # fmt: skip
+          error(IndexError, "Dimension out of range", t(2, 3), 2))
 
 
 def _running_spec(self: Tensor, dim: int, dtype: dtype | None) -> Spec:
@@ -51,7 +51,7 @@ def _from_the_end(tensor: Tensor, dim: int) -> Tensor:
 op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    kernel=computes(_running_spec, _running("add"), out_types="any"), inplace=True,
    grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
-   samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))  # fmt: skip
+   samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))
 
 
 def _cumprod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int, dtype: dtype | None) -> Tensor:
@@ -84,7 +84,7 @@ op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    kernel=computes(_running_spec, _running("multiply"), out_types="any"),
    inplace=True, grad=dict(self=_cumprod_grad),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(values([[1.0, 0.0, 2.0, 0.0], [3.0, -1.0, 4.0, 2.0]]), 1),
-                 case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))  # fmt: skip
+                 case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))
 
 
 # extrema -------------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
        grad=dict(self=lambda grad, indices, self_shape, dim:
                  grad.new_zeros(self_shape).scatter_add(dim, indices, grad) if self_shape else grad),
        samples=cases(*_CASES, case(kinks([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1),
-                     case(bools(2, 3), 0)))  # fmt: skip
+                     case(bools(2, 3), 0)))
 
 
 # logarithm of a running sum ------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ op("logcumsumexp(Tensor self, int dim) -> Tensor",
    kernel=computes(_logcumsumexp_spec, _logcumsumexp, out_types="exact"),
    grad=dict(self=_logcumsumexp_grad),
    samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
-                 error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)))  # fmt: skip
+                 error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)))
 
 
 # differences ---------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _check_joinable(self: Tensor, other: Tensor | None, dim: int) -> None:
         if d != dim and other.size(d) != self.size(d):
             raise RuntimeError("diff expects the shape of tensor to prepend or append to match that of input except "
                                f"along the differencing dimension; input.size({d}) = {self.size(d)}, but got "
-                               f"tensor.size({d}) = {other.size(d)}")  # fmt: skip
+                               f"tensor.size({d}) = {other.size(d)}")
 
 
 @composite("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
@@ -197,7 +197,7 @@ def _check_joinable(self: Tensor, other: Tensor | None, dim: int) -> None:
                          case(t(2, 4), prepend=t(2, 1), append=t(2, 2)), case(t(2, 3), 5), case(ints(2, 4)),
                          case(bools(2, 4)), case(t(2, 3), 0),
                          error(RuntimeError, "order must be non-negative but got -1", t(3), -1),
-                         error(RuntimeError, "diff expects input to be at least one-dimensional", t())))  # fmt: skip
+                         error(RuntimeError, "diff expects input to be at least one-dimensional", t())))
 def _diff(self, n, dim, prepend, append):
     if not self.dim():
         raise RuntimeError("diff expects input to be at least one-dimensional")
@@ -247,7 +247,7 @@ def _strips(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor
 
 _DX_CASES = cases(case(t(2, 3)), case(t(2, 3), dx=0.5, dim=0), case(ints(2, 3)))
 _X_CASES = cases(case(t(2, 3), values([0.0, 1.0, 3.0])), case(t(2, 3), t(2, 3)),
-                 error(RuntimeError, "There must be one `x` value for each sample point", t(2, 3), t(2)))  # fmt: skip
+                 error(RuntimeError, "There must be one `x` value for each sample point", t(2, 3), t(2)))
 _DX, _X = "Tensor y, *, Scalar dx=1, int dim=-1", "Tensor y, Tensor x, *, int dim=-1"
 
 

@@ -264,11 +264,16 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
                  error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)))
 
 
-def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str) -> tuple[int, Tensor]:
+def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
+                  include_self: bool) -> tuple[int, Tensor]:
     """The arguments `dim` and `index` of a scatter_reduce that does the same."""
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    if reduce == "mean" and self.dtype.category in (BOOL, COMPLEX):
+    category = self.dtype.category
+    if category in (BOOL, COMPLEX) and not include_self:
+        raise NotImplementedError("\"index_reduce_func_exclude_input_init\" not implemented for "
+                                  f"'{self.dtype.scalar_name}'")
+    if (reduce == "mean" and category == BOOL) or (reduce != "prod" and category == COMPLEX):
         raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'")
     dim = wrapped_dim(dim, self._array.ndim)
     shape = source._array.shape
@@ -282,14 +287,14 @@ _REDUCED_ROWS = cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4), "prod"), case
 @composite("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
            " -> Tensor", samples=_REDUCED_ROWS)
 def _index_reduce(self, dim, index, source, reduce, include_self):
-    dim, places = _reduced_rows(self, dim, index, source, reduce)
+    dim, places = _reduced_rows(self, dim, index, source, reduce, include_self)
     return self.scatter_reduce(dim, places, source, reduce, include_self=include_self)
 
 
 @composite("index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
            " -> Tensor(a!)", public="Tensor")
 def _index_reduce_(self, dim, index, source, reduce, include_self):
-    dim, places = _reduced_rows(self, dim, index, source, reduce)
+    dim, places = _reduced_rows(self, dim, index, source, reduce, include_self)
     return self.scatter_reduce_(dim, places, source, reduce, include_self=include_self)
 
 

@@ -71,20 +71,20 @@ _SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case
                   case(t(2, 0), 1), case(t(3, 2, layout="transposed"), 1), case(t(2, 3), 1, dtype=float64),
                   case(t(2, 3, low=80, high=100), 1),
                   error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3),
-                        2))  # fmt: skip
+                        2))
 
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("softmax"), _normalised(_softmax_into), out_types="exact"),
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
-                       1)))  # fmt: skip
+                       1)))
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into), out_types="exact"),
    grad=dict(self=lambda grad, result, dim: _log_softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
-                       1)))  # fmt: skip
+                       1)))
 
 
 # derivatives ---------------------------------------------------------------------------------------------------------
@@ -127,13 +127,13 @@ _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, in
              output=lambda grad, grad_output, output, dim:
              grad * (grad_output - (grad_output * output).sum((dim,), True))
              - grad_output * (grad * output).sum((dim,), True)),
-   samples=_BACKWARD_CASES)  # fmt: skip
+   samples=_BACKWARD_CASES)
 _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
                        "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
    grad=dict(grad_output=lambda grad, output, dim: grad - (grad * output.exp()).sum((dim,), True),
              output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum((dim,), True)),
-   samples=_BACKWARD_CASES)  # fmt: skip
+   samples=_BACKWARD_CASES)
 
 
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int) -> Tensor:
@@ -151,7 +151,7 @@ def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
     """The dimension that calls without one mean, as they did before PyTorch asked for it."""
     warnings.warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an "
                   "argument.",
-                  stacklevel=stacklevel + 2)  # fmt: skip
+                  stacklevel=stacklevel + 2)
     return 0 if ndim in (0, 1, 3) else 1
 
 
@@ -203,4 +203,4 @@ op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="t
              unfolded(grad, self.shape, dim, keepdim)
              * (self - unfolded(result, self.shape, dim, keepdim)).exp().conj()),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (0, 1), True), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0),
-                 case(t(2, 3, low=80, high=100), 1), case(ints(2, 3), 0), *DIM_ERRORS))  # fmt: skip
+                 case(t(2, 3, low=80, high=100), 1), case(ints(2, 3), 0), *DIM_ERRORS))

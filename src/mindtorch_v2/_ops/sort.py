@@ -91,12 +91,12 @@ op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) 
    samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True),
                  case(t()), case(values([2, 1, 2, 1, 0]), 0, True), case(kinks([1.0, NAN, 0.0, NAN]), descending=True),
                  case(t(0, 3)), case(t(3, 2, layout="transposed"), 1), case(bools(6)),
-                 error(IndexError, "Dimension out of range", t(2, 3), 2)))  # fmt: skip
+                 error(IndexError, "Dimension out of range", t(2, 3), 2)))
 
 
 @composite("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
            samples=cases(case(t(2, 5)), case(t(3, 2), 0, True), case(t(2, 4), stable=True),
-                         case(values([2, 1, 2, 1, 0]))))  # fmt: skip
+                         case(values([2, 1, 2, 1, 0]))))
 def _argsort(self, dim, descending, stable):
     return self.detach().sort(dim, descending, stable=stable)[1]
 
@@ -132,7 +132,7 @@ def _topk(xp: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) -> 
         indices = xp.take(part, xp.arange(pivot, length) if largest else xp.arange(k), dim)
     else:
         indices = xp.broadcast_to(xp.arange(k).reshape([-1 if d == dim % self.ndim else 1 for d in range(self.ndim)]),
-                                  [k if d == dim % self.ndim else n for d, n in enumerate(self.shape)])  # fmt: skip
+                                  [k if d == dim % self.ndim else n for d, n in enumerate(self.shape)])
     picked = xp.take_along_axis(self, indices, dim)
     if sorted and k > 1:
         order = sorting_indices(xp, picked, dim, largest)
@@ -144,7 +144,7 @@ op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) ->
    kernel=computes(_topk_spec, _topk), grad=dict(self=_sorted_grad),
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0), case(_DISTINCT, 5, -1, False), case(t(3, 4), 0),
                  case(t(), 1), case(kinks([1.0, NAN, 3.0]), 2),
-                 error(RuntimeError, "selected index k out of range", t(2, 3), 4)))  # fmt: skip
+                 error(RuntimeError, "selected index k out of range", t(2, 3), 4)))
 
 
 # one of them ---------------------------------------------------------------------------------------------------------
@@ -179,13 +179,13 @@ def _kthvalue(xp: Any, self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any,
 
 _CHOSEN = "bool keepdim=False) -> (Tensor values, Tensor indices)"
 _CHOSEN_GRAD = dict(self=lambda grad, indices, self_shape, dim, keepdim:
-                    chosen_grad(grad, indices, self_shape, dim, keepdim))  # fmt: skip
+                    chosen_grad(grad, indices, self_shape, dim, keepdim))
 
 op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}", kernel=computes(_kthvalue_spec, _kthvalue), grad=_CHOSEN_GRAD,
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0, True), case(t(), 1),
                  error(RuntimeError, "kthvalue(): selected number k out of range for dimension 1", t(2, 3), 4),
                  error(IndexError, "kthvalue(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 1,
-                       0)))  # fmt: skip
+                       0)))
 
 
 def _median_indices(xp: Any, array: Any, dim: int, ignore_nan: bool) -> Any:
@@ -230,12 +230,12 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
        samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)),
                      case(t(0)),
-                     error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))))  # fmt: skip
+                     error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))))
     op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
        samples=cases(case(_DISTINCT, 1), case(_DISTINCT, 0, True), case(t(), 0),
                      case(kinks([[1.0, NAN, 3.0], [4.0, 6.0, 5.0]]), 1),
                      error(IndexError, "median(): Expected reduction dim 0 to have non-zero size.", t(0, 3),
-                           0)))  # fmt: skip
+                           0)))
 
 
 _declare_median("median", ignore_nan=False)
@@ -265,7 +265,7 @@ def _mode(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
 
 op(f"mode(Tensor self, int dim=-1, {_CHOSEN}", kernel=computes(_mode_spec, _mode, out_types="exact"), grad=_CHOSEN_GRAD,
    samples=cases(case(values([[1, 2, 2, 3, 3], [5, 5, 4, 4, 1]])), case(t(3, 4), 0, True), case(t()), case(bools(2, 5)),
-                 error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)))  # fmt: skip
+                 error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)))
 
 
 # quantiles -----------------------------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ for _name in ("quantile", "nanquantile"):
               samples=cases(*[case(t(2, 5), 0.3, interpolation=word) for word in _INTERPOLATIONS],
                             case(t(2, 5), 0.5, 1, True), case(t(4, 3), values([0.1, 0.7]), 0), case(t(3), 1.0, 0),
                             error(RuntimeError, "quantile() q must be in the range [0, 1] but got 2", t(3),
-                                  2.0)))(  # fmt: skip
+                                  2.0)))(
         lambda self, q, dim, keepdim, interpolation, ignore_nan=_name == "nanquantile":
         _quantile(ignore_nan, self, q, dim, keepdim, interpolation))
 
@@ -342,24 +342,24 @@ def _search_spec(sorted_sequence: Tensor, self: Any, out_int32: bool, right: boo
     if not shape and len(bounds) != 1:
         raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension "
                            f"is 1, but we got boundaries tensor dim({len(bounds)}) and input value's dim(0) "
-                           "numel(1)")  # fmt: skip
+                           "numel(1)")
     if len(bounds) != 1 and bounds[:-1] != shape[:-1]:
         raise RuntimeError("torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions "
                            "of boundaries tensor and input value tensor must match, but we got boundaries tensor "
-                           f"{shape_text(bounds)} and input value tensor {shape_text(shape)}")  # fmt: skip
+                           f"{shape_text(bounds)} and input value tensor {shape_text(shape)}")
     if side not in (None, "left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
         raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites, got side of left while "
-                           "right was True")  # fmt: skip
+                           "right was True")
     if sorter is not None:
         if sorter._array.shape != bounds:
             raise RuntimeError("torch.searchsorted(): boundary and sorter must have the same size, but got boundary "
                                f"tensor {shape_text(bounds)}and got sorter tensor "
-                               f"{shape_text(sorter._array.shape)}")  # fmt: skip
+                               f"{shape_text(sorter._array.shape)}")
         if sorter.dtype is not int64:
             raise RuntimeError("torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
-                               f"{sorter.dtype.scalar_name}")  # fmt: skip
+                               f"{sorter.dtype.scalar_name}")
     if sorted_sequence.dtype.category in (BOOL, COMPLEX):
         raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{sorted_sequence.dtype.scalar_name}'")
     return Spec(shape, int32 if out_int32 else int64)
@@ -394,7 +394,7 @@ op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=F
                  case(values([1, 3, 5]), 3, right=True), case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8)),
                  case(values([1, 3, 5]), ints(3), side="right"),
                  case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
-                 error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))))  # fmt: skip
+                 error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))))
 
 
 def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) -> Spec:
@@ -409,4 +409,4 @@ op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bo
                    _search(xp, boundaries, self, out_int32, right, None, None), out_types="exact"),
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
                  error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),
-                       t(2, 2))))  # fmt: skip
+                       t(2, 2))))

@@ -24,7 +24,7 @@ class DataDependent(ArrayFamily):
         def kernel(*args: Any) -> Any:
             self.infer(*args)
             raise NotImplementedError(f"{operator.name}: attempted to run this operator with Meta tensors, but the "
-                                      "shape of its result depends on the data")  # fmt: skip
+                                      "shape of its result depends on the data")
 
         return kernel
 
@@ -51,7 +51,7 @@ def _asked(xp: Any, made: Any, inverse: Any, counts: Any, return_inverse: bool, 
 
 def _unique(xp: Any, self: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
     made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, equal_nan=False) \
-        if return_inverse or return_counts else (xp.unique(self, equal_nan=False), None, None)  # fmt: skip
+        if return_inverse or return_counts else (xp.unique(self, equal_nan=False), None, None)
     if inverse is not None:
         inverse = inverse.reshape(self.shape)
     return _asked(xp, made, inverse, counts, return_inverse, return_counts)
@@ -61,7 +61,7 @@ _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False
               "(Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
    grad=dict(self=_not_derived("_unique2")),
    samples=cases(case(ints(6)), case(ints(2, 3), True, True, True),
-                 case(kinks([1.0, NAN, NAN]), True, True)))  # fmt: skip
+                 case(kinks([1.0, NAN, NAN]), True, True)))
 
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -84,7 +84,7 @@ _UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return
                  "Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True),
                  public="",
    grad=dict(self=_not_derived("unique_dim")),
-   samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)))  # fmt: skip
+   samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)))
 
 
 def _runs(xp: Any, self: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
@@ -110,7 +110,7 @@ _UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bo
                   "Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
    grad=dict(self=_not_derived("unique_consecutive")),
    samples=cases(case(values([3, 1, 1, 3]), True, True),
-                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)))  # fmt: skip
+                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)))
 
 
 def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bool) -> Any:
@@ -122,7 +122,7 @@ def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bo
 @composite("unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) "
            "-> Tensor",
            samples=cases(case(ints(6)), case(ints(2, 3), return_inverse=True),
-                         case(ints(3, 2, high=2), dim=0, return_counts=True), case(bools(5))))  # fmt: skip
+                         case(ints(3, 2, high=2), dim=0, return_counts=True), case(bools(5))))
 def _public_unique(self, sorted, return_inverse, return_counts, dim):
     if dim is None:
         return _selected(call_bound(_UNIQUE2, (self, sorted, return_inverse, return_counts)), return_inverse,
@@ -133,7 +133,7 @@ def _public_unique(self, sorted, return_inverse, return_counts, dim):
 
 @composite("unique_consecutive.selected(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
            "dim=None) -> Tensor",
-           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)))  # fmt: skip
+           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)))
 def _public_unique_consecutive(self, return_inverse, return_counts, dim):
     return _selected(call_bound(_UNIQUE_RUNS, (self, return_inverse, return_counts, dim)), return_inverse,
                      return_counts)
@@ -166,7 +166,7 @@ op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
    kernel=DataDependent(_bincount_spec, _bincount, widen=True),
    grad=dict(weights=_not_derived("bincount")),
    samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6, grad=False)), case(ints(0)),
-                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)))  # fmt: skip
+                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)))
 
 
 def _histc_spec(self: Tensor, bins: int, min: Any, max: Any) -> Spec:

@@ -51,10 +51,10 @@ class saved_tensors_hooks:
             finally:
                 stack.append(held)
             if tensor._version != version:
-                raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack "
-                                   "hook can not be modified by in-place operations as this can lead to unexpected "
-                                   "side-effects. Please open an issue if you need to perform in-place operations on the input "
-                                   "to a pack hook.")
+                raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as "
+                                   "input to pack hook can not be modified by in-place operations as this can lead to "
+                                   "unexpected side-effects. Please open an issue if you need to perform in-place "
+                                   "operations on the input to a pack hook.")
             return packed
 
         stack.append((packing, unpack))

@@ -27,7 +27,7 @@ def _warn_of_broadcast(input: Tensor, target: Tensor) -> None:
     if target._array.shape != input._array.shape:
         warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
                       "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
-                      "same size.", stacklevel=3)  # fmt: skip
+                      "same size.", stacklevel=3)
 
 
 def _weighted(losses: Any, weight: Any, input: Tensor, reduction: int) -> Tensor:
@@ -48,7 +48,7 @@ _smooth_l1_loss, _huber_loss = _operators["smooth_l1_loss"], _operators["huber_l
 
 def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
              reduction: str = "mean",
-             weight: Tensor | None = None) -> Tensor:  # fmt: skip
+             weight: Tensor | None = None) -> Tensor:
     """(input - target)^2"""
     _warn_of_broadcast(input, target)
     code = _reduction(size_average, reduce, reduction)
@@ -59,7 +59,7 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
 
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
             reduction: str = "mean",
-            weight: Tensor | None = None) -> Tensor:  # fmt: skip
+            weight: Tensor | None = None) -> Tensor:
     """|input - target|"""
     _warn_of_broadcast(input, target)
     code = _reduction(size_average, reduce, reduction)
@@ -69,7 +69,7 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-                   reduction: str = "mean", beta: float = 1.0) -> Tensor:  # fmt: skip
+                   reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """A square below `beta`, then |input - target|."""
     _warn_of_broadcast(input, target)
     code = _reduction(size_average, reduce, reduction)
@@ -93,14 +93,14 @@ _cross_entropy_loss, _nll_loss = _operators["cross_entropy_loss"], _operators["n
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
                   ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
-                  label_smoothing: float = 0.0) -> Tensor:  # fmt: skip
+                  label_smoothing: float = 0.0) -> Tensor:
     """The negative log probability of target classes, or of a target distribution, from scores."""
     code = _reduction(size_average, reduce, reduction)
     return _cross_entropy_loss(input, target, weight, code, ignore_index, label_smoothing)
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-             ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+             ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """The negative log probability of target classes, from log probabilities."""
     code = _reduction(size_average, reduce, reduction)
     return _nll_loss(input, target, weight, code, ignore_index)
@@ -114,19 +114,19 @@ _poisson_nll_loss = _torch["poisson_nll_loss"]
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """-target log(input) - (1 - target) log(1 - input)"""
     code = _reduction(size_average, reduce, reduction)
     if target._array.shape != input._array.shape:
         raise ValueError(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) "
-                         "is deprecated. Please ensure they have the same size.")  # fmt: skip
+                         "is deprecated. Please ensure they have the same size.")
     return _binary_cross_entropy(input, target, weight, code)
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None,
                                      size_average: bool | None = None,
                                      reduce: bool | None = None, reduction: str = "mean",
-                                     pos_weight: Tensor | None = None) -> Tensor:  # fmt: skip
+                                     pos_weight: Tensor | None = None) -> Tensor:
     """`binary_cross_entropy` of sigmoid(input)."""
     code = _reduction(size_average, reduce, reduction)
     if target._array.shape != input._array.shape:
@@ -136,7 +136,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
 
 def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
            reduction: str = "mean",
-           log_target: bool = False) -> Tensor:  # fmt: skip
+           log_target: bool = False) -> Tensor:
     """target (log(target) - input)"""
     if size_average is not None or reduce is not None:
         reduction = legacy_get_string(size_average, reduce)
@@ -144,14 +144,14 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
         warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support "
                       "size.'batchmean' divides "
                       "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to "
-                      "behave the same as 'batchmean' in the next major release.", stacklevel=2)  # fmt: skip
+                      "behave the same as 'batchmean' in the next major release.", stacklevel=2)
     loss = _kl_div(input, target, get_enum("sum" if reduction == "batchmean" else reduction), log_target=log_target)
     return loss / input.shape[0] if reduction == "batchmean" and input.dim() else loss
 
 
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
                      size_average: bool | None = None,
-                     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+                     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """The negative log likelihood of counts under a Poisson distribution."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
@@ -159,7 +159,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
 
 
 def gaussian_nll_loss(input: Any, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
-                      reduction: str = "mean") -> Tensor:  # fmt: skip
+                      reduction: str = "mean") -> Tensor:
     """The negative log likelihood of values under normal distributions of mean `input` and variance `var`."""
     if isinstance(var, float):
         if var < 0:
@@ -193,27 +193,27 @@ _triplet_margin_loss, _pairwise_distance = _torch["triplet_margin_loss"], _torch
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-                     reduction: str = "mean") -> Tensor:  # fmt: skip
+                     reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * input))"""
     return _soft_margin_loss(input, target, _reduction(size_average, reduce, reduction))
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
-                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """`input` where the target is 1, max(0, margin - input) where it is -1."""
     return _hinge_embedding_loss(input, target, margin, _reduction(size_average, reduce, reduction))
 
 
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
                         size_average: bool | None = None,
-                        reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+                        reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """max(0, -target * (input1 - input2) + margin)"""
     return _margin_ranking_loss(input1, input2, target, margin, _reduction(size_average, reduce, reduction))
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
                           size_average: bool | None = None,
-                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
     return _cosine_embedding_loss(input1, input2, target, margin, _reduction(size_average, reduce, reduction))
 
@@ -221,7 +221,7 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
                         eps: float = 1e-6,
                         swap: bool = False, size_average: bool | None = None, reduce: bool | None = None,
-                        reduction: str = "mean") -> Tensor:  # fmt: skip
+                        reduction: str = "mean") -> Tensor:
     """max(0, distance to the positive - distance to the negative + margin)"""
     code = _reduction(size_average, reduce, reduction)
     if margin <= 0:
@@ -232,7 +232,7 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *,
                                       distance_function: Callable[[Tensor, Tensor], Any] | None = None,
                                       margin: float = 1.0,
-                                      swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
+                                      swap: bool = False, reduction: str = "mean") -> Tensor:
     """`triplet_margin_loss` with any measure of distance."""
     code = get_enum(reduction)
     if margin <= 0:

@@ -240,6 +240,7 @@ def _stop_at_exit() -> None:
 
 def _after_fork() -> None:
     _state.forked = _state.runtime is not None and _state.runtime.initialised
+    thread.__dict__.clear()  # so that the next use asks for the device, and is told
 
 
 atexit.register(_stop_at_exit)

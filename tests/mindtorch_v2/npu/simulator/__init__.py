@@ -49,14 +49,17 @@ class Simulator(Operators):
     def _answer(self, prototype: Prototype, raw: "ctypes._Pointer[ctypes.c_uint64]") -> int:
         name = prototype.name
         self.calls[name] += 1
+        values = [_decoded(kind, raw[i]) for i, kind in enumerate(prototype.types)]
+        is_second_phase = name.startswith("aclnn") and not name.endswith("GetWorkspaceSize")
         planned = self._failing.get(name)
         if planned:
             code = planned.pop(0)
             if code:
+                if is_second_phase:  # deletes the executor whether it fails or not
+                    self.spend_executor(values[2])
                 raise Fault(code, "told to fail", duty=False)
-        values = [_decoded(kind, raw[i]) for i, kind in enumerate(prototype.types)]
         if name.startswith("aclnn"):
-            if name.endswith("GetWorkspaceSize"):
+            if not is_second_phase:
                 self.first_phase(name.removesuffix("GetWorkspaceSize"), values)
             else:
                 self.second_phase(name, *values)

@@ -222,13 +222,10 @@ class Machine:
         if kind != 3 and not self.is_pinned(host or 0, count):
             queue.run()
 
-    def aclrtMemset(self, address: int, room: int, value: int, count: int) -> None:
+    def aclrtMemsetAsync(self, address: int, room: int, value: int, count: int, stream: int | None) -> None:
         if count > room:
             raise Fault(107000, f"memset of {count} bytes in {room}")
-        self.device_bytes(address, count)[:] = value
-
-    def aclrtMemsetAsync(self, address: int, room: int, value: int, count: int, stream: int | None) -> None:
-        self.enqueue(self.queue(stream), lambda: self.aclrtMemset(address, room, value, count))
+        self.enqueue(self.queue(stream), lambda: self.device_bytes(address, count).fill(value))
 
     # life, devices ---------------------------------------------------------------------------------------------
 
@@ -272,9 +269,6 @@ class Machine:
         if device is None or not self.device_references[device]:
             raise Fault(107002, "no device set in this thread")
         return device
-
-    def aclrtGetDevice(self, out: int) -> None:
-        _store(out, ctypes.c_int32, self.device())
 
     def aclrtGetCurrentContext(self, out: int) -> None:
         _store(out, ctypes.c_uint64, HANDLE_BASE - 64 * (1 + self.device()))

@@ -192,6 +192,11 @@ class Operators(Machine):
                 tensor.check(name)
         return found
 
+    def spend_executor(self, handle: int | None) -> None:
+        """What a second phase does to its executor: only a repeatable one stays."""
+        if not self.object("executor", handle).state.get("repeatable"):
+            self.destroy("executor", handle)
+
     def second_phase(self, symbol: str, workspace: int | None, size: int, handle: int | None,
                      stream: int | None) -> None:  # fmt: skip
         executor: Executor = self.object("executor", handle)
@@ -200,8 +205,7 @@ class Operators(Machine):
             raise Fault(161002, f"executor of {executor.symbol} given to {symbol}")
         if size < executor.workspace or (size and workspace is None):
             raise Fault(161002, f"workspace of {size} bytes, {executor.workspace} wanted")
-        if not executor.state.get("repeatable"):
-            self.destroy("executor", handle)
+        self.spend_executor(handle)
         living = {id(t) for t in self.live.get("tensor", {}).values()}
         tensors = [t for v in executor.values for t in (v if isinstance(v, list) else [v]) if isinstance(t, Tensor)]
         if any(id(t) not in living for t in tensors):
