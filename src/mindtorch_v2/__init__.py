@@ -98,7 +98,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
-_SUBMODULES = frozenset(("_C", "autograd", "functional", "library", "linalg", "nn", "npu", "optim", "overrides", "random", "special", "utils"))
+_SUBMODULES = frozenset("_C autograd functional library linalg nn npu optim overrides random special utils".split())
 
 
 def __getattr__(name: str) -> _Any:

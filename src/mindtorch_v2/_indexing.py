@@ -162,10 +162,10 @@ def _as_tuple(index: Any) -> tuple:
 def _selected(self: Tensor, dim: int, index: int, position: int) -> Tensor:
     """One place of a dimension; an error names the part's position in the index, as PyTorch's does."""
     shape = self._array.shape
-    if not shape:
+    if not shape and not index:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
                          "to convert a 0-dim tensor to a number")
-    n = shape[dim]
+    n = shape[dim] if shape else 0
     if not -n <= index < n:
         raise IndexError(f"index {index} is out of bounds for dimension {position} with size {n}")
     return select_view(self, dim, index)
@@ -200,7 +200,7 @@ def _dims_taken(index: Tensor) -> int:
     return array.ndim if array.dtype in _MASKS else 1
 
 
-def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None]]:
+def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Any]]:
     """The view that the basic parts make, and the tensors for `index`: one a dimension, a mask for several."""
     parts, taken = [], 0
     for part in given:
@@ -217,7 +217,7 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Tensor | None
         if ndim == 0 and len(parts) == 1 and parts[0].__class__ is int:
             _selected(self, 0, parts[0], 0)
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
-    shown, indices = self, []
+    shown, indices = self, list[Any]()
     dim = 0
     ahead = 0  # dimensions that masks take beyond their one place among the indices
     for position, part in enumerate(parts):

@@ -56,7 +56,9 @@ class OpOverloadPacket:
             raise AttributeError(overload)
         operators = self._operators()
         # Overloads that ATen keeps apart are often one operator here, with `Tensor|Scalar` or optional arguments.
-        operator = operators.get(overload) or (operators.get("default") if self._qualified.startswith("aten::") else None)
+        operator = operators.get(overload) or (
+            operators.get("default") if self._qualified.startswith("aten::") else None
+        )
         if operator is None:
             raise AttributeError(f"The underlying op of '{self._qualified}' has no overload name '{overload}'")
         return OpOverload(operator, self._qualified, overload)

@@ -438,10 +438,13 @@ def log_normal(
 
 
 def poisson(generator: Generator, rates: np.ndarray) -> np.ndarray:
-    """float64 counts with the given rates. How many words a count takes depends on them, so it is one after the other."""
+    """float64 counts with the given rates, one after the other: how many words a count takes depends on its rate."""
     _require(bool((rates >= 0).all()), "invalid Poisson rate, expected rate to be non-negative")
     uniform = lambda: float(_double_uniforms(generator, 1)[0])  # noqa: E731
-    counts = [_poisson_by_rejection(uniform, rate) if rate >= 10 else _poisson_by_product(uniform, rate) for rate in rates.ravel().tolist()]
+    counts = [
+        _poisson_by_rejection(uniform, rate) if rate >= 10 else _poisson_by_product(uniform, rate)
+        for rate in rates.ravel().tolist()
+    ]
     return np.array(counts, FLOAT64).reshape(rates.shape)
 
 

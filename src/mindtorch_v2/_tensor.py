@@ -169,7 +169,9 @@ class Tensor:
             else:
                 storage = UntypedStorage.of_array(array)
                 if not array.size and not any(array.strides):  # NumPy's strides of a fresh empty array; PyTorch's count
-                    self._array = storage.array(array.shape, array.dtype, 0, contiguous_strides(array.shape, array.itemsize))
+                    self._array = storage.array(
+                        array.shape, array.dtype, 0, contiguous_strides(array.shape, array.itemsize)
+                    )
             self._storage = storage
         return storage
 
@@ -313,7 +315,9 @@ class Tensor:
             raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
         self._array, self._storage, self._offset = new._array, new._shared_storage(), new._offset
         self._device = new._device
-        self._keys = (self._keys & PYTHON_MASK) | (WITH_GRAD[new._backend_mask()] if self.requires_grad else new._backend_mask())
+        self._keys = (self._keys & PYTHON_MASK) | (
+            WITH_GRAD[new._backend_mask()] if self.requires_grad else new._backend_mask()
+        )
 
     @property
     def grad(self) -> "Tensor | None":
@@ -402,7 +406,12 @@ class Tensor:
                  inputs: Any = None) -> None:
         """Adds the gradients of this tensor into the `.grad` of the leaves it was computed from."""
         if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-            kwargs = {"gradient": gradient, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
+            kwargs = {
+                "gradient": gradient,
+                "retain_graph": retain_graph,
+                "create_graph": create_graph,
+                "inputs": inputs,
+            }
             call_torch_function(Tensor.backward, [self], (self,), kwargs)
             return
         backward_of((self,), (gradient,), retain_graph, create_graph, inputs)
@@ -502,7 +511,7 @@ class Tensor:
 
     def _alias(self, cls: type) -> Any:
         plain = self._detached()
-        made = _new(cls)
+        made: Any = _new(cls)
         made.__dict__.update(plain.__dict__)
         made._keys = plain._keys | (cls._keys & PYTHON_MASK)
         return made
@@ -570,7 +579,9 @@ def alias(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offs
 _SHARED_KEYS = BACKEND_MASK | INFERENCE_MASK
 
 
-def tracked_view(source: Tensor, array: Any, offset: int, operator: Operator, args: tuple, nr: int | None = None) -> Tensor:
+def tracked_view(
+    source: Tensor, array: Any, offset: int, operator: Operator, args: tuple, nr: int | None = None
+) -> Tensor:
     """A tensor on an array that shows memory of `source`, which `operator(source, *args)` made; offset in bytes."""
     counter = source._counter
     if counter is None:
@@ -608,7 +619,12 @@ def element_strides(array: Any) -> tuple[int, ...]:
 def settle_empty(tensor: Tensor) -> None:
     """Gives a fresh tensor without elements the strides that PyTorch gives it, before views are made of it."""
     array = tensor._array
-    if tensor._base is None and tensor._storage is None and array.__class__ is np.ndarray and array.base is not _NO_BYTES:
+    if (
+        tensor._base is None
+        and tensor._storage is None
+        and array.__class__ is np.ndarray
+        and array.base is not _NO_BYTES
+    ):
         strides = contiguous_strides(array.shape, array.itemsize)
         tensor._array = np.ndarray(array.shape, array.dtype, _NO_BYTES, 0, strides)
 
@@ -631,17 +647,12 @@ def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_
     if inputs is not None and len(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
-    if create_graph:
-        warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its "
-                  "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
-                  "avoid this. If you have to use this function, make sure to reset the .grad fields of your "
-                  "parameters to None after use to break the cycle and avoid the leak.", 3)
     run_backward(tensors, root_gradients(tensors, grads), keep, create_graph, tuple(inputs or ()))
 
 
 def root_gradients(tensors: tuple, grads: tuple) -> list:
     """The gradients to start from; a scalar's is one."""
-    made = []
+    made: list[Tensor | None] = []
     for tensor, grad in zip(tensors, grads, strict=True):
         if grad is None:
             if tensor.requires_grad and tensor._array.size != 1:
@@ -688,7 +699,7 @@ def _torch_function_kernel(operator: Operator) -> Callable:
         for a, v in zip(schema.arguments[positional:], values[positional:], strict=True):
             if v is not a.default:
                 kwargs[a.name] = v
-        public = operator.declaration.public if operator.declaration is not None else operator
+        public: Any = operator.declaration.public if operator.declaration is not None else operator
         stack = modes.__dict__.get("function_modes")
         if stack:
             return _call_mode(stack, public, owners, tuple(args), kwargs)

@@ -14,8 +14,18 @@ from ._dispatch.schema import Schema
 from ._dtype import dtype
 from ._tensor import Tensor
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "infer_schema", "register_autograd",
-           "register_fake", "register_kernel"]
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "impl",
+    "infer_schema",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+]
 
 _KEYS_OF_DEVICE = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA, "npu": DispatchKey.NPU, "meta": DispatchKey.Meta}
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "")
@@ -43,7 +53,15 @@ class Library:
         self._defined.append(name)
         return name
 
-    def impl(self, op_name: Any, fn: Callable, dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = False) -> None:
+    def impl(
+        self,
+        op_name: Any,
+        fn: Callable,
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = False,
+    ) -> None:
         name = op_name if isinstance(op_name, str) else op_name.name
         name = name if "::" in name else f"{self.ns}::{name}"
         key = dispatch_key or self.dispatch_key
@@ -52,7 +70,11 @@ class Library:
             registry.register_fallthrough(operator.name, DispatchKey[key])
             return
         keys = BACKENDS if key in _COMPOSITE else (DispatchKey[key],)
-        kernel = _below_autograd(fn) if key == "CompositeExplicitAutograd" or keys[0] in BACKENDS and key not in _COMPOSITE else fn
+        kernel = (
+            _below_autograd(fn)
+            if key == "CompositeExplicitAutograd" or keys[0] in BACKENDS and key not in _COMPOSITE
+            else fn
+        )
         for each in keys:
             self._replaced.append((operator.name, each, operator.kernels.get(each)))
             registry.register_kernel(operator.name, each, kernel)
@@ -112,7 +134,9 @@ def _name_of(op: Any) -> str:
     return op if isinstance(op, str) else op._qualname if isinstance(op, CustomOpDef) else op.name
 
 
-def register_fake(op: Any, func: Callable | None = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
+def register_fake(
+    op: Any, func: Callable | None = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False
+) -> Any:
     """Gives an operator its Meta kernel: a function that makes results of the right shape and type."""
 
     def register(function: Callable) -> Callable:
@@ -127,7 +151,9 @@ def register_kernel(op: Any, device_types: Any, func: Callable | None = None, /,
     return impl(_name_of(op), "default" if device_types is None else device_types, func)
 
 
-def register_autograd(op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Any = None) -> None:
+def register_autograd(
+    op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Any = None
+) -> None:
     """Gives an operator its derivative: `setup_context(ctx, inputs, output)` and `backward(ctx, *grads)`."""
     operator = _existing(_name_of(op))
     registry.register_kernel(operator.name, DispatchKey.Autograd, Around(_custom_autograd(backward, setup_context)))

@@ -138,8 +138,6 @@ def assert_same_outcome(call: Call, dtype: str, expected: dict) -> None:
     for nr, (got, leaf) in enumerate(zip(samples.leaves(result), expected["leaves"], strict=True)):
         if ties and (nr or samples.base_name(call.declaration) == "argsort"):
             assert outline(got) == recorded_outline(leaf)
-        elif isinstance(leaf, list) and leaf[0] == "complex32":
-            continue  # a type that NumPy lacks
         else:
             assert_recorded(got, leaf)
     for position, leaf in expected.get("changed", {}).items():
@@ -179,6 +177,8 @@ def test_half_precision_is_close_to_float32(declaration: Declaration, dtype: str
 
     def check(call: Call) -> None:
         expected = record["cases"][call.index][dtype]
+        if any(isinstance(leaf, list) and leaf[0] == "complex32" for leaf in expected.get("leaves", ())):
+            return  # a type that NumPy lacks
         assert_same_outcome(call, dtype, expected)
         if "error" in expected or samples.base_name(declaration) in samples.UNINITIALISED:
             return

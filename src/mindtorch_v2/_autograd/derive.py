@@ -132,8 +132,10 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool) -> 
         if "self" in derivative.saved:
             need = " or ".join(f"need_{u}" for u in dict.fromkeys(derivative.users("self")))
             body.append(f"original = copy_of(self) if {need} else None")
-        # What is saved of the arguments is saved as it was before the write, one of them may be `self` under another name.
-        before = [(i, e, v) for i, (n, (e, v)) in enumerate(zip(derivative.saved, expressions)) if n not in derivative.outputs]
+        # Arguments are saved as they were before the write: one of them may be `self` under another name.
+        before = [
+            (i, e, v) for i, (n, (e, v)) in enumerate(zip(derivative.saved, expressions)) if n not in derivative.outputs
+        ]
         for i, e, v in before:
             body += [f"saved_{i} = {e}", f"version_{i} = {v}"]
             expressions[i] = (f"saved_{i}", f"version_{i}")
@@ -168,15 +170,14 @@ def _apply_source(operator: Operator, derivative: Derivative) -> str:
         lines.append("if grad is None: return (None,) * len(edges)")
     lists = [a for a in derivative.differentiable if a.is_list]
     position: dict[str, str] = {}
-    at = 0
-    for a in derivative.differentiable:  # a list takes the edges that the single arguments leave over
+    behind_list = False
+    for at, a in enumerate(derivative.differentiable):  # a list takes the edges that the single arguments leave over
         if a.is_list:
             singles = len(derivative.differentiable) - len(lists)
             position[a.name] = f"edges[{at}:{at} + len(edges) - {singles}]"
+            behind_list = True
         else:
-            position[a.name] = f"edges[{at}]" if not any(x.is_list for x in derivative.differentiable[: derivative.differentiable.index(a)]) \
-                else f"edges[{at - len(derivative.differentiable)}]"
-        at += 1
+            position[a.name] = f"edges[{at - len(derivative.differentiable) if behind_list else at}]"
     for a in derivative.differentiable:
         wanted = f"any(e is not None for e in {position[a.name]})" if a.is_list else f"{position[a.name]} is not None"
         lines.append(f"need_{a.name} = {wanted}")

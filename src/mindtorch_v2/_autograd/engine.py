@@ -13,6 +13,7 @@ from typing import Any
 from .._backends.meta import MetaArray
 from .._dispatch.keys import BACKEND_MASK, PIPELINE_MASK, REQUIRES_GRAD, modes
 from .._dtype import COMPLEX, OF_ARRAY
+from .._warn import warn_once
 from .node import AccumulateGrad, HookDict, Node
 
 # References that exist to a gradient nobody else holds when `accumulate` counts them.
@@ -181,7 +182,7 @@ class Task:
         if self.needed is not None and not any(e is not None and id(e[0]) in self.needed for e in node.edges):
             return None
         try:
-            result = node.apply(*grads)
+            result: Sequence = node.apply(*grads)
             if modes.__dict__.get("anomaly_nan"):
                 _check_nan(node, result)
         except Exception:
@@ -372,6 +373,11 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     task.count_dependencies(roots)
     if inputs:
         task.capture(inputs, roots)
+    if create_graph and accumulate_grad:
+        warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+                  "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
+                  "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters "
+                  "to None after use to break the cycle and avoid the leak.", 4)  # fmt: skip
     previous, include = modes.grad_enabled, modes.include
     if previous is not create_graph or include & PIPELINE_MASK:
         modes.update(grad_enabled=create_graph, include=include & ~PIPELINE_MASK)

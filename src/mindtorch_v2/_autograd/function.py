@@ -158,7 +158,10 @@ class Function(metaclass=FunctionMeta):
                                "The inputs that are modified inplace must all be outputs of the Function.")
         wrapped = tuple(_wrapped(ctx, o, i, inputs, record) for i, o in enumerate(outputs))
         if record:
-            ctx.outputs = tuple((o._array.shape, o._array.dtype, o._device) if isinstance(o, Tensor) else ((), None, None) for o in wrapped)
+            ctx.outputs = tuple(
+                (o._array.shape, o._array.dtype, o._device) if isinstance(o, Tensor) else ((), None, None)
+                for o in wrapped
+            )
             _save(ctx, wrapped)
         else:
             ctx.saved, ctx.edges = (), ()
@@ -201,9 +204,12 @@ def _wrapped(ctx: Any, output: Any, nr: int, inputs: list[Tensor], record: bool)
 
 
 def _save(ctx: Any, outputs: tuple) -> None:
-    saved = []
+    saved: list[Any] = []
     for i, tensor in enumerate(ctx._to_save):
-        if not (tensor is None or isinstance(tensor, Tensor)):
+        if tensor is None:
+            saved.append(None)
+            continue
+        if not isinstance(tensor, Tensor):
             raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type "
                             f"{type(tensor).__name__}")
         nr = next((i for i, o in enumerate(outputs) if o is tensor), None)

@@ -13,7 +13,7 @@ class _ModeContext:
 
     def __call__(self, function: Callable) -> Callable:
         if inspect.isclass(function):
-            function.__init__ = self(function.__init__)  # type: ignore[misc]
+            setattr(function, "__init__", self(function.__init__))  # noqa: B010 - assigning to a method
             return function
         if inspect.isgeneratorfunction(function):
             return self._generator(function)
@@ -29,7 +29,7 @@ class _ModeContext:
         @functools.wraps(function)
         def decorated(*args: Any, **kwargs: Any) -> Any:
             generator = function(*args, **kwargs)
-            resume: Callable[[], Any] = lambda: next(generator)
+            resume: Callable[[], Any] = functools.partial(next, generator)
             while True:
                 try:
                     with self.clone():

@@ -94,7 +94,8 @@ class Node:
     @next_functions.setter
     def next_functions(self, functions: Sequence) -> None:
         self.edges = tuple(
-            None if f is None else (f.variable, -1) if isinstance(f, AccumulateGrad) else (f, nr) for f, nr in functions)
+            None if f is None else (f.variable, -1) if isinstance(f, AccumulateGrad) else (f, nr) for f, nr in functions
+        )
         self.seq = next(_sequence)  # a node runs before those it leads to, so it must be the younger
 
     @property

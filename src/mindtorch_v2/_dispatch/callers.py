@@ -25,14 +25,14 @@ def _stub(*args: Any, **kwargs: Any) -> Any:
 def lazy_function(name: str, scope: dict[str, Any], source: Callable[[], str], doc: str = "") -> FunctionType:
     """A function whose body is compiled at its first call; the function object stays the same."""
 
-    def build() -> FunctionType:
+    def build() -> Callable:
         made = compile_function(name, source(), scope)
         function.__code__, function.__defaults__ = made.__code__, made.__defaults__
         function.__kwdefaults__ = made.__kwdefaults__
         return function
 
     scope["__build__"] = build
-    function = FunctionType(_stub.__code__, scope, name)
+    function: Any = FunctionType(_stub.__code__, scope, name)
     function.__doc__ = doc
     function.__qualname__ = name
     return function
@@ -140,7 +140,8 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Seque
     signature += ["out=None"] * takes_out + ["**unexpected"]
     given = [a.name for a in positional if a.name != schema.varargs and a not in rest]
     kwargs = "".join(f"{a.name}={a.name}, " for a in (*rest, *keyword_only))
-    slow = f"__bound_call__(({''.join(n + ', ' for n in given)}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'None'})"
+    passed = "".join(f"{n}, " for n in given)
+    slow = f"__bound_call__(({passed}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'None'})"
     leave = " or ".join(["unexpected", *(["out is not None"] if takes_out else [])])
     body = []
     if schema.varargs:

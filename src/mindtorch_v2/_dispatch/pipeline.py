@@ -114,7 +114,7 @@ def _twin(tensor: Tensor) -> Tensor:
 
 
 def _inferred(operator: Operator, args: tuple) -> Any:
-    """What the Meta kernel says of a call, with tensors that are an argument given as that argument; None if it cannot."""
+    """What the Meta kernel says of a call; None if it cannot, or if an argument itself comes back."""
     twins: dict[int, Tensor] = {}
     originals: dict[int, Tensor] = {}
 
@@ -163,6 +163,7 @@ def _pipeline_kernel(operator: Operator) -> Callable:
                 owner.flush()
             with changed_modes(include=modes.include & ~PIPELINE_MASK):
                 return call_bound(operator, args)
+        assert pipe is not None
         where = tensors[0]._device
         backend = tensors[0]._keys & BACKEND_MASK
         needs_grad = modes.grad_enabled and any(t._keys & REQUIRES_GRAD for t in tensors) and _differentiable(operator)

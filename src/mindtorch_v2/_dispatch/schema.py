@@ -82,6 +82,9 @@ class Argument:
         return f"argument '{self.name}' must be {self.shown_type}, not {type(value).__name__}"
 
 
+_BASES: tuple[Any, ...] = (int, float, complex)
+
+
 def _to_tensor(value: Any) -> Any:
     return value if hasattr(value, "_keys") else MISSING
 
@@ -115,7 +118,7 @@ def _to_number(value: Any) -> Any:
     if isinstance(value, np.generic) or (hasattr(value, "_keys") and value.dim() == 0):
         return value.item()
     if isinstance(value, (int, float, complex)):
-        return next(base(value) for base in (int, float, complex) if isinstance(value, base))
+        return next(base(value) for base in _BASES if isinstance(value, base))
     return MISSING
 
 
@@ -138,7 +141,9 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "Generator": lambda value: value if hasattr(value, "manual_seed") else MISSING,
 }
 
-_SCHEMA = re.compile(r"\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\((?P<args>.*)\)\s*->\s*(?P<ret>.+?)\s*", re.S)
+_SCHEMA = re.compile(
+    r"\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\((?P<args>.*)\)\s*->\s*(?P<ret>.+?)\s*", re.S
+)
 _ARGUMENT = re.compile(
     r"(?P<type>Tensor\|Scalar|[A-Za-z]\w*)(?:\((?P<alias>[a-z*]+!?(?:\s*->\s*[a-z*!]+)?)\))?(?P<opt1>\?)?"
     r"(?P<list>\[(?P<size>\d*)\])?(?P<opt2>\?)?\s+(?P<name>\w+)\s*(?:=\s*(?P<default>.+))?", re.S)
@@ -201,11 +206,18 @@ class Schema:
         # x.view(2, 3): integers may be given without a tuple where PyTorch's parser allows it.
         rest = [a for a in self.positional if a.name != "self"]
         self.varargs: str | None = None
-        if len(rest) == 1 and rest[0].is_list and rest[0].type == "int" and rest[0].size is None and not rest[0].optional:
+        if (
+            len(rest) == 1
+            and rest[0].is_list
+            and rest[0].type == "int"
+            and rest[0].size is None
+            and not rest[0].optional
+        ):
             self.varargs = rest[0].name
 
     def _parse_arguments(self, text: str) -> tuple[Argument, ...]:
-        arguments, keyword_only = [], False
+        arguments: list[Argument] = []
+        keyword_only = False
         for part in _split(text):
             if part == "*":
                 keyword_only = True
@@ -235,7 +247,9 @@ class Schema:
             m = _RETURN.fullmatch(part)
             if m is None:
                 raise ValueError(f"not a return type: {part!r} in {self.text}")
-            returns.append(Return(m["name"] or ("result" if i == 0 else f"result{i}"), m["type"], bool(m["list"]), m["alias"]))
+            returns.append(
+                Return(m["name"] or ("result" if i == 0 else f"result{i}"), m["type"], bool(m["list"]), m["alias"])
+            )
         return tuple(returns)
 
     def __str__(self) -> str:

@@ -252,7 +252,7 @@ def _log_sigmoid(xp: Any, self: Any) -> Any:
 
 
 op("log_sigmoid(Tensor self) -> Tensor",
-   kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C")),
+   kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C"), out_types="own"),
    grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
    public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary())
 

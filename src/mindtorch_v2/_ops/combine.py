@@ -6,10 +6,11 @@ from typing import Any
 
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, dtype, finfo, int32
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, can_cast, dtype, finfo, int32
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import Pointwise, Spec, computes, pointwise, pointwise_strides
+from .matmul import c_name
 from .pointwise import conj, undifferentiated, without_derivative
 from .samples import binary, case, cases, error, ints, t, unary, values
 
@@ -69,8 +70,19 @@ def _clamp_bound_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> tuple[A
     return (grad.masked_fill(~((self < min) & (min < max)), 0), grad.masked_fill(~((self > max) | (max < min)), 0))  # type: ignore
 
 
+class _Clamp(Pointwise):
+    """Refuses to write a result bounded by numbers in place with the names that C++ gives the types."""
+
+    def check_cast(self, target: Tensor, spec: Spec, args: Sequence[Any]) -> None:
+        by_numbers = not any(hasattr(bound, "_array") and bound._array.ndim for bound in args)
+        if by_numbers and not can_cast(spec.dtype, target.dtype):
+            raise RuntimeError(f"result type {spec.dtype.scalar_name} can't be cast to the desired output type "
+                               f"{c_name(target.dtype)}")
+        super().check_cast(target, spec, args)
+
+
 op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
-   kernel=pointwise(_clamp, check=_check_clamp),
+   kernel=_Clamp(_clamp, check=_check_clamp),
    grad={"self": _clamp_grad, "min, max": _clamp_bound_grad},
    aliases=("clip",),
    samples=lambda: [*(case(t(2, 3), *bounds) for bounds in ((-0.5,), (None, 0.7), (-0.5, 0.7), (0.7, -0.5))),
@@ -81,13 +93,13 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
 
 
 op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
-   kernel=pointwise(lambda xp, self, min: xp.at_least(self, min),
+   kernel=_Clamp(lambda xp, self, min: xp.at_least(self, min),
                     check=lambda self, min: _check_clamp(self, min, None)),
    grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
              min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
    samples=binary())
 op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
-   kernel=pointwise(lambda xp, self, max: xp.at_most(self, max),
+   kernel=_Clamp(lambda xp, self, max: xp.at_most(self, max),
                     check=lambda self, max: _check_clamp(self, None, max)),
    grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
              max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
@@ -196,8 +208,8 @@ op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> T
 class Exact(Pointwise):
     """Computed in the operands' own type: half precision too, where the result depends on what its neighbours are."""
 
-    def plan(self, operator: Operator, args: Sequence[Any]) -> tuple[Spec, dtype, list[int]]:
-        spec, _, at = super().plan(operator, args)
+    def plan(self, operator: Operator, args: Sequence[Any], target: Tensor | None = None) -> tuple[Spec, dtype, list[int]]:
+        spec, _, at = super().plan(operator, args, target)
         return spec, spec.dtype, at
 
 

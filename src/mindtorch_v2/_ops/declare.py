@@ -29,7 +29,13 @@ RETURN_TYPES: dict[str, type] = {}
 
 
 # The in-place forms that PyTorch has as functions too; the others are methods only.
-INPLACE_FUNCTIONS = frozenset(["abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "celu_", "clamp_", "clamp_max_", "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_", "deg2rad_", "erf_", "erfc_", "exp2_", "exp_", "expm1_", "fix_", "floor_", "frac_", "gcd_", "i0_", "lcm_", "ldexp_", "log10_", "log1p_", "log2_", "log_", "logit_", "nan_to_num_", "neg_", "negative_", "rad2deg_", "reciprocal_", "relu_", "round_", "rrelu_", "rsqrt_", "selu_", "sigmoid_", "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "threshold_", "trunc_", "xlogy_"])
+INPLACE_FUNCTIONS = frozenset("""
+    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_
+    celu_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ erf_ erfc_ exp2_ exp_ expm1_ fix_
+    floor_ frac_ gcd_ i0_ lcm_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_
+    reciprocal_ relu_ round_ rrelu_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ threshold_
+    trunc_ xlogy_
+""".split())
 
 
 class Declaration:
@@ -61,9 +67,8 @@ def _result_type(schema: Schema) -> Any:
         return lambda *values: tuple(values)
     kind = RETURN_TYPES.get(schema.base_name)
     if kind is None:
-        kind = namedtuple(schema.base_name, names)  # type: ignore[misc]
-        kind.__module__ = "torch.return_types"
-        kind.__repr__ = _repr_result  # type: ignore[method-assign]
+        members = {"__module__": "torch.return_types", "__slots__": (), "__repr__": _repr_result}
+        kind = type(schema.base_name, (namedtuple(schema.base_name, names),), members)  # type: ignore[misc]
         RETURN_TYPES[schema.base_name] = kind
     return kind
 
@@ -91,8 +96,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
-    it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one with
-    a dot ("special.expit") names its own.
+    it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one
+    with a dot ("special.expit") names its own.
     """
     parsed = Schema(schema)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
@@ -141,8 +146,15 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
     text = re.sub(r"^Tensor(\(a\)|\|Scalar)? self", "Tensor(a!) self", text)
     operator = registry.register_schema(f"aten::{name}", f"{name}({text}-> Tensor(a!)")
     operator.mixes_devices = functional.mixes_devices
-    made = _declare(operator, declaration.family, declaration.family.inplace_kernels(operator, functional), declaration.grad,
-                    None, None, inplace_of=functional)
+    made = _declare(
+        operator,
+        declaration.family,
+        declaration.family.inplace_kernels(operator, functional),
+        declaration.grad,
+        None,
+        None,
+        inplace_of=functional,
+    )
     declaration.inplace = made.operator
     for alias in (name + "_" for name in names):
         if "Tensor" in places:
@@ -152,11 +164,11 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
 
 
 def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),
-              inplace: bool = False) -> Callable[[Callable], Callable]:
+              inplace: bool = False, out_types: str = "castable") -> Callable[[Callable], Callable]:
     """Declares an operator that is written as other operators; decorates the function that does it."""
 
     def decorate(function: Callable) -> Callable:
-        op(schema, kernel=Composite(function, inplace=inplace), samples=samples, public=public, aliases=aliases)
+        op(schema, kernel=Composite(function, inplace=inplace, out_types=out_types), samples=samples, public=public, aliases=aliases)
         return function
 
     return decorate

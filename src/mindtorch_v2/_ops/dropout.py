@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import _random
+from .._dispatch.callers import call_bound
 from .._dtype import COMPLEX, COMPUTE, bool_
 from .._generator import default_generator
 from .._tensor import Tensor
@@ -48,16 +49,16 @@ def _noise_spec(self: Tensor, p: float, features: bool, scaled: bool) -> Spec:
     return spec
 
 
-op(
+_NOISE = op(
     "_dropout_noise(Tensor self, float p, bool features, bool scaled) -> Tensor",
     kernel=moves(_noise_spec, _noise),
-    public="Tensor",
+    public="",
 )
 
 
 def _dropped(self: Tensor, p: float, features: bool = False) -> Any:
     """What to multiply a tensor with: 0 with probability p, else what keeps the mean."""
-    return 0 if p == 1 else self._dropout_noise(p, features, True)  # type: ignore[attr-defined]
+    return 0 if p == 1 else call_bound(_NOISE, (self, p, features, True))
 
 
 def _is_idle(input: Tensor, p: float, train: bool) -> bool:
@@ -90,7 +91,7 @@ def _alpha_terms(input: Tensor, p: float, features: bool) -> tuple[Any, Any]:
     if p == 1:
         return 0, 0
     scale = 1 / math.sqrt((ALPHA * ALPHA * p + 1) * (1 - p))
-    kept = input._dropout_noise(p, features, False)  # type: ignore[attr-defined]
+    kept = call_bound(_NOISE, (input, p, features, False))
     return kept.mul(scale), kept.sub(1).mul_(ALPHA * scale).add_(ALPHA * scale * p)
 
 

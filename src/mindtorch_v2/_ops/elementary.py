@@ -6,7 +6,7 @@ from typing import Any
 
 from .._dispatch.callers import call_bound
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, INT, dtype
+from .._dtype import BOOL, COMPLEX, INT, dtype, float16, float32, float64
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import floating, pointwise
@@ -374,14 +374,23 @@ op("angle(Tensor self) -> Tensor", kernel=pointwise(_angle, _real_floating), gra
    samples=unary())
 
 
+_COMPLEX_PARTS = (float16, float32, float64)
+
+
 def _check_parts(real: Tensor, imag: Tensor) -> None:
     a, b = real.dtype, imag.dtype
-    if not (a.is_floating_point and b.is_floating_point):
+    if a not in _COMPLEX_PARTS or b not in _COMPLEX_PARTS:
         raise RuntimeError("Expected both inputs to be Half, Float or Double tensors but got "
                            f"{a.scalar_name} and {b.scalar_name}")
     if a is not b:
         raise RuntimeError(f"Expected object of scalar type {a.scalar_name} but got scalar type {b.scalar_name} "
                            "for second argument")
+
+
+def _check_polar(abs: Tensor, angle: Tensor) -> None:
+    _check_parts(abs, angle)
+    if abs.dtype is float16:
+        raise NotImplementedError("\"polar_cpu\" not implemented for 'Half'")
 
 
 def _joined(xp: Any, real: Any, imag: Any) -> Any:
@@ -401,7 +410,7 @@ op("complex(Tensor real, Tensor imag) -> Tensor",
                  error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))
 op("polar(Tensor abs, Tensor angle) -> Tensor",
    kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of,
-                    check=_check_parts),
+                    check=_check_polar),
    grad=dict(abs=lambda grad, angle, result: (conj(grad) * _unit(angle)).real,
              angle=lambda grad, result: (conj(grad) * result * 1j).real),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),

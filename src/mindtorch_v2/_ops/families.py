@@ -54,6 +54,17 @@ def shape_text(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
+_WITH_TENSOR_TYPE = frozenset(("Half", "Float", "Double", "Char", "Byte", "Short", "Int", "Long"))
+
+
+def type_text(tensor: Tensor) -> str:
+    """How errors call a tensor's device and type: `torch.FloatTensor`, but `CPUBoolType`."""
+    kind, where = tensor.dtype.scalar_name, tensor._device.type
+    if where == "cpu" and kind in _WITH_TENSOR_TYPE:
+        return f"torch.{kind}Tensor"
+    return f"{where.upper() if where != 'meta' else 'Meta'}{kind}Type"
+
+
 # types ---------------------------------------------------------------------------------------------------------------
 
 
@@ -112,7 +123,8 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def pointwise_strides(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
     """Element strides of a pointwise result: the operands' order of dimensions, densely packed; None if contiguous."""
-    return _combined_strides(shape, tuple([(t._array.shape, element_strides(t._array)) for t in tensors if t._array.ndim]))
+    arrays = [t._array for t in tensors if t._array.ndim]
+    return _combined_strides(shape, tuple([(a.shape, element_strides(a)) for a in arrays]))
 
 
 @functools.lru_cache(4096)
@@ -162,7 +174,7 @@ def _must_swap(inner: int, outer: int, known: Sequence[tuple[int, ...]], shape: 
 def check_writable(tensor: Tensor) -> None:
     """Raises for memory in which one element stands for several (an expanded tensor)."""
     array = tensor._array
-    if 0 in array.strides and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)) and array.size:
+    if 0 in array.strides and array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape)):
         raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single "
                            "memory location. Please clone() the tensor before performing the operation.")
 
@@ -204,12 +216,16 @@ def _long_strides(array: Any) -> list[tuple[int, int]]:
 
 def check_result_fits(target: Tensor, spec: Spec) -> None:
     """Raises unless a result of this shape and type may be written into `target`."""
+    check_shape_fits(target, spec.shape)
     if not can_cast(spec.dtype, target.dtype):
         raise RuntimeError(f"result type {spec.dtype.scalar_name} can't be cast to the desired output type "
                            f"{target.dtype.scalar_name}")
-    if spec.shape != target._array.shape:
+
+
+def check_shape_fits(target: Tensor, shape: tuple[int, ...]) -> None:
+    if shape != target._array.shape:
         raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast shape "
-                           f"{shape_text(spec.shape)}")
+                           f"{shape_text(shape)}")
 
 
 # families ------------------------------------------------------------------------------------------------------------
@@ -220,7 +236,7 @@ class Family:
 
     inplace = False  # whether members have an in-place form unless they say otherwise
     is_view = False
-    # Which types `out=` may have: those a result casts to, "any", "exact"ly the result's, or its "own", then computed in.
+    # Which types `out=` may have: those a result casts to, "any", "exact"ly its, or its "own", then computed in.
     # "joined" is "castable" with the error of torch.cat.
     out_types = "castable"
 
@@ -380,29 +396,35 @@ def operand_positions(schema: Schema) -> tuple[int, ...]:
 class Pointwise(Family):
     """Elementwise over broadcast operands; `compute(xp, *arguments)` sees them in one type.
 
-    `result` says in which type is computed and which comes out, given the operands' common type. `ufunc` names the NumPy
-    function that the operator is when every other argument has its default. `excluding` lists categories PyTorch
+    `result` says in which type is computed and which comes out, given the operands' common type. `ufunc` names the
+    NumPy function that the operator is when every other argument has its default. `excluding` lists categories PyTorch
     refuses, with `named` in the text where that is not the operator's own name.
     """
 
     inplace = True
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
-                 excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None) -> None:
+                 excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None,
+                 out_types: str = "castable") -> None:
+        self.out_types = out_types
         self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
         self.ufunc = compute if isinstance(compute, str) else ufunc
         self.compute = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
         self.known_types: dict[tuple, tuple[dtype, dtype]] = {}
 
-    def plan(self, operator: Operator, args: Sequence[Any]) -> tuple[Spec, dtype, list[int]]:
-        """The result's spec, the type to compute in, and the positions of the operands."""
+    def plan(
+        self, operator: Operator, args: Sequence[Any], target: Tensor | None = None
+    ) -> tuple[Spec, dtype, list[int]]:
+        """The result's spec, the type to compute in, and the positions of the operands; it must fit the `target`."""
         if self.check is not None:
             self.check(*args)
         at = [i for i in operand_positions(operator.schema) if args[i] is not None]
         operands = [args[i] for i in at]
-        compute, out = self.types(operator, operands)
         shapes = [t._array.shape for t in operands if t.__class__ not in NUMBERS]
         shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shape(shapes)
+        if target is not None:
+            check_shape_fits(target, shape)
+        compute, out = self.types(operator, operands)
         return Spec(shape, out, None), compute, at
 
     def types(self, operator: Operator, operands: Sequence[Any]) -> tuple[dtype, dtype]:
@@ -458,12 +480,25 @@ class Pointwise(Family):
             source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_,
                                        checked=self.check is not None)
         scope: dict[str, Any] = {
-            "plain": frozenset(plain), "NUMBERS": NUMBERS, "general": general, "ndarray": _ndarray, "asarray": np.asarray,
-            "new": _new, "Tensor": Tensor, "plan": self.plan, "operator": operator, "xp": cpu_xp, "copyto": np.copyto,
+            "plain": frozenset(plain),
+            "NUMBERS": NUMBERS,
+            "general": general,
+            "ndarray": _ndarray,
+            "asarray": np.asarray,
+            "new": _new,
+            "Tensor": Tensor,
+            "plan": self.plan,
+            "operator": operator,
+            "xp": cpu_xp,
+            "copyto": np.copyto,
             "wrap": wrap,
-            "ufunc": getattr(cpu_xp, self.ufunc) if self.ufunc else None, "compute": self.compute,
-            "check_overlap": check_overlap, "check": self.check,
-            "check_writable": check_writable, "laid_out": laid_out, "__opname__": f"{operator.name} cpu",
+            "ufunc": getattr(cpu_xp, self.ufunc) if self.ufunc else None,
+            "compute": self.compute,
+            "check_overlap": check_overlap,
+            "check": self.check,
+            "check_writable": check_writable,
+            "laid_out": laid_out,
+            "__opname__": f"{operator.name} cpu",
             **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
         }
         return compile_function(name, source, scope)
@@ -483,21 +518,28 @@ class Pointwise(Family):
 
         return kernel
 
+    def check_cast(self, target: Tensor, spec: Spec, args: Sequence[Any]) -> None:
+        """Raises unless a result of the spec's type may be written into `target`; `args` are the other arguments."""
+        check_result_fits(target, spec)
+
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
         def general(self_: Tensor, *args: Any) -> Tensor:
             check_writable(self_)
             for value in args:
                 if hasattr(value, "_array"):
                     check_overlap(self_, value)
-            spec, kind, at = self.plan(functional, (self_, *args))
-            check_result_fits(self_, spec)
+            spec, kind, at = self.plan(functional, (self_, *args), self_)
+            self.check_cast(self_, spec, args)
             if self_._array.__class__ is _ndarray:
                 np.copyto(self_._array, self.computed((self_, *args), kind, at), casting="unsafe")
             self_._bump_version()
             return self_
 
-        return {DispatchKey.CPU: Lazy(lambda: self._quick(functional, general, inplace=True)), DispatchKey.Meta: general,
-                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
+        return {
+            DispatchKey.CPU: Lazy(lambda: self._quick(functional, general, inplace=True)),
+            DispatchKey.Meta: general,
+            DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator)),
+        }
 
 
 pointwise = Pointwise
@@ -546,14 +588,25 @@ class View(Family):
             storage, array, views = source._shared_storage(), source._array, []
             for nr, (shape, strides, offset) in enumerate(geometry(source, *args)):
                 offset += source._offset
-                view = tracked_view(source, storage.array(shape, array.dtype, offset, strides), offset, operator, args, nr)
+                view = tracked_view(
+                    source, storage.array(shape, array.dtype, offset, strides), offset, operator, args, nr
+                )
                 view._creation = view._creation or MULTI_OUTPUT
                 views.append(view)
             return tuple(views)
 
         def quick() -> Callable:
-            scope = {"array_view": array_view, "general": one, "operator": operator, "modes": modes, "new": _new, "Tensor": Tensor,
-                     "VersionCounter": VersionCounter, "creation_now": creation_now, "__opname__": f"{operator.name} cpu"}
+            scope = {
+                "array_view": array_view,
+                "general": one,
+                "operator": operator,
+                "modes": modes,
+                "new": _new,
+                "Tensor": Tensor,
+                "VersionCounter": VersionCounter,
+                "creation_now": creation_now,
+                "__opname__": f"{operator.name} cpu",
+            }
             name = operator.schema.base_name
             return compile_function(name, view_source(name, operator.schema.arguments), scope)
 
@@ -574,8 +627,8 @@ def views(geometry: Callable) -> View:
 class Composite(Family):
     """Written as other operators: runs wherever they run, and has their derivative."""
 
-    def __init__(self, function: Callable, *, inplace: bool = False) -> None:
-        self.function, self.inplace = function, inplace
+    def __init__(self, function: Callable, *, inplace: bool = False, out_types: str = "castable") -> None:
+        self.function, self.inplace, self.out_types = function, inplace, out_types
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         return dict.fromkeys((DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, DispatchKey.CUDA), self.function)
@@ -626,5 +679,23 @@ class Writes(Family):
 
 
 writes = Writes
-__all__ = ["ArrayFamily", "Composite", "Family", "Pointwise", "Spec", "View", "Writes", "boolean", "computes", "floating",
-           "moves", "pointwise", "promoted", "real_of_complex", "view", "views", "wrap", "writes"]
+__all__ = [
+    "ArrayFamily",
+    "Composite",
+    "Family",
+    "Pointwise",
+    "Spec",
+    "View",
+    "Writes",
+    "boolean",
+    "computes",
+    "floating",
+    "moves",
+    "pointwise",
+    "promoted",
+    "real_of_complex",
+    "view",
+    "views",
+    "wrap",
+    "writes",
+]

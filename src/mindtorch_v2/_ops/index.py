@@ -460,7 +460,7 @@ class Chooses(ArrayFamily):
         return kernel
 
 
-where = function_of(op(
+where: Callable = function_of(op(
    "where.self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=Chooses(_where_spec, _where, widen=False),
    grad=dict(self=lambda grad, condition: where(condition, grad, 0), other=lambda grad,

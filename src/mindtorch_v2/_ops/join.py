@@ -36,7 +36,6 @@ def _cat_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
             shapes.append((i, shape))
     result_type = tensors[0].dtype if one_kind else common_dtype(tensors)
     if not shapes:
-        wrapped_dim(dim, 1)
         return Spec((0,), result_type)
     first = shapes[0][1]
     dim = wrapped_dim(dim, len(first))
@@ -485,7 +484,7 @@ def _padded(xp: Any, self: Any, pad: tuple[int, ...], value: Any, spec: Spec) ->
     return made
 
 
-constant_pad_nd = function_of(op(
+constant_pad_nd: Callable = function_of(op(
    "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
    kernel=moves(_padded_spec, _padded), public="torch",
    grad=dict(self=lambda grad, pad: constant_pad_nd(grad, tuple([-n for n in pad]))),

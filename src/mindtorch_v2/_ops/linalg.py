@@ -114,8 +114,20 @@ def _square_qr_grad(of_q: Any, of_r: Any, Q: Any, R: Any) -> Any:
     return solve_triangular(R.mH, of_q + Q @ symmetric, upper=False, left=False)
 
 
-op("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
-   kernel=computes(_qr_spec, _qr), grad=dict(A=_qr_grad), public="", aliases=("linalg.qr",),
-   samples=cases(case(t(4, 3)), case(t(3, 3)), case(t(3, 4)), case(t(2, 4, 3)), case(t(3, 3), "complete"), case(t(0, 3)),
-                 error(RuntimeError, "unrecognized mode 'x'", t(3, 3), "x"),
-                 error(RuntimeError, "must have at least 2 dimensions", t(3))))
+op(
+    "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
+    kernel=computes(_qr_spec, _qr),
+    grad=dict(A=_qr_grad),
+    public="",
+    aliases=("linalg.qr",),
+    samples=cases(
+        case(t(4, 3)),
+        case(t(3, 3)),
+        case(t(3, 4)),
+        case(t(2, 4, 3)),
+        case(t(3, 3), "complete"),
+        case(t(0, 3)),
+        error(RuntimeError, "unrecognized mode 'x'", t(3, 3), "x"),
+        error(RuntimeError, "must have at least 2 dimensions", t(3)),
+    ),
+)

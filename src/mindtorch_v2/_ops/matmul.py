@@ -8,7 +8,7 @@ from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
-from .families import ArrayFamily, Spec, broadcast_shape, computes, number_array, shape_text
+from .families import ArrayFamily, Spec, broadcast_shape, computes, number_array, shape_text, type_text
 from .samples import case, cases, error, t
 
 _new = object.__new__
@@ -59,7 +59,7 @@ def check_expands(tensor: Tensor, shape: tuple[int, ...]) -> None:
     if own == shape:
         return
     if len(own) > len(shape):
-        raise RuntimeError(f"expand(torch.{tensor.dtype.scalar_name}Tensor{{{shape_text(own)}}}, "
+        raise RuntimeError(f"expand({type_text(tensor)}{{{shape_text(own)}}}, "
                            f"size={shape_text(shape)}): the number of sizes provided ({len(shape)}) must be greater or "
                            f"equal to the number of dimensions in the tensor ({len(own)})")
     for d in range(1, len(own) + 1):
@@ -313,8 +313,8 @@ def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
     a, b = self._array.shape, mat2._array.shape
     _check_batches(a, b)
     kind = self.dtype
-    check_same_scalar(kind, mat2.dtype)
     _check_supported(kind, "bmm", self)
+    check_same_scalar(kind, mat2.dtype)
     return Spec((a[0], a[1], b[2]), kind)
 
 
@@ -362,7 +362,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-           inplace=True,
+           inplace=True, out_types="own",
            samples=cases(case(t(3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
                          error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
                                t(3, 5), t(2, 3, 4), t(4, 5))))
@@ -490,8 +490,8 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
         raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {a[-1]}] but "
                            f"got: [{count}, {b[-2]}].")
     kind = self.dtype
-    check_same_scalar(kind, other.dtype)
     _check_supported(kind, "bmm", self)
+    check_same_scalar(kind, other.dtype)
     return Spec((*batch, a[-2], b[-1]), kind)
 
 

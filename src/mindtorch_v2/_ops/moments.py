@@ -258,7 +258,10 @@ def _torch_norm(self, p, dim, keepdim, dtype):
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
-        return public_functions("linalg")["matrix_norm"](self, p, dim or (-2, -1), keepdim, dtype=dtype)
+        matrix_norm = public_functions("linalg").get("matrix_norm")
+        if matrix_norm is None:
+            raise NotImplementedError(f"norm: p={p!r} takes singular values, which are not there yet")
+        return matrix_norm(self, p, dim or (-2, -1), keepdim, dtype=dtype)
     return call_bound(_VECTOR_NORM, (self, p, dim, keepdim, dtype))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._autograd.views import MULTI_OUTPUT
 from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
 from .._dispatch.registry import Operator
 from .._dtype import INT, int64
@@ -29,11 +30,42 @@ class PartView(View):
 
         def kernel(source: Tensor, *args: Any) -> Tensor:
             found = part(source._array, *args)
-            if found is None or source._keys & VIEW_MASK and source._base._keys & REQUIRES_GRAD:
+            if found is None or _may_wake(source):
                 return general(source, *args)
             return tracked_view(source, found[0], source._offset + found[1], operator, args)
 
         return made | {DispatchKey.CPU: kernel}
+
+
+class PieceViews(View):
+    """Several such views: `pieces(ndarray, *arguments)` gives them all, or None."""
+
+    def __init__(self, geometry: Callable, pieces: Callable) -> None:
+        super().__init__(geometry, several=True)
+        self.pieces = pieces
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        made, pieces = super().kernels(operator), self.pieces
+        general = made[DispatchKey.CPU]
+
+        def kernel(source: Tensor, *args: Any) -> tuple[Tensor, ...]:
+            found = pieces(source._array, *args)
+            if found is None or _may_wake(source):
+                return general(source, *args)
+            views, begin = [], source._offset
+            for nr, (array, offset) in enumerate(found):
+                view = tracked_view(source, array, begin + offset, operator, args, nr)
+                if not view._creation:
+                    view._creation = MULTI_OUTPUT
+                views.append(view)
+            return tuple(views)
+
+        return made | {DispatchKey.CPU: kernel}
+
+
+def _may_wake(source: Tensor) -> bool:
+    """Whether this is a view whose base came to need grad, which the general kernel has to look into."""
+    return bool(source._keys & VIEW_MASK and source._base._keys & REQUIRES_GRAD)  # type: ignore[union-attr]
 
 
 def _select(self: Tensor, dim: int, index: int) -> Geometry:
@@ -84,7 +116,7 @@ def _select_place(shape: tuple[int, ...], dim: int, index: int) -> tuple:
     return (slice(None),) * (dim % len(shape)) + (index,)
 
 
-select_backward = function_of(op(
+select_backward: Callable = function_of(op(
    "select_backward(Tensor self, int[] input_sizes, int dim, int index) -> Tensor",
    kernel=moves(lambda self, input_sizes, dim, index: Spec(input_sizes, self.dtype), _placed(_select_place)), public="",
    grad=dict(self=lambda grad, dim, index: grad.select(dim, index)),
@@ -146,7 +178,7 @@ def _slice_place(shape: tuple[int, ...], dim: int, start: int | None, end: int |
     return (slice(None),) * dim + (slice(*slice_bounds(shape[dim], start, end), step),)
 
 
-slice_backward = function_of(op(
+slice_backward: Callable = function_of(op(
    "slice_backward(Tensor self, int[] input_sizes, int dim, int? start, int? end, int step) -> Tensor",
    kernel=moves(lambda self, input_sizes, dim, start, end, step: Spec(input_sizes, self.dtype), _placed(_slice_place)),
    public="",
@@ -238,6 +270,20 @@ def _unbind(self: Tensor, dim: int) -> list[Geometry]:
     return [(shape_left, strides_left, i * step) for i in range(shape[dim])]
 
 
+def _rows(array: Any, dim: int) -> list | None:
+    if not array.size or not -array.ndim <= dim < array.ndim:
+        return None
+    lead, step = (_FULL,) * (dim % array.ndim), array.strides[dim]
+    return [(array[(*lead, i, ...)], i * step) for i in range(array.shape[dim])]
+
+
+def _blocks(array: Any, split_size: int, dim: int) -> list | None:
+    if not array.size or split_size <= 0 or not 0 <= dim < array.ndim:
+        return None
+    lead, step = (_FULL,) * dim, array.strides[dim]
+    return [(array[(*lead, slice(at, at + split_size))], at * step) for at in range(0, array.shape[dim], split_size)]
+
+
 def _joined_grads(grads: Sequence[Tensor | None], shapes: Sequence[tuple[int, ...]], join: Callable,
                   dim: int) -> Tensor:
     """The gradients of pieces put together; zeros for a piece that has none."""
@@ -263,7 +309,7 @@ def _unbind_grad(grads: Any, self_shape: tuple[int, ...], dim: int) -> Tensor:
 
 _split_evenly = function_of(op(
    "split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]",
-   kernel=views(_split), grad=dict(self=_split_grad), public="",
+   kernel=PieceViews(_split, _blocks), grad=dict(self=_split_grad), public="",
    samples=cases(case(t(5, 2), 2), case(t(2, 5), 2, -1), case(t(0, 3), 0), case(t(2, 3), 4),
                  error(RuntimeError, "split expects split_size be non-negative, but got split_size=-1", t(2, 3), -1),
                  error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2",
@@ -277,7 +323,7 @@ op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tenso
                                      "dimension 0), "
                        "but got split_sizes=[1, 2]", t(2, 3), (1, 2))))
 op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
-   kernel=views(_unbind), grad=dict(self=_unbind_grad),
+   kernel=PieceViews(_unbind, _rows), grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),
                  error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())))
 
@@ -297,7 +343,7 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
     return _split_evenly(self, split_size, dim)
 
 
-Tensor.split = split
+Tensor.split = split  # type: ignore[attr-defined]
 
 
 @composite("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
@@ -418,7 +464,7 @@ def _on_diagonal(xp: Any, grad: Any, input_sizes: tuple[int, ...], offset: int, 
     return made._array
 
 
-diagonal_backward = function_of(op(
+diagonal_backward: Callable = function_of(op(
    "diagonal_backward(Tensor self, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
    kernel=moves(lambda self, input_sizes, offset, dim1, dim2: Spec(input_sizes, self.dtype), _on_diagonal), public="",
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
@@ -469,7 +515,7 @@ def _summed_windows(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, 
     return made
 
 
-unfold_backward = function_of(op(
+unfold_backward: Callable = function_of(op(
    "unfold_backward(Tensor self, int[] input_sizes, int dim, int size, int step) -> Tensor",
    kernel=computes(lambda self, input_sizes, dim, size, step: Spec(input_sizes, self.dtype), _summed_windows),
    public="",

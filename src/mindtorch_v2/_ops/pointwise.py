@@ -106,9 +106,9 @@ op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
 class Division(Pointwise):
     """A quotient: integers give floating results unless it is rounded."""
 
-    def plan(self, operator: Operator, args: Sequence[Any]) -> tuple[Spec, dtype, list[int]]:
+    def plan(self, operator: Operator, args: Sequence[Any], target: Tensor | None = None) -> tuple[Spec, dtype, list[int]]:
         family = {"floor": FLOORED, "trunc": TRUNCATED}.get(args[2])
-        return super().plan(operator, args) if family is None else family.plan(operator, args)
+        return (super() if family is None else family).plan(operator, args, target)
 
 
 def _check_rounding_mode(self: Any, other: Any, rounding_mode: str | None) -> None:
@@ -266,7 +266,7 @@ def _check_signbit(self: Tensor) -> None:
 
 op("signbit(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.signbit(self) if self.dtype.kind == "f" else self < 0, boolean,
-                    check=_check_signbit),
+                    check=_check_signbit, out_types="exact"),
    inplace=False, samples=unary())
 
 

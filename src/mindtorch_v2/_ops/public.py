@@ -8,18 +8,43 @@ from .._dispatch.callers import make_operator
 from .._tensor import Tensor
 from .declare import PUBLIC, public_functions
 
-FAMILIES = ("copy", "create", "random", "dropout", "pointwise", "combine", "compare", "elementary", "activation", "reduce", "extreme", "moments", "softmax", "scan", "sort", "unique", "arrange", "view", "join", "parts", "restride", "index", "scatter", "matmul", "products", "einsum", "norm", "channel_norm", "loss", "class_loss", "embedding", "linalg")
+FAMILIES = """
+    copy create random dropout pointwise combine compare elementary activation reduce extreme moments softmax scan
+    sort unique arrange view join parts restride index scatter matmul products einsum norm channel_norm loss
+    class_loss embedding linalg
+""".split()
 
 for _family in FAMILIES:
     importlib.import_module(f"{__package__}.{_family}")
 
 # Python's operator -> the method it is; a reflected one takes its operands the other way round.
 _OPERATORS = {
-    "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul", "__truediv__": "div",
-    "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__and__": "bitwise_and", "__or__": "bitwise_or",
-    "__xor__": "bitwise_xor", "__rand__": "bitwise_and", "__ror__": "bitwise_or", "__rxor__": "bitwise_xor",
-    "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt",
-    "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not",
+    "__add__": "add",
+    "__radd__": "add",
+    "__sub__": "sub",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "__truediv__": "div",
+    "__mod__": "remainder",
+    "__pow__": "pow",
+    "__matmul__": "matmul",
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor",
+    "__lshift__": "bitwise_left_shift",
+    "__rshift__": "bitwise_right_shift",
+    "__eq__": "eq",
+    "__ne__": "ne",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+    "__neg__": "neg",
+    "__abs__": "abs",
+    "__invert__": "bitwise_not",
     "__floordiv__": "floor_divide",
 }
 _INPLACE_OPERATORS = {

@@ -12,7 +12,7 @@ from .._dispatch.schema import Argument
 
 
 def _operand_lines(operand: Argument, array: str, leave: str) -> list[str]:
-    """Lines that set `array`, or leave: a number joins a floating operand as it is, a tensor must have the same type."""
+    """Lines that set `array`, or leave: a number joins a floating operand, a tensor must have the same type."""
     name = operand.name
     if operand.type != "Tensor|Scalar":
         return [f"if {name}._array.dtype is not kind: {leave}", f"{array} = {name}._array"]
@@ -71,7 +71,8 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
     return _function(name, names, lines)
 
 
-def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: bool, reflected: bool = False) -> list[str]:
+def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: bool,
+           reflected: bool = False) -> list[str]:
     """Lines that set `a` and `kind`, or leave; with `reflected`, a number may come first (`2 - x`).
 
     The operator's own check is left out where it cannot fail: for floating operands and defaults in all else.
@@ -124,7 +125,8 @@ def view_source(name: str, arguments: Sequence[Argument]) -> str:
     try: array = array_view({first}._array{rest})
     except (ValueError, IndexError): array = None
     base = {first}._base
-    if array is None or not array.size or base is not None and base._keys & {REQUIRES_GRAD} and {first}._keys & {VIEW_MASK}:
+    woken = base is not None and base._keys & {REQUIRES_GRAD} and {first}._keys & {VIEW_MASK}
+    if array is None or not array.size or woken:
         return general({first}{rest})
     counter = {first}._counter
     if counter is None: counter = {first}._counter = VersionCounter()

@@ -348,17 +348,21 @@ op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=No
 
 
 @composite("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+           out_types="any",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
                          case(ints(2, 3), 0)))
 def _nansum(self, dim, keepdim, dtype):
     if self.dtype.is_complex:
         raise RuntimeError("nansum on CPU does not support complex inputs")
     if self.dtype.is_floating_point:
+        if dtype is not None and not dtype.is_floating_point:
+            raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{dtype.scalar_name}'")
         self = self.masked_fill(self.isnan(), 0)
     return self.sum(dim, keepdim, dtype=dtype)
 
 
 @composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+           out_types="any",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
                          error(RuntimeError, "nanmean(): expected input to have floating point",
                                ints(2, 3))))

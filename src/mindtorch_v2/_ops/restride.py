@@ -1,7 +1,7 @@
 """Memory seen under free strides or another element type, and tensors that take a new geometry in place."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._autograd.views import check_inplace, move_retained
@@ -168,11 +168,11 @@ def _view_as_real(self: Tensor) -> tuple:
     return (*array.shape, 2), (*array.strides, array.itemsize // 2), 0, self.dtype.to_real().np
 
 
-view_as_complex = function_of(op(
+view_as_complex: Callable = function_of(op(
    "view_as_complex(Tensor(a) self) -> Tensor(a)",
    kernel=view(_view_as_complex), grad=dict(self=lambda grad: view_as_real(grad)), public="torch",
    samples=cases(error(RuntimeError, "Tensor must have a last dimension of size 2", t(2, 3)))))
-view_as_real = function_of(op(
+view_as_real: Callable = function_of(op(
    "view_as_real(Tensor(a) self) -> Tensor(a)",
    kernel=view(_view_as_real), grad=dict(self=lambda grad: view_as_complex(grad.contiguous())), public="torch",
    samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2)))))
@@ -192,8 +192,8 @@ def _imag(self):
 
 
 _real_part, _imaginary_part = (function_of(registry.get(name)) for name in ("real", "imag"))
-Tensor.real = property(_real_part, lambda self, value: _real_part(self).copy_(value))
-Tensor.imag = property(_imaginary_part, lambda self, value: _imaginary_part(self).copy_(value))
+Tensor.real = property(_real_part, lambda self, value: _real_part(self).copy_(value))  # type: ignore[attr-defined]
+Tensor.imag = property(_imaginary_part, lambda self, value: _imaginary_part(self).copy_(value))  # type: ignore[attr-defined]
 
 alias = function_of(op(
    "alias(Tensor(a) self) -> Tensor(a)", kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
@@ -219,10 +219,12 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
     return self
 
 
-def _in_place(schema: str, method: str, aliases: Sequence[str] = ()) -> None:
-    """Declares the in-place form of a view."""
+def _in_place(schema: str, method: str, aliases: Sequence[str] = (), check: Callable | None = None) -> None:
+    """Declares the in-place form of a view; `check(self)` raises."""
 
     def function(self: Tensor, *args: Any) -> Tensor:
+        if check is not None:
+            check(self)
         if modes.grad_enabled and self.requires_grad:
             check_inplace(self)
         return adopt(self, getattr(self, method)(*args))
@@ -230,22 +232,39 @@ def _in_place(schema: str, method: str, aliases: Sequence[str] = ()) -> None:
     composite(schema, public="Tensor", aliases=aliases)(function)
 
 
+def _check_t(self: Tensor) -> None:
+    if self._array.ndim > 2:
+        raise RuntimeError(f"t_() expects a tensor with <= 2 dimensions, but self is {self._array.ndim}D")
+
+
 _in_place("squeeze_(Tensor(a!) self) -> Tensor(a!)", "squeeze")
 _in_place("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", "squeeze")
 _in_place("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", "squeeze")
 _in_place("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", "unsqueeze")
 _in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", ("swapaxes_", "swapdims_"))
-_in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t")
+_in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t", check=_check_t)
 _in_place("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)",
           "as_strided")
 
 
-@composite("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 2), (2, 2), (2, 1))))
-def _as_strided_scatter(self, src, size, stride, storage_offset):
-    made = self.clone()
-    made.as_strided(size, stride, storage_offset).copy_(src)
+def _as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offset: int | None) -> Tensor:
+    with changed_modes(grad_enabled=False):
+        made = self.clone()
+        made.as_strided(size, stride, storage_offset).copy_(src)
     return made
+
+
+def _scattered_over_grad(grad: Any, size: Any, stride: Any, storage_offset: int | None) -> Tensor:
+    """PyTorch's answer, not the derivative: it hands on exactly the places that were written over."""
+    written = grad.contiguous().as_strided(size, stride, storage_offset)
+    return grad.new_zeros(grad.shape).as_strided_scatter(written, size, stride, storage_offset)
+
+
+op("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+   kernel=Composite(_as_strided_scatter),
+   grad=dict(self=_scattered_over_grad,
+             src=lambda grad, size, stride, storage_offset: grad.contiguous().as_strided(size, stride, storage_offset)),
+   samples=cases(case(t(2, 3, grad=False), t(2, 2), (2, 2), (2, 1))))
 
 
 # views as copies -----------------------------------------------------------------------------------------------------
@@ -264,8 +283,9 @@ def _declare_copy(name: str) -> None:
 
     def copied(*args: Any) -> Any:
         result = shown(*args[: len(operator.schema.positional)])
-        return [part.clone() for part in result] if isinstance(result,
-                                                               tuple) else result.clone(memory_format=contiguous_format)
+        if isinstance(result, tuple):
+            return tuple([part.clone() for part in result])
+        return result.clone(memory_format=contiguous_format)
 
     composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch")(copied)
 

@@ -37,7 +37,9 @@ class TensorSample:
         if dtype.kind == "b":
             return rng.random(self.shape) < 0.5
         if dtype.kind in "iu":
-            return rng.integers(max(int(np.ceil(low)), 0) if dtype.kind == "u" else int(np.ceil(low)), max(int(high), 1) + 1, self.shape).astype(dtype)
+            return rng.integers(
+                max(int(np.ceil(low)), 0) if dtype.kind == "u" else int(np.ceil(low)), max(int(high), 1) + 1, self.shape
+            ).astype(dtype)
         made = rng.uniform(low, high, self.shape)
         if dtype.kind == "c":
             made = made + 1j * rng.uniform(low, high, self.shape)
@@ -112,10 +114,19 @@ def binary(low: float = -2.0, high: float = 2.0, *, other_low: float | None = No
         a = {"low": low, "high": high}
         b = {"low": low if other_low is None else other_low, "high": high if other_high is None else other_high}
         made = [Case((t(2, 3, **a), t(2, 3, **b)), kwargs) for kwargs in _choices(choices)]
-        made += [Case(pair) for pair in (
-            (t(2, 3, **a), t(3, **b)), (t(3, **a), t(2, 1, **b)), (t(**a), t(2, 3, **b)), (t(2, 3, **a), t(**b)),
-            (t(**a), t(**b)), (t(0, 3, **a), t(3, **b)), (t(2, 3, layout="transposed", **a), t(2, 3, layout="sliced", **b)),
-            (t(2, 3, layout="expanded", **a), t(2, 3, **b)))]
+        made += [
+            Case(pair)
+            for pair in (
+                (t(2, 3, **a), t(3, **b)),
+                (t(3, **a), t(2, 1, **b)),
+                (t(**a), t(2, 3, **b)),
+                (t(2, 3, **a), t(**b)),
+                (t(**a), t(**b)),
+                (t(0, 3, **a), t(3, **b)),
+                (t(2, 3, layout="transposed", **a), t(2, 3, layout="sliced", **b)),
+                (t(2, 3, layout="expanded", **a), t(2, 3, **b)),
+            )
+        ]
         made += [Case((t(2, 3, **a), scalar))] if scalar is not None else []
         made.append(Case((t(2, 3, **a), t(2, 4, **b)), {}, (RuntimeError, "must match the size of tensor b")))
         return made

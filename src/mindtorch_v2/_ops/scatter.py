@@ -324,7 +324,7 @@ def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduc
                            f"from dimension {dim}{tail}")
 
 
-def _scattered(change: Callable[[Any, Any, Any], None]) -> Callable:
+def _scattered(change: Callable[..., None]) -> Callable:
     """A `write` that runs `change(flat target, flat places, values)`."""
 
     def write(xp: Any, self: Any, dim: int, index: Any, src: Any, *rest: Any) -> None:

@@ -15,7 +15,7 @@ from .._device import channels_last, contiguous_format, memory_format, preserve_
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of, op
-from .families import Composite, Spec, broadcast_shape, moves, shape_text, view
+from .families import Composite, Spec, broadcast_shape, moves, shape_text, type_text, view
 from .samples import case, cases, error, t
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -242,7 +242,7 @@ def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
     if lead > 0 and size[lead:] == shape and min(size[:lead]) >= 0:
         return size, (0,) * lead + strides, 0
     if lead < 0:
-        raise RuntimeError(f"expand({self.type()}{{{shape_text(shape)}}}, size={shape_text(size)}): the number of "
+        raise RuntimeError(f"expand({type_text(self)}{{{shape_text(shape)}}}, size={shape_text(size)}): the number of "
                            f"sizes provided ({len(size)}) must be greater or equal to the number of dimensions in the "
                            f"tensor ({len(shape)})")
     made, steps = list(size), [0] * len(size)
@@ -524,11 +524,11 @@ def _adjoint(self):
     return _matrix_transpose(self, "adjoint()", conjugate=True)
 
 
-Tensor.T = property(_numpy_transpose)
-Tensor.mT = property(lambda self: _matrix_transpose(self, "mT", conjugate=False))
-Tensor.H = property(_hermitian)
-Tensor.mH = property(lambda self: _matrix_transpose(self, "mH", conjugate=True))
-
+Tensor.T = property(_numpy_transpose)  # type: ignore[attr-defined]
+Tensor.mT = property(lambda self: _matrix_transpose(self, "mT", conjugate=False))  # type: ignore[attr-defined]
+Tensor.H = property(_hermitian)  # type: ignore[attr-defined]
+Tensor.mH = property(lambda self: _matrix_transpose(self, "mH", conjugate=True))  # type: ignore[attr-defined]
+  # type: ignore[attr-defined]
 
 # contiguity ----------------------------------------------------------------------------------------------------------
 
@@ -544,7 +544,7 @@ def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_for
     return _is_dense(array, (1, *range(spatial + 1, 1, -1), 0))
 
 
-Tensor.is_contiguous = is_contiguous
-Tensor.is_set_to = lambda self, tensor: (
+Tensor.is_contiguous = is_contiguous  # type: ignore[attr-defined]
+Tensor.is_set_to = lambda self, tensor: (  # type: ignore[attr-defined]
     self._shared_storage() is tensor._shared_storage() and self._offset == tensor._offset
     and self._array.shape == tensor._array.shape and self._array.strides == tensor._array.strides)

@@ -25,9 +25,27 @@ from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
 Variable = _Tensor
 
-__all__ = ["Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "functional",
-           "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
-           "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled"]
+__all__ = [
+    "Function",
+    "GradcheckError",
+    "Variable",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "function",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]
 
 
 def _sequence(value: _Any) -> tuple:
@@ -53,9 +71,17 @@ def backward(tensors: _Any, grad_tensors: _Any = None, retain_graph: bool | None
     _backward_of(tensors, grads, retain_graph, create_graph, inputs)
 
 
-def grad(outputs: _Any, inputs: _Any, grad_outputs: _Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-         only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
-         materialize_grads: bool = False) -> tuple:
+def grad(
+    outputs: _Any,
+    inputs: _Any,
+    grad_outputs: _Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; no `.grad` is touched."""
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
@@ -65,14 +91,25 @@ def grad(outputs: _Any, inputs: _Any, grad_outputs: _Any = None, retain_graph: b
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     owners = [t for t in (*outputs, *inputs) if getattr(t, "_keys", 0) & _PYTHON_MASK]
     if owners and not _modes.exclude & _PYTHON_MASK:
-        return _call_torch_function(grad, owners, (outputs, inputs), {
-            "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused})
+        return _call_torch_function(
+            grad,
+            owners,
+            (outputs, inputs),
+            {
+                "grad_outputs": grad_outputs,
+                "retain_graph": retain_graph,
+                "create_graph": create_graph,
+                "allow_unused": allow_unused,
+            },
+        )
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, create_graph, bool(allow_unused or materialize_grads))
     _flush_pending[0]()
     keep = create_graph if retain_graph is None else retain_graph
     roots = _root_gradients(outputs, _tuple(grad_outputs, len(outputs)))
-    result = _run_backward(outputs, roots, keep, create_graph, inputs, bool(allow_unused or materialize_grads), accumulate_grad=False)
+    result = _run_backward(
+        outputs, roots, keep, create_graph, inputs, bool(allow_unused or materialize_grads), accumulate_grad=False
+    )
     if materialize_grads:
         return tuple(i.new_zeros(i.shape) if g is None else g for i, g in zip(inputs, result, strict=True))
     return result
@@ -83,6 +120,15 @@ def _batched(outputs: tuple, inputs: tuple, grad_outputs: _Any, create_graph: bo
     import mindtorch_v2 as torch
 
     grads = _tuple(grad_outputs, len(outputs))
-    rows = [grad(outputs, inputs, tuple(g[i] for g in grads), retain_graph=True, create_graph=create_graph, allow_unused=allow_unused)
-            for i in range(grads[0].shape[0])]
+    rows = [
+        grad(
+            outputs,
+            inputs,
+            tuple(g[i] for g in grads),
+            retain_graph=True,
+            create_graph=create_graph,
+            allow_unused=allow_unused,
+        )
+        for i in range(grads[0].shape[0])
+    ]
     return tuple(None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True))

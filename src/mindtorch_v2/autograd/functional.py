@@ -16,11 +16,12 @@ def _grad(*args: Any, **kwargs: Any) -> tuple:
     from . import grad
 
     outputs, inputs, *rest = args
+    kwargs["allow_unused"] = True
     live = [i for i, o in enumerate(outputs) if o.requires_grad]
     if not live:
         return (None,) * len(inputs)
     seeds = [tuple(s[i] for i in live) for s in rest]
-    return grad([outputs[i] for i in live], inputs, *seeds, allow_unused=True, **kwargs)
+    return grad([outputs[i] for i in live], inputs, seeds[0] if seeds else None, **kwargs)
 
 
 def _prepared(inputs: tuple, create_graph: bool) -> tuple:
@@ -77,7 +78,11 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         dummies = tuple(o.detach().new_zeros(o.shape).requires_grad_() for o in outputs)
         grads = _zeros_for(_grad(outputs, given, dummies, create_graph=True), given, strict, "jvp")
         pairs = [(g, s) for g, s in zip(grads, seed, strict=True) if g.requires_grad]
-        products = _grad([g for g, _ in pairs], dummies, [s for _, s in pairs], create_graph=create_graph) if pairs else (None,) * len(dummies)
+        products = (
+            _grad([g for g, _ in pairs], dummies, [s for _, s in pairs], create_graph=create_graph)
+            if pairs
+            else (None,) * len(dummies)
+        )
         products = _zeros_for(products, outputs, strict, "jvp")
     outputs, products = _finished(outputs, create_graph), _finished(products, create_graph)
     return outputs if several else outputs[0], products if several else products[0]
@@ -133,7 +138,11 @@ def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         output = func(*given)
         gradient = _zeros_for(_grad((output,), given, create_graph=True), given, strict, "vhp")
         live = [(g, s) for g, s in zip(gradient, seed, strict=True) if g.requires_grad]
-        product = _grad([g for g, _ in live], given, [s for _, s in live], create_graph=create_graph) if live else (None,) * len(given)
+        product = (
+            _grad([g for g, _ in live], given, [s for _, s in live], create_graph=create_graph)
+            if live
+            else (None,) * len(given)
+        )
         product = _zeros_for(product, given, strict, "vhp")
     (output,), product = _finished((output,), create_graph), _finished(product, create_graph)
     return output, product if several else product[0]

@@ -37,14 +37,16 @@ def _checked_inputs(inputs: Sequence[Any]) -> list[Tensor]:
 
 
 def _numerical(function: Callable, inputs: Sequence[Any], target: Tensor, count: int, eps: float) -> list[np.ndarray]:
-    """For each output the matrix of derivatives by finite differences: (inputs, outputs), complex inputs as two rows sets."""
+    """For each output the matrix of finite differences, (inputs, outputs); a complex input has two rows."""
     array = target._array
     columns: list[list[np.ndarray]] = [[] for _ in range(count)]
 
     def evaluate() -> list[np.ndarray]:
         with no_grad():
             made = _as_tuple(function(*inputs))
-        return [np.array(o._array, copy=True).reshape(-1) for o in made if isinstance(o, Tensor) and o.dtype.category >= 2]
+        return [
+            np.array(o._array, copy=True).reshape(-1) for o in made if isinstance(o, Tensor) and o.dtype.category >= 2
+        ]
 
     steps = (eps, 1j * eps) if array.dtype.kind == "c" else (eps,)
     for index in np.ndindex(array.shape):
@@ -96,11 +98,24 @@ def _real_gradient(analytical: np.ndarray, complex_input: bool) -> np.ndarray:
     return made
 
 
-def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-              raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
-              check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_batched_forward_grad: bool = False,
-              check_forward_ad: bool = False, check_backward_ad: bool = True, fast_mode: bool = False,
-              masked: bool | None = None) -> bool:
+def gradcheck(
+    func: Callable,
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
     """Whether backward's gradients of `func` agree with central differences; raises GradcheckError if not."""
     try:
         _check(func, _as_tuple(inputs), eps, atol, rtol, nondet_tol, check_undefined_grad)
@@ -111,7 +126,9 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
     return True
 
 
-def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, undefined: bool) -> None:
+def _check(
+    func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, undefined: bool
+) -> None:
     chosen = _checked_inputs(inputs)
     all_outputs = [o for o in _as_tuple(func(*inputs)) if isinstance(o, Tensor) and o.dtype.category >= 2]
     for i, target in enumerate(chosen):

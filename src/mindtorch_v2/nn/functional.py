@@ -282,5 +282,17 @@ for _name, _function in list(globals().items()):
     if not _name.startswith("_") and getattr(_function, "__module__", None) == __name__:
         globals()[_name] = _overridable(_function)
 
-_IMPORTED = ("Any", "Callable", "Tensor", "functools", "handle_torch_function", "has_torch_function", "math", "warnings", "get_enum", "legacy_get_string", "public_functions")
+_IMPORTED = (
+    "Any",
+    "Callable",
+    "Tensor",
+    "functools",
+    "handle_torch_function",
+    "has_torch_function",
+    "math",
+    "warnings",
+    "get_enum",
+    "legacy_get_string",
+    "public_functions",
+)
 __all__ = [name for name in globals() if not name.startswith("_") and name not in _IMPORTED]
