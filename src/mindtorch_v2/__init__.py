@@ -86,6 +86,7 @@ from .functional import (  # noqa: E402 - stands on the operators
     meshgrid,
     split,
     tensordot,
+    unravel_index,
 )
 
 

@@ -20,6 +20,7 @@ from ._ops.families import check_writable
 from ._ops.index import index_with
 from ._ops.parts import select_view, slice_view
 from ._ops.restride import alias
+from ._ops.updates import warn_if_expanded
 from ._ops.view import unsqueeze
 from ._tensor import Tensor, tracked_view
 
@@ -64,7 +65,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                                                                       ...)] if ... not in index else array[index]
                     return tracked_view(self, shown, self._offset + offset, _GETITEM, (index,))
                 dim = _place_of_none(index) if kind is tuple else None
-                if dim is not None:
+                if dim is not None and (dim < 0 or len(index) <= array.ndim + 1):
                     return unsqueeze(self, dim)
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         return call_torch_function(Tensor.__getitem__, [self], (self, index), {})
@@ -214,8 +215,6 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Any]]:
         parts.append(part)
     ndim = self._array.ndim
     if taken > ndim:
-        if ndim == 0 and len(parts) == 1 and parts[0].__class__ is int:
-            _selected(self, 0, parts[0], 0)
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
     shown, indices = self, list[Any]()
     dim = 0
@@ -286,7 +285,13 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if index is True:
         index = None
     source = value if isinstance(value, Tensor) else _number(self, value)
-    shown, indices = _split_index(self, _as_tuple(index))
+    indices: list[Tensor | None] = []
+    if index.__class__ is int:
+        shown = _selected(self, 0, index, 0)
+    elif index.__class__ is slice:
+        shown = _sliced(self, 0, index, whole=True)
+    else:
+        shown, indices = _split_index(self, _as_tuple(index))
     if not indices:
         _copy_into(shown, source)
         return
@@ -298,6 +303,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         mask = indices[0]
         shape = shown._array.shape
         if mask._array.shape == shape[: mask._array.ndim]:
+            if 0 in shown._array.strides:
+                warn_if_expanded(shown, "index_put_", "tensor[indices] = tensor")
             shown.masked_fill_(mask.reshape((*mask._array.shape, *(1,) * (len(shape) - mask._array.ndim))), source)
             return
     shown.index_put_(tuple(indices), _without_leading_ones(source))
@@ -312,11 +319,11 @@ def _write_array(self: Tensor, index: Any, value: Any) -> bool:
         source = value._array
         if source.dtype is not array.dtype or not _sees_no_graph(value) or source.ndim > array.ndim:
             return False
-        if value is self or value._base is self or value._base is self._base is not None:
-            if kind is Tensor or np.may_share_memory(array[index], source):
-                return False
+        aliased = value is self or value._base is self or value._base is self._base is not None
+        if aliased and kind is Tensor:
+            return False
     elif (value_kind is float or value_kind is int) and array.dtype.kind == "f":
-        source = value
+        source, aliased = value, False
     else:
         return False
     if kind is Tensor:
@@ -329,7 +336,8 @@ def _write_array(self: Tensor, index: Any, value: Any) -> bool:
         elif places.dtype is not int64.np:
             return False
         index = places
-    elif kind not in (int, slice, tuple) or _basic_offset(array, index if kind is tuple else (index,)) is None:
+    elif (kind not in (int, slice, tuple) or _basic_offset(array, index if kind is tuple else (index,)) is None
+          or (aliased and np.may_share_memory(array[index], source))):
         return False
     try:
         array[index] = source
@@ -356,6 +364,7 @@ def _copy_into(target: Tensor, source: Any) -> None:
     if source._array.shape == target._array.shape:
         target.copy_(source)
     elif not source._array.ndim:
+        check_writable(target)
         target.fill_(source)
     else:
         target.copy_(_without_leading_ones(source).expand(target._array.shape))

@@ -14,7 +14,7 @@ _tensordot = function_of(DECLARATIONS["aten::tensordot"].operator)
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
            "cartesian_prod", "einsum",
-           "meshgrid", "split", "tensordot"]
+           "meshgrid", "split", "tensordot", "unravel_index"]
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -147,3 +147,21 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 def block_diag(*tensors: Any) -> Tensor:
     """A matrix with the given ones along its diagonal."""
     return _block_diag(tensors)
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
+    """The coordinates, in a tensor of `shape`, of positions in its flattened form."""
+    if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype.name == "bool":
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    for size in sizes:
+        if not isinstance(size, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    coordinates: list[Tensor] = []
+    indices = indices.long()
+    for size in reversed(sizes):
+        coordinates.insert(0, indices % size)
+        indices = indices.div(size, rounding_mode="floor")
+    return tuple(coordinates)

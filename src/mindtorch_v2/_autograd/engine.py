@@ -66,7 +66,9 @@ class Task:
         for i, tensor in enumerate(inputs):
             edge = edge_for(tensor)
             if edge is None:
-                raise RuntimeError("One of the differentiated Tensors does not require grad")
+                if not tensor.requires_grad:
+                    raise RuntimeError("One of the differentiated Tensors does not require grad")
+                continue  # a view that was made under no_grad: nothing leads there
             if self.accumulate_grad and edge[1] >= 0:
                 tensor.retain_grad()
             self.captures.setdefault((id(edge[0]), edge[1]), i)
@@ -406,7 +408,8 @@ def _collected(task: Task, inputs: Sequence[Any], allow_unused: bool) -> tuple:
     results = []
     for i, tensor in enumerate(inputs):
         target, nr = edge_for(tensor) or (tensor, -1)
-        grad = task.captured[task.captures[(id(target), nr)]]
+        at = task.captures.get((id(target), nr))
+        grad = None if at is None else task.captured[at]
         if grad is None and not allow_unused:
             raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
                                "Set allow_unused=True if this is the desired behavior.")

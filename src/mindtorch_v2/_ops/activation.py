@@ -5,11 +5,13 @@ from typing import Any
 
 from .._backends.cpu.blocks import blockwise
 from .._dispatch.callers import call_bound
-from .._dispatch.registry import Operator
+from .._dispatch.registry import Operator, registry
 from .._dtype import BOOL, COMPLEX, INT, finfo
+from .._generator import default_generator
+from .._random import uniform
 from .._tensor import Tensor
 from .declare import PUBLIC, composite, op
-from .families import Composite, Spec, computes, floating, pointwise
+from .families import Composite, Spec, computes, floating, moves, pointwise
 from .pointwise import conj
 from .samples import case, cases, error, t, unary, values
 
@@ -121,6 +123,40 @@ def _prelu(self, weight):
         weight = weight.reshape((1, -1, *(1,) * (self.dim() - 2)))
     return call_bound(_PRELU_KERNEL, (self, weight))
 
+
+def _slopes_spec(self: Tensor, lower: float, upper: float, generator: Any) -> Spec:
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(f"\"rrelu_with_noise_out_cpu\" not implemented for '{self.dtype.scalar_name}'")
+    return Spec(self._array.shape, self.dtype)
+
+
+def _slopes(xp: Any, self: Any, lower: float, upper: float, generator: Any) -> Any:
+    """1 for positive elements, else drawn; PyTorch draws for the others only, one after the other."""
+    made, falls = xp.ones(self.shape, self.dtype), self <= 0
+    drawn = uniform(generator or default_generator, (int(falls.sum()),), xp.dtype(xp.float64), lower, upper)
+    made[falls] = drawn
+    return made
+
+
+_SLOPES = op("_rrelu_slopes(Tensor self, Scalar lower, Scalar upper, Generator? generator=None) -> Tensor",
+   kernel=moves(_slopes_spec, _slopes), public="")
+
+
+@composite("rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator?"
+           " generator=None) -> Tensor", public="torch", inplace=True,
+           samples=cases(case(t(2, 3)), case(t(2, 3), 0.1, 0.5), case(t(2, 3), training=True), case(t(0, 2)),
+                         error(RuntimeError, "Lower bound should be less than or equal to the upper bound", t(2), 0.5,
+                               0.1)))
+def _rrelu(self, lower, upper, training, generator):
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if not training:
+        return call_bound(LEAKY_RELU, (self, (lower + upper) / 2))
+    return self * call_bound(_SLOPES, (self, lower, upper, generator))
+
+
+functional(registry.get("rrelu"), "rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool"
+           " training=False, bool inplace=False) -> Tensor", underscore=True)
 
 # exponential units ---------------------------------------------------------------------------------------------------
 

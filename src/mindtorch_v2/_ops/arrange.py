@@ -8,7 +8,7 @@ from .._tensor import Tensor, wrapped_dim
 from .copy import store, uninitialised
 from .create import FACTORY, Factory
 from .declare import composite, op
-from .families import Spec, moves, pointwise_strides
+from .families import Spec, moves, pointwise_strides, shape_text
 from .reduce import contiguous, reduced_dims
 from .samples import bools, case, cases, error, ints, t
 
@@ -219,3 +219,61 @@ def _diagflat(self, offset):
     return self.reshape(-1).diag_embed(offset)
 
 
+# pixels and channels -------------------------------------------------------------------------------------------------
+
+
+def _check_factor(self, name, factor_name, factor):
+    if self.dim() < 3:
+        raise RuntimeError(f"{name} expects input to have at least 3 dimensions, but got input with {self.dim()} "
+                           "dimension(s)")
+    if factor <= 0:
+        raise RuntimeError(f"{name} expects a positive {factor_name}, but got {factor}")
+
+
+@composite("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", public="torch nn.functional",
+           samples=cases(case(t(1, 8, 2, 3), 2), case(t(9, 1, 2), 3),
+                         error(RuntimeError, "pixel_shuffle expects its input's 'channel' dimension to be divisible by "
+                                             "the square of upscale_factor, but input.size(-3)=3 is not divisible by 4",
+                               t(3, 2, 2), 2)))
+def _pixel_shuffle(self, upscale_factor):
+    _check_factor(self, "pixel_shuffle", "upscale_factor", upscale_factor)
+    r, (*batch, channels, height, width) = upscale_factor, self.shape
+    if channels % (r * r):
+        raise RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+                           f"upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}")
+    apart = self.reshape(*batch, channels // (r * r), r, r, height, width)
+    together = apart.movedim((-4, -3), (-3, -1))
+    return together.reshape(*batch, channels // (r * r), height * r, width * r)
+
+
+@composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", public="torch nn.functional",
+           samples=cases(case(t(1, 2, 4, 6), 2), case(t(1, 3, 6), 3),
+                         error(RuntimeError, "pixel_unshuffle expects height to be divisible by downscale_factor, but "
+                                             "input.size(-2)=3 is not divisible by 2", t(4, 3, 3), 2)))
+def _pixel_unshuffle(self, downscale_factor):
+    _check_factor(self, "pixel_unshuffle", "downscale_factor", downscale_factor)
+    r, (*batch, channels, height, width) = downscale_factor, self.shape
+    for name, dim, size in (("height", -2, height), ("width", -1, width)):
+        if size % r:
+            raise RuntimeError(f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but "
+                               f"input.size({dim})={size} is not divisible by {r}")
+    apart = self.reshape(*batch, channels, height // r, r, width // r, r)
+    return apart.movedim((-3, -1), (-4, -3)).reshape(*batch, channels * r * r, height // r, width // r)
+
+
+@composite("channel_shuffle(Tensor self, int groups) -> Tensor", public="torch nn.functional",
+           aliases=("native_channel_shuffle",),
+           samples=cases(case(t(1, 4, 2, 2), 2), case(t(2, 6, 3), 3),
+                         error(RuntimeError, "Number of channels must be divisible by groups. Got 4 channels and 3 "
+                                             "groups.", t(1, 4, 4), 3)))
+def _channel_shuffle(self, groups):
+    if self.dim() < 3:
+        raise RuntimeError("channel_shuffle expects input with > 2 dims, but got input with sizes "
+                           f"{shape_text(self.shape)}")
+    if groups <= 0:
+        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    batch, channels, *rest = self.shape
+    if channels % groups:
+        raise RuntimeError(f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
+                           "groups.")
+    return self.reshape(batch, groups, channels // groups, *rest).transpose(1, 2).reshape(self.shape)

@@ -79,8 +79,9 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     return _scaled(input, scale, shift), input.new_empty((0,)), input.new_empty((0,))
 
 
-@composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> (Tensor result, Tensor result1, Tensor result2)",
-           samples=cases(_BATCH_SAMPLES[1]))
+@composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
+           "(Tensor result, Tensor result1, Tensor result2)",
+           out_types="exact", samples=cases(_BATCH_SAMPLES[1]))
 def _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps):
     return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 

@@ -68,7 +68,7 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
         return format_strides(array.shape, wanted)
     if array.__class__ is np.ndarray and array.flags.c_contiguous and 1 not in array.shape and array.size:
         return None
-    strides = element_strides(array)
+    strides = element_strides(array) if array.size else self.stride()
     if strides == contiguous_strides(array.shape):
         return None
     return strides if is_dense(array.shape, strides) else pointwise_strides(array.shape, [self])
@@ -279,13 +279,14 @@ def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
     if self._device is not META and src._device is META:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if self._array.shape != src._array.shape:
+        check_overlap(self, src)
         shape = broadcast_shape([self._array.shape, src._array.shape])
         if shape != self._array.shape:
             raise RuntimeError(
                 f"output with shape {shape_text(self.shape)} doesn't match the broadcast shape {shape_text(shape)}"
             )
-        src = src.expand(shape)
-    check_overlap(self, src)
+    else:
+        check_overlap(self, src)
 
 
 def _copy(xp: Any, self: Any, src: Any, non_blocking: bool) -> None:
@@ -295,9 +296,14 @@ def _copy(xp: Any, self: Any, src: Any, non_blocking: bool) -> None:
         store(xp, self, src)
 
 
+def _as_source(grad: Tensor, kind: dtype) -> Tensor:
+    """A gradient in the type of what was copied; a complex one of a real source is left to the engine."""
+    return grad if grad.dtype.is_complex else converted(grad, kind)
+
+
 op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor(a!)",
    kernel=writes(_check_copy, _copy),
-   grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad: grad),
+   grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad, src_dtype: _as_source(grad, src_dtype)),
    public="Tensor", mixes_devices=True,
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),
                  error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))))

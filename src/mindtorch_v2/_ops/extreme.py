@@ -60,7 +60,7 @@ def chosen_grad(grad: Tensor, indices: Tensor, shape: Sequence[int], dim: int, k
         return grad
     if not keepdim:
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
-    return grad.new_zeros(shape).scatter(dim, indices, grad)
+    return grad.new_empty(shape).zero_().scatter_(dim, indices, grad)
 
 
 def evenly(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int] | None = None,

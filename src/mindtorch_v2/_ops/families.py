@@ -5,7 +5,7 @@ argument error, and says what comes out: it is the Meta kernel. `array` computes
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ from .._dtype import (
     of_number,
     promote_types,
 )
-from .._tensor import Tensor, element_strides, tracked_view, wrap, wrap_meta
+from .._tensor import _NO_BYTES, Tensor, element_strides, tracked_view, wrap, wrap_meta
 from .quick import functional_source, inplace_source, view_source
 
 _ndarray = np.ndarray
@@ -121,14 +121,26 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return result
 
 
-def pointwise_strides(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
-    """Element strides of a pointwise result: the operands' order of dimensions, densely packed; None if contiguous."""
-    arrays = [t._array for t in tensors if t._array.ndim]
-    return _combined_strides(shape, tuple([(a.shape, element_strides(a)) for a in arrays]))
+def pointwise_strides(shape: tuple[int, ...], operands: Sequence[Any]) -> tuple[int, ...] | None:
+    """Element strides of a pointwise result of tensors and numbers; None if they are contiguous."""
+    return _combined_strides(shape, tuple([
+        _NUMBER_GEOMETRY if t.__class__ in NUMBERS else (t._array.shape, element_strides(t._array)) for t in operands
+    ]))
+
+
+_NUMBER_GEOMETRY: tuple = ((), ())
 
 
 @functools.lru_cache(4096)
 def _combined_strides(shape: tuple[int, ...], operands: tuple) -> tuple[int, ...] | None:
+    """Operands of one shape that lie alike pass it on; else the order of their dimensions, densely packed."""
+    if all(own_shape == shape for own_shape, _ in operands):
+        if 0 in shape or all(_lies_densely(shape, strides, range(len(shape) - 1, -1, -1)) for _, strides in operands):
+            return None
+        first = operands[0][1]
+        if all(strides == first for _, strides in operands):
+            if _lies_densely(shape, first, sorted(range(len(shape)), key=first.__getitem__)):
+                return first
     known = []
     for own_shape, strides in operands:
         pad = len(shape) - len(own_shape)
@@ -149,8 +161,19 @@ def _combined_strides(shape: tuple[int, ...], operands: tuple) -> tuple[int, ...
     result, step = [0] * len(shape), 1
     for d in order:
         result[d] = step
-        step *= max(shape[d], 1)
+        step *= shape[d]
     return tuple(result)
+
+
+def _lies_densely(shape: tuple[int, ...], strides: tuple[int, ...], order: Iterable[int]) -> bool:
+    """Whether the dimensions, innermost first, lie in each other without gaps."""
+    step = 1
+    for d in order:
+        if shape[d] != 1:
+            if strides[d] != step:
+                return False
+            step *= shape[d]
+    return True
 
 
 def _must_swap(inner: int, outer: int, known: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> int:
@@ -171,12 +194,17 @@ def _must_swap(inner: int, outer: int, known: Sequence[tuple[int, ...]], shape: 
 # writing -------------------------------------------------------------------------------------------------------------
 
 
+def is_expanded(array: Any) -> bool:
+    """Whether one element of memory stands for several of the array."""
+    strides = array.strides
+    return 0 in strides and any(s == 0 and n > 1 for s, n in zip(strides, array.shape, strict=True)) and array.size > 0
+
+
 def check_writable(tensor: Tensor) -> None:
     """Raises for memory in which one element stands for several (an expanded tensor)."""
-    array = tensor._array
-    if 0 in array.strides and array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape)):
-        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single "
-                           "memory location. Please clone() the tensor before performing the operation.")
+    if is_expanded(tensor._array):
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                           "location. Please clone() the tensor before performing the operation.")
 
 
 def check_overlap(target: Tensor, source: Any) -> None:
@@ -373,17 +401,22 @@ def result_of(operator: Operator, tensors: Any) -> Any:
     return list(tensors) if kind is None else kind(*tensors)
 
 
-def laid_out(array: np.ndarray, tensors: Sequence[Tensor]) -> np.ndarray:
-    """The array with the strides PyTorch gives a pointwise result of these tensors; NumPy's choice may be another."""
-    arrays = [t._array for t in tensors if t.__class__ not in NUMBERS]
-    if array.flags.c_contiguous and all([a.flags.c_contiguous or not any(a.strides) for a in arrays]):
+def laid_out(array: np.ndarray, operands: Sequence[Any]) -> np.ndarray:
+    """The array with the strides PyTorch gives a pointwise result of these operands; NumPy's choice may be another."""
+    shape = array.shape
+    if len(shape) < 2:
         return array
-    tensors = [t for t in tensors if t.__class__ not in NUMBERS]
-    strides = pointwise_strides(array.shape, tensors) or contiguous_strides(array.shape)
-    if not array.size or element_strides(array) == strides:
+    if array.size and 1 not in shape and array.flags.c_contiguous:
+        if all([t.__class__ in NUMBERS or t._array.flags.c_contiguous for t in operands]):
+            return array
+    strides = pointwise_strides(shape, operands) or contiguous_strides(shape)
+    if element_strides(array) == strides:
         return array
     order = sorted(range(array.ndim), key=lambda d: -strides[d])
-    made = np.empty([array.shape[d] for d in order], array.dtype).transpose(np.argsort(order))
+    made = np.empty([shape[d] for d in order], array.dtype).transpose(np.argsort(order))
+    if element_strides(made) != strides:  # a dimension of size 1, or one of size 0
+        buffer = made.reshape(-1) if made.size else _NO_BYTES
+        made = np.ndarray(shape, array.dtype, buffer, 0, tuple([s * array.itemsize for s in strides]))
     made[...] = array
     return made
 
@@ -460,7 +493,7 @@ class Pointwise(Family):
             if array.shape != spec.shape:  # an operand that only tells the shape
                 array = np.broadcast_to(array, spec.shape).copy()
             elif array.ndim > 1:
-                array = laid_out(array, [args[i] for i in at if args[i].__class__ not in NUMBERS])
+                array = laid_out(array, [args[i] for i in at])
             return wrap_one(array, spec)
 
         return self._quick(operator, general, inplace=False)
@@ -513,8 +546,7 @@ class Pointwise(Family):
     def meta(self, operator: Operator) -> Callable:
         def kernel(*args: Any) -> Tensor:
             spec, _, at = self.plan(operator, args)
-            tensors = [args[i] for i in at if args[i].__class__ not in NUMBERS]
-            return meta_of(spec._replace(strides=pointwise_strides(spec.shape, tensors)))
+            return meta_of(spec._replace(strides=pointwise_strides(spec.shape, [args[i] for i in at])))
 
         return kernel
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from .._backends.cpu import xp as cpu_xp
+from .._backends.meta import contiguous_strides
 from .._device import META
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
 from .._dtype import bool_, int32, int64, uint8
-from .._tensor import Tensor, wrap, wrap_meta, wrapped_dim
+from .._tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
 from .._warn import warn_once
 from .copy import uninitialised
 from .declare import composite, function_of, op
@@ -80,7 +81,7 @@ def picked(xp: Any, array: Any, indices: Sequence[Any]) -> Any:
     key = whole_key(array.shape, indices)
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
     if not array.size:
-        check_places(array.shape, key, at)
+        return xp.empty(shown_shape(array.shape, at, check_places(array.shape, key, at)), array.dtype)
     try:
         if len(at) == 1:
             return array.take(key[at[0]], at[0])
@@ -110,10 +111,12 @@ def check_places(shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int]) 
     places = place_shape([key[d].shape for d in at])
     if 0 in places:
         return places
+    if 0 in shape:  # then no element is looked up, and only a dimension without any is refused
+        if any(shape[d] == 0 for d in at):
+            raise IndexError("index is out of bounds for dimension with size 0")
+        return places
     for nr, d in enumerate(at):
         n, index = shape[d], key[d]
-        if n == 0 and index.size:
-            raise IndexError("index is out of bounds for dimension with size 0")
         outside = index[(index >= n) | (index < -n)]
         if outside.size:
             raise IndexError(f"index {outside.flat[0]} is out of bounds for dimension {nr} with size {n}")
@@ -154,7 +157,7 @@ def index_spec(self: Tensor, indices: Sequence[Tensor | None]) -> Spec:
 def _index_strides(self: Tensor, indices: Sequence[Tensor | None], result: tuple[int, ...], before: Sequence[int],
                    after: Sequence[int]) -> tuple[int, ...] | None:
     """Element strides of an indexing result: as pointwise over `self`, without strides where indexed, and indices."""
-    if self.is_contiguous():
+    if element_strides(self._array) == contiguous_strides(self._array.shape):
         return None
     strides, middle = self._array.strides, len(result) - len(before) - len(after)
     shown = (*(strides[d] for d in before), *(0,) * middle, *(strides[d] for d in after))
@@ -176,7 +179,7 @@ class Picks(ArrayFamily):
             array = source._array
             arrays = [None if index is None else index._array for index in indices]
             made = picked(cpu_xp, array, arrays)
-            if not array.flags.c_contiguous and array.size:
+            if array.size and (not array.flags.c_contiguous or 1 in array.shape):
                 key = whole_key(array.shape, arrays)
                 spec = index_spec(source, [None if part.__class__ is slice else wrap(part) for part in key])
                 if spec.strides is not None:

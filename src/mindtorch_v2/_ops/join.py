@@ -123,8 +123,8 @@ def _cat_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]], dim: int) 
     dim %= ndim
     start, grads = 0, []
     for shape in tensors_shape:
-        if len(shape) != ndim:  # an empty vector that was passed over
-            grads.append(grad.new_zeros(shape))
+        if shape == (0,):  # an empty vector, which is passed over
+            grads.append(grad.new_empty(shape).zero_())
             continue
         grads.append(grad.narrow(dim, start, shape[dim]))
         start += shape[dim]

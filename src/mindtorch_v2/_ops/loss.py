@@ -12,6 +12,7 @@ from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import Spec, broadcast_shape, common_dtype, computes, shape_text
 from .samples import case, cases, error, t
+from .samples import values as numbers
 
 NONE, MEAN, SUM = range(3)
 _log_sigmoid = function_of(registry.get("log_sigmoid"))
@@ -285,3 +286,50 @@ def same_batch(batch: int, target: Sequence[int]) -> None:
     if not target or target[0] != batch:
         raise ValueError(f"Expected input batch_size ({batch}) to match target batch_size "
                          f"({target[0] if target else 0}).")
+
+
+def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, ...]) -> None:
+    if self.dim() > 2 or not self.numel():
+        raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+                           f"{shape_text(self.shape)}")
+    if target._array.shape != wanted and not (not wanted and target.numel() == 1):
+        raise RuntimeError(f"inconsistent target size: {shape_text(target.shape)} for {name} of size: "
+                           f"{shape_text(self.shape)}")
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{self.dtype.scalar_name}'")
+
+
+@composite("multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int"
+           " reduction=1) -> Tensor", public="_nn",
+           samples=cases(case(t(3, 4), numbers([0, 3, 1])),
+                         case(t(3, 4), numbers([0, 3, 1]), 2, 0.5, t(4, low=0.1, grad=False)),
+                         case(t(4), numbers(2), reduction=0), case(t(3, 4), numbers([0, 3, 1]), reduction=0),
+                         error(RuntimeError, "only p == 1 and p == 2 supported", t(3, 4), numbers([0, 3, 1]), 3)))
+def _multi_margin_loss(self, target, p, margin, weight, reduction):
+    if p not in (1, 2):
+        raise RuntimeError("only p == 1 and p == 2 supported")
+    _check_margin_targets("multi_margin_loss", self, target, tuple(self.shape[:-1]))
+    scores, classes = self.reshape(-1, *self.shape[-1:] or (1,)), target.reshape(-1, 1)
+    short = (margin - scores.gather(1, classes) + scores).relu()
+    if p == 2:
+        short = short * short
+    if weight is not None:
+        short = short * weight[classes]
+    losses = short.scatter(1, classes, 0).sum(1) / scores.size(1)
+    return reduced(losses.reshape(target.shape) if reduction == NONE else losses, reduction)
+
+
+@composite("multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
+           samples=cases(case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]])), case(t(4), numbers([3, 0, -1, 1])),
+                         case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]]), 0)))
+def _multilabel_margin_loss(self, target, reduction):
+    _check_margin_targets("multilabel_margin_loss", self, target, tuple(self.shape))
+    scores = self.reshape(-1, *self.shape[-1:] or (1,))
+    classes = target.reshape(scores.shape)
+    listed = (classes < 0).cumsum(1) == 0  # the first negative number ends a list
+    places = classes.masked_fill(~listed, 0)
+    is_target = scores.new_zeros(scores.shape).scatter_add(1, places, listed.to(scores.dtype)) > 0
+    short = (1 - scores.gather(1, places).unsqueeze(2) + scores.unsqueeze(1)).relu()
+    counted = listed.unsqueeze(2) & ~is_target.unsqueeze(1)
+    losses = (short * counted).sum((1, 2)) / scores.size(1)
+    return reduced(losses.reshape(self.shape[:-1]) if reduction == NONE else losses, reduction)

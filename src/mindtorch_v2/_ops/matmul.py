@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import ArrayFamily, Spec, broadcast_shape, computes, number_array, shape_text, type_text
 from .samples import case, cases, error, t
+from .view import _unsafe_view
 
 _new = object.__new__
 FLOAT32, FLOAT64 = float32.np, float64.np
@@ -32,8 +34,8 @@ def conj(tensor: Any) -> Any:
 # checks --------------------------------------------------------------------------------------------------------------
 
 
-def _check_supported(kind: dtype, kernel: str, factor: Tensor) -> None:
-    if (kind.category == BOOL or kind in _NO_PRODUCT) and factor._array.size:
+def _check_supported(kind: dtype, kernel: str, *factors: Tensor) -> None:
+    if (kind.category == BOOL or kind in _NO_PRODUCT) and all(factor._array.size for factor in factors):
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
 
 
@@ -114,7 +116,7 @@ def _blas_ready(xp: Any, array: Any) -> Any:
 
 
 def _batched(xp: Any, a: Any, b: Any) -> Any:
-    return xp.matmul(_blas_ready(xp, a), _blas_ready(xp, b))
+    return xp.matmul(_blas_ready(xp, a), _blas_ready(xp, b), order="C")
 
 
 class _Quick(ArrayFamily):
@@ -161,7 +163,7 @@ def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
     _check_chain(a, b)
     kind = self.dtype
     _check_same_mm(kind, mat2.dtype)
-    _check_supported(kind, "addmm_impl_cpu_", self)
+    _check_supported(kind, "addmm_impl_cpu_", self, mat2)
     return Spec((a[0], b[1]), kind)
 
 
@@ -313,8 +315,9 @@ def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
     a, b = self._array.shape, mat2._array.shape
     _check_batches(a, b)
     kind = self.dtype
-    _check_supported(kind, "bmm", self)
-    check_same_scalar(kind, mat2.dtype)
+    _check_supported(kind, "bmm", self, mat2)
+    if self._array.size and b[2]:  # there is something to multiply
+        check_same_scalar(kind, mat2.dtype)
     return Spec((a[0], a[1], b[2]), kind)
 
 
@@ -398,7 +401,7 @@ def _linear_spec(input: Tensor, weight: Tensor, bias: Tensor | None) -> Spec:
         _check_same_addmm(bias.dtype, weight.dtype)
         _check_same_addmm(kind, weight.dtype)
         check_expands(bias, (rows, w[0]) if len(shape) > 2 and bias._array.ndim == 1 else shape)
-    _check_supported(kind, "addmm_impl_cpu_", input)
+    _check_supported(kind, "addmm_impl_cpu_", input, weight)
     return Spec(shape, kind)
 
 
@@ -490,7 +493,7 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
         raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {a[-1]}] but "
                            f"got: [{count}, {b[-2]}].")
     kind = self.dtype
-    _check_supported(kind, "bmm", self)
+    _check_supported(kind, "bmm", self, other)
     check_same_scalar(kind, other.dtype)
     return Spec((*batch, a[-2], b[-1]), kind)
 
@@ -522,11 +525,57 @@ def _matmul(self, other):
         return _mm(self, other)
     if not a or not b:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
-    if b == 1:
-        return self.dot(other) if a == 1 else self.mv(other) if a == 2 else linear(self, other)
-    if a == 1:
-        row = self.unsqueeze(0)
-        return row.mm(other).squeeze(0) if b == 2 else batch_matmul(row, other).squeeze(-2)
-    if b == 2:  # one product over all rows, forward and for the gradient of `other`
-        return linear(self, other.t())
-    return batch_matmul(self, other)
+    if b == 1 and a <= 2:
+        return self.dot(other) if a == 1 else self.mv(other)
+    if a == 1 and b == 2:
+        return self.unsqueeze(0).mm(other).squeeze_(0)
+    one, two = self._array, other._array
+    if a > 1 and b > 1 and one.dtype is two.dtype and one.shape[-1] == two.shape[-2]:
+        if b == 2:  # one product over all rows, forward and for the gradient of `other`
+            return linear(self, other.t())
+        if a > 2 and one.shape[:-2] == two.shape[:-2] or not (self._keys | other._keys) & REQUIRES_GRAD:
+            return batch_matmul(self, other)
+    return _matmul_by_parts(self, other, a, b)
+
+
+def _matmul_by_parts(self: Any, other: Any, a: int, b: int) -> Any:
+    """As PyTorch does it, for calls in which that shows: errors, strides, results that are views."""
+    if _is_folded(self, other, a, b):
+        swapped = b > a
+        rows = other.mT if swapped else self
+        matrix = (self.t() if a == 2 else self) if swapped else other
+        shape = rows._array.shape
+        flat = rows.reshape((math.prod(shape[:-1]), shape[-1]))
+        if matrix.dim() == 1:
+            return _unsafe_view(flat.mv(matrix), shape[:-1])
+        made = _unsafe_view(flat.mm(matrix), (*shape[:-1], matrix._array.shape[1]))
+        return made.mT.contiguous() if swapped else made
+    one, two = self._array.shape, other._array.shape
+    if a == b == 3 and one[0] != two[0]:
+        if one[0] == 1 and self.requires_grad:
+            return self.squeeze(0).matmul(other)
+        if two[0] == 1 and other.requires_grad:
+            return self.matmul(other.squeeze(0))
+    batch = broadcast_shape([one[:-2], two[:-2]])
+    count, ends = math.prod(batch), (one[-2:-1], two[-1:] if b > 1 else ())
+    left, right = one[-2:] if a > 1 else (1, *one), two[-2:]
+    batches = self.expand((*batch, *left)).reshape((count, *left))
+    others = other.expand((*batch, *right)).reshape((count, *right))
+    made = batches.bmm(others.unsqueeze(2)).squeeze(-1) if b == 1 else batches.bmm(others)
+    return _unsafe_view(made, (*batch, *ends[0], *ends[1]))
+
+
+def _is_folded(self: Any, other: Any, a: int, b: int) -> bool:
+    """Whether the batch of one factor is multiplied as the rows of one matrix.
+
+    That is where the other factor is no batch, and either needs a gradient or nothing has to be copied.
+    """
+    if max(a, b) < 3 or min(a, b) > 2:
+        return False
+    if (other if a >= b else self).requires_grad:
+        return True
+    if a == 2:
+        return False
+    rows = (self if a >= b else other.mT)._array
+    steps, shape = rows.strides, rows.shape
+    return not rows.size or all(steps[d] == steps[d + 1] * shape[d + 1] for d in range(rows.ndim - 2))

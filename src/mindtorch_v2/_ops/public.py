@@ -9,9 +9,9 @@ from .._tensor import Tensor
 from .declare import PUBLIC, public_functions
 
 FAMILIES = """
-    copy create random dropout pointwise combine compare elementary activation reduce extreme moments softmax scan
-    sort unique arrange view join parts restride index scatter matmul products einsum norm channel_norm loss
-    class_loss embedding linalg
+    copy create random dropout pointwise combine compare elementary special activation reduce extreme moments softmax
+    scan sort unique arrange view join parts restride index scatter matmul products einsum norm channel_norm loss
+    class_loss embedding distance attention linalg
 """.split()
 
 for _family in FAMILIES:

@@ -39,10 +39,9 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     lines += ["if r.__class__ is not ndarray: r = asarray(r)"]
     if not boolean and not (is_ufunc and _at_default(arguments) == "True"):
         lines += ["if r.dtype is not kind: r = r.astype(kind)"]
-    if len(operands) > 1:
-        # Where the first operand is not contiguous, PyTorch's strides may not be NumPy's.
-        tensors = ", ".join(a.name for a in operands)
-        lines += [f"if a.ndim > 1 and not a.flags.c_contiguous: r = laid_out(r, ({tensors}))"]
+    # Where the result lies unlike the first operand, PyTorch's strides may not be NumPy's.
+    unlike = "a.strides != r.strides" if len(operands) > 1 else "not a.flags.c_contiguous"
+    lines += [f"if {unlike}: r = laid_out(r, ({''.join(a.name + ', ' for a in operands)}))"]
     lines += ["made = new(Tensor)", "made._array = r", "return made"]
     return _function(name, names, lines)
 
@@ -85,8 +84,11 @@ def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: b
             second = arguments[1].name
             lines += [f"    if {second}.__class__ not in NUMBERS and {first}.__class__ is not complex and "
                       f"{_at_default(arguments)}:",
-                      f"        kind = {second}._array.dtype",
-                      f"        if kind in plain and kind.kind == 'f': return wrap(ufunc({first}, {second}._array))"]
+                      f"        a = {second}._array",
+                      "        kind = a.dtype",
+                      "        if kind in plain and kind.kind == 'f':",
+                      f"            r = ufunc({first}, a)",
+                      f"            return wrap(r if a.strides == r.strides else laid_out(r, ({first}, {second})))"]
         lines.append(f"    return general({names})")
     lines += [f"a = {first}._array", "kind = a.dtype", f"if kind not in plain: return general({names})"]
     if checked:

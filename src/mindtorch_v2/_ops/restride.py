@@ -7,12 +7,12 @@ from typing import Any
 from .._autograd.views import check_inplace, move_retained
 from .._backends.npu import unavailable_kernel
 from .._device import META, contiguous_format
-from .._dispatch.keys import DispatchKey, modes
+from .._dispatch.keys import DispatchKey, changed_modes, modes
 from .._dispatch.registry import Lazy, Operator, registry
 from .._dtype import COMPLEX, complex64, complex128, dtype, float32, float64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
-from .families import Family, shape_text, view
+from .families import Composite, Family, shape_text, view
 from .samples import case, cases, error, t
 from .view import Geometry
 

@@ -45,7 +45,9 @@ def _running(ufunc: str) -> Callable:
 
 def _from_the_end(tensor: Tensor, dim: int) -> Tensor:
     """The running sum that starts at the last element."""
-    return tensor.flip(dim).cumsum(dim).flip(dim) if tensor.dim() else tensor
+    if tensor.numel() <= 1 or tensor.size(dim) == 1:
+        return tensor
+    return tensor.flip(dim).cumsum(dim).flip(dim)
 
 
 op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",

@@ -32,9 +32,33 @@ from .updates import LITTLE, Updates, combine_at, on_flat
 
 
 def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
-    if self._array.dtype is not values._array.dtype and self.dtype is not values.dtype:
+    casts = self._array.dtype is not values._array.dtype and self.dtype is not values.dtype
+    if casts or not self._array.size:
+        _check_put_shapes(self, indices, values)
+    if casts:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} "
                            f"for the destination and {values.dtype.scalar_name} for the source.")
+
+
+def _check_put_shapes(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> None:
+    """Raises for what PyTorch looks at before it looks at types and places: sizes of 0, and how values broadcast."""
+    arrays = [None if index is None else index._array for index in indices]
+    if not all(array is None or array.__class__ is np.ndarray for array in arrays):
+        return
+    shape, key = self._array.shape, whole_key(self._array.shape, arrays)
+    at = [d for d, k in enumerate(key) if k.__class__ is not slice]
+    places = place_shape([key[d].shape for d in at])
+    if 0 not in places and 0 in [shape[d] for d in at]:
+        raise IndexError("index is out of bounds for dimension with size 0")
+    _refuse_values(values._array.shape, shown_shape(shape, at, places))
+
+
+def _refuse_values(given: tuple[int, ...], shown: tuple[int, ...]) -> None:
+    """Raises unless values of a shape can be broadcast to what is written."""
+    lead = len(shown) - len(given)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(given, shown[lead:], strict=True)):
+        raise RuntimeError(f"shape mismatch: value tensor of shape {shape_text(given)} cannot be broadcast to indexing "
+                           f"result of shape {shape_text(shown)}")
 
 
 def _cells(xp: Any, shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int], places: tuple[int, ...]) -> Any:
@@ -68,12 +92,14 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
     places = place_shape([key[d].shape for d in at])
     shown = shown_shape(self.shape, at, places)
-    try:
-        values = xp.broadcast_to(values, shown)
-    except ValueError:
-        raise RuntimeError(f"shape mismatch: value tensor of shape {shape_text(values.shape)} cannot be broadcast to "
-                           f"indexing result of shape {shape_text(shown)}") from None
+    _refuse_values(values.shape, shown)
+    values = xp.broadcast_to(values, shown)
     check_places(self.shape, key, at)
+    if not values.size:
+        return
+    if not accumulate:
+        self[tuple(key)] = values
+        return
     if values.size <= LITTLE and self.dtype not in REDUCED:
         xp.add.at(self, tuple(key), values)
         return
@@ -86,7 +112,7 @@ def _index_put_grad(grad: Tensor, indices: Sequence[Tensor | None], accumulate: 
 
 
 op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-   kernel=Updates(_check_index_put, _index_put), mixes_devices=True,
+   kernel=Updates(_check_index_put, _index_put, expanded="tensor[indices] = tensor"), mixes_devices=True,
    grad=dict(self=_index_put_grad, values=lambda grad, indices: index_with(grad, indices)),
    samples=cases(case(t(3, 4), [values([0, 2])], t(2, 4)), case(t(3, 4), [values([0, 2])], t()),
                  case(t(3, 4), [values([0, 0])], t(2, 4), True), case(t(3, 4), [values([0, 1]), values([1, 1])], t(2)),
@@ -238,9 +264,28 @@ def _check_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> None
     is_complex = value.__class__ is complex or getattr(value, "dtype", bool_).category == COMPLEX
     if is_complex and self.dtype.category != COMPLEX:
         raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+    if not self._array.size and index._array.size:
+        _check_room(self, wrapped_dim(dim, self._array.ndim), index._array.size)
+
+
+def _check_room(self: Tensor, dim: int, count: int) -> None:
+    """Raises as PyTorch does if a tensor without elements lies where its storage ends.
+
+    It looks at one element of the dimension as `count` of them before it looks whether there is that one.
+    """
+    sizes, strides = list(self._array.shape), list(self.stride())
+    sizes[dim], strides[dim] = count, 0
+    itemsize, offset, room = self._array.itemsize, self.storage_offset(), self._shared_storage().nbytes()
+    needed = (offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))) * itemsize
+    if 0 not in sizes and needed > room:
+        raise RuntimeError(f"setStorage: sizes {shape_text(sizes)}, strides {shape_text(strides)}, storage offset "
+                           f"{offset}, and itemsize {itemsize} requiring a storage size of {needed} are out of bounds "
+                           f"for storage of size {room}")
 
 
 def _index_fill(xp: Any, self: Any, dim: int, index: Any, value: Any) -> None:
+    if not self.size and math.prod((*self.shape[:dim], *self.shape[dim % self.ndim + 1 :])) == 0:
+        return  # there is nothing that an index could name, so that none is looked at
     try:
         _rows(self, dim)[index.reshape(-1)] = _cast_value(value, self.dtype)
     except IndexError:
@@ -256,7 +301,7 @@ def _cast_value(value: Any, kind: Any) -> Any:
 
 
 op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
-   kernel=Updates(_check_index_fill, _index_fill),
+   kernel=Updates(_check_index_fill, _index_fill, expanded="tensor[mask] = scalar"),
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              value=lambda grad, dim, index: (grad - grad.index_fill(dim, index, 0)).sum()),
    samples=cases(case(t(3, 4), 0, values([0, 2]), 1.5), case(t(3, 4), -1, values([1, 3]), t()),
@@ -485,14 +530,15 @@ def _masked_shape(self: Tensor, mask: Tensor, value: Any) -> tuple[int, ...]:
 
 def _masked_fill(xp: Any, self: Any, mask: Any, value: Any) -> None:
     value = _cast_value(value, self.dtype)
-    if self.size > LITTLE and self.shape == mask.shape:
+    if self.size > LITTLE and self.shape == mask.shape and 0 not in self.strides:
         xp.copyto(self, xp.where(mask, value, self))
     else:
         xp.copyto(self, value, where=mask)
 
 
 op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
-   kernel=Updates(_check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False),
+   kernel=Updates(_check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False,
+                  expanded="tensor[mask] = scalar"),
    grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), value=lambda grad,
              mask: grad.masked_fill(~mask, 0).sum()),
    samples=cases(case(t(2, 3), bools(2, 3), 1.5), case(t(2, 3), bools(3), t()), case(t(3), bools(2, 1), 1),

@@ -7,11 +7,11 @@ import numpy as np
 
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, float32, float64, int64
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, float32, float64, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .extreme import NAN, kinks
-from .families import ArrayFamily, Spec, moves
+from .families import ArrayFamily, Spec, computes, moves
 from .reduce import contiguous
 from .samples import bools, case, cases, error, ints, t, values
 
@@ -197,3 +197,26 @@ op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
    kernel=moves(_histc_spec, _histc, out_types="exact"),
    samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3),
                  error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)))
+
+
+def _isin_spec(elements: Any, test: Any, assume_unique: bool, invert: bool) -> Spec:
+    for operand in (elements, test):
+        if isinstance(operand, Tensor) and operand.dtype.category in (BOOL, COMPLEX):
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {operand.dtype.scalar_name}")
+    return Spec(elements._array.shape if isinstance(elements, Tensor) else (), bool_)
+
+
+def _isin(xp: Any, elements: Any, test: Any, assume_unique: bool, invert: bool) -> Any:
+    return xp.isin(elements, test, assume_unique=assume_unique, invert=invert).reshape(xp.shape(elements))
+
+
+_ISIN_CASES = cases(case(ints(6), ints(3)), case(t(2, 3), t(2)), case(ints(2, 3), ints(0)),
+                    case(ints(6), ints(3), invert=True),
+                    error(RuntimeError, "Unsupported input type encountered for isin(): Bool", bools(2), bools(2)))
+for _overload, _arguments, _samples in (
+    ("Tensor_Tensor", "Tensor elements, Tensor test_elements", _ISIN_CASES),
+    ("Tensor_Scalar", "Tensor elements, Scalar test_element", cases(case(ints(6), 2), case(t(2, 3), 1.5, invert=True))),
+    ("Scalar_Tensor", "Scalar element, Tensor test_elements", cases(case(2, ints(6)), case(9, ints(6)))),
+):
+    op(f"isin.{_overload}({_arguments}, *, bool assume_unique=False, bool invert=False) -> Tensor",
+       kernel=computes(_isin_spec, _isin), samples=_samples)

@@ -1,5 +1,6 @@
 """Operators that write some elements: the family they share, and the array functions behind them."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from .._dispatch.registry import Operator
 from .._dtype import REDUCED
 from .._tensor import Tensor, wrap
 from .copy import preserved_strides, uninitialised
-from .families import Family, Spec, check_overlap, check_writable, meta_of, shape_text
+from .families import Family, Spec, check_overlap, check_writable, is_expanded, meta_of, shape_text
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 
@@ -21,13 +22,15 @@ class Updates(Family):
 
     `check(*arguments)` raises; `write(xp, target, *arguments)` stores into an array. Where operands are broadcast,
     `shape(*arguments)` says what comes out of the functional form, which is row-major unless it `preserves` strides.
+    Where PyTorch only warns of writing to expanded tensors, `expanded` is the index expression that does the same.
     """
 
     inplace = True
 
     def __init__(self, check: Callable, write: Callable, *, shape: Callable | None = None,
-                 preserves: bool = True) -> None:
+                 preserves: bool = True, expanded: str | None = None) -> None:
         self.check, self.write, self.shape, self.preserves = check, write, shape, preserves
+        self.expanded = expanded
 
     def _spec(self, source: Tensor, args: Sequence[Any]) -> Spec:
         self.check(source, *args)
@@ -55,10 +58,14 @@ class Updates(Family):
         return lambda source, *args: meta_of(self._spec(source, args))
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        check, write, shape = self.check, self.write, self.shape
+        check, write, shape, expanded = self.check, self.write, self.shape, self.expanded
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
-            check_writable(target)
+            if 0 in target._array.strides:
+                if expanded is None:
+                    check_writable(target)
+                else:
+                    warn_if_expanded(target, operator.schema.base_name, expanded)
             check(target, *args)
             if shape is not None and shape(target, *args) != target._array.shape:
                 raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast "
@@ -72,6 +79,13 @@ class Updates(Family):
             return target
 
         return super().inplace_kernels(operator, functional) | {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel}
+
+
+def warn_if_expanded(target: Tensor, name: str, expression: str) -> None:
+    """Warns if elements of the tensor that `name` writes to share memory."""
+    if is_expanded(target._array):
+        warnings.warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
+                      f"this operation. This also applies to advanced indexing e.g. {expression}", stacklevel=4)
 
 
 def _refuse_shared(target: Tensor, value: Tensor) -> None:

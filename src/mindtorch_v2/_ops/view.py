@@ -239,19 +239,21 @@ def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
     if shape == size:
         return shape, strides, 0
     lead = len(size) - len(shape)
-    if lead > 0 and size[lead:] == shape and min(size[:lead]) >= 0:
+    if lead > 0 and size[lead:] == shape and min(size[:lead]) > 1:
         return size, (0,) * lead + strides, 0
     if lead < 0:
         raise RuntimeError(f"expand({type_text(self)}{{{shape_text(shape)}}}, size={shape_text(size)}): the number of "
                            f"sizes provided ({len(size)}) must be greater or equal to the number of dimensions in the "
                            f"tensor ({len(shape)})")
     made, steps = list(size), [0] * len(size)
-    for i, n in enumerate(size):
-        d = i - lead
+    for i in range(len(size) - 1, -1, -1):
+        d, n = i - lead, size[i]
         if d < 0:
             if n < 0:
                 raise RuntimeError(f"The expanded size of the tensor ({n}) isn't allowed in a leading, non-existing "
                                    f"dimension {i}")
+            if n == 1 and shape:
+                steps[i] = made[i + 1] * steps[i + 1]
         elif n == shape[d] or n == -1:
             made[i], steps[i] = shape[d], strides[d]
         elif shape[d] != 1 or n < 0:
@@ -300,6 +302,11 @@ def _squeezed(array: ndarray, dim: int) -> ndarray:
     return array.squeeze(dim) if array.shape[dim] == 1 else array[...]
 
 
+def _unsqueezed(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The gradient in the shape before squeezing; itself if nothing was squeezed."""
+    return grad if grad._array.shape == shape else grad.reshape(shape)
+
+
 def distinct_dims(dims: Sequence[int], ndim: int) -> set[int]:
     """The dimensions counted from the front; each may be given once."""
     made: set[int] = set()
@@ -314,16 +321,16 @@ def distinct_dims(dims: Sequence[int], ndim: int) -> set[int]:
 _OUT_OF_RANGE_3 = "Dimension out of range (expected to be in range of [-2, 1], but got 3)"
 
 op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
-   kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
+   kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0),
                  error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)))
 op("squeeze(Tensor(a) self) -> Tensor(a)",
    kernel=view(lambda self: _without(self, range(self._array.ndim)), lambda array: array.squeeze()),
-   grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
+   grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))))
 op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
    kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),
-   grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)),
+   grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), (0, 2)), case(t(1, 2, 1), ()), case(t(1, 2, 1), (0, 1)),
                  error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(1, 2), (0, 0))))
 
@@ -528,7 +535,7 @@ Tensor.T = property(_numpy_transpose)  # type: ignore[attr-defined]
 Tensor.mT = property(lambda self: _matrix_transpose(self, "mT", conjugate=False))  # type: ignore[attr-defined]
 Tensor.H = property(_hermitian)  # type: ignore[attr-defined]
 Tensor.mH = property(lambda self: _matrix_transpose(self, "mH", conjugate=True))  # type: ignore[attr-defined]
-  # type: ignore[attr-defined]
+
 
 # contiguity ----------------------------------------------------------------------------------------------------------
 

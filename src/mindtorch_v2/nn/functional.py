@@ -250,6 +250,38 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     return losses.mean() if code == 1 else losses.sum() if code == 2 else losses
 
 
+_multi_margin_loss, _multilabel_margin_loss = _operators["multi_margin_loss"], _operators["multilabel_margin_loss"]
+_log_sigmoid = public_functions("nn.functional")["logsigmoid"]
+
+
+def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Any = None,
+                      size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
+    """The mean over classes of max(0, margin - score of the target + score)^p."""
+    code = _reduction(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    return _multi_margin_loss(input, target, p, margin, weight, code)
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+                           reduction: str = "mean") -> Tensor:
+    """The mean over classes of max(0, 1 - score of a target + score of a class that is none), summed over targets."""
+    return _multilabel_margin_loss(input, target, _reduction(size_average, reduce, reduction))
+
+
+def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, size_average: bool | None = None,
+                                reduce: bool | None = None, reduction: str = "mean") -> Tensor:
+    """The mean over classes of the binary cross entropy of sigmoid(input)."""
+    code = _reduction(size_average, reduce, reduction)
+    losses = -(target * _log_sigmoid(input) + (1 - target) * _log_sigmoid(-input))
+    if weight is not None:
+        losses = losses * weight
+    losses = losses.sum(-1) / input.size(-1)
+    return losses.mean() if code == 1 else losses.sum() if code == 2 else losses
+
+
 # activations and normalisation ---------------------------------------------------------------------------------------
 
 _relu, _relu_in_place = _torch["relu"], _torch["relu_"]

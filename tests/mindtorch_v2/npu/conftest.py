@@ -14,7 +14,7 @@ if FOLDER not in sys.path:
 
 
 @pytest.fixture
-def npu() -> Iterator[Any]:
+def npu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A freshly started simulated machine; afterwards everything must have been given back, with no duty neglected."""
     from simulator import compiler, simulator
 
@@ -23,6 +23,7 @@ def npu() -> Iterator[Any]:
     from mindtorch_v2._backends.npu import runtime
 
     machine = simulator()
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(machine.root))
     runtime.stop()
     machine.restart()
     yield machine

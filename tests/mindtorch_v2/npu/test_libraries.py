@@ -50,8 +50,11 @@ def test_custom_then_split_then_single_then_old_libraries(tmp_path: Path) -> Non
     environ = {"ASCEND_CUSTOM_OPP_PATH": str(tmp_path / "mine"), "ASCEND_OPP_PATH": str(tmp_path / "opp")}
     other = make(tmp_path / "older" / "lib64", "libopapi.so")
     names = operator_libraries(environ, [folder, other])
-    assert names == [custom / "libcust_opapi.so", vendor / "libcust_opapi.so",
-                     *(folder / n for n in ("libopapi_math.so", "libopapi_nn.so", "libopapi.so", "libaclnn_math.so"))]  # fmt: skip
+    assert names == [
+        custom / "libcust_opapi.so",
+        vendor / "libcust_opapi.so",
+        *(folder / n for n in ("libopapi_math.so", "libopapi_nn.so", "libopapi.so", "libaclnn_math.so")),
+    ]
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

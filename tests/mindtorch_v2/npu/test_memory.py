@@ -94,8 +94,10 @@ def test_nothing_takes_no_memory(npu: Any) -> None:
     assert not npu.calls["aclrtMalloc"] and not npu.calls["aclrtMemcpy"]
 
 
-@pytest.mark.parametrize("type_", ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64",
-                                   "complex64", "bfloat16"])  # fmt: skip
+@pytest.mark.parametrize(
+    "type_",
+    ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "bfloat16"],
+)
 def test_there_and_back(npu: Any, type_: str) -> None:
     import ml_dtypes
 
@@ -195,8 +197,11 @@ def test_work_stays_within_one_device(npu: Any) -> None:
 def test_the_machine_notices_wrong_pointers(npu: Any) -> None:
     a, host = from_host(np.ones(2, FLOAT)), np.ones(2, FLOAT)
     call, at = runtime.started().call, host.__array_interface__["data"][0]
-    for arguments in ((at, 8, a.storage.address + (1 << 40), 8, 2), (a.storage.address, 4, at, 8, 1),
-                      (a.storage.address, 8, a.storage.address, 8, 1)):  # fmt: skip
+    for arguments in (
+        (at, 8, a.storage.address + (1 << 40), 8, 2),
+        (a.storage.address, 4, at, 8, 1),
+        (a.storage.address, 8, a.storage.address, 8, 1),
+    ):
         with pytest.raises(NpuError, match="aclrtMemcpy failed"):
             call("aclrtMemcpy", *arguments)
     assert len(npu.violations) == 3

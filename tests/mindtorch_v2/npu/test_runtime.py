@@ -132,7 +132,7 @@ FAILING: dict[str, Callable[[NpuArray], Any]] = {
     "aclnnAddGetWorkspaceSize": lambda a: add(a, a),
     "aclnnAdd": lambda a: add(a, a),
     "aclrtGetMemInfo": lambda a: pool_of(0)._shortage(1) and runtime.started().call("aclrtGetMemInfo", 1, None, None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAILING)
@@ -169,7 +169,9 @@ def test_without_devices_it_says_so(npu: Any) -> None:
 def test_the_error_of_an_operator_tells_types_and_shapes(npu: Any) -> None:
     a, b = ones(2, 3), ones(3)
     npu.fail("aclnnAddGetWorkspaceSize", 161002)
-    with pytest.raises(NpuError, match=r"in aten::add, aclnnAdd\(self=float32\[2, 3\], other=float32\[3\], alpha=1.5, out="):
+    with pytest.raises(
+        NpuError, match=r"in aten::add, aclnnAdd\(self=float32\[2, 3\], other=float32\[3\], alpha=1.5, out="
+    ):
         launch("aclnnAdd", {"self": a, "other": b, "alpha": 1.5, "out": ones(2, 3)}, op="aten::add")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindtorch_v2._backends.npu.array import empty, from_host, to_host
+from mindtorch_v2._backends.npu.array import empty, to_host
 from mindtorch_v2._backends.npu.launch import launch
 from mindtorch_v2._backends.npu.streams import POOL_SIZE, Event, Stream, current_stream, default_stream
 

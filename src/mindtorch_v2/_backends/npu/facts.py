@@ -41,7 +41,6 @@ BY_VALUE: dict[str, Any] = {
     "bool": ctypes.c_bool, "float": ctypes.c_float, "double": ctypes.c_double, "dtype": ctypes.c_int32,
 }  # fmt: skip
 INTEGERS = frozenset(("int64", "uint64", "int32", "int8"))
-OBJECTS = frozenset(("scalar", "int_array", "bool_array"))
 
 
 @functools.cache

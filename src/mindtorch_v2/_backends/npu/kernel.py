@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..._dispatch.callers import compile_function
 from ..._dispatch.schema import NUMBERS
 from ..._dtype import _Default as default
@@ -21,6 +23,7 @@ from .streams import current
 
 PLANS = 512  # kept for each kernel
 EXECUTORS = 4096  # kept in all
+INT64 = np.dtype(np.int64)
 HOT = 2  # a call of the same geometry is prepared for repetition when it comes for this time
 _reuse = os.environ.get("MINDTORCH_NPU_REUSE_EXECUTORS", "1") != "0"
 
@@ -314,13 +317,17 @@ def list_key(values: Sequence[Any] | None) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The array of a tensor, the arrays of a list of tensors, any other value as it is."""
+    """The array of a tensor, the arrays of a list of tensors, any other value as it is.
+
+    None in a list (a dimension that an index leaves alone) becomes an array without elements, as CANN wants it.
+    """
     array = getattr(value, "_array", None)
-    if array is not None:
-        return array
-    if isinstance(value, (list, tuple)) and any(hasattr(v, "_array") for v in value):
-        return [None if v is None else v._array for v in value]
-    return value
+    if array is not None or not isinstance(value, (list, tuple)):
+        return value if array is None else array
+    arrays = [v._array for v in value if hasattr(v, "_array")]
+    if not arrays:
+        return value
+    return [empty((0,), INT64, arrays[0].device_index) if v is None else v._array for v in value]
 
 
 def _is_array(value: Any) -> bool:

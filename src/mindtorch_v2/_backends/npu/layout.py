@@ -19,12 +19,12 @@ class Layout:
     32 bytes, so the offset may not be folded into it.
     """
 
-    __slots__ = ("_kept", "arguments", "device", "dtype", "is_empty", "shape", "storage_bytes", "strides")
+    __slots__ = ("_kept", "arguments", "device", "dtype", "shape", "storage_bytes", "strides")
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, offset: int,
                  storage_bytes: int, where: device) -> None:  # fmt: skip
         self.shape, self.strides, self.dtype, self.device = shape, strides, dtype, where
-        self.storage_bytes, self.is_empty = storage_bytes, 0 in shape
+        self.storage_bytes = storage_bytes
         code = DATA_TYPES.get(dtype)
         if code is None:
             raise TypeError(f"the NPU has no element type {dtype}")

@@ -63,19 +63,10 @@ class Row(NamedTuple):
     slots: tuple[Slot, ...]
     empty: Any = None
 
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(slot.name for slot in self.slots if slot.name is not None)
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        """Names of the slots that only receive."""
-        return tuple(s.name for s in self.slots if s.name is not None and s.parameter.kind.startswith("out_"))
-
     def fits(self, values: Mapping[str, Any], is_array: Callable[[Any], bool]) -> bool:
         """Whether tensors stand where the row takes tensors, and numbers where it takes scalars."""
         for slot in self.slots:
-            if slot.name is None or slot.name not in values or slot.of_dtype:
+            if slot.name is None or slot.name not in values or slot.of_dtype or slot.choices is not None:
                 continue
             value, parameter = values[slot.name], slot.parameter
             if value is None:

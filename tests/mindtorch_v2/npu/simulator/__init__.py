@@ -1,7 +1,6 @@
 """A simulated NPU behind CANN's C interface, for tests only."""
 
 import ctypes
-import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,11 +101,9 @@ _simulator: list[Simulator] = []
 
 
 def simulator() -> Simulator:
-    """The one simulator of this process, found by the library through the environment."""
+    """The one simulator of this process; ASCEND_HOME_PATH set to its `root` makes the library find it."""
     if not _simulator:
-        root = toolkit()
-        os.environ["ASCEND_HOME_PATH"] = str(root)
-        _simulator.append(Simulator(root))
+        _simulator.append(Simulator(toolkit()))
     return _simulator[0]
 
 

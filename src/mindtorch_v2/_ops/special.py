@@ -1,0 +1,188 @@
+"""Special functions: Bessel, Gamma, the normal distribution, orthogonal polynomials. SciPy computes most of them."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .._dispatch.callers import call_bound
+from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS
+from .._dtype import BOOL, COMPLEX, COMPUTE, INT, dtype
+from .._tensor import Tensor
+from .declare import op
+from .families import floating, pointwise
+from .samples import binary, case, cases, t, unary
+
+ROOT_2_PI, ROOT_PI, ROOT_HALF = math.sqrt(2 * math.pi), math.sqrt(math.pi), math.sqrt(0.5)
+
+
+def _whole_precision(name: str) -> Callable[[dtype], tuple[dtype, dtype]]:
+    """As `floating`, for functions that PyTorch does not have in half precision."""
+
+    def result(common: dtype) -> tuple[dtype, dtype]:
+        if common in COMPUTE:
+            raise NotImplementedError(f"\"{name}\" not implemented for '{common.scalar_name}'")
+        return floating(common)
+
+    return result
+
+
+def _function(name: str, compute: str | Callable, samples: Callable, grad: Callable | None = None, *,
+              halves: bool = False) -> Operator:
+    """Declares a real function of one number in `torch.special`; `halves` if half precision is taken."""
+    result = floating if halves else _whole_precision(name)
+    return op(f"special_{name}(Tensor self) -> Tensor",
+              kernel=pointwise(compute, result, excluding=(COMPLEX,), named=f"{name}_cpu"),
+              grad=dict(self=grad) if grad else None, public="", aliases=(f"special.{name}",), inplace=False,
+              samples=samples)
+
+
+def _not_differentiable(name: str) -> Callable[[Tensor], Tensor]:
+    def raises(grad: Tensor) -> Tensor:
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+    return raises
+
+
+# modified Bessel functions of the first kind -------------------------------------------------------------------------
+
+
+def _i0(xp: Any, self: Any) -> Any:
+    return xp.i0e(self) * xp.exp(xp.absolute(self))
+
+
+def _i1_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    slope = self.i0() - result / self  # type: ignore[attr-defined]
+    return grad * slope.masked_fill(self == 0, 0.5)
+
+
+def _i1e_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    slope = call_bound(I0E, (self,)) - result * (self.sgn() + self.reciprocal())  # type: ignore[attr-defined]
+    return grad * slope.masked_fill(self == 0, 0.5)
+
+
+op("i0(Tensor self) -> Tensor",
+   kernel=pointwise(_i0, floating, excluding=(COMPLEX,)),
+   grad=dict(self=lambda grad, self: grad * call_bound(I1, (self,))),
+   public="torch Tensor special", samples=unary(0.1, 3))
+I0E = _function("i0e", "i0e", unary(0.1, 3),
+                lambda grad, self, result: grad * (call_bound(I1E, (self,)) - self.sgn() * result), halves=True)
+I1 = _function("i1", "i1", unary(0.1, 3), _i1_grad, halves=True)
+I1E = _function("i1e", "i1e", unary(0.1, 3), _i1e_grad, halves=True)
+
+# the normal distribution ---------------------------------------------------------------------------------------------
+
+_function("ndtr", "ndtr", unary(), lambda grad, self: grad * (-0.5 * self * self).exp() / ROOT_2_PI,
+          halves=True)
+_function("ndtri", "ndtri", unary(0.1, 0.9), lambda grad, result: grad * ROOT_2_PI * (0.5 * result * result).exp())
+_function("log_ndtr", "log_ndtr", unary(),
+          lambda grad, self: grad * (2 * ROOT_HALF / ROOT_PI) / call_bound(ERFCX, (self * -ROOT_HALF,)))
+ERFCX = _function("erfcx", "erfcx", unary(),
+                  lambda grad, self, result: grad * (2 * self * result - 2 / ROOT_PI))
+_function("entr", "entr", unary(0.1, 3), lambda grad, self: grad * (-1 - self.log()), halves=True)
+
+# Gamma and zeta ------------------------------------------------------------------------------------------------------
+
+
+def _gamma_density(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """x^(a - 1) e^-x / Gamma(a)"""
+    a: Any = self
+    return grad * ((a - 1) * other.log() - other - a.lgamma()).exp()  # type: ignore[attr-defined]
+
+
+_GAMMA_CASES = cases(case(t(2, 3, low=0.3, grad=False), t(2, 3, low=0.3)),
+                     case(t(3, low=0.3, grad=False), t(2, 1, low=0.3)))
+op("igamma(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise("gammainc", excluding=(BOOL, INT, COMPLEX)),
+   grad=dict(self=_not_differentiable("igamma: input"), other=_gamma_density),
+   aliases=("special.gammainc",),
+   samples=_GAMMA_CASES)
+op("igammac(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise("gammaincc", excluding=(BOOL, INT, COMPLEX)),
+   grad=dict(self=_not_differentiable("igammac: input"),
+             other=lambda grad, self, other: -_gamma_density(grad, self, other)),
+   aliases=("special.gammaincc",),
+   samples=_GAMMA_CASES)
+ZETA = op("special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   kernel=pointwise(lambda xp, self, other: xp.zeta(self, other), _whole_precision("zeta"), excluding=(COMPLEX,)),
+   grad=dict(self=_not_differentiable("zeta"),
+             other=lambda grad, self, other: grad * -self * call_bound(ZETA, (self + 1.0, other))),
+   public="", aliases=("special.zeta",), inplace=False,
+   samples=cases(case(t(2, 3, low=1.5, grad=False), t(2, 3, low=0.3)), case(2, t(3, low=0.3)),
+                 case(t(3, low=1.5, grad=False), 1.5)))
+
+
+def _xlog1py_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
+    if other.__class__ in NUMBERS:
+        other = grad.new_full((), other)  # type: ignore[attr-defined]
+    return (grad * other.log1p()).masked_fill((self == 0) & (other <= -1), 0)
+
+
+op("special_xlog1py(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   kernel=pointwise(lambda xp, self, other: xp.xlog1py(self, other), floating, excluding=(COMPLEX,)),
+   grad=dict(self=_xlog1py_self_grad, other=lambda grad, self, other: grad * self / (other + 1)),
+   public="", aliases=("special.xlog1py",), inplace=False, samples=binary(0.2, 2))
+
+# Bessel and Airy functions, which PyTorch does not differentiate ------------------------------------------------------
+
+
+def _spherical_j0(xp: Any, self: Any) -> Any:
+    return xp.where(xp.isinf(self), 0, xp.where(self == 0, 1, xp.sin(self) / self))
+
+
+for _name, _compute in {
+    "airy_ai": lambda xp, self: xp.airy(self)[0],
+    "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1",
+    "modified_bessel_i0": _i0, "modified_bessel_i1": "i1", "modified_bessel_k0": "k0", "modified_bessel_k1": "k1",
+    "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e", "spherical_bessel_j0": _spherical_j0,
+}.items():
+    _function(_name, _compute, unary(0.1, 3))
+
+# orthogonal polynomials ----------------------------------------------------------------------------------------------
+
+
+def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = lambda xp, x: None) -> None:
+    """Declares polynomials in x by degree n: 1, `first(x)`, then `step(x, k, degree k - 1, degree k)` of degree k + 1.
+
+    Those of a degree above `limit` are undefined.
+    """
+
+    def compute(xp: Any, x: Any, n: Any) -> Any:
+        x, n = xp.broadcast_arrays(x, n)
+        degree, highest = n.astype(xp.int64), limit(xp, x)
+        before, now = xp.ones_like(x), first(x)
+        made = xp.where(degree < 0, 0, xp.where(degree == 0, before, now))
+        last = int(degree.max(initial=0))
+        for k in range(1, last if highest is None else min(last, highest)):
+            before, now = now, step(x, k, before, now)
+            made = xp.where(degree == k + 1, now, made)
+        return made if highest is None else xp.where(degree > highest, xp.nan, made)
+
+    op(f"special_{name}(Tensor|Scalar x, Tensor|Scalar n) -> Tensor",
+       kernel=pointwise(compute, _whole_precision(name), excluding=(COMPLEX,), named=f"{name}_cpu"), public="",
+       aliases=(f"special.{name}",), inplace=False,
+       samples=cases(*[case(t(2, 3), n) for n in (-1, 0, 1, 2, 5)], case(t(2, 1), t(3, low=0, high=4)),
+                     case(0.5, t(3, low=0, high=4))))
+
+
+def _hermite_limit(xp: Any, x: Any) -> int:
+    return 512 if x.dtype.itemsize == 8 else 128
+
+
+def _chebyshev(kind: str, first: Callable) -> None:
+    _polynomial(f"chebyshev_polynomial_{kind}", first, lambda x, k, before, now: 2 * x * now - before)
+    _polynomial(f"shifted_chebyshev_polynomial_{kind}", lambda x: first(2 * x - 1),
+                lambda x, k, before, now: 2 * (2 * x - 1) * now - before)
+
+
+_chebyshev("t", lambda x: x)
+_chebyshev("u", lambda x: 2 * x)
+_chebyshev("v", lambda x: 2 * x - 1)
+_chebyshev("w", lambda x: 2 * x + 1)
+_polynomial("hermite_polynomial_h", lambda x: 2 * x, lambda x, k, before, now: 2 * (x * now - k * before),
+            _hermite_limit)
+_polynomial("hermite_polynomial_he", lambda x: x, lambda x, k, before, now: x * now - k * before, _hermite_limit)
+_polynomial("laguerre_polynomial_l", lambda x: 1 - x,
+            lambda x, k, before, now: ((2 * k + 1 - x) * now - k * before) / (k + 1))
+_polynomial("legendre_polynomial_p", lambda x: x,
+            lambda x, k, before, now: ((2 * k + 1) * x * now - k * before) / (k + 1))
