@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import CPU_MASK, PYTHON_MASK, REQUIRES_GRAD, VIEW_MASK, modes
+from ._dispatch.keys import CPU_MASK, PYTHON_MASK, REQUIRES_GRAD, VIEW_MASK, modes, unusual
 from ._dispatch.registry import registry
 from ._dtype import INT, bool_, int64, uint8
 from ._from_data import from_numpy, tensor
@@ -40,8 +40,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     """The part of a tensor that an index names: a view where it is basic, a copy where tensors are in it."""
     kind = index.__class__
     if kind is int or kind is slice or kind is tuple:
-        include, allow = modes.masks
-        keys = (self._keys | include) & allow
+        keys = self._keys
+        if unusual.threads:
+            include, allow = modes.masks
+            keys = (keys | include) & allow
         if keys == _PLAIN or (keys == _PLAIN_VIEW and not self._base._keys & REQUIRES_GRAD):  # type: ignore[union-attr]
             array = self._array
             if kind is int:
@@ -166,7 +168,8 @@ def _selected(self: Tensor, dim: int, index: int, position: int) -> Tensor:
     if not shape and not index:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
                          "to convert a 0-dim tensor to a number")
-    n = shape[dim] if shape else 0
+    # Squeezed in place, a tensor without dimensions still has in PyTorch's memory the size of the one that it had.
+    n = shape[dim] if shape else int(self._restrided)
     if not -n <= index < n:
         raise IndexError(f"index {index} is out of bounds for dimension {position} with size {n}")
     return select_view(self, dim, index)

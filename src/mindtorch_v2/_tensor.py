@@ -29,11 +29,11 @@ from ._dispatch.keys import (
     DispatchKey,
     changed_modes,
     modes,
+    unusual,
 )
 from ._dispatch.registry import Operator, PerOperator, registry
 from ._dtype import FLOAT, OF_ARRAY, dtype
 from ._storage import MetaStorage, TypedStorage, UntypedStorage
-from ._warn import warn_once
 
 _new = object.__new__
 _NO_BYTES = np.empty(0, np.uint8)
@@ -166,6 +166,8 @@ class Tensor:
                 storage = self._base._shared_storage()
             elif array.__class__ is MetaArray:
                 storage = MetaStorage(array.size * array.itemsize)
+            elif array.__class__ is not np.ndarray:
+                storage = array.storage
             else:
                 storage = UntypedStorage.of_array(array)
                 if not array.size and not any(array.strides):  # NumPy's strides of a fresh empty array; PyTorch's count
@@ -202,7 +204,7 @@ class Tensor:
         self.requires_grad_(wanted)
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
-        if self._current_edge() is not None and not requires_grad:
+        if self._edge is not None and not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a "
                                "computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
                                "var.detach().")
@@ -321,7 +323,7 @@ class Tensor:
 
     @property
     def grad(self) -> "Tensor | None":
-        if self._grad is None and self.requires_grad and not self.is_leaf and not self.retains_grad:
+        if self._grad is None and self._edge is not None and self.requires_grad and not self.retains_grad:
             import warnings
 
             warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
@@ -374,6 +376,7 @@ class Tensor:
         if edge is None:
             return
         node, nr = edge
+        node.watched = True
         if node.retained is None:
             node.retained = {}
         node.retained.setdefault(nr, weakref.ref(self))
@@ -388,6 +391,7 @@ class Tensor:
                 self._hooks = HookDict()
             return self._hooks.add(hook)
         node, nr = edge
+        node.watched = True
         if node.tensor_hooks is None:
             node.tensor_hooks = {}
         return node.tensor_hooks.setdefault(nr, HookDict()).add(hook)
@@ -419,13 +423,10 @@ class Tensor:
     # conversion ------------------------------------------------------------------------------------------------
 
     def _host_array(self, action: str) -> np.ndarray:
-        """The ndarray behind a CPU tensor whose data is wanted now."""
+        """The elements as an ndarray: a CPU tensor's own memory, a copy from any other device."""
         flush_pending[0]()
         array = self._array
-        if array.__class__ is not np.ndarray:
-            raise NotImplementedError(f"Cannot copy out of {self._device.type} tensor; no data!"
-                                      if self._device is META else f"{action} needs a CPU tensor, got {self._device}")
-        return array
+        return array if array.__class__ is np.ndarray else array.to_host()
 
     def item(self) -> Any:
         if self._device is META:
@@ -601,7 +602,7 @@ def tracked_view(
         made._device = source._device
     if counter.value:
         made._edge_version = counter.value
-    if not modes.grad_enabled:
+    if unusual.threads and not modes.grad_enabled:
         made._creation = creation_now()
     elif source._creation:
         made._creation = source._creation
@@ -677,9 +678,16 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
     return made
 
 
+_ONE: dict[np.dtype, np.ndarray] = {}  # copied, since views of a first gradient come to users, who may write to them
+
+
 def _fresh_ones(tensor: Tensor) -> Tensor:
     if tensor._array.__class__ is np.ndarray:
-        return wrap(np.ones(tensor._array.shape, tensor._array.dtype))
+        kind = tensor._array.dtype
+        one = _ONE.get(kind)
+        if one is None:
+            one = _ONE[kind] = np.ones((), kind)
+        return wrap(one.copy() if not tensor._array.ndim else np.ones(tensor._array.shape, kind))
     if tensor._device is META:
         return wrap_meta(tensor._array.shape, tensor._array.dtype)
     return tensor.detach().new_ones(tensor.shape)  # type: ignore[attr-defined]

@@ -1,9 +1,11 @@
 """Functions of torch whose arguments no operator's schema can describe, as in torch.functional."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ._device import Size
+from ._dtype import int64
 from ._ops import view as _view
 from ._ops.declare import DECLARATIONS, function_of
 from ._tensor import Tensor
@@ -159,9 +161,6 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
             raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
-    coordinates: list[Tensor] = []
-    indices = indices.long()
-    for size in reversed(sizes):
-        coordinates.insert(0, indices % size)
-        indices = indices.div(size, rounding_mode="floor")
-    return tuple(coordinates)
+    steps = indices.new_tensor([math.prod(sizes[d + 1 :]) for d in range(len(sizes))], dtype=int64)
+    places = indices.unsqueeze(-1).div(steps, rounding_mode="floor") % indices.new_tensor(sizes, dtype=int64)
+    return places.unbind(-1)

@@ -1,6 +1,7 @@
 """The state of the default generator: seeding it, reading it, keeping it."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,9 @@ __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "ma
 
 def manual_seed(seed: Any) -> Generator:
     """The default generator, started anew from `seed`."""
+    seeds = sys.modules.get(f"{__package__}._backends.npu.seeds")  # an NPU that was never used needs no seed
+    if seeds is not None:
+        seeds.seed_all(int(seed))
     return default_generator.manual_seed(int(seed))  # type: ignore[return-value]
 
 

@@ -100,7 +100,7 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
                                           "NUMBERS" if argument.type == "Tensor|Scalar" else "")
         if argument.type == "Tensor" and not argument.optional:
             return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if {need} else None)"
-        return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if {tensor} and ({need}) else None)"
+        return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if ({need}) and {tensor} else None)"
     if argument is not None:
         return name, "None"
     if name in derivative.outputs:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .._backends.meta import MetaArray
 from .._dispatch.keys import BACKEND_MASK, PIPELINE_MASK, REQUIRES_GRAD, modes
 from .._dtype import COMPLEX, OF_ARRAY
@@ -66,6 +68,8 @@ class Task:
         for i, tensor in enumerate(inputs):
             edge = edge_for(tensor)
             if edge is None:
+                if not tensor.requires_grad and self.accumulate_grad:
+                    tensor.retain_grad()  # which refuses
                 if not tensor.requires_grad:
                     raise RuntimeError("One of the differentiated Tensors does not require grad")
                 continue  # a view that was made under no_grad: nothing leads there
@@ -131,11 +135,16 @@ class Task:
             buffer[at] = old + grad
 
     def run(self) -> None:
-        heap, buffers = self.heap, self.buffers
+        heap, buffers, keep_graph = self.heap, self.buffers, self.keep_graph
+        plain = self.needed is None and not modes.__dict__.get("anomaly")
         while heap:
             _, _, target, nr = heapq.heappop(heap)
             if nr < 0:
                 self.run_leaf(target, buffers.pop(id(target)))
+            elif plain and not target.watched:
+                self.route(target, target.edges, target.apply(*buffers.pop(id(target))))
+                if not keep_graph and target.versions:
+                    target.release()
             else:
                 self.route(target, target.edges, self.run_node(target, buffers.pop(id(target))))
 
@@ -156,7 +165,13 @@ class Task:
             if needed is not None and key not in needed:
                 continue
             if grad is not None:
-                grad = fitted(grad, edge, source)
+                array = grad._array
+                if nr < 0:
+                    fits = array.shape == target._array.shape and array.dtype is target._array.dtype
+                else:
+                    fits = nr < len(target.outputs) and target.outputs[nr][:2] == (array.shape, array.dtype)
+                if not fits:
+                    grad = fitted(grad, edge, source, self.captures)
             self.give(target, nr, grad)
             if not left:
                 self.push(target, nr)
@@ -230,8 +245,11 @@ class Task:
                 hook(leaf)
 
 
-def fitted(grad: Any, edge: tuple, source: Node) -> Any:
-    """A gradient in the shape and type of what it is the gradient of: broadcasting undone, cast back."""
+def fitted(grad: Any, edge: tuple, source: Node, captures: dict) -> Any:
+    """A gradient in the shape and type of what it is the gradient of: broadcasting undone, cast back.
+
+    With `captures`, somebody may look at it, and sees the view that PyTorch makes of a sum over added dimensions.
+    """
     target, nr = edge
     if nr < 0:
         shape, kind = target._array.shape, target._array.dtype
@@ -245,7 +263,11 @@ def fitted(grad: Any, edge: tuple, source: Node) -> Any:
             raise RuntimeError(f"Function {source.name()} returned an invalid gradient at index "
                                f"{source.edges.index(edge)} - got {list(array.shape)} but expected shape compatible "
                                f"with {list(shape)}")
-        grad = grad.sum_to_size(shape)
+        added = array.ndim - len(shape)
+        if not captures and array.shape[added:] == shape:
+            grad = grad.sum(tuple(range(added)))
+        else:
+            grad = grad.sum_to_size(shape)
     if array.dtype is not kind:
         wanted = OF_ARRAY[kind]
         if grad.dtype.category == COMPLEX > wanted.category:
@@ -310,11 +332,13 @@ def accumulate(leaf: Any, grad: Any) -> None:
     old = leaf._grad
     if old is None:
         if modes.grad_enabled:
-            leaf._grad = grad.clone()
+            leaf._grad = _copy_like(grad, leaf)
         elif _is_ours(grad, leaf._array):
             leaf._grad = grad
         else:
             leaf._grad = _copy_like(grad.detach(), leaf)
+            if sys.getrefcount(grad) < _OWN_REFERENCES and _lies_as(grad, leaf):
+                leaf._grad._version_counter.value = grad._version  # as if it was taken itself, which PyTorch does
     elif modes.grad_enabled:
         leaf._grad = old + grad
     else:
@@ -324,20 +348,36 @@ def accumulate(leaf: Any, grad: Any) -> None:
 def _is_ours(grad: Any, like: Any) -> bool:
     """Whether the caller's references are the only ones, to the tensor and to its memory, which lies as `like` does."""
     array = grad._array
-    if array.__class__ is MetaArray:
-        return True
+    if array.__class__ is not np.ndarray:
+        return array.__class__ is MetaArray or (
+            grad._edge is None and not grad._keys & REQUIRES_GRAD and sys.getrefcount(grad) <= _OWN_REFERENCES
+            and sys.getrefcount(array) <= 3 and _has_storage_alone(grad) and array.strides == like.strides)
     return (grad._storage is None and grad._edge is None and not grad._keys & REQUIRES_GRAD
             and sys.getrefcount(grad) <= _OWN_REFERENCES
             and array.base is None and sys.getrefcount(array) <= 3
             and (array.strides == like.strides or array.flags.c_contiguous and not like.flags.forc))
 
 
+def _lies_as(grad: Any, leaf: Any) -> bool:
+    """Whether a gradient has the leaf's strides, or is contiguous where the leaf's are not dense."""
+    return grad.is_contiguous() if leaf._empty_like_layout() is None else grad.stride() == leaf.stride()
+
+
 def _owns_memory(grad: Any) -> bool:
     """Whether no other tensor shows the memory of a gradient that is held once."""
     array = grad._array
-    if array.__class__ is MetaArray:
-        return grad._base is None
-    return grad._storage is None and grad._base is None and array.base is None and sys.getrefcount(array) <= 3
+    if array.__class__ is not np.ndarray:
+        return grad._base is None and (array.__class__ is MetaArray
+                                       or sys.getrefcount(array) <= 3 and _has_storage_alone(grad))
+    if grad._storage is not None or grad._base is not None or sys.getrefcount(array) > 3:
+        return False
+    owner = array.base
+    return owner is None or not array.size or (owner.__class__ is np.ndarray and sys.getrefcount(owner) <= 3)
+
+
+def _has_storage_alone(grad: Any) -> bool:
+    """Whether no other array lies on the storage of an array that, unlike an ndarray, names it."""
+    return sys.getrefcount(grad._array.storage) <= (2 if grad._storage is None else 3)
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:
@@ -357,7 +397,7 @@ def _check_nan(node: Node, grads: Sequence) -> None:
 
 def edge_for(tensor: Any) -> tuple | None:
     """Where a tensor's gradient goes: its node, itself if it is a leaf that needs grad, or nowhere."""
-    if hasattr(tensor, "output_nr") and isinstance(tensor, tuple):  # a GradientEdge
+    if isinstance(tensor, tuple):  # a GradientEdge
         return (tensor.node.variable, -1) if isinstance(tensor.node, AccumulateGrad) else tuple(tensor)
     return tensor._recording_edge() if tensor.requires_grad else None
 
@@ -380,24 +420,24 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
                   "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
                   "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters "
                   "to None after use to break the cycle and avoid the leak.", 4)  # fmt: skip
-    previous, include = modes.grad_enabled, modes.include
+    state = modes.__dict__
+    previous, include = state["grad_enabled"], state["include"]
     if previous is not create_graph or include & PIPELINE_MASK:
         modes.update(grad_enabled=create_graph, include=include & ~PIPELINE_MASK)
-    outer = modes.__dict__.get("backward_pass")
-    modes.__dict__["backward_pass"] = task
+    outer = state.get("backward_pass")
+    state["backward_pass"] = task
     try:
         for (target, nr), grad in zip(roots, grads, strict=True):
             task.give(target, nr, grad)
-        started = set()
+        started: set[int] = set()
         for target, nr in roots:
-            key = id(target)
-            if key not in started and not task.pending.get(key):
-                started.add(key)
+            if id(target) not in started and id(target) not in task.pending:
+                started.add(id(target))
                 task.push(target, nr)
         task.run()
     finally:
-        modes.__dict__["backward_pass"] = outer
-        if modes.grad_enabled is not previous or modes.include != include:
+        state["backward_pass"] = outer
+        if state["grad_enabled"] is not previous or state["include"] != include:
             modes.update(grad_enabled=previous, include=include)
     if accumulate_grad:
         return ()

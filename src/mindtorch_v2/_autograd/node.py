@@ -72,6 +72,8 @@ class Node:
     tensor_hooks: dict[int, HookDict] | None = None
     retained: dict[int, Any] | None = None  # output number -> weakref to the tensor that wants its grad
     traceback: str | None = None
+    watched = False  # whether one of the hooks above is set
+    replayed: bool = False  # made anew for a view after a write, which PyTorch does by absolute geometry
 
     def __init__(self) -> None:
         self.seq = next(_sequence)
@@ -79,7 +81,7 @@ class Node:
     # what users see --------------------------------------------------------------------------------------------
 
     def name(self) -> str:
-        return type(self).__name__
+        return "AsStridedBackward0" if self.replayed else type(self).__name__
 
     def _sequence_nr(self) -> int:
         return self.seq
@@ -110,12 +112,14 @@ class Node:
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """`hook(grad_inputs, grad_outputs)` runs after the node and may replace grad_inputs."""
+        self.watched = True
         if self.post_hooks is None:
             self.post_hooks = HookDict()
         return self.post_hooks.add(hook)
 
     def register_prehook(self, hook: Callable) -> RemovableHandle:
         """`hook(grad_outputs)` runs before the node and may replace grad_outputs."""
+        self.watched = True
         if self.pre_hooks is None:
             self.pre_hooks = HookDict()
         return self.pre_hooks.add(hook)

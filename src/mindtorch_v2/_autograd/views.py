@@ -48,13 +48,16 @@ def edge_of_view(view: Any) -> tuple | None:
     if view._edge_version == version:
         return view._edge
     base = view._base
-    if not base.requires_grad:
-        return view._edge
+    if view._edge is None and not base.requires_grad:
+        return None
     if view._creation:
         raise RuntimeError(_forbidden(view, "its base or another view of its base has been"))
     with changed_modes(grad_enabled=True, exclude=0):
         shown = replay(steps_to(view), base._with_edge(base._edge or (base, -1)))
     view._edge, view._edge_version = shown._edge, version
+    if shown._edge is not None and shown._edge[1] >= 0:
+        shown._edge[0].replayed = True
+        view._keys = (view._keys & ~VIEW_MASK) | _grad_keys(view)
     return view._edge
 
 
@@ -125,7 +128,7 @@ class CopySlices(Node):
         if grad is None:
             return (None,) * len(self.edges)
         if self.strides is None:
-            result = grad.contiguous().clone()
+            result = grad.new_empty(grad.shape).copy_(grad)
             part = replay(self.steps, result)
         else:  # memory that lies as the base's does, so that the view's strides hold in it
             result = grad.new_empty_strided(grad.shape, self.strides).copy_(grad)
@@ -164,7 +167,7 @@ def move_retained(tensor: Any, node: Node) -> None:
     """A tensor that retains its grad goes on doing so under its new history."""
     old = tensor._edge
     if old is not None and old[1] >= 0 and old[0].retained and old[1] in old[0].retained:
-        node.retained = {0: old[0].retained.pop(old[1])}
+        node.retained, node.watched = {0: old[0].retained.pop(old[1])}, True
 
 
 def _grad_keys(tensor: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._device import device, get_default_device
 from .._dtype import dtype
-from .keys import BACKEND_MASK, DEVICE_MASKS, modes
+from .keys import BACKEND_MASK, DEVICE_MASKS, modes, unusual
 from .registry import Operator
 from .schema import KEYWORD_ALIASES, MISSING, NUMBERS, Argument
 
@@ -41,6 +41,7 @@ def lazy_function(name: str, scope: dict[str, Any], source: Callable[[], str], d
 def compile_function(name: str, source: str, scope: dict[str, Any]) -> FunctionType:
     """The function `name` out of `source`, with the source kept for tracebacks."""
     filename = f"<mindtorch_v2 {scope.get('__opname__', name)}>"
+    scope.setdefault("__name__", "mindtorch_v2")
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), scope)
     return scope[name]
@@ -158,8 +159,9 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Seque
         body.append(f"keys = __device_keys__({requested}, keys)")
     elif not any(a.is_tensor and not a.is_list for a in schema.arguments):
         body.append("if not keys: keys = __device_keys__(None, 0)")
-    body += ["include, allow = modes.masks",
-             "keys = (keys | include) & allow",  # not `mask`, which is an argument of some operators
+    body += ["if unusual.threads:",
+             "    include, allow = modes.masks",
+             "    keys = (keys | include) & allow",
              f"return (table.get(keys) or lookup(keys))({', '.join(schema.names)})"]
     text = "\n".join("    " + line.replace("return __slow__", f"return {slow}") for line in body)
     return f"def {name}({', '.join(signature)}):\n{text}\n"
@@ -220,7 +222,7 @@ def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kw
 
 def _caller_scope(operator: Operator) -> dict[str, Any]:
     scope: dict[str, Any] = {
-        "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "table": operator.table, "lookup": operator.lookup,
+        "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "unusual": unusual, "table": operator.table, "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__device_keys__": device_keys, "__opname__": operator.name,
         "__name__": "mindtorch_v2",
     }
@@ -235,19 +237,22 @@ def make_caller(operator: Operator, name: str, write_out: Callable | None = None
     return function
 
 
-def make_operator(operator: Operator, special: str, *, reflected: bool, foreign: Callable) -> FunctionType:
+def make_operator(operator: Operator, special: str, tensor_class: type, *, reflected: bool,
+                  foreign: Callable) -> FunctionType:
     """The method behind a Python operator (`__add__`): the caller without what an operator can never be given."""
     first, second = ("other", "self") if reflected else ("self", "other")
     defaults = "".join(f", __default_{n}__" for n in operator.schema.names[2:])
     source = (f"def {special}(self, other):\n"
-              "    if other.__class__ in NUMBERS: keys = self._keys\n"
+              "    if other.__class__ is not Tensor and other.__class__ in NUMBERS: keys = self._keys\n"
               "    else:\n"
               "        try: keys = self._keys | other._keys\n"
               "        except AttributeError: return __foreign__(self, other)\n"
-              "    include, allow = modes.masks\n"
-              "    mask = (keys | include) & allow\n"
-              f"    return (table.get(mask) or lookup(mask))({first}, {second}{defaults})\n")
-    return lazy_function(special, _caller_scope(operator) | {"__foreign__": foreign}, lambda: source)
+              "    if unusual.threads:\n"
+              "        include, allow = modes.masks\n"
+              "        keys = (keys | include) & allow\n"
+              f"    return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n")
+    scope = _caller_scope(operator) | {"__foreign__": foreign, "Tensor": tensor_class}
+    return lazy_function(special, scope, lambda: source)
 
 
 _LEAVE: Any = type("Leave", (), {"__repr__": lambda self: "<another overload>"})()

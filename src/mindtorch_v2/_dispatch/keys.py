@@ -5,6 +5,7 @@ resolution go from the highest bit down.
 """
 
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any
@@ -130,6 +131,18 @@ def _merged(keys: Iterable[Any]) -> int:
     return mask
 
 
+class _Unusual:
+    """How many threads have masks other than the usual ones. While none has, a call reads no thread-local state."""
+
+    threads = 0
+    lock = threading.Lock()
+
+
+unusual = _Unusual()
+_USUAL_MASKS = (0, ALL_KEYS)
+_RECORDING = AUTOGRAD_MASK | VIEW_MASK
+
+
 class _Modes(threading.local):
     """What this thread adds to every call's keys, and what it lets through."""
 
@@ -138,18 +151,26 @@ class _Modes(threading.local):
         self.exclude = 0
         self.grad_enabled = True
         self.inference = False
-        self.masks = (0, ALL_KEYS)
+        self.masks = _USUAL_MASKS
         # PyTorch has no floating point warnings, and a guard around each ufunc would cost more than the ufunc.
         np.seterr(all="ignore")
 
     def update(self, **changes: Any) -> None:
         """Sets modes and recomputes `masks`, the one attribute that a call reads."""
-        self.__dict__.update(changes)
-        exclude = self.exclude if self.grad_enabled else self.exclude | AUTOGRAD_MASK | VIEW_MASK
-        self.masks = (self.include, ALL_KEYS & ~exclude)
+        state = self.__dict__  # one thread-local look-up
+        state.update(changes)
+        exclude = state["exclude"] if state["grad_enabled"] else state["exclude"] | _RECORDING
+        masks = (state["include"], ALL_KEYS & ~exclude)
+        was_usual = state["masks"] == _USUAL_MASKS
+        if (masks == _USUAL_MASKS) is not was_usual:
+            with unusual.lock:
+                unusual.threads += 1 if was_usual else -1
+        state["masks"] = masks
 
 
 modes = _Modes()
+# A thread that only computes may never come to read `modes`, and so keeps NumPy's warnings.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"mindtorch_v2(\.|$)")
 
 
 class changed_modes:

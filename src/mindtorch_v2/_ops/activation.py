@@ -5,7 +5,7 @@ from typing import Any
 
 from .._backends.cpu.blocks import blockwise
 from .._dispatch.callers import call_bound
-from .._dispatch.registry import Operator, registry
+from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, INT, finfo
 from .._generator import default_generator
 from .._random import uniform
@@ -143,7 +143,7 @@ _SLOPES = op("_rrelu_slopes(Tensor self, Scalar lower, Scalar upper, Generator? 
 
 
 @composite("rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator?"
-           " generator=None) -> Tensor", public="torch", inplace=True,
+           " generator=None) -> Tensor", public="torch",
            samples=cases(case(t(2, 3)), case(t(2, 3), 0.1, 0.5), case(t(2, 3), training=True), case(t(0, 2)),
                          error(RuntimeError, "Lower bound should be less than or equal to the upper bound", t(2), 0.5,
                                0.1)))
@@ -155,8 +155,17 @@ def _rrelu(self, lower, upper, training, generator):
     return self * call_bound(_SLOPES, (self, lower, upper, generator))
 
 
-functional(registry.get("rrelu"), "rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool"
-           " training=False, bool inplace=False) -> Tensor", underscore=True)
+@composite("rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False,"
+           " Generator? generator=None) -> Tensor(a!)", public="torch nn.functional")
+def _rrelu_in_place(self, lower, upper, training, generator):
+    return self.copy_(_rrelu(self.clone(), lower, upper, training, generator))
+
+
+@composite("rrelu.functional(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool"
+           " inplace=False) -> Tensor", public="nn.functional")
+def _rrelu_functional(input, lower, upper, training, inplace):
+    return (_rrelu_in_place if inplace else _rrelu)(input, lower, upper, training, None)
+
 
 # exponential units ---------------------------------------------------------------------------------------------------
 

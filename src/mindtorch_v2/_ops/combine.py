@@ -73,12 +73,14 @@ def _clamp_bound_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> tuple[A
 class _Clamp(Pointwise):
     """Refuses to write a result bounded by numbers in place with the names that C++ gives the types."""
 
-    def check_cast(self, target: Tensor, spec: Spec, args: Sequence[Any]) -> None:
-        by_numbers = not any(hasattr(bound, "_array") and bound._array.ndim for bound in args)
-        if by_numbers and not can_cast(spec.dtype, target.dtype):
-            raise RuntimeError(f"result type {spec.dtype.scalar_name} can't be cast to the desired output type "
+    def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
+        super().check_write(operator, target, args)
+        if any(hasattr(bound, "_array") and bound._array.ndim for bound in args):
+            return
+        _, made = self.types(operator, [target, *(bound for bound in args if bound is not None)])
+        if not can_cast(made, target.dtype):
+            raise RuntimeError(f"result type {made.scalar_name} can't be cast to the desired output type "
                                f"{c_name(target.dtype)}")
-        super().check_cast(target, spec, args)
 
 
 op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._autograd.derive import Derivative, autograd_kernel, make_node_class
 from .._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
+from .._device import META
 from .._dispatch.callers import call_bound, keys_of, make_caller, make_overloaded
 from .._dispatch.keys import INFERENCE_MASK, REQUIRES_GRAD, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Around, Operator, registry
@@ -225,6 +226,8 @@ def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bo
     check_result_fits(target, Spec(value._array.shape, value.dtype))
     if target._array.__class__ is np.ndarray:
         np.copyto(target._array, value._array, casting="unsafe")
+    elif target._device is not META:
+        target.copy_(value)  # type: ignore[attr-defined]
     target._bump_version()
 
 

@@ -1,16 +1,24 @@
 """Distances between vectors, vectors cut to a length, and how variables vary together."""
 
+from typing import Any
+
 from .._dispatch.registry import registry
-from .._dtype import BOOL, FLOAT, bool_
+from .._dtype import BOOL, COMPUTE, FLOAT
 from .._tensor import wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of
 from .families import common_dtype
 from .samples import case, cases, error, ints, t
 
-complex_of = function_of(registry.get("complex"))
+complex_of, triu_indices = function_of(registry.get("complex")), function_of(registry.get("triu_indices"))
 
 # distances -----------------------------------------------------------------------------------------------------------
+
+
+def refuse_halves(name: str, *tensors: Any) -> None:
+    for tensor in tensors:
+        if tensor.dtype in COMPUTE:
+            raise NotImplementedError(f"\"{name}\" not implemented for '{tensor.dtype.scalar_name}'")
 
 
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
@@ -36,12 +44,13 @@ def _cdist(x1, x2, p, compute_mode):
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype.scalar_name}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    refuse_halves("cdist", x1, x2)
     apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
     return apart.norm(p, -1) if x1.size(-1) else apart.sum(-1)
 
 
 @composite("pdist(Tensor self, float p=2.0) -> Tensor", public="torch nn.functional",
-           samples=cases(*[case(t(4, 3), p) for p in (0.0, 1.0, 2.0, float("inf"))], case(t(1, 3)), case(t(0, 3)),
+           samples=cases(*[case(t(4, 3), p) for p in (0.0, 1.0, 2.0, float("inf"))],
                          error(RuntimeError, "pdist only supports 2D tensors, got: 1D", t(3)),
                          error(RuntimeError, "pdist only supports non-negative p values", t(3, 2), -1.0)))
 def _pdist(self, p):
@@ -51,13 +60,14 @@ def _pdist(self, p):
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
+    refuse_halves("pdist", self)
     rows = self.size(0)
-    first, second = self.new_ones((rows, rows), dtype=bool_).triu(1).nonzero().unbind(1)
+    first, second = triu_indices(rows, rows, 1, device=self.device).unbind()
     apart = self.index_select(0, first) - self.index_select(0, second)
     return apart.norm(p, 1) if self.size(1) else apart.sum(1)
 
 
-@composite("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", inplace=True,
+@composite("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
            samples=cases(case(t(3, 4), 2, 0, 1.0), case(t(2, 3, 2), 1, 1, 0.5), case(t(3, 4), 2, -1, 100.0),
                          error(RuntimeError, "renorm: input needs at least 2 dimensions, got 1 dimensions", t(3), 2, 0,
                                1),
@@ -74,6 +84,11 @@ def _renorm(self, p, dim, maxnorm):
     length = self.norm(p, [d for d in range(self.dim()) if d != dim], keepdim=True)
     factor = (maxnorm / (length + 1e-7)).masked_fill(length <= maxnorm, 1)
     return self * factor.to(self.dtype)
+
+
+@composite("renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)", public="Tensor")
+def _renorm_in_place(self, p, dim, maxnorm):
+    return self.copy_(self.clone().renorm(p, dim, maxnorm))
 
 
 # variables that vary together ----------------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from .._autograd.node import VersionCounter
 from .._autograd.views import MULTI_OUTPUT, creation_now, wake
 from .._backends.cpu import xp as cpu_xp
 from .._backends.meta import contiguous_strides
-from .._backends.npu import unavailable_kernel
 from .._dispatch.callers import call_bound, compile_function
-from .._dispatch.keys import VIEW_MASK, DispatchKey, modes
+from .._dispatch.keys import VIEW_MASK, DispatchKey, modes, unusual
 from .._dispatch.registry import Lazy, Operator
 from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import (
@@ -207,14 +206,19 @@ def check_writable(tensor: Tensor) -> None:
                            "location. Please clone() the tensor before performing the operation.")
 
 
+def shares_storage(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors show the same memory; makes no storage where there is none yet."""
+    a = one if one._base is None else one._base
+    b = other if other._base is None else other._base
+    return a is b or (a._storage is not None and a._storage is b._storage)
+
+
 def check_overlap(target: Tensor, source: Any) -> None:
     """Raises if `source` shows some, but not exactly, the elements that are written.
 
     As in PyTorch only where it is easy to tell: both must lie densely.
     """
-    if source.__class__ in NUMBERS or source is target or (target._storage is None and target._base is None):
-        return
-    if source._storage is None and source._base is None or source._shared_storage() is not target._shared_storage():
+    if source.__class__ in NUMBERS or source is target or not shares_storage(target, source):
         return
     a, b = target._array, source._array
     if not a.size or not b.size or not is_dense(a) or not is_dense(b):
@@ -256,6 +260,13 @@ def check_shape_fits(target: Tensor, shape: tuple[int, ...]) -> None:
                            f"{shape_text(shape)}")
 
 
+def npu_kernel(operator: Operator, functional: Operator | None = None) -> Callable:
+    """The kernel on an NPU, made when first needed; for an in-place form, with its functional one."""
+    from .npu import inplace_kernel_of, kernel_of
+
+    return kernel_of(operator) if functional is None else inplace_kernel_of(operator, functional)
+
+
 # families ------------------------------------------------------------------------------------------------------------
 
 
@@ -272,7 +283,7 @@ class Family:
         return {
             DispatchKey.CPU: Lazy(lambda: self.cpu(operator)),
             DispatchKey.Meta: Lazy(lambda: self.meta(operator)),
-            DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator)),
+            DispatchKey.NPU: Lazy(lambda: npu_kernel(operator)),
         }
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
@@ -288,7 +299,7 @@ class Family:
             return self
 
         return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
-                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
+                DispatchKey.NPU: Lazy(lambda: npu_kernel(operator, functional))}
 
     def cpu(self, operator: Operator) -> Callable:
         raise NotImplementedError
@@ -407,7 +418,12 @@ def laid_out(array: np.ndarray, operands: Sequence[Any]) -> np.ndarray:
     if len(shape) < 2:
         return array
     if array.size and 1 not in shape and array.flags.c_contiguous:
-        if all([t.__class__ in NUMBERS or t._array.flags.c_contiguous for t in operands]):
+        for operand in operands:
+            if operand.__class__ not in NUMBERS:
+                own = operand._array
+                if not own.flags.c_contiguous and any(own.strides):  # fully expanded, it tells nothing of the order
+                    break
+        else:
             return array
     strides = pointwise_strides(shape, operands) or contiguous_strides(shape)
     if element_strides(array) == strides:
@@ -513,7 +529,7 @@ class Pointwise(Family):
             source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_,
                                        checked=self.check is not None)
         scope: dict[str, Any] = {
-            "plain": frozenset(plain),
+            "plain": frozenset(plain), "usual": float32.np if float32.np in plain else None,
             "NUMBERS": NUMBERS,
             "general": general,
             "ndarray": _ndarray,
@@ -550,18 +566,20 @@ class Pointwise(Family):
 
         return kernel
 
-    def check_cast(self, target: Tensor, spec: Spec, args: Sequence[Any]) -> None:
-        """Raises unless a result of the spec's type may be written into `target`; `args` are the other arguments."""
-        check_result_fits(target, spec)
+    def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
+        """Raises what comes before the checks of memory that all writes have; `args` are the other arguments."""
+        if self.check is not None:
+            self.check(target, *args)
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
         def general(self_: Tensor, *args: Any) -> Tensor:
+            self.check_write(functional, self_, args)
             check_writable(self_)
             for value in args:
                 if hasattr(value, "_array"):
                     check_overlap(self_, value)
             spec, kind, at = self.plan(functional, (self_, *args), self_)
-            self.check_cast(self_, spec, args)
+            check_result_fits(self_, spec)
             if self_._array.__class__ is _ndarray:
                 np.copyto(self_._array, self.computed((self_, *args), kind, at), casting="unsafe")
             self_._bump_version()
@@ -570,7 +588,7 @@ class Pointwise(Family):
         return {
             DispatchKey.CPU: Lazy(lambda: self._quick(functional, general, inplace=True)),
             DispatchKey.Meta: general,
-            DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator)),
+            DispatchKey.NPU: Lazy(lambda: npu_kernel(operator, functional)),
         }
 
 
@@ -632,7 +650,7 @@ class View(Family):
                 "array_view": array_view,
                 "general": one,
                 "operator": operator,
-                "modes": modes,
+                "modes": modes, "unusual": unusual,
                 "new": _new,
                 "Tensor": Tensor,
                 "VersionCounter": VersionCounter,
@@ -645,7 +663,7 @@ class View(Family):
         kernel = many if self.several else one
         operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
         return {DispatchKey.CPU: kernel if array_view is None else Lazy(quick), DispatchKey.Meta: kernel,
-                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
+                DispatchKey.NPU: kernel}
 
 
 def view(geometry: Callable, array: Callable | None = None) -> View:

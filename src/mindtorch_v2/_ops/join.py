@@ -256,7 +256,7 @@ def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, 
 
 
 op("repeat(Tensor self, int[] repeats) -> Tensor",
-   kernel=moves(_repeat_spec, lambda xp, self, repeats, spec: xp.array(_repeat(xp, self, repeats, spec), copy=True)),
+   kernel=moves(_repeat_spec, lambda xp, self, repeats, spec: xp.array(_repeat(xp, self, repeats, spec), order="C")),
    grad=dict(self=_repeat_grad), public="Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
                  error(RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions "

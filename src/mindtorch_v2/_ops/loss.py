@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.registry import registry
-from .._dtype import COMPLEX, FLOAT, dtype
+from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import Spec, broadcast_shape, common_dtype, computes, shape_text
@@ -295,7 +295,7 @@ def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, 
     if target._array.shape != wanted and not (not wanted and target.numel() == 1):
         raise RuntimeError(f"inconsistent target size: {shape_text(target.shape)} for {name} of size: "
                            f"{shape_text(self.shape)}")
-    if not self.dtype.is_floating_point:
+    if not self.dtype.is_floating_point or self.dtype in COMPUTE:
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{self.dtype.scalar_name}'")
 
 

@@ -361,18 +361,18 @@ def _chunk(self, chunks, dim):
 
 @composite("unsafe_split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", samples=cases(case(t(5, 2), 2)))
 def _unsafe_split(self, split_size, dim):
-    return tuple([part.clone() for part in _split_evenly(self, split_size, dim)])
+    return _split_evenly(self, split_size, dim)
 
 
 @composite("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", samples=cases(case(t(7), 3)))
 def _unsafe_chunk(self, chunks, dim):
-    return tuple([part.clone() for part in self.chunk(chunks, dim)])
+    return self.chunk(chunks, dim)
 
 
 @composite("unsafe_split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
            samples=cases(case(t(5, 2), (2, 3))))
 def _unsafe_split_with_sizes(self, split_sizes, dim):
-    return tuple([part.clone() for part in self.split_with_sizes(split_sizes, dim)])
+    return self.split_with_sizes(split_sizes, dim)
 
 
 def _refuse_0d(self: Tensor) -> None:

@@ -83,7 +83,7 @@ def _operator(function: Callable, name: str, special: str, reflected: bool) -> C
 
     operators = PUBLIC["Tensor"][name]
     if len(operators) == 1 and len(operators[0].schema.positional) == 2:
-        return make_operator(operators[0], special, reflected=reflected, foreign=foreign)
+        return make_operator(operators[0], special, Tensor, reflected=reflected, foreign=foreign)
 
     def operator(self: Tensor, other: Any) -> Any:
         return call(self, other) if isinstance(other, Tensor) else foreign(self, other)

@@ -16,7 +16,7 @@ def _operand_lines(operand: Argument, array: str, leave: str) -> list[str]:
     name = operand.name
     if operand.type != "Tensor|Scalar":
         return [f"if {name}._array.dtype is not kind: {leave}", f"{array} = {name}._array"]
-    return [f"if {name}.__class__ in NUMBERS:",
+    return [f"if {name}.__class__ is not Tensor and {name}.__class__ in NUMBERS:",
             f"    if kind.kind != 'f' or {name}.__class__ is complex: {leave}",
             f"    {array} = {name}",
             f"elif {name}._array.dtype is kind: {array} = {name}._array",
@@ -30,17 +30,19 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     lines = _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2)
     for operand, array in zip(operands[1:], "bc"):
         lines += _operand_lines(operand, array, f"return general({names})")
-    call = _call(arguments, is_ufunc)
+    work = [f"r = {_call(arguments)}"]
+    if not boolean:
+        work += ["if r.dtype is not kind: r = r.astype(kind)"]
+    if is_ufunc:
+        quick = f"r = ufunc({', '.join('abc'[: len(operands)])})"
+        at_default = _at_default(arguments)
+        work = [quick] if at_default == "True" else [f"if {at_default}: {quick}", "else:", *("    " + w for w in work)]
     if len(operands) > 1:
         # NumPy finds shapes that do not broadcast; `plan` says so in PyTorch's words.
-        lines += ["try:", f"    r = {call}", "except ValueError:", f"    plan(operator, ({names},))", "    raise"]
-    else:
-        lines += [f"r = {call}"]
-    lines += ["if r.__class__ is not ndarray: r = asarray(r)"]
-    if not boolean and not (is_ufunc and _at_default(arguments) == "True"):
-        lines += ["if r.dtype is not kind: r = r.astype(kind)"]
+        work = ["try:", *("    " + w for w in work), "except ValueError:", f"    plan(operator, ({names},))", "    raise"]
+    lines += [*work, "if r.__class__ is not ndarray: r = asarray(r)"]
     # Where the result lies unlike the first operand, PyTorch's strides may not be NumPy's.
-    unlike = "a.strides != r.strides" if len(operands) > 1 else "not a.flags.c_contiguous"
+    unlike = "a.strides != r.strides and any(a.strides)" if len(operands) > 1 else "not a.flags.c_contiguous"
     lines += [f"if {unlike}: r = laid_out(r, ({''.join(a.name + ', ' for a in operands)}))"]
     lines += ["made = new(Tensor)", "made._array = r", "return made"]
     return _function(name, names, lines)
@@ -57,9 +59,10 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
         lines += _operand_lines(operand, array, f"return general({names})")
         lines += [f"if {array} is not {other}:" if operand.type == "Tensor|Scalar" else "if True:",
                   f"    if {array}.shape != a.shape: return general({names})",
-                  f"    if {first}._base is not None or {first}._storage is not None: check_overlap({first}, {other})"]
+                  f"    if {first}._base is not None or {other}._base is not None or {first}._storage is not None:",
+                  f"        check_overlap({first}, {other})"]
     lines += [f"if 0 in a.strides: check_writable({first})"]
-    computed = f"copyto(a, {_call(arguments, False)})"
+    computed = f"copyto(a, {_call(arguments)})"
     if is_ufunc:
         given = ", ".join("abc"[: len(operands)])
         lines += [f"if {_at_default(arguments)}: ufunc({given}, out=a)", f"else: {computed}"]
@@ -79,7 +82,7 @@ def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: b
     first = arguments[0].name
     lines = []
     if arguments[0].type == "Tensor|Scalar":
-        lines.append(f"if {first}.__class__ in NUMBERS:")
+        lines.append(f"if {first}.__class__ is not Tensor and {first}.__class__ in NUMBERS:")
         if reflected and is_ufunc:
             second = arguments[1].name
             lines += [f"    if {second}.__class__ not in NUMBERS and {first}.__class__ is not complex and "
@@ -90,9 +93,12 @@ def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: b
                       f"            r = ufunc({first}, a)",
                       f"            return wrap(r if a.strides == r.strides else laid_out(r, ({first}, {second})))"]
         lines.append(f"    return general({names})")
-    lines += [f"a = {first}._array", "kind = a.dtype", f"if kind not in plain: return general({names})"]
+    lines += [f"a = {first}._array", "kind = a.dtype", "if kind is not usual:",
+              f"    if kind not in plain: return general({names})"]
     if checked:
-        lines.append(f"if kind.kind != 'f' or not ({_at_default(arguments)}): check({names})")
+        lines.append(f"    if kind.kind != 'f': check({names})")
+        if _at_default(arguments) != "True":
+            lines.append(f"if not ({_at_default(arguments)}): check({names})")
     return lines
 
 
@@ -101,14 +107,10 @@ def _at_default(arguments: Sequence[Argument]) -> str:
     return " and ".join(f"{a.name} == default_{a.name}" for a in arguments if not a.is_tensor) or "True"
 
 
-def _call(arguments: Sequence[Argument], is_ufunc: bool) -> str:
+def _call(arguments: Sequence[Argument]) -> str:
     operands = ", ".join("abc"[: sum(a.is_tensor for a in arguments)])
     others = "".join(f", {a.name}" for a in arguments if not a.is_tensor)
-    if not is_ufunc:
-        return f"compute(xp, {operands}{others})"
-    if not others:
-        return f"ufunc({operands})"
-    return f"ufunc({operands}) if {_at_default(arguments)} else compute(xp, {operands}{others})"
+    return f"compute(xp, {operands}{others})"
 
 
 def _function(name: str, names: str, lines: list[str]) -> str:
@@ -144,7 +146,7 @@ def view_source(name: str, arguments: Sequence[Argument]) -> str:
     made._keys = {first}._keys & {BACKEND_MASK | INFERENCE_MASK} | {VIEW_MASK}
     if {first}._offset: made._offset = {first}._offset
     if counter.value: made._edge_version = counter.value
-    if not modes.grad_enabled: made._creation = creation_now()
+    if unusual.threads and not modes.grad_enabled: made._creation = creation_now()
     elif {first}._creation: made._creation = {first}._creation
     return made
 """

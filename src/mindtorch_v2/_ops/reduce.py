@@ -258,8 +258,8 @@ def _sum_to_size(self, size):
     if not size:
         return self.sum()
     kept = tuple([d for d in range(added, len(shape)) if size[d - added] == 1 != shape[d]])
-    if not kept:
-        return self.sum(tuple(range(added))) if added else self
+    if not kept and not added:
+        return self
     total = self.sum((*range(added), *kept), True)
     return total.view(size) if added else total
 

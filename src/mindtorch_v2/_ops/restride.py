@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._autograd.views import check_inplace, move_retained
-from .._backends.npu import unavailable_kernel
 from .._device import META, contiguous_format
 from .._dispatch.keys import DispatchKey, changed_modes, modes
-from .._dispatch.registry import Lazy, Operator, registry
+from .._dispatch.registry import Operator, registry
 from .._dtype import COMPLEX, complex64, complex128, dtype, float32, float64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
@@ -63,11 +62,11 @@ def _as_strided_grad(grad: Tensor, self_shape: tuple[int, ...], size: tuple[int,
     read = _places(grad, self_shape, self_stride, self_offset - start)
     ends = [sum(s * (n - 1) for n, s in zip(*geometry, strict=True)) + offset - start
             for *geometry, offset in ((size, stride, storage_offset), (self_shape, self_stride, self_offset))]
-    storage = grad.new_zeros((max(ends) + 1,)).index_add(0, written, grad.reshape((-1,)))
-    result = storage.index_select(0, read)
-    if ends[1] - self_offset + start + 1 < read.numel():
-        ones = grad.new_ones(read.shape)
-        result = result / storage.new_zeros(storage.shape).index_add(0, read, ones).index_select(0, read)
+    storage = grad.new_zeros((max(ends) + 1,)).index_add_(0, written, grad.reshape((-1,)))
+    if ends[1] - self_offset + start + 1 >= read.numel():
+        return storage.as_strided(self_shape, self_stride, self_offset - start)
+    ones = grad.new_ones(read.shape)
+    result = storage.index_select(0, read) / storage.new_zeros(storage.shape).index_add(0, read, ones).index_select(0, read)
     return result.reshape(self_shape)
 
 
@@ -105,8 +104,7 @@ class Retyped(Family):
             made._array = made._shared_storage().array(shape, kind.np, made._offset, strides)
             return made
 
-        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
-                DispatchKey.NPU: Lazy(lambda: unavailable_kernel(operator))}
+        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel, DispatchKey.NPU: kernel}
 
 
 def retyped_geometry(self: Tensor, kind: dtype) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -223,10 +221,10 @@ def _in_place(schema: str, method: str, aliases: Sequence[str] = (), check: Call
     """Declares the in-place form of a view; `check(self)` raises."""
 
     def function(self: Tensor, *args: Any) -> Tensor:
-        if check is not None:
-            check(self)
         if modes.grad_enabled and self.requires_grad:
             check_inplace(self)
+        if check is not None:
+            check(self)
         return adopt(self, getattr(self, method)(*args))
 
     composite(schema, public="Tensor", aliases=aliases)(function)

@@ -33,7 +33,7 @@ from .updates import LITTLE, Updates, combine_at, on_flat
 
 def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
     casts = self._array.dtype is not values._array.dtype and self.dtype is not values.dtype
-    if casts or not self._array.size:
+    if casts or not self._array.size and values is not self:
         _check_put_shapes(self, indices, values)
     if casts:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} "

@@ -12,7 +12,7 @@ from .._dispatch.registry import Operator
 from .._dtype import REDUCED
 from .._tensor import Tensor, wrap
 from .copy import preserved_strides, uninitialised
-from .families import Family, Spec, check_overlap, check_writable, is_expanded, meta_of, shape_text
+from .families import Family, Spec, check_overlap, check_writable, is_dense, is_expanded, meta_of, shape_text, shares_storage
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 
@@ -32,7 +32,7 @@ class Updates(Family):
         self.check, self.write, self.shape, self.preserves = check, write, shape, preserves
         self.expanded = expanded
 
-    def _spec(self, source: Tensor, args: Sequence[Any]) -> Spec:
+    def spec(self, source: Tensor, args: Sequence[Any]) -> Spec:
         self.check(source, *args)
         shape = source._array.shape if self.shape is None else self.shape(source, *args)
         same = self.preserves and shape == source._array.shape
@@ -47,7 +47,7 @@ class Updates(Family):
                 check(source, *args)
                 target = array.copy()
             else:
-                target = uninitialised(self._spec(source, args))
+                target = uninitialised(self.spec(source, args))
                 target[...] = array
             write(cpu_xp, target, *map(_array_of, args))
             return wrap(target)
@@ -55,24 +55,13 @@ class Updates(Family):
         return kernel
 
     def meta(self, operator: Operator) -> Callable:
-        return lambda source, *args: meta_of(self._spec(source, args))
+        return lambda source, *args: meta_of(self.spec(source, args))
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        check, write, shape, expanded = self.check, self.write, self.shape, self.expanded
+        write = self.write
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
-            if 0 in target._array.strides:
-                if expanded is None:
-                    check_writable(target)
-                else:
-                    warn_if_expanded(target, operator.schema.base_name, expanded)
-            check(target, *args)
-            if shape is not None and shape(target, *args) != target._array.shape:
-                raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast "
-                                   f"shape {shape_text(shape(target, *args))}")
-            for value in args:
-                if hasattr(value, "_array"):
-                    _refuse_shared(target, value)
+            check_update(self, operator, target, args)
             if target._array.__class__ is np.ndarray:
                 write(cpu_xp, target._array, *map(_array_of, args))
             target._bump_version()
@@ -81,19 +70,37 @@ class Updates(Family):
         return super().inplace_kernels(operator, functional) | {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel}
 
 
-def warn_if_expanded(target: Tensor, name: str, expression: str) -> None:
+def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
+    """Raises unless the elements of `target` may be written in place."""
+    shape = family.shape
+    if 0 in target._array.strides:
+        if family.expanded is None:
+            check_writable(target)
+        else:
+            warn_if_expanded(target, operator.schema.base_name, family.expanded, 5)
+    family.check(target, *args)
+    if shape is not None and shape(target, *args) != target._array.shape:
+        raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast "
+                           f"shape {shape_text(shape(target, *args))}")
+    for value in args:
+        if hasattr(value, "_array"):
+            _refuse_shared(target, value)
+
+
+def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int = 4) -> None:
     """Warns if elements of the tensor that `name` writes to share memory."""
     if is_expanded(target._array):
         warnings.warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
-                      f"this operation. This also applies to advanced indexing e.g. {expression}", stacklevel=4)
+                      f"this operation. This also applies to advanced indexing e.g. {expression}", stacklevel=stacklevel)
 
 
 def _refuse_shared(target: Tensor, value: Tensor) -> None:
     """Raises if an operand shows memory that is written, be it the very same elements."""
+    if value is not target and not shares_storage(target, value):
+        return
     check_overlap(target, value)
-    if value is target or (value._base is not None and value._shared_storage() is target._shared_storage()
-                           and value._offset == target._offset and value._array.size and target._array.flags.forc
-                           and value._array.strides == target._array.strides):
+    a, b = target._array, value._array
+    if value is target or value._offset == target._offset and b.size and is_dense(a) and b.strides == a.strides:
         raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer "
                            "to a single memory location. Please clone() the tensor before performing the operation.")
 

@@ -136,6 +136,11 @@ _unsafe_view = function_of(op(
    samples=cases(case(t(3, 2), (6,)))))
 
 
+_reshape_alias = function_of(op(
+   "_reshape_alias(Tensor(a) self, int[] size) -> Tensor(a)",
+   kernel=view(_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public=""))
+
+
 @composite("reshape(Tensor(a) self, int[] shape) -> Tensor(a)",
            samples=cases(case(t(2, 3), (3, 2)), case(t(3, 2, layout="transposed"), (6,)), case(t(0, 3), (0,)),
                          case(t(), (1,)),
@@ -147,7 +152,7 @@ def _reshape(self, shape):
     shape = resolved_size(shape, array.size)
     if viewed_strides(array, shape) is None:
         return _unsafe_view(self, shape)
-    return self.view(shape)
+    return _reshape_alias(self, shape)
 
 
 # order of dimensions -------------------------------------------------------------------------------------------------
@@ -233,6 +238,15 @@ op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
 # size-1 dimensions ---------------------------------------------------------------------------------------------------
 
 
+def _array_expand(array: ndarray, size: tuple[int, ...], implicit: bool) -> ndarray | None:
+    """A single number seen as many, or an array as it is; other shapes go the long way."""
+    if array.ndim:
+        return array[...] if array.shape == size else None
+    if not size or min(size) < 0 or array.dtype.isbuiltin != 1:
+        return None
+    return ndarray(size, array.dtype, array, 0, (0,) * len(size))
+
+
 def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
     array = self._array
     shape, strides = array.shape, array.strides
@@ -264,7 +278,7 @@ def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
 
 
 op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)",
-   kernel=view(_expand, lambda array, size, implicit: array[...] if array.shape == size else None),
+   kernel=view(_expand, _array_expand),
    grad=dict(self=lambda grad: grad), public="Tensor",
    samples=cases(case(t(2, 1), (2, 3)), case(t(3), (2, -1)), case(t(), (3,)), case(t(1, 3), (0, 3)),
                  case(t(2, 3), (2, 3)),

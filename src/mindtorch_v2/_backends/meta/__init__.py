@@ -26,6 +26,9 @@ class MetaArray:
     def itemsize(self) -> int:
         return self.dtype.itemsize
 
+    def to_host(self) -> np.ndarray:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
 
 def contiguous_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]:
     """Row-major strides; a dimension of size 0 counts as 1, as in PyTorch."""

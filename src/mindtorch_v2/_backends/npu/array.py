@@ -142,6 +142,10 @@ class NpuArray:
             return 0
         return sum(s * (n - 1) for s, n in zip(self.strides, self.shape, strict=True)) + self.dtype.itemsize
 
+    def to_host(self) -> np.ndarray:
+        """A copy of the elements in host memory."""
+        return to_host(self)
+
     def __repr__(self) -> str:
         return f"<NpuArray {self.dtype}{list(self.shape)} on npu:{self.device_index}>"
 

@@ -14,7 +14,7 @@ from ..._dtype import _Default as default
 from .array import NpuArray, empty, fresh
 from .errors import NpuError
 from .facts import INNER_STEP_FAILED, MAX_DIMS, Parameter
-from .launch import AclnnOperator, Descriptions, arrays_of, described, first_phase, operator_of, run
+from .launch import AclnnOperator, Descriptions, arrays_of, common_device, described, first_phase, operator_of, run
 from .layout import Layout
 from .memory import Pool, pool_of
 from .rows import Row
@@ -267,7 +267,7 @@ class RowKernel:
         plan.row, plan.uses, plan.repeatable = row, 0, None
         each = (value if isinstance(value, list) else (value,) for value in values.values())
         arrays = [array for some in each for array in some if _is_array(array)]
-        plan.device = arrays[0].device_index if arrays else thread.device
+        plan.device = common_device(arrays, self.name)
         plan.pool = pool_of(plan.device)
         specs = () if self.infer is None else self.infer(*args)
         plan.specs = (specs,) if hasattr(specs, "shape") else tuple(specs)

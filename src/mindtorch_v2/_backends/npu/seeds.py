@@ -2,6 +2,7 @@
 
 import threading
 
+from ..._generator import default_generator
 from ..._random import DEFAULT_SEED
 
 STEP = 4  # Philox makes four words at a time, so offsets are multiples of it
@@ -35,8 +36,7 @@ def seed_state(index: int) -> SeedState:
     state = _states.get(index)
     if state is None:
         state = _states.setdefault(index, SeedState())
-        if _initial:
-            state.start(_initial[-1])
+        state.start(_initial[-1] if _initial else default_generator.initial_seed())
     return state
 
 
