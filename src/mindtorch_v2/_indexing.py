@@ -55,9 +55,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                     at = index if index >= 0 else index + array.shape[0]
                     offset = self._offset + at * array.strides[0] if at else self._offset
                     return tracked_view(self, shown, offset, _GETITEM, (index,))
-            elif kind is slice and index.step is None and array.size and _within(index.start, array.shape):
+            elif kind is slice and index.step is None and array.size and array.ndim:
                 start, stop = index.start, index.stop
-                if stop is None or stop.__class__ is int:
+                if start is None:
+                    start = 0
+                if start.__class__ is int and 0 <= start <= array.shape[0] and (stop is None or stop.__class__ is int):
                     offset = self._offset + start * array.strides[0] if start else self._offset
                     return tracked_view(self, array[index], offset, _GETITEM, (index,))
             elif array.size:
@@ -83,24 +85,6 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if indices:
         return index_with(shown, tuple(indices))
     return alias(self) if shown is self else shown
-
-
-def _within(start: Any, shape: tuple[int, ...]) -> bool:
-    """Whether a slice begins inside the first dimension, counted from its front."""
-    return bool(shape) and (start is None or (start.__class__ is int and 0 <= start <= shape[0]))
-
-
-def _place_of_none(index: tuple) -> int | None:
-    """Where `[..., None]`, or one None among full slices, puts a new dimension; None for any other index."""
-    if len(index) == 2 and index[0] is Ellipsis and index[1] is None:
-        return -1
-    place = None
-    for d, item in enumerate(index):
-        if item is None and place is None:
-            place = d
-        elif item.__class__ is not slice or item != _FULL:
-            return None
-    return place
 
 
 def _basic_offset(array: Any, index: tuple) -> int | None:
@@ -168,8 +152,7 @@ def _selected(self: Tensor, dim: int, index: int, position: int) -> Tensor:
     if not shape and not index:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
                          "to convert a 0-dim tensor to a number")
-    # Squeezed in place, a tensor without dimensions still has in PyTorch's memory the size of the one that it had.
-    n = shape[dim] if shape else int(self._restrided)
+    n = shape[dim] if shape else 0
     if not -n <= index < n:
         raise IndexError(f"index {index} is out of bounds for dimension {position} with size {n}")
     return select_view(self, dim, index)

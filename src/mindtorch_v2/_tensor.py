@@ -52,10 +52,11 @@ class Tensor:
     _edge: tuple | None = None  # (node, output number) that made this tensor
     _edge_version: int = 0  # the version at which `_edge` was right; only views look
     _base: "Tensor | None" = None
-    _view_meta: tuple = ()  # the steps from the base to this view
+    _view_step: tuple | None = None  # (step before, operator, arguments, output number) that made this view
     _creation: int = 0
     _restrided: bool = False  # a base whose geometry was changed in place: its views replay by absolute geometry
     _asked_for_grad: bool = False  # requires_grad_() was called on it
+    _retains_grad: bool = False  # retain_grad() was called on it, and it was no leaf then
     _grad: "Tensor | None" = None
     _hooks: HookDict | None = None
     _post_accumulate_hooks: HookDict | None = None
@@ -262,6 +263,15 @@ class Tensor:
             counter = self._counter = VersionCounter()
         counter.value += 1
 
+    @property
+    def _view_meta(self) -> tuple:
+        """The steps from the base to this view: (operator, arguments, output number) each."""
+        steps, step = [], self._view_step
+        while step is not None:
+            steps.append(step[1:])
+            step = step[0]
+        return tuple(reversed(steps))
+
     def _is_view(self) -> bool:
         return self._base is not None
 
@@ -366,8 +376,7 @@ class Tensor:
 
     @property
     def retains_grad(self) -> bool:
-        edge = self._edge
-        return bool(edge and edge[1] >= 0 and edge[0].retained and edge[1] in edge[0].retained)
+        return self._retains_grad
 
     def retain_grad(self) -> None:
         if not self.requires_grad:
@@ -375,6 +384,7 @@ class Tensor:
         edge = self._current_edge()
         if edge is None:
             return
+        self._retains_grad = True
         node, nr = edge
         node.watched = True
         if node.retained is None:
@@ -592,9 +602,9 @@ def tracked_view(
     made._counter = counter
     base = source._base
     if base is None:
-        made._base, made._view_meta = source, ((operator, args, nr),)
+        made._base, made._view_step = source, (None, operator, args, nr)
     else:
-        made._base, made._view_meta = base, (*source._view_meta, (operator, args, nr))
+        made._base, made._view_step = base, (source._view_step, operator, args, nr)
     made._keys = source._keys & _SHARED_KEYS | VIEW_MASK
     if offset:
         made._offset = offset

@@ -223,7 +223,7 @@ class Task:
         if leaf._hooks:
             grad = run_tensor_hooks(leaf._hooks, grad)
         at = self.captures.get((id(leaf), -1))
-        if at is not None:
+        if at is not None and not self.accumulate_grad:
             self.captured[at] = grad
         if not self.accumulate_grad or (self.needed is not None and at is None) or grad is None:
             return

@@ -155,7 +155,7 @@ class Node:
         if value.__class__ is Packed:
             return value.unpack()
         version = self.versions[i]
-        if version is not None and version_of(value) != version:
+        if version is not None and version is not True and version_of(value) != version:
             raise_modified(self, value, version)
         if value.__class__ is SavedOutput:
             return value.unpack(self)

@@ -277,7 +277,8 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
 
     def quick_caller(operator: Operator, otherwise: Callable) -> FunctionType:
         scope = _caller_scope(operator) | {"__bound_call__": otherwise}
-        return lazy_function(name, scope, lambda: _caller_source(operator, name, True, _strict_checks(operator)), doc)
+        takes_out = not operators[0].schema.returns[0].alias if operators[0].schema.returns else False
+        return lazy_function(name, scope, lambda: _caller_source(operator, name, takes_out, _strict_checks(operator)), doc)
 
     def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
         args, kwargs = _as_written(operators[0], list(args), kwargs)

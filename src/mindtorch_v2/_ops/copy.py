@@ -21,6 +21,7 @@ from .families import (
     Spec,
     broadcast_shape,
     check_overlap,
+    check_writable,
     pointwise_strides,
     shape_text,
     writes,
@@ -71,6 +72,8 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
     strides = element_strides(array) if array.size else self.stride()
     if strides == contiguous_strides(array.shape):
         return None
+    if not array.size:
+        return strides
     return strides if is_dense(array.shape, strides) else pointwise_strides(array.shape, [self])
 
 
@@ -274,6 +277,9 @@ def _contiguous(self: Tensor, memory_format: memory_format) -> Tensor:
 
 
 def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
+    if src is self:
+        return
+    check_writable(self)
     if src.__class__ in NUMBERS:
         return
     if self._device is not META and src._device is META:
@@ -302,7 +308,7 @@ def _as_source(grad: Tensor, kind: dtype) -> Tensor:
 
 
 op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor(a!)",
-   kernel=writes(_check_copy, _copy),
+   kernel=writes(_check_copy, _copy, repeats=True),
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad, src_dtype: _as_source(grad, src_dtype)),
    public="Tensor", mixes_devices=True,
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),

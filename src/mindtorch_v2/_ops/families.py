@@ -546,6 +546,7 @@ class Pointwise(Family):
             "check_overlap": check_overlap,
             "check": self.check,
             "check_writable": check_writable,
+            "overlaps_itself": overlaps_itself,
             "laid_out": laid_out,
             "__opname__": f"{operator.name} cpu",
             **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
@@ -581,7 +582,8 @@ class Pointwise(Family):
             spec, kind, at = self.plan(functional, (self_, *args), self_)
             check_result_fits(self_, spec)
             if self_._array.__class__ is _ndarray:
-                np.copyto(self_._array, self.computed((self_, *args), kind, at), casting="unsafe")
+                for row in _rows_in_turn(self_, args, at):
+                    np.copyto(row[0]._array, self.computed(row, kind, at), casting="unsafe")
             self_._bump_version()
             return self_
 
@@ -593,6 +595,34 @@ class Pointwise(Family):
 
 
 pointwise = Pointwise
+
+
+def _rows_in_turn(target: Tensor, args: Sequence[Any], at: Sequence[int]) -> Iterable[tuple]:
+    """The arguments of an in-place call; row by row where rows of the target share memory, as from windows of it.
+
+    Then one row reads what those before it wrote, as in PyTorch.
+    """
+    array = target._array
+    if target._base is None or array.flags.c_contiguous or not overlaps_itself(array.shape, array.strides):
+        return ((target, *args),)
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    values = (target, *args)
+    spread = {i: np.broadcast_to(values[i]._array, array.shape).transpose(order) for i in at
+              if i and values[i].__class__ not in NUMBERS}
+    spread[0] = array.transpose(order)
+    return (tuple([wrap(spread[i][place]) if i in spread else value for i, value in enumerate(values)])
+            for place in np.ndindex(spread[0].shape[:-1]))
+
+
+@functools.lru_cache(4096)
+def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether two elements lie at one place, though no stride is 0."""
+    reach = 0
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if 0 < stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
 
 
 def number_array(value: Any, kind: dtype) -> Any:

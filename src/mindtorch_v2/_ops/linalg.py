@@ -1,17 +1,28 @@
 """Decompositions of matrices, and solving with their triangular factors."""
 
+import functools
 from typing import Any
 
-from .._dtype import FLOAT
+from .._backends.meta import contiguous_strides
+from .._dtype import COMPUTE, FLOAT, dtype
 from .._tensor import Tensor
 from .declare import function_of, op
 from .families import Spec, broadcast_shape, computes
 from .samples import case, cases, error, t
+from .sort import laid_out
 
 
-def _check_matrix(name: str, A: Tensor) -> None:
+def _columns(shape: tuple[int, ...], kind: dtype) -> Spec:
+    """Matrices that lie column by column, as LAPACK leaves them."""
+    *batch, m, n = contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
+    return Spec(shape, kind, (*batch, n, m))
+
+
+def _check_matrix(name: str, A: Tensor, kernel: str) -> None:
     if A._array.ndim < 2:
         raise RuntimeError(f"linalg.{name}: The input tensor A must have at least 2 dimensions.")
+    if A.dtype in COMPUTE or (name == "solve_triangular" and A.dtype.category < FLOAT):
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{A.dtype.scalar_name}'")
     if A.dtype.category < FLOAT:
         raise RuntimeError(f"linalg.{name}: Expected a floating point or complex tensor as input. Got "
                            f"{A.dtype.scalar_name}")
@@ -24,8 +35,8 @@ def _triangle(matrix: Any, upper: bool, unitriangular: bool) -> Any:
 
 
 def _solve_triangular_spec(self: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Spec:
-    _check_matrix("solve_triangular", self)
-    _check_matrix("solve_triangular", B)
+    _check_matrix("solve_triangular", self, "triangular_solve_cpu")
+    _check_matrix("solve_triangular", B, "triangular_solve_cpu")
     a, b = self._array.shape, B._array.shape
     if a[-1] != a[-2]:
         raise RuntimeError(f"linalg.solve_triangular: A must be batches of square matrices, but they are {a[-2]} by "
@@ -33,7 +44,7 @@ def _solve_triangular_spec(self: Tensor, B: Tensor, upper: bool, left: bool, uni
     if a[-1] != (b[-2] if left else b[-1]):
         raise RuntimeError(f"linalg.solve_triangular: Incompatible shapes of A and B for the equation "
                            f"{'AX = B' if left else 'XA = B'} ({a[-2]}x{a[-1]} and {b[-2]}x{b[-1]})")
-    return Spec((*broadcast_shape([a[:-2], b[:-2]]), *b[-2:]), B.dtype)
+    return _columns((*broadcast_shape([a[:-2], b[:-2]]), *b[-2:]), B.dtype)
 
 
 def _solve_triangular(xp: Any, self: Any, B: Any, upper: bool, left: bool, unitriangular: bool, spec: Spec) -> Any:
@@ -45,8 +56,8 @@ def _solve_triangular(xp: Any, self: Any, B: Any, upper: bool, left: bool, unitr
     triangle = xp.broadcast_to(triangle, (*batch, *self.shape[-2:]))
     B = xp.broadcast_to(B, spec.shape)
     if left:
-        return xp.linalg.solve(triangle, B)
-    return xp.ascontiguousarray(xp.linalg.solve(triangle.swapaxes(-1, -2), B.swapaxes(-1, -2)).swapaxes(-1, -2))
+        return laid_out(xp, xp.linalg.solve(triangle, B), spec)
+    return laid_out(xp, xp.linalg.solve(triangle.swapaxes(-1, -2), B.swapaxes(-1, -2)).swapaxes(-1, -2), spec)
 
 
 def _solve_triangular_grads(grad: Any, self: Any, result: Any, upper: bool, left: bool, unitriangular: bool) -> tuple:
@@ -74,19 +85,20 @@ solve_triangular = function_of(_SOLVE_TRIANGULAR)
 
 
 def _qr_spec(A: Tensor, mode: str) -> tuple[Spec, Spec]:
-    _check_matrix("qr", A)
+    _check_matrix("qr", A, "geqrf_cpu")
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or "
                            "'complete'")
     *batch, m, n = A._array.shape
     rows = m if mode == "complete" else min(m, n)
-    return Spec((0,) if mode == "r" else (*batch, m, rows), A.dtype), Spec((*batch, rows, n), A.dtype)
+    left = Spec((0,), A.dtype) if mode == "r" else _columns((*batch, m, rows), A.dtype)
+    return left, _columns((*batch, rows, n), A.dtype)
 
 
 def _qr(xp: Any, A: Any, mode: str, spec: tuple[Spec, Spec]) -> tuple:
     if mode == "r":
-        return xp.empty((0,), A.dtype), xp.linalg.qr(A, mode="r")
-    return tuple(xp.linalg.qr(A, mode=mode))
+        return xp.empty((0,), A.dtype), laid_out(xp, xp.linalg.qr(A, mode="r"), spec[1])
+    return tuple(map(functools.partial(laid_out, xp), xp.linalg.qr(A, mode=mode), spec))
 
 
 def _qr_grad(grads: tuple, mode: str, Q: Any, R: Any) -> Any:

@@ -150,6 +150,17 @@ def _in_range(name: str, bounds: Callable[..., tuple], symbol: str) -> None:
         return finished(operator, made, args)
 
 
+def _unfilled(name: str) -> None:
+    @composed(name)
+    def kernel(*args: Any) -> Tensor:
+        operator = registry.get(f"aten::{name}")
+        return finished(operator, fresh(operator, args), args)
+
+
+for _name in ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"):
+    _unfilled(_name)
+
+
 def _number_of(value: Any) -> Any:
     return value.item() if hasattr(value, "_array") else value
 

@@ -61,7 +61,9 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
                   f"    if {array}.shape != a.shape: return general({names})",
                   f"    if {first}._base is not None or {other}._base is not None or {first}._storage is not None:",
                   f"        check_overlap({first}, {other})"]
-    lines += [f"if 0 in a.strides: check_writable({first})"]
+    lines += [f"if 0 in a.strides: check_writable({first})",
+              f"if {first}._base is not None and not a.flags.c_contiguous and overlaps_itself(a.shape, a.strides):",
+              f"    return general({names})"]
     computed = f"copyto(a, {_call(arguments)})"
     if is_ufunc:
         given = ", ".join("abc"[: len(operands)])
@@ -139,10 +141,10 @@ def view_source(name: str, arguments: Sequence[Argument]) -> str:
     made._counter = counter
     if base is None:
         made._base = {first}
-        made._view_meta = ((operator, {given}, None),)
+        made._view_step = (None, operator, {given}, None)
     else:
         made._base = base
-        made._view_meta = (*{first}._view_meta, (operator, {given}, None))
+        made._view_step = ({first}._view_step, operator, {given}, None)
     made._keys = {first}._keys & {BACKEND_MASK | INFERENCE_MASK} | {VIEW_MASK}
     if {first}._offset: made._offset = {first}._offset
     if counter.value: made._edge_version = counter.value

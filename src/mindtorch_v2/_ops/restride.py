@@ -209,7 +209,7 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
         move_retained(self, shown._edge[0])
         self._edge = shown._edge
     if self._base is not None:
-        self._view_meta = shown._view_meta
+        self._view_step = shown._view_step
     else:
         self._restrided = True
     if shown._edge is not None or not self.requires_grad:

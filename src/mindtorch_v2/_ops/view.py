@@ -12,6 +12,8 @@ from numpy import ndarray
 
 from .._backends.meta import contiguous_strides
 from .._device import channels_last, contiguous_format, memory_format, preserve_format
+from .._dispatch.callers import call_bound
+from .._dispatch.registry import registry
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of, op
@@ -423,7 +425,7 @@ def _movedim(self, source, destination):
         if len(set(dims)) != len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({shape_text(given)})")
     if not ndim:
-        return self.permute(())
+        return call_bound(registry.get("alias"), (self,))
     order = [-1] * ndim
     for d, place in zip(taken, places, strict=True):
         order[place] = d

@@ -1,0 +1,182 @@
+"""All declared operators on the simulated NPU, driven by their samples, against the CPU."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import operator_cases as samples
+import pytest
+from operator_cases import Call, Declaration
+
+import mindtorch_v2 as torch
+from mindtorch_v2._ops import npu as npu_kernels
+from mindtorch_v2._ops.declare import DECLARATIONS
+
+SAMPLED = samples.sampled()
+every_operator = pytest.mark.parametrize("declaration", SAMPLED.values(), ids=SAMPLED)
+# Errors that the CPU finds in the data; the device does not look at it.
+FOUND_IN_DATA = ("out of bounds", "out of range", "ZeroDivisionError", "bincount only supports", "is not finite",
+                 "should be between 0 and 1")  # fmt: skip
+# What the device computes by another formula than the CPU, with the tolerance that takes.
+LOOSE = {"aten::special_ndtri": 1e-3, "aten::logcumsumexp": 1e-4, "aten::histc": 1e-4}
+NO_ROW = "has no ACLNN row: it cannot run on device 'npu'"
+
+
+def tensors_on(call: Call, device: str) -> list[Any]:
+    made = samples.bases(call, torch, "float32")
+    return [t.to(device) for t in made] if device != "cpu" else made
+
+
+def run(call: Call, tensors: list[Any], device: str) -> Any:
+    args, kwargs = samples.arguments(call, torch, samples.writable(call, tensors), device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return samples.function_of(call.declaration)(*args, **kwargs)
+
+
+def plain(value: Any) -> np.ndarray:
+    value = value.detach().cpu()
+    return (value.float() if value.dtype.itemsize == 2 and value.is_floating_point() else value).numpy()
+
+
+def assert_same(call: Call, got: Any, wanted: Any, what: str) -> None:
+    got, wanted = samples.leaves(got), samples.leaves(wanted)
+    assert len(got) == len(wanted), what
+    for a, b in zip(got, wanted, strict=True):
+        if not isinstance(b, torch.Tensor):
+            assert a == b or a != a and b != b, what
+            continue
+        assert a.device.type == "npu", f"{what}: on {a.device}"
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{what}: {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
+        if b.numel():
+            assert a.stride() == b.stride(), f"{what}: strides {a.stride()}, not {b.stride()}"
+        name = samples.base_name(call.declaration)
+        if samples.draws(call.declaration) or name in samples.UNINITIALISED:
+            continue
+        tolerance = LOOSE.get(call.declaration.operator.name, 2e-5)
+        np.testing.assert_allclose(plain(a), plain(b), rtol=tolerance, atol=tolerance, err_msg=what)
+
+
+def differentiable(result: Any) -> list[Any]:
+    return [r for r in samples.leaves(result) if isinstance(r, torch.Tensor) and r.requires_grad]
+
+
+def gradients(call: Call, device: str) -> list[Any]:
+    """The gradients of a weighted sum of a call's results."""
+    tensors = tensors_on(call, device)
+    wanted = samples.require_grad(call, tensors)
+    outputs = differentiable(run(call, tensors, device))
+    if not wanted or not outputs:
+        return []
+    weights = [torch.linspace(0.5, 1.5, o.numel()).reshape(o.shape).to(device).to(o.dtype) for o in outputs]
+    return list(torch.autograd.grad(outputs, [tensors[i] for i in wanted], weights, allow_unused=True))
+
+
+def each(declaration: Declaration, check: Callable[[Call], None]) -> None:
+    failures = []
+    for call in samples.calls(declaration):
+        try:
+            check(call)
+        except Exception as error:  # an operator under test may raise anything
+            failures.append((call, error))
+    if failures:
+        first = failures[0][1]
+        for call, error in failures:
+            first.add_note(f"{call}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+        raise first
+
+
+@every_operator
+def test_samples(npu: Any, declaration: Declaration) -> None:
+    """Values, types, shapes, strides; errors; what the simulator calls a duty neglected."""
+    if not npu_kernels.runs(declaration.operator):
+        call = samples.good_calls(declaration)[0]
+        with pytest.raises(NotImplementedError, match=NO_ROW):
+            run(call, tensors_on(call, "npu"), "npu")
+        return
+
+    def check(call: Call) -> None:
+        if call.case.raises is None:
+            got = run(call, tensors_on(call, "npu"), "npu")
+            assert_same(call, got, run(call, tensors_on(call, "cpu"), "cpu"), str(call))
+            return
+        kind, text = call.case.raises
+        if any(part in text for part in FOUND_IN_DATA):
+            return
+        with pytest.raises(kind) as raised:
+            run(call, tensors_on(call, "npu"), "npu")
+        assert text in str(raised.value) or "_cpu" in text or "CPU" in text
+
+    each(declaration, check)
+
+
+@pytest.mark.parametrize("declaration", [d for d in SAMPLED.values() if d.grad or type(d.family).__name__ == "Composite"],
+                         ids=lambda d: d.operator.name)  # fmt: skip
+def test_gradients(npu: Any, declaration: Declaration) -> None:
+    if not npu_kernels.runs(declaration.operator) or samples.draws(declaration):
+        pytest.skip("no row, or random")
+
+    def check(call: Call) -> None:
+        if call.case.raises is not None:
+            return
+        try:
+            wanted = gradients(call, "cpu")
+        except (RuntimeError, NotImplementedError):  # no derivative
+            return
+        got = gradients(call, "npu")
+        assert len(got) == len(wanted)
+        for a, b in zip(got, wanted, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                assert a.device.type == "npu" and (a.shape, a.dtype) == (b.shape, b.dtype)
+                np.testing.assert_allclose(plain(a), plain(b), rtol=1e-4, atol=1e-4, err_msg=str(call))
+
+    each(declaration, check)
+
+
+@pytest.mark.parametrize("declaration", [d for d in SAMPLED.values() if d.inplace is not None],
+                         ids=lambda d: d.operator.name)  # fmt: skip
+def test_in_place(npu: Any, declaration: Declaration) -> None:
+    if not npu_kernels.runs(declaration.operator):
+        pytest.skip("no row")
+    name = declaration.inplace.schema.base_name
+
+    def result(call: Call, device: str) -> Any:
+        args, kwargs = samples.arguments(call, torch, tensors_on(call, device))
+        if not isinstance(args[0], torch.Tensor):
+            return None
+        target = args[0].clone()
+        got = getattr(target, name)(*args[1:], **kwargs)
+        assert got is target and target._version == 1
+        return got
+
+    def check(call: Call) -> None:
+        if call.case.raises is not None:
+            return
+        try:
+            wanted = result(call, "cpu")
+        except (RuntimeError, NotImplementedError) as error:
+            with pytest.raises(type(error)) as raised:
+                result(call, "npu")
+            assert str(raised.value) == str(error)
+            return
+        if wanted is not None:
+            assert_same(call, result(call, "npu"), wanted, str(call))
+
+    each(declaration, check)
+
+
+def test_the_share_of_operators_that_run() -> None:
+    names = [d.operator.name for d in DECLARATIONS.values()]
+    running = [d.operator.name for d in DECLARATIONS.values() if npu_kernels.runs(d.operator)]
+    print(f"\n{len(running)} of {len(names)} operators run on the NPU; not: {sorted(set(names) - set(running))}")
+    assert len(running) >= 0.9 * len(names)
+
+
+def test_every_row_agrees_with_the_table() -> None:
+    """Number, order and kinds of a row's slots against ACLNN's signature, and its names against the schema."""
+    with_rows = [d for d in DECLARATIONS.values() if d.npu is not None]
+    assert len(with_rows) > 150
+    for declaration in with_rows:
+        assert npu_kernels.parsed_rows(declaration.operator)
