@@ -100,9 +100,9 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
                                           "NUMBERS" if argument.type == "Tensor|Scalar" else "")
         if argument.type == "Tensor" and not argument.optional:
             return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if {need} else None)"
-        if argument.type == "Tensor|Scalar":  # a number counts as saved (True), though it has no version
-            number = f"True if {name} is not None else None" if argument.optional else "True"
-            return f"({name} if {need} else None)", f"(({_VERSION.format(t=name)} if {tensor} else {number}) if {need} else None)"
+        if name == "other" and argument.type == "Tensor|Scalar" and not argument.optional:
+            # PyTorch saves a number among operands as a tensor: it counts as saved (True), though it has no version.
+            return f"({name} if {need} else None)", f"(({_VERSION.format(t=name)} if {tensor} else True) if {need} else None)"
         return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if ({need}) and {tensor} else None)"
     if argument is not None:
         return name, "None"

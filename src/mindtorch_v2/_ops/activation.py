@@ -38,7 +38,7 @@ def functional(operator: Operator, signature: str, *, underscore: bool = False) 
 # relu and its relatives ----------------------------------------------------------------------------------------------
 
 THRESHOLD_BACKWARD = op("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-   kernel=pointwise(lambda xp, grad_output, self, threshold: xp.where(self <= threshold, 0, grad_output),
+   kernel=pointwise(lambda xp, grad_output, self, threshold: xp.zero_where(self <= threshold, grad_output),
                     excluding=(BOOL, COMPLEX), named="threshold_cpu"),
    grad=dict(grad_output=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)))

@@ -89,6 +89,8 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 
 @composite("rsub(Tensor self, Tensor|Scalar other, Scalar alpha=1) -> Tensor", public="torch", samples=binary())
 def _rsub(self, other, alpha):
+    if other.__class__ in NUMBERS and alpha == 1 and self.dtype.category != BOOL:
+        return other - self
     if other.__class__ in NUMBERS:
         return -(self * alpha - other) if self.dtype.category != BOOL else self - other
     return other.sub(self, alpha=alpha)

@@ -6,7 +6,7 @@ import numpy as np
 
 from .blocks import blockwise
 from .bound import at_least, at_most
-from .choose import where
+from .choose import where, zero_where
 from .memory import keep_freed_memory
 from .rows import summed_rows
 
@@ -31,6 +31,7 @@ class Namespace:
 
     ndarray = np.ndarray
     where = staticmethod(where)
+    zero_where = staticmethod(zero_where)
     at_least = staticmethod(at_least)
     at_most = staticmethod(at_most)
     summed_rows = staticmethod(summed_rows)

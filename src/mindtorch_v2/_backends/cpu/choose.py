@@ -27,6 +27,17 @@ def where(condition: Any, *choices: Any) -> Any:
     return mixed.view(kind)
 
 
+def zero_where(condition: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`values` with 0 where the condition holds, by their bits."""
+    if values.__class__ is not np.ndarray or values.dtype.kind not in "fiu" or condition.shape != values.shape:
+        return np.where(condition, values.dtype.type(0), values)
+    bits = values.view(_INTEGERS[values.itemsize])
+    return np.multiply(bits, np.logical_not(condition)).view(values.dtype)
+
+
+_INTEGERS = {n: np.dtype(f"i{n}") for n in (1, 2, 4, 8)}
+
+
 def _bits(choice: Any, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray | None:
     """The choice as integers of the same width; None if it is of another type or shape."""
     if choice.__class__ in (int, float, bool):
