@@ -87,6 +87,19 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     return alias(self) if shown is self else shown
 
 
+def _place_of_none(index: tuple) -> int | None:
+    """Where `[..., None]`, or one None among full slices, puts a new dimension; None for any other index."""
+    if len(index) == 2 and index[0] is Ellipsis and index[1] is None:
+        return -1
+    place = None
+    for d, item in enumerate(index):
+        if item is None and place is None:
+            place = d
+        elif item.__class__ is not slice or item != _FULL:
+            return None
+    return place
+
+
 def _basic_offset(array: Any, index: tuple) -> int | None:
     """Bytes from an array's beginning to that of its part; None unless NumPy's view is PyTorch's and valid."""
     strides, shape = array.strides, array.shape

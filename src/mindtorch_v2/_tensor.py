@@ -171,7 +171,8 @@ class Tensor:
                 storage = array.storage
             else:
                 storage = UntypedStorage.of_array(array)
-                if not array.size and not any(array.strides):  # NumPy's strides of a fresh empty array; PyTorch's count
+                # NumPy's strides of a fresh empty array; PyTorch's count
+                if not array.size and not any(array.strides) and array.base is not _NO_BYTES:
                     self._array = storage.array(
                         array.shape, array.dtype, 0, contiguous_strides(array.shape, array.itemsize)
                     )

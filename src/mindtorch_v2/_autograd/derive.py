@@ -102,7 +102,8 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
             return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if {need} else None)"
         if name == "other" and argument.type == "Tensor|Scalar" and not argument.optional:
             # PyTorch saves a number among operands as a tensor: it counts as saved (True), though it has no version.
-            return f"({name} if {need} else None)", f"(({_VERSION.format(t=name)} if {tensor} else True) if {need} else None)"
+            version = f"({_VERSION.format(t=name)} if {tensor} else True)"
+            return f"({name} if {need} else None)", f"({version} if {need} else None)"
         return f"({name} if {need} else None)", f"({_VERSION.format(t=name)} if ({need}) and {tensor} else None)"
     if argument is not None:
         return name, "None"

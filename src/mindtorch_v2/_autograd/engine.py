@@ -418,8 +418,8 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     if create_graph and accumulate_grad:
         warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its "
                   "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
-                  "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters "
-                  "to None after use to break the cycle and avoid the leak.", 4)  # fmt: skip
+                  "avoid this. If you have to use this function, make sure to reset the .grad fields of your "
+                  "parameters to None after use to break the cycle and avoid the leak.", 4)  # fmt: skip
     state = modes.__dict__
     previous, include = state["grad_enabled"], state["include"]
     if previous is not create_graph or include & PIPELINE_MASK:

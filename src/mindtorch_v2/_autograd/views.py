@@ -14,7 +14,7 @@ from .._dispatch.keys import (
     modes,
 )
 from .._dispatch.registry import Around, Operator, registry
-from .node import Node
+from .node import FREED, Node
 
 # How a view came to be; what is not DEFAULT forbids a recorded in-place write.
 DEFAULT, NO_GRAD, INFERENCE, MULTI_OUTPUT, CUSTOM_FUNCTION = range(5)
@@ -113,6 +113,9 @@ def check_inplace(tensor: Any) -> None:
 class CopySlices(Node):
     """A write through a view, seen from the base: the slice's gradient goes through the writing node."""
 
+    versions = (True,)  # the writing node counts as saved
+    writer: Node | None
+
     def __init__(self, base: Any, view: Any, writer: Node) -> None:
         super().__init__()
         base_edge = (base._edge or (base, -1)) if base._keys & REQUIRES_GRAD else None
@@ -125,6 +128,8 @@ class CopySlices(Node):
 
     def apply(self, *grads: Any) -> tuple:
         grad = grads[0]
+        if self.writer is None:
+            raise RuntimeError(FREED)
         if grad is None:
             return (None,) * len(self.edges)
         if self.strides is None:
@@ -144,7 +149,9 @@ class CopySlices(Node):
         return tuple(inner)
 
     def release(self) -> None:
-        self.writer.release()
+        if self.writer is not None:
+            self.writer.release()
+            self.writer = None
 
 
 def rebase(tensor: Any, node: Node) -> None:

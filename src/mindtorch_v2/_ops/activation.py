@@ -40,6 +40,7 @@ def functional(operator: Operator, signature: str, *, underscore: bool = False) 
 THRESHOLD_BACKWARD = op("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
    kernel=pointwise(lambda xp, grad_output, self, threshold: xp.zero_where(self <= threshold, grad_output),
                     excluding=(BOOL, COMPLEX), named="threshold_cpu"),
+   npu="aclnnThresholdBackward(grad_output, self, threshold, out)",
    grad=dict(grad_output=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)))
 
@@ -53,6 +54,7 @@ def _check_relu(self: Tensor) -> None:
 
 RELU = op("relu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.at_least(self, 0), check=_check_relu),
+   npu="aclnnRelu(self, out)",
    grad=dict(self=lambda grad, result: call_bound(THRESHOLD_BACKWARD, (grad, result, 0))),
    samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))])
 functional(RELU, "relu(Tensor input, bool inplace=False) -> Tensor", underscore=True)
@@ -60,6 +62,7 @@ functional(RELU, "relu(Tensor input, bool inplace=False) -> Tensor", underscore=
 THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
    kernel=pointwise(lambda xp, self, threshold, value: xp.where(self <= threshold, self.dtype.type(value), self),
                     excluding=(BOOL, COMPLEX)),
+   npu="aclnnThreshold(self, threshold, value, out)",
    grad=dict(self=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
    public="torch", samples=cases(case(t(2, 3), 0.5, -1.0), case(t(), 0, 2), case(t(0, 2), 0.5, 1)))
 functional(THRESHOLD, "threshold(Tensor input, Scalar threshold, Scalar value, bool inplace=False) -> Tensor",
@@ -79,11 +82,13 @@ def _leaky_backward(xp: Any, grad_output: Any, self: Any, negative_slope: float)
 
 LEAKY_RELU_BACKWARD = op("leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope) -> Tensor",
    kernel=pointwise(_leaky_backward, excluding=NOT_FLOATING),
+   npu="aclnnLeakyReluBackward(grad_output, self, negative_slope, selfIsResult=False, out)",
    grad=dict(grad_output=lambda grad, self, negative_slope:
              call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.1)))
 LEAKY_RELU = op("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
    kernel=pointwise(_leaky, excluding=NOT_FLOATING),
+   npu="aclnnLeakyRelu(self, negative_slope, out)",
    grad=dict(self=lambda grad, self, negative_slope: call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
    public="", samples=unary(negative_slope=(0.01, 2.0, -0.5)))
 functional(LEAKY_RELU, "leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False) -> Tensor",
@@ -187,12 +192,14 @@ def _elu_grad(grad: Tensor, self: Tensor, alpha: float, scale: float, input_scal
 
 
 ELU = op("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
-   kernel=pointwise(_elu, excluding=NOT_FLOATING), grad=dict(self=_elu_grad), public="",
+   kernel=pointwise(_elu, excluding=NOT_FLOATING),
+   npu="aclnnElu(self, alpha, scale, input_scale, out)", grad=dict(self=_elu_grad), public="",
    samples=unary(alpha=(1.0, 0.5), scale=(1.0, 2.0)))
 functional(ELU, "elu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", underscore=True)
 SELU = op("selu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING,
                     named="elu_cpu"),
+   npu="aclnnSelu(self, out)",
    grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary())
 functional(SELU, "selu(Tensor input, bool inplace=False) -> Tensor", underscore=True)
 
@@ -205,6 +212,7 @@ def _check_celu(self: Tensor, alpha: float) -> None:
 CELU = op("celu(Tensor self, Scalar alpha=1.0) -> Tensor",
    kernel=pointwise(lambda xp, self, alpha: _elu(xp, self, alpha, 1, 1 / alpha), excluding=NOT_FLOATING,
                     check=_check_celu, named="elu_cpu"),
+   npu="aclnnCelu(self, alpha, out)",
    grad=dict(self=lambda grad, self, alpha: _elu_grad(grad, self, alpha, 1, 1 / alpha)), public="torch",
    samples=unary(alpha=(1.0, 0.5)))
 functional(CELU, "celu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", underscore=True)
@@ -232,10 +240,12 @@ def _sigmoid_double(grad: Tensor, grad_output: Tensor, output: Tensor) -> Tensor
 
 SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
    kernel=pointwise(_sigmoid_backward, excluding=(BOOL, INT)),
+   npu="aclnnSigmoidBackward(grad_output, output, out)",
    grad=dict(grad_output=lambda grad, output: grad * conj((1 - output) * output), output=_sigmoid_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 op("sigmoid(Tensor self) -> Tensor",
    kernel=pointwise(sigmoid, floating),
+   npu="aclnnSigmoid(self, out)",
    grad=dict(self=lambda grad, result: call_bound(SIGMOID_BACKWARD, (grad, result))),
    public="torch Tensor nn.functional", aliases=("special.expit",), samples=unary())
 
@@ -258,10 +268,12 @@ def _silu_double(grad: Tensor, grad_output: Tensor, self: Tensor) -> Tensor:
 
 SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
    kernel=pointwise(_silu_backward, excluding=(BOOL, INT)),
+   npu="aclnnSiluBackward(grad_output, self, out)",
    grad=dict(grad_output=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self)), self=_silu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 SILU = op("silu(Tensor self) -> Tensor",
    kernel=pointwise(blockwise(lambda xp, self: self / (1 + xp.exp(xp.negative(self)))), excluding=(BOOL, INT)),
+   npu="aclnnSilu(self, out)",
    grad=dict(self=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self))), public="", samples=unary())
 functional(SILU, "silu(Tensor input, bool inplace=False) -> Tensor")
 
@@ -280,7 +292,8 @@ def _softplus_grad(grad: Tensor, self: Tensor, beta: float, threshold: float) ->
 
 
 SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-   kernel=pointwise(_softplus, excluding=NOT_FLOATING), grad=dict(self=_softplus_grad), public="nn.functional",
+   kernel=pointwise(_softplus, excluding=NOT_FLOATING),
+   npu="aclnnSoftplus(self, beta, threshold, out)", grad=dict(self=_softplus_grad), public="nn.functional",
    inplace=False, samples=unary(beta=(1, 2.0), threshold=(20, 0.5)))
 
 
@@ -298,6 +311,7 @@ def _log_sigmoid(xp: Any, self: Any) -> Any:
 
 op("log_sigmoid(Tensor self) -> Tensor",
    kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C"), out_types="own"),
+   npu="aclnnLogSigmoid(self, out)",
    grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
    public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary())
 
@@ -315,6 +329,7 @@ def _mish_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 MISH = op("mish(Tensor self) -> Tensor",
    kernel=pointwise(blockwise(lambda xp, self: self * _mish_gate(xp, self)), excluding=NOT_FLOATING),
+   npu="aclnnMish(self, out)",
    grad=dict(self=_mish_grad), public="", samples=unary())
 functional(MISH, "mish(Tensor input, bool inplace=False) -> Tensor")
 
@@ -390,11 +405,13 @@ def _gelu_double(grad: Tensor, grad_output: Tensor, self: Tensor, approximate: s
 
 GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu_backward, excluding=NOT_FLOATING, named="GeluBackwardKernelImpl"),
+   npu="aclnnGeluBackwardV2(grad_output, self, approximate, out)",
    grad=dict(grad_output=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate)),
              self=_gelu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), approximate="tanh")))
 op("gelu(Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu, excluding=NOT_FLOATING, check=_check_gelu, named="GeluKernelImpl"),
+   npu="aclnnGeluV2(self, approximate{none,tanh}, out)",
    grad=dict(self=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate))),
    public="nn.functional", inplace=False,
    samples=lambda: [*unary(approximate=("none", "tanh"))(),
@@ -423,6 +440,7 @@ def _inside(grad: Tensor, self: Tensor, low: float, high: float) -> Tensor:
 
 HARDTANH = op("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
    kernel=pointwise(_bounded, check=_check_hardtanh),
+   npu="aclnnHardtanh(self, min_val, max_val, out)",
    grad=dict(self=lambda grad, self, min_val, max_val: _inside(grad, self, min_val, max_val)), public="",
    samples=lambda: [*unary(min_val=(-1, -0.5), max_val=(1, 0.5))(),
                     error(RuntimeError, "Bool inputs not supported for hardtanh", values([True]))])
@@ -430,10 +448,12 @@ functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1
            underscore=True)
 RELU6 = op("relu6(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self, 0, 6), check=lambda self: _check_hardtanh(self, 0, 6)),
+   npu="aclnnHardtanh(self, 0, 6, out)",
    grad=dict(self=lambda grad, self: _inside(grad, self, 0, 6)), public="", samples=unary(-3, 9))
 functional(RELU6, "relu6(Tensor input, bool inplace=False) -> Tensor")
 HARDSIGMOID = op("hardsigmoid(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self + 3, 0, 6) / 6, excluding=NOT_FLOATING),
+   npu="aclnnHardsigmoid(self, out)",
    grad=dict(self=lambda grad, self: _inside(grad / 6, self, -3, 3)), public="", samples=unary(-5, 5))
 functional(HARDSIGMOID, "hardsigmoid(Tensor input, bool inplace=False) -> Tensor")
 
@@ -444,6 +464,7 @@ def _hardswish_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 HARDSWISH = op("hardswish(Tensor self) -> Tensor",
    kernel=pointwise(blockwise(lambda xp, self: self * _bounded(xp, self + 3, 0, 6) / 6), excluding=NOT_FLOATING),
+   npu="aclnnHardswish(self, out)",
    grad=dict(self=_hardswish_grad), public="", samples=unary(-5, 5))
 functional(HARDSWISH, "hardswish(Tensor input, bool inplace=False) -> Tensor")
 
@@ -462,11 +483,13 @@ def _check_softshrink(self: Tensor, lambd: float) -> None:
 op("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
    kernel=pointwise(lambda xp, self, lambd: xp.where((self >= -lambd) & (self <= lambd), 0, self),
                     excluding=NOT_FLOATING),
+   npu="aclnnHardshrink(self, lambd, out)",
    grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="torch Tensor nn.functional",
    inplace=False, samples=unary(lambd=(0.5, 1.2)))
 op("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
    kernel=pointwise(lambda xp, self, lambd: self - _bounded(xp, self, -lambd, lambd), excluding=NOT_FLOATING,
                     check=_check_softshrink, named="softshrink_check"),
+   npu="aclnnSoftshrink(self, lambd, out)",
    grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="nn.functional", inplace=False,
    samples=lambda: [*unary(lambd=(0.5, 1.2))(),
                     error(RuntimeError, "for input dtype Float, but found -1", t(2), -1.0)])

@@ -30,6 +30,7 @@ def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:
 
 
 op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
+   npu="aclnnFlip(self, dims, out)",
    grad=dict(self=lambda grad, dims: grad.flip(dims)),
    samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
                  case(t(3, 2, layout="transposed"), (0,)), case(bools(2, 3), (1,)),
@@ -70,6 +71,7 @@ def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any
 
 
 op("roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", kernel=moves(_roll_spec, _roll),
+   npu="aclnnRoll(self, shifts, dims, out)",
    grad=dict(self=lambda grad, shifts, dims: grad.roll(tuple([-s for s in shifts]), dims)),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (1, -2), (0, 1)), case(t(2, 3), 5, 1), case(t(), 1),
                  case(t(0, 3), 1, 0),

@@ -32,11 +32,13 @@ def _winner_grad(grad: Tensor, loses: Tensor, ties: Tensor) -> Tensor:
 
 op("maximum(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("maximum", check=_refuse_complex("maximum")),
+   npu="aclnnMaximum(self, other, out)",
    grad=dict(self=lambda grad, self, other: _winner_grad(grad, self < other, self == other),
              other=lambda grad, self, other: _winner_grad(grad, self > other, self == other)),
    inplace=False, samples=binary(scalar=None))
 op("minimum(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("minimum", check=_refuse_complex("minimum")),
+   npu="aclnnMinimum(self, other, out)",
    grad=dict(self=lambda grad, self, other: _winner_grad(grad, self > other, self == other),
              other=lambda grad, self, other: _winner_grad(grad, self < other, self == other)),
    inplace=False, samples=binary(scalar=None))
@@ -85,6 +87,7 @@ class _Clamp(Pointwise):
 
 op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
    kernel=_Clamp(_clamp, check=_check_clamp),
+   npu=("aclnnClamp(self, min, max, out)", "aclnnClampTensor(self, min, max, out)"),
    grad={"self": _clamp_grad, "min, max": _clamp_bound_grad},
    aliases=("clip",),
    samples=lambda: [*(case(t(2, 3), *bounds) for bounds in ((-0.5,), (None, 0.7), (-0.5, 0.7), (0.7, -0.5))),
@@ -97,12 +100,14 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
 op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
    kernel=_Clamp(lambda xp, self, min: xp.at_least(self, min),
                     check=lambda self, min: _check_clamp(self, min, None)),
+   npu=("aclnnClampMin(self, min, out)", "aclnnClampMinTensor(self, min, out)"),
    grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
              min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
    samples=binary())
 op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
    kernel=_Clamp(lambda xp, self, max: xp.at_most(self, max),
                     check=lambda self, max: _check_clamp(self, None, max)),
+   npu=("aclnnClampMax(self, max, out)", "aclnnClampMaxTensor(self, max, out)"),
    grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
              max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
    samples=binary())
@@ -155,6 +160,7 @@ def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
 
 op("lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
    kernel=pointwise(_lerp, check=_check_lerp),
+   npu=("aclnnLerp(self, end, weight, out)", "aclnnLerps(self, end, weight, out)"),
    grad=dict(self=lambda grad, weight: grad * (1 - conj(weight)), end=lambda grad, weight: grad * conj(weight),
              weight=lambda grad, self, end: grad * conj(end - self)),
    samples=cases(case(t(2, 3), t(2, 3), 0.3), case(t(2, 3), t(3), 0.8), case(t(2, 3), t(2, 3), t(2, 1)),
@@ -192,12 +198,14 @@ def _accumulated(function: str) -> Callable:
 
 op("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
    kernel=pointwise(_accumulated("multiply"), excluding=(BOOL,), named="addcmul_cpu_out"),
+   npu="aclnnAddcmul(self, tensor1, tensor2, value, out)",
    grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
              tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value)),
    samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(3), t(2, 1), value=0.5), case(t(3), t(2, 1), t(1, 3)),
                  case(t(), t(), t())))
 op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
    kernel=pointwise(_accumulated("true_divide"), check=_check_addcdiv),
+   npu="aclnnAddcdiv(self, tensor1, tensor2, value, out)",
    grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
              tensor2=lambda grad, tensor1, tensor2, value: -grad * conj(value * tensor1 / (tensor2 * tensor2))),
    samples=cases(case(t(2, 3), t(2, 3), t(2, 3, low=0.5)), case(t(2, 3), t(3), t(2, 1, low=0.5), value=0.5),
@@ -210,7 +218,9 @@ op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> T
 class Exact(Pointwise):
     """Computed in the operands' own type: half precision too, where the result depends on what its neighbours are."""
 
-    def plan(self, operator: Operator, args: Sequence[Any], target: Tensor | None = None) -> tuple[Spec, dtype, list[int]]:
+    def plan(
+        self, operator: Operator, args: Sequence[Any], target: Tensor | None = None
+    ) -> tuple[Spec, dtype, list[int]]:
         spec, _, at = super().plan(operator, args, target)
         return spec, spec.dtype, at
 
@@ -232,6 +242,7 @@ def _check_heaviside(self: Tensor, values: Tensor) -> None:
 op("heaviside(Tensor self, Tensor values) -> Tensor",
    kernel=pointwise(lambda xp, self, values: xp.where(self == 0, values, self > 0).astype(self.dtype),
                     check=_check_heaviside),
+   npu="aclnnHeaviside(self, values, out)",
    grad=dict.fromkeys(("self", "values"), without_derivative("heaviside")),
    samples=undifferentiated)
 

@@ -9,9 +9,11 @@ from .samples import Case, binary, bools, case, cases, error, ints, t, unary, va
 
 # comparisons ---------------------------------------------------------------------------------------------------------
 
-op("eq(Tensor self, Tensor|Scalar other) -> Tensor", kernel=pointwise("equal", boolean), samples=binary())
+op("eq(Tensor self, Tensor|Scalar other) -> Tensor", kernel=pointwise("equal", boolean),
+   npu=("aclnnEqTensor(self, other, out)", "aclnnEqScalar(self, other, out)"), samples=binary())
 op("ne(Tensor self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("not_equal", boolean), aliases=("not_equal",), samples=binary())
+   kernel=pointwise("not_equal", boolean),
+   npu=("aclnnNeTensor(self, other, out)", "aclnnNeScalar(self, other, out)"), aliases=("not_equal",), samples=binary())
 for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
     op(f"{_name}(Tensor self, Tensor|Scalar other) -> Tensor",
        kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), aliases=(_ufunc,), samples=binary())
@@ -85,7 +87,8 @@ def _masks() -> list[Case]:
 
 for _name in ("logical_and", "logical_or", "logical_xor"):
     op(f"{_name}(Tensor self, Tensor other) -> Tensor", kernel=pointwise(_name, boolean), samples=_masks)
-op("logical_not(Tensor self) -> Tensor", kernel=pointwise("logical_not", boolean), samples=unary())
+op("logical_not(Tensor self) -> Tensor", kernel=pointwise("logical_not", boolean),
+   npu="aclnnLogicalNot(self, out)", samples=unary())
 
 # bits ----------------------------------------------------------------------------------------------------------------
 
@@ -101,11 +104,14 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
        samples=lambda: [*_integers(), case(bools(2, 3), bools(3)), case(bools(2), 1)])
 op("bitwise_not(Tensor self) -> Tensor",
    kernel=pointwise("invert", excluding=(FLOAT, COMPLEX), out_types="exact"),
+   npu="aclnnBitwiseNot(self, out)",
    samples=cases(case(ints(2, 3)), case(bools(3))))
 op("bitwise_left_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("left_shift", excluding=(BOOL, FLOAT, COMPLEX), named="lshift_cpu"), samples=_integers)
+   kernel=pointwise("left_shift", excluding=(BOOL, FLOAT, COMPLEX), named="lshift_cpu"),
+   npu="aclnnLeftShift(self, other, out)", samples=_integers)
 op("bitwise_right_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"), samples=_integers)
+   kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"),
+   npu="aclnnRightShift(self, other, out)", samples=_integers)
 for _name in ("gcd", "lcm"):
     op(f"{_name}(Tensor self, Tensor other) -> Tensor",
        kernel=pointwise(_name, excluding=(BOOL, FLOAT, COMPLEX)),

@@ -331,11 +331,13 @@ def _fill(xp: Any, self: Any, value: Any) -> None:
 
 op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",
    kernel=writes(_check_fill, _fill, repeats=True),
+   npu=("aclnnInplaceFillScalar(self, value)", "aclnnInplaceFillTensor(self, value)"),
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), value=lambda grad: grad.sum()), public="torch Tensor",
    samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(t(0), 1), case(t(2, 3), t()),
                  error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))))
 op("zero_(Tensor(a!) self) -> Tensor(a!)",
    kernel=writes(lambda self: None, lambda xp, self: self.fill(0), repeats=True),
+   npu="aclnnInplaceZero(self)",
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), public="torch Tensor",
    samples=cases(case(t(2, 3)), case(t())))
 

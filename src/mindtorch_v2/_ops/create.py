@@ -121,9 +121,11 @@ def _full_spec(size: tuple[int, ...], fill_value: Any, dtype: dtype | None, *res
 _SIZES = cases(case((2, 3)), case((0, 2)), case(()))
 
 op(f"zeros(int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_sized("zeros"), lambda xp, *rest, spec: _zeros(xp, spec)), samples=_SIZES)
+   kernel=Factory(_sized("zeros"), lambda xp, *rest, spec: _zeros(xp, spec)),
+   npu="aclnnInplaceZero(out)", samples=_SIZES)
 op(f"ones(int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_sized("ones"), lambda xp, *rest, spec: _full(xp, spec, 1)), samples=_SIZES)
+   kernel=Factory(_sized("ones"), lambda xp, *rest, spec: _full(xp, spec, 1)),
+   npu="aclnnInplaceOne(out)", samples=_SIZES)
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
@@ -131,6 +133,7 @@ op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
+   npu="aclnnInplaceFillScalar(out, fill_value)",
    samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))
 
 
@@ -210,14 +213,17 @@ def _like(self: Tensor, dtype: dtype | None, *rest: Any) -> Spec:
 op(f"empty_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: uninitialised(spec)), public="torch")
 op(f"zeros_like(Tensor self, {LIKE}) -> Tensor",
-   kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)), public="torch",
+   kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)),
+   npu="aclnnInplaceZero(out)", public="torch",
    samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))
 op(f"ones_like(Tensor self, {LIKE}) -> Tensor",
-   kernel=Factory(_like, lambda xp, *rest, spec: _full(xp, spec, 1)), public="torch",
+   kernel=Factory(_like, lambda xp, *rest, spec: _full(xp, spec, 1)),
+   npu="aclnnInplaceOne(out)", public="torch",
    samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))
 op(f"full_like(Tensor self, Scalar fill_value, {LIKE}) -> Tensor",
    kernel=Factory(lambda self, fill_value, *rest: _like(self, *rest),
                   lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
+   npu="aclnnInplaceFillScalar(out, fill_value)",
    public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)))
 
 
@@ -228,15 +234,18 @@ def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -
 op(f"new_empty(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")
 op(f"new_zeros(Tensor self, int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_new, lambda xp, *rest, spec: _zeros(xp, spec)), public="Tensor",
+   kernel=Factory(_new, lambda xp, *rest, spec: _zeros(xp, spec)),
+   npu="aclnnInplaceZero(out)", public="Tensor",
    samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))
 op(f"new_ones(Tensor self, int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_new, lambda xp, *rest, spec: _full(xp, spec, 1)), public="Tensor",
+   kernel=Factory(_new, lambda xp, *rest, spec: _full(xp, spec, 1)),
+   npu="aclnnInplaceOne(out)", public="Tensor",
    samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))
 op(f"new_full(Tensor self, int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(lambda self, size, fill_value, *rest: _new(self, size, *rest),
                   lambda xp, self, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
+   npu="aclnnInplaceFillScalar(out, fill_value)",
    public="Tensor", samples=cases(case(t(2, 3), (2,), 1.5), case(ints(2), (), 3)))
 
 

@@ -24,56 +24,74 @@ def _rsqrt(xp: Any, self: Any) -> Any:
 
 
 op("sqrt(Tensor self) -> Tensor",
-   kernel=pointwise("sqrt", floating), grad=dict(self=lambda grad, result: grad / (2 * conj(result))),
+   kernel=pointwise("sqrt", floating),
+   npu="aclnnSqrt(self, out)", grad=dict(self=lambda grad, result: grad / (2 * conj(result))),
    samples=unary(0.1, 3))
 op("rsqrt(Tensor self) -> Tensor",
    kernel=pointwise(_rsqrt, floating),
+   npu="aclnnRsqrt(self, out)",
    grad=dict(self=lambda grad, result: -0.5 * grad * conj(result * result * result)), samples=unary(0.1, 3))
 op("reciprocal(Tensor self) -> Tensor",
    kernel=pointwise("reciprocal", floating),
+   npu="aclnnReciprocal(self, out)",
    grad=dict(self=lambda grad, result: -grad * conj(result * result)), samples=unary(0.1, 3))
 op("exp(Tensor self) -> Tensor",
-   kernel=pointwise("exp", floating), grad=dict(self=lambda grad, result: grad * conj(result)), samples=unary())
+   kernel=pointwise("exp", floating),
+   npu="aclnnExp(self, out)", grad=dict(self=lambda grad, result: grad * conj(result)), samples=unary())
 op("exp2(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.exp(self * LN2) if self.dtype.kind == "c" else xp.exp2(self), floating),
+   npu="aclnnExp2(self, out)",
    grad=dict(self=lambda grad, result: grad * conj(result) * LN2), public="torch Tensor special", samples=unary())
 op("expm1(Tensor self) -> Tensor",
-   kernel=pointwise("expm1", floating), grad=dict(self=lambda grad, result: grad * (conj(result) + 1)),
+   kernel=pointwise("expm1", floating),
+   npu="aclnnExpm1(self, out)", grad=dict(self=lambda grad, result: grad * (conj(result) + 1)),
    public="torch Tensor special", samples=unary())
 op("log(Tensor self) -> Tensor",
-   kernel=pointwise("log", floating), grad=dict(self=lambda grad, self: grad / conj(self)), samples=unary(0.1, 3))
+   kernel=pointwise("log", floating),
+   npu="aclnnLog(self, out)", grad=dict(self=lambda grad, self: grad / conj(self)), samples=unary(0.1, 3))
 op("log2(Tensor self) -> Tensor",
-   kernel=pointwise("log2", floating), grad=dict(self=lambda grad, self: grad / (conj(self) * LN2)),
+   kernel=pointwise("log2", floating),
+   npu="aclnnLog2(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) * LN2)),
    samples=unary(0.1, 3))
 op("log10(Tensor self) -> Tensor",
-   kernel=pointwise("log10", floating), grad=dict(self=lambda grad, self: grad / (conj(self) * LN10)),
+   kernel=pointwise("log10", floating),
+   npu="aclnnLog10(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) * LN10)),
    samples=unary(0.1, 3))
 op("log1p(Tensor self) -> Tensor",
-   kernel=pointwise("log1p", floating), grad=dict(self=lambda grad, self: grad / (conj(self) + 1)),
+   kernel=pointwise("log1p", floating),
+   npu="aclnnLog1p(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) + 1)),
    public="torch Tensor special", samples=unary(-0.9, 3))
 
 # trigonometric and hyperbolic ----------------------------------------------------------------------------------------
 
 op("sin(Tensor self) -> Tensor",
-   kernel=pointwise("sin", floating), grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary())
+   kernel=pointwise("sin", floating),
+   npu="aclnnSin(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary())
 op("cos(Tensor self) -> Tensor",
-   kernel=pointwise("cos", floating), grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary())
+   kernel=pointwise("cos", floating),
+   npu="aclnnCos(self, out)", grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary())
 op("tan(Tensor self) -> Tensor",
-   kernel=pointwise("tan", floating), grad=dict(self=lambda grad, result: grad * conj(1 + result * result)),
+   kernel=pointwise("tan", floating),
+   npu="aclnnTan(self, out)", grad=dict(self=lambda grad, result: grad * conj(1 + result * result)),
    samples=unary(-1.2, 1.2))
 op("asin(Tensor self) -> Tensor",
-   kernel=pointwise("arcsin", floating), grad=dict(self=lambda grad, self: grad * conj((1 - self * self).rsqrt())),
+   kernel=pointwise("arcsin", floating),
+   npu="aclnnAsin(self, out)", grad=dict(self=lambda grad, self: grad * conj((1 - self * self).rsqrt())),
    aliases=("arcsin",), samples=unary(-0.9, 0.9))
 op("acos(Tensor self) -> Tensor",
-   kernel=pointwise("arccos", floating), grad=dict(self=lambda grad, self: -grad * conj((1 - self * self).rsqrt())),
+   kernel=pointwise("arccos", floating),
+   npu="aclnnAcos(self, out)", grad=dict(self=lambda grad, self: -grad * conj((1 - self * self).rsqrt())),
    aliases=("arccos",), samples=unary(-0.9, 0.9))
 op("atan(Tensor self) -> Tensor",
-   kernel=pointwise("arctan", floating), grad=dict(self=lambda grad, self: grad / conj(self * self + 1)),
+   kernel=pointwise("arctan", floating),
+   npu="aclnnAtan(self, out)", grad=dict(self=lambda grad, self: grad / conj(self * self + 1)),
    aliases=("arctan",), samples=unary())
 op("sinh(Tensor self) -> Tensor",
-   kernel=pointwise("sinh", floating), grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary())
+   kernel=pointwise("sinh", floating),
+   npu="aclnnSinh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary())
 op("cosh(Tensor self) -> Tensor",
-   kernel=pointwise("cosh", floating), grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary())
+   kernel=pointwise("cosh", floating),
+   npu="aclnnCosh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary())
 
 
 def _tanh_backward(xp: Any, grad_output: Any, output: Any) -> Any:
@@ -84,25 +102,30 @@ def _tanh_backward(xp: Any, grad_output: Any, output: Any) -> Any:
 
 TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
    kernel=pointwise(_tanh_backward, excluding=(BOOL, INT)),
+   npu="aclnnTanhBackward(grad_output, output, out)",
    grad=dict(grad_output=lambda grad, output: grad * conj(1 - output * output),
              output=lambda grad, grad_output, output: grad * conj(-2 * output) * grad_output.conj()
              if output.dtype.is_complex else -2 * grad * grad_output * output),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 op("tanh(Tensor self) -> Tensor",
-   kernel=pointwise("tanh", floating), grad=dict(self=lambda grad, result: call_bound(TANH_BACKWARD, (grad, result))),
+   kernel=pointwise("tanh", floating),
+   npu="aclnnTanh(self, out)", grad=dict(self=lambda grad, result: call_bound(TANH_BACKWARD, (grad, result))),
    public="torch Tensor nn.functional", samples=unary())
 
 
 op("asinh(Tensor self) -> Tensor",
-   kernel=pointwise("arcsinh", floating), grad=dict(self=lambda grad, self: grad * conj((self * self + 1).rsqrt())),
+   kernel=pointwise("arcsinh", floating),
+   npu="aclnnAsinh(self, out)", grad=dict(self=lambda grad, self: grad * conj((self * self + 1).rsqrt())),
    aliases=("arcsinh",), samples=unary())
 op("acosh(Tensor self) -> Tensor",
    kernel=pointwise("arccosh", floating),
+   npu="aclnnAcosh(self, out)",
    grad=dict(self=lambda grad, self: grad * conj((self - 1).rsqrt() * (self + 1).rsqrt()) if self.dtype.is_complex
              else grad * (self * self - 1).rsqrt()),
    aliases=("arccosh",), samples=unary(1.1, 3))
 op("atanh(Tensor self) -> Tensor",
-   kernel=pointwise("arctanh", floating), grad=dict(self=lambda grad, self: grad / conj(1 - self * self)),
+   kernel=pointwise("arctanh", floating),
+   npu="aclnnAtanh(self, out)", grad=dict(self=lambda grad, self: grad / conj(1 - self * self)),
    aliases=("arctanh",), samples=unary(-0.9, 0.9))
 
 
@@ -114,6 +137,7 @@ def _atan2_grad(change: Tensor, self: Tensor, other: Tensor) -> Tensor:
 
 op("atan2(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("arctan2", floating, excluding=(COMPLEX,)),
+   npu="aclnnAtan2(self, other, out)",
    grad=dict(self=lambda grad, self, other: _atan2_grad(grad * other, self, other),
              other=lambda grad, self, other: _atan2_grad(-grad * self, self, other)),
    aliases=("arctan2",), samples=binary(0.2, 2, scalar=None))
@@ -137,7 +161,8 @@ def _sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 
 op("sinc(Tensor self) -> Tensor",
-   kernel=pointwise(_sinc, floating), grad=dict(self=_sinc_grad), public="torch Tensor special", samples=unary(0.1, 2))
+   kernel=pointwise(_sinc, floating),
+   npu="aclnnSinc(self, out)", grad=dict(self=_sinc_grad), public="torch Tensor special", samples=unary(0.1, 2))
 
 
 def _check_angle_unit(name: str) -> Callable[[Tensor], None]:
@@ -198,32 +223,39 @@ def _round(xp: Any, self: Any, decimals: int) -> Any:
 
 
 op("round(Tensor self, *, int decimals=0) -> Tensor",
-   kernel=pointwise(_round, check=_check_round), grad=dict(self=_zero_grad), public="torch Tensor special",
+   kernel=pointwise(_round, check=_check_round),
+   npu="aclnnRoundDecimals(self, decimals, out)", grad=dict(self=_zero_grad), public="torch Tensor special",
    samples=lambda: [*unary(decimals=(2, -1))(),
                     error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)])
 op("frac(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: self - xp.trunc(self), excluding=(BOOL, INT, COMPLEX)),
+   npu="aclnnFrac(self, out)",
    grad=dict(self=lambda grad: grad), samples=unary())
 
 # special functions ---------------------------------------------------------------------------------------------------
 
 op("erf(Tensor self) -> Tensor",
    kernel=pointwise("erf", floating, excluding=(COMPLEX,), named="erf_vml_cpu"),
+   npu="aclnnErf(self, out)",
    grad=dict(self=lambda grad, self: grad * (2 / ROOT_PI) * (-self * self).exp()),
    public="torch Tensor special", samples=unary())
 op("erfc(Tensor self) -> Tensor",
    kernel=pointwise("erfc", floating, excluding=(COMPLEX,), named="erfc_vml_cpu"),
+   npu="aclnnErfc(self, out)",
    grad=dict(self=lambda grad, self: grad * (-2 / ROOT_PI) * (-self * self).exp()),
    public="torch Tensor special", samples=unary())
 op("erfinv(Tensor self) -> Tensor",
    kernel=pointwise("erfinv", floating, excluding=(COMPLEX,), named="erfinv_vml_cpu"),
+   npu="aclnnErfinv(self, out)",
    grad=dict(self=lambda grad, result: grad * (ROOT_PI / 2) * (result * result).exp()),
    public="torch Tensor special", samples=unary(-0.9, 0.9))
 op("lgamma(Tensor self) -> Tensor",
    kernel=pointwise("gammaln", floating, excluding=(COMPLEX,), named="lgamma_vml_cpu"),
+   npu="aclnnLgamma(self, out)",
    grad=dict(self=lambda grad, self: grad * self.digamma()), aliases=("special.gammaln",), samples=unary(0.3, 4))
 op("digamma(Tensor self) -> Tensor",
    kernel=pointwise("psi", floating, excluding=(COMPLEX,), named="digamma"),
+   npu="aclnnDigamma(self, out)",
    grad=dict(self=lambda grad, self: grad * self.polygamma(1)),
    public="torch Tensor special", aliases=("special.psi",), samples=unary(0.3, 4))
 
@@ -283,7 +315,8 @@ def _logit_grad(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
 
 
 op("logit(Tensor self, float? eps=None) -> Tensor",
-   kernel=pointwise(_logit, floating, excluding=(COMPLEX,)), grad=dict(self=_logit_grad), public="torch Tensor special",
+   kernel=pointwise(_logit, floating, excluding=(COMPLEX,)),
+   npu="aclnnLogit(self, eps|-1, out)", grad=dict(self=_logit_grad), public="torch Tensor special",
    samples=unary(0.1, 0.9, eps=(None, 0.2)))
 
 
@@ -299,6 +332,7 @@ def _xlogy_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
 
 op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_xlogy, floating, excluding=(COMPLEX,)),
+   npu=("aclnnXLogYTensor(self, other, out)", "aclnnXLogYScalarOther(self, other, out)"),
    grad=dict(self=_xlogy_self_grad, other=lambda grad, self, other: grad * self / other),
    public="torch Tensor special", samples=binary(0.2, 2))
 
@@ -317,11 +351,13 @@ def _logaddexp(xp: Any, self: Any, other: Any) -> Any:
 
 op("logaddexp(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise(_logaddexp, excluding=(BOOL, INT)),
+   npu="aclnnLogAddExp(self, other, out)",
    grad=dict(self=lambda grad, self, other: grad / conj(1 + (other - self).exp()),
              other=lambda grad, self, other: grad / conj(1 + (self - other).exp())),
    inplace=False, samples=binary(scalar=None))
 op("logaddexp2(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("logaddexp2", excluding=(BOOL, INT, COMPLEX)),
+   npu="aclnnLogAddExp2(self, other, out)",
    grad=dict(self=lambda grad, self, other: _logaddexp2_share(grad, self, other),
              other=lambda grad, self, other: _logaddexp2_share(grad, other, self)),
    inplace=False, samples=binary(scalar=None))
@@ -405,12 +441,14 @@ def _complex_of(common: dtype) -> tuple[dtype, dtype]:
 
 op("complex(Tensor real, Tensor imag) -> Tensor",
    kernel=pointwise(_joined, _complex_of, check=_check_parts),
+   npu="aclnnComplex(real, imag, out)",
    grad=dict(real=lambda grad: grad.real, imag=lambda grad: grad.imag),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
                  error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))
 op("polar(Tensor abs, Tensor angle) -> Tensor",
    kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of,
                     check=_check_polar),
+   npu="aclnnPolar(abs, angle, out)",
    grad=dict(abs=lambda grad, angle, result: (conj(grad) * _unit(angle)).real,
              angle=lambda grad, result: (conj(grad) * result * 1j).real),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),

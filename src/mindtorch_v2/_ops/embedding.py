@@ -46,6 +46,7 @@ def _embedding_grad(grad, indices, weight_shape, padding_idx, scale_grad_by_freq
 _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool "
                 "sparse=False) -> Tensor",
    kernel=moves(_embedding_spec, _rows_at),
+   npu="aclnnEmbedding(weight, indices, out)",
    grad=dict(weight=_embedding_grad),
    samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
                  case(t(5, 3, grad=False), ints(2, 3), 1, True), case(t(5, 3), ints()),
@@ -86,6 +87,7 @@ _DENSE_BACKWARD = op(
    kernel=computes(lambda grad_output, indices, num_weights,
                    *rest: Spec((num_weights, grad_output._array.shape[-1]), grad_output.dtype),
                    _summed_rows),
+   npu="aclnnEmbeddingDenseBackward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq, out) empty=0",
    grad=dict(grad_output=_dense_backward_grad),
    public="",
    samples=cases(case(t(4, 3), ints(4), 5, -1, False), case(t(2, 2, 3), ints(2, 2), 5, 1, True),
@@ -110,7 +112,8 @@ def _shorten_rows(xp: Any, self: Any, indices: Any, max_norm: float, norm_type: 
 
 
 _RENORM = op("embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-   kernel=writes(_check_renorm, _shorten_rows), public="torch")
+   kernel=writes(_check_renorm, _shorten_rows),
+   npu="aclnnEmbeddingRenorm(self, indices, max_norm, norm_type)", public="torch")
 
 
 @composite("functional_embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float "

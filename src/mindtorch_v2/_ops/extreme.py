@@ -203,6 +203,7 @@ def _both_grad(grads: tuple, self: Tensor, min: Tensor, max: Tensor, dim: int | 
 
 op("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
    kernel=computes(_both_spec, _both),
+   npu=("aclnnAminmaxDim(self, dim, keepdim, min, max)", "aclnnAminmax(self, [], keepdim, min, max)"),
    grad=dict(self=_both_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), dim=1), case(t(2, 3), dim=0, keepdim=True), case(t(), dim=0),
                  case(bools(2, 3)),

@@ -202,8 +202,8 @@ def is_expanded(array: Any) -> bool:
 def check_writable(tensor: Tensor) -> None:
     """Raises for memory in which one element stands for several (an expanded tensor)."""
     if is_expanded(tensor._array):
-        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                           "location. Please clone() the tensor before performing the operation.")
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single "
+                           "memory location. Please clone() the tensor before performing the operation.")
 
 
 def shares_storage(one: Tensor, other: Tensor) -> bool:
@@ -603,7 +603,7 @@ def _rows_in_turn(target: Tensor, args: Sequence[Any], at: Sequence[int]) -> Ite
     Then one row reads what those before it wrote, as in PyTorch.
     """
     array = target._array
-    if target._base is None or array.flags.c_contiguous or not overlaps_itself(array.shape, array.strides):
+    if array.flags.c_contiguous or not overlaps_itself(array.shape, array.strides):
         return ((target, *args),)
     order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
     values = (target, *args)

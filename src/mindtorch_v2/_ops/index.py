@@ -193,7 +193,8 @@ class Picks(ArrayFamily):
 
 index_with = function_of(op(
    "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-   kernel=Picks(index_spec, picked, widen=False), public="", mixes_devices=True,
+   kernel=Picks(index_spec, picked, widen=False),
+   npu="aclnnIndex(self, indices, out)", public="", mixes_devices=True,
    grad=dict(self=lambda grad, self_shape, indices: grad.new_zeros(self_shape).index_put_(indices, grad, True)),
    samples=cases(case(t(3, 4), [ints(2, high=3)]), case(t(3, 4), [None, ints(2, 2, high=3)]),
                  case(t(3, 4, 2), [ints(2, high=3), None, ints(2, high=2)]), case(t(3, 4), [ints(2, high=3),
@@ -242,6 +243,7 @@ def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
 
 op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
    kernel=moves(_index_select_spec, _index_select),
+   npu="aclnnIndexSelect(self, dim, index, out)",
    grad=dict(self=lambda grad, self_shape, dim, index: grad.new_zeros(self_shape).index_add_(dim, index, grad)),
    samples=cases(case(t(3, 4), 0, ints(2, high=3)), case(t(3, 4), -1, ints(5, high=3)), case(t(), 0, values([0])),
                  case(t(3, 4), 1, ints(0)), case(t(3, 2, layout="transposed"), 0, ints(2, high=2)),
@@ -319,6 +321,7 @@ def _gather(xp: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
 
 op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
    kernel=moves(_gather_spec, _gather),
+   npu="aclnnGather(self, dim, index, out)",
    grad=dict(self=lambda grad, self_shape, dim, index: grad.new_zeros(self_shape).scatter_add_(dim, index, grad)),
    samples=cases(case(t(2, 3), 1, ints(2, 2, high=3)), case(t(2, 3), 0, ints(1, 3, high=2)), case(t(), 0, ints(high=1)),
                  case(t(2, 3, 4), -2, ints(2, 5, 4, high=3)), case(t(3), 0, ints(high=3)), case(t(2, 3), 1, ints(2, 0)),
@@ -374,6 +377,7 @@ def _take(xp: Any, self: Any, index: Any) -> Any:
 
 
 op("take(Tensor self, Tensor index) -> Tensor", kernel=moves(_take_spec, _take),
+   npu="aclnnTake(self, index, out)",
    grad=dict(self=lambda grad, self_shape, index: grad.new_zeros(self_shape).put_(index, grad, True)),
    samples=cases(case(t(2, 3), ints(4, high=6)), case(t(3, 2, layout="transposed"), ints(2, 2, high=6)),
                  case(t(2), values([-1])),
@@ -466,6 +470,7 @@ class Chooses(ArrayFamily):
 where: Callable = function_of(op(
    "where.self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=Chooses(_where_spec, _where, widen=False),
+   npu="aclnnSWhere(condition, self:out, other:out, out)",
    grad=dict(self=lambda grad, condition: where(condition, grad, 0), other=lambda grad,
              condition: where(condition, 0, grad)),
    samples=cases(case(bools(2, 3), t(2, 3), t(2, 3)), case(bools(3), t(2, 1), t()), case(bools(2, 3), t(2, 3), 1.5),

@@ -133,7 +133,8 @@ def _cat_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]], dim: int) 
 
 cat = function_of(op(
    "cat(Tensor[] tensors, int dim=0) -> Tensor",
-   kernel=Joins(_cat_spec, _cat, np.concatenate), grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
+   kernel=Joins(_cat_spec, _cat, np.concatenate),
+   npu="aclnnCat(tensors, dim, out)", grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
    samples=cases(case([t(2, 3), t(1, 3)]), case([t(2, 3), t(2, 2)], 1), case([t(2, 3), t(2, 2)], -1),
                  case([t(0), t(2, 3)], 1),
                  case([t(2), ints(3)]), case([t(2, 3, layout="transposed"), t(2, 3)]),
@@ -178,7 +179,8 @@ def _stacked(arrays: Sequence[np.ndarray], dim: int) -> np.ndarray:
 
 stack = function_of(op(
    "stack(Tensor[] tensors, int dim=0) -> Tensor",
-   kernel=Joins(_stack_spec, _stack, _stacked), grad=dict(tensors=lambda grad, dim: grad.unbind(dim)),
+   kernel=Joins(_stack_spec, _stack, _stacked),
+   npu="aclnnStack(tensors, dim, out)", grad=dict(tensors=lambda grad, dim: grad.unbind(dim)),
    samples=cases(case([t(2, 3), t(2, 3)]), case([t(2, 3), t(2, 3)], 1), case([t(2, 3), t(2, 3)], -1), case([t(), t()]),
                  error(RuntimeError, "stack expects a non-empty TensorList", []),
                  error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] "
@@ -257,6 +259,7 @@ def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, 
 
 op("repeat(Tensor self, int[] repeats) -> Tensor",
    kernel=moves(_repeat_spec, lambda xp, self, repeats, spec: xp.array(_repeat(xp, self, repeats, spec), order="C")),
+   npu="aclnnRepeat(self, repeats, out)",
    grad=dict(self=_repeat_grad), public="Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
                  error(RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions "
@@ -486,7 +489,8 @@ def _padded(xp: Any, self: Any, pad: tuple[int, ...], value: Any, spec: Spec) ->
 
 constant_pad_nd: Callable = function_of(op(
    "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
-   kernel=moves(_padded_spec, _padded), public="torch",
+   kernel=moves(_padded_spec, _padded),
+   npu="aclnnConstantPadNd(self, pad, value, out)", public="torch",
    grad=dict(self=lambda grad, pad: constant_pad_nd(grad, tuple([-n for n in pad]))),
    samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3),
                                                                                                    (1, 1, 1, 1)))))

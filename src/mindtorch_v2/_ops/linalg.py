@@ -129,6 +129,7 @@ def _square_qr_grad(of_q: Any, of_r: Any, Q: Any, R: Any) -> Any:
 op(
     "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
     kernel=computes(_qr_spec, _qr),
+    npu="aclnnLinalgQr(A, mode{reduced,complete,r}, Q, R)",
     grad=dict(A=_qr_grad),
     public="",
     aliases=("linalg.qr",),

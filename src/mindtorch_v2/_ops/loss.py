@@ -75,6 +75,7 @@ def _mse_grad(grad, self, target, reduction):
 
 op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
    kernel=_distance("mse_cpu", lambda xp, d: d * d),
+   npu="aclnnMseLoss(self, target, reduction, out) empty=nan",
    grad=dict(self=_mse_grad, target=lambda grad, self, target, reduction: -_mse_grad(grad, self, target, reduction)),
    public="_nn", samples=_distance_samples())
 
@@ -97,6 +98,7 @@ def _smooth_l1_grad(grad, self, target, reduction, beta):
 
 op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor",
    kernel=_distance("smooth_l1_cpu", _smooth_l1, _check_beta),
+   npu="aclnnSmoothL1Loss(self, target, reduction, beta, out) empty=nan",
    grad=dict(self=_smooth_l1_grad,
              target=lambda grad, self, target, reduction, beta: -_smooth_l1_grad(grad, self, target, reduction, beta)),
    public="_nn",
@@ -182,6 +184,7 @@ def _binary_target_grad(grad, self, weight, reduction):
 _P = dict(low=0.1, high=0.9)
 op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
    kernel=computes(_binary_spec, _binary_array),
+   npu="aclnnBinaryCrossEntropy(self, target, weight, reduction, out) empty=nan",
    grad=dict(self=_binary_grad, target=_binary_target_grad),
    public="_nn",
    samples=cases(case(t(2, 3, **_P), t(2, 3, **_P)), case(t(2, 3, **_P), t(2, 3, **_P), t(3, grad=False), 0),

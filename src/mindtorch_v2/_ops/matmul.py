@@ -169,6 +169,7 @@ def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
 
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
    kernel=_Quick(_mm_spec, lambda xp, self, mat2: self.dot(mat2), _quick_mm),
+   npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, mat2: grad.mm(conj(mat2).t()), mat2=lambda grad, self: conj(self).t().mm(grad)),
    samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)),
                  case(t(0, 3), t(3, 2)),
@@ -197,6 +198,7 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
 
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    kernel=computes(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha: _combined(mat1.dot(mat2), self, beta, alpha)),
+   npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              mat1=lambda grad, mat2, alpha: _scaled(grad.mm(conj(mat2).t()), alpha),
              mat2=lambda grad, mat1, alpha: _scaled(conj(mat1).t().mm(grad), alpha)),
@@ -243,6 +245,7 @@ def _mv_spec(self: Tensor, vec: Tensor) -> Spec:
 
 op("mv(Tensor self, Tensor vec) -> Tensor",
    kernel=computes(_mv_spec, lambda xp, self, vec: self.dot(vec)),
+   npu="aclnnMv(self, vec, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
                  error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))))
@@ -256,6 +259,7 @@ def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -
 
 op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    kernel=computes(_addmv_spec, lambda xp, self, mat, vec, beta, alpha: _combined(mat.dot(vec), self, beta, alpha)),
+   npu="aclnnAddmv(self, mat, vec, alpha, beta, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              mat=lambda grad, vec, alpha: _scaled(grad.outer(conj(vec)), alpha),
              vec=lambda grad, mat, alpha: _scaled(conj(mat).t().mv(grad), alpha)),
@@ -290,6 +294,7 @@ _DOT_SAMPLES = cases(
 
 op("dot(Tensor self, Tensor tensor) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, tensor: self.dot(tensor)),
+   npu="aclnnDot(self, tensor, out) empty=0",
    grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
    samples=_DOT_SAMPLES)
 op("vdot(Tensor self, Tensor other) -> Tensor",
@@ -323,6 +328,7 @@ def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
 
 op("bmm(Tensor self, Tensor mat2) -> Tensor",
    kernel=computes(_bmm_spec, _batched),
+   npu="aclnnBatchMatMul(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, mat2: grad.bmm(conj(mat2).transpose(1, 2)),
              mat2=lambda grad, self: conj(self).transpose(1, 2).bmm(grad)),
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(0, 3, 4), t(0, 4, 5)), case(t(2, 3, 0), t(2, 0, 5)),
@@ -355,6 +361,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    kernel=computes(_baddbmm_spec,
                    lambda xp, self, batch1, batch2, beta, alpha:
                    _combined(_batched(xp, batch1, batch2), self, beta, alpha)),
+   npu="aclnnBaddbmm(self, batch1, batch2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              batch1=lambda grad, batch2, alpha: _scaled(grad.bmm(conj(batch2).transpose(1, 2)), alpha),
              batch2=lambda grad, batch1, alpha: _scaled(conj(batch1).transpose(1, 2).bmm(grad), alpha)),
@@ -500,6 +507,7 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
 
 _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_broadcast_spec, _batched),
+   npu="aclnnMatmul(self, other, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, other: batch_matmul(grad, conj(other).transpose(-1, -2)),
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",

@@ -241,7 +241,9 @@ def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, k
 
 _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *,"
                   " ScalarType? dtype=None) -> Tensor",
-   kernel=computes(_norm_spec, _norm, out_types="exact"), public="", aliases=("linalg.vector_norm",),
+   kernel=computes(_norm_spec, _norm, out_types="exact"),
+   npu="aclnnLinalgVectorNorm(self, ord, dim|[], keepdim, out.dtype, out) empty=0",
+   public="", aliases=("linalg.vector_norm",),
    grad=dict(self=_norm_grad),
    samples=cases(*[case(t(2, 3, low=0.2), ord) for ord in (0, 0.5, 1, 1.5, 2, 3, INF, -INF, -1)],
                  *[case(t(2, 3, 4), ord, dim) for ord in (1, 2, 3, INF) for dim in (1, (0, 2), ())],

@@ -224,6 +224,7 @@ _NORM_SAMPLES = (case(t(2, 3, 4), (4,), t(4), t(4), 1e-5), case(t(2, 3, 4), (3, 
 _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
    " -> (Tensor output, Tensor mean, Tensor rstd)",
    kernel=computes(_layer_norm_specs, _layer_norm_array),
+   npu="aclnnLayerNorm(input, normalized_shape, weight, bias, eps, output, mean, rstd)",
    grad={"input, weight, bias": _layer_norm_grad},
    public="", samples=cases(*_NORM_SAMPLES))
 layer_norm_with_statistics = function_of(_LAYER_NORM)
@@ -283,6 +284,8 @@ _LAYER_NORM_BACKWARD = op(
    "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, "
    "Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_layer_norm_backward_specs, _layer_norm_backward_array),
+   npu="aclnnLayerNormBackward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask, result, "
+       "result1, result2)",
    grad={"grad_out, input, mean, rstd, weight": _layer_norm_backward_grad},
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), t(3), t(3), (True, True, True)),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._backends.meta import contiguous_strides
 from .._backends.npu.array import NpuArray, empty
 from .._backends.npu.facts import signature, symbols
 from .._backends.npu.kernel import RowKernel
@@ -21,11 +22,11 @@ from .._backends.npu.rows import Row, parse_rows, schema_types
 from .._backends.npu.runtime import current_device, why_unavailable
 from .._device import device
 from .._dispatch.callers import compile_function
-from .._dispatch.keys import NPU_MASK
+from .._dispatch.keys import NPU_MASK, PYTHON_MASK, changed_modes, modes
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
-from .._tensor import Tensor
+from .._tensor import Tensor, element_strides
 from .copy import stored_number
 from .create import Factory, _check_options, required
 from .families import (
@@ -74,11 +75,12 @@ def cast(tensor: Tensor, kind: dtype) -> Tensor:
 def number_tensor(value: Any, kind: dtype, where: Any) -> Tensor:
     """A number as a tensor without dimensions; its value travels as an argument, not by a copy."""
     made = empty((), kind.np, where)
-    run("aclnnInplaceFillScalar", (made, _scalar(value, kind)), "aten::fill_")
+    run("aclnnInplaceFillScalar", (made, exact_number(value, kind)), "aten::fill_")
     return wrap_npu(made)
 
 
-def _scalar(value: Any, kind: dtype) -> Any:
+def exact_number(value: Any, kind: dtype) -> Any:
+    """A number as a tensor of this type takes it; RuntimeError if it cannot."""
     value = stored_number(value, kind)
     return value.item() if isinstance(value, np.generic) else value
 
@@ -103,9 +105,11 @@ def kernel_of(operator: Operator) -> Callable:
     if operator.declaration.npu is not None:
         row = _row_kernel(operator, family)
     composed = COMPOSED.get(operator.name.removeprefix("aten::"))
-    if composed is not None:
-        return functools.partial(composed, row) if row is not None else composed
-    return row or refuse(operator)
+    if composed is None:
+        return row or refuse(operator)
+    if isinstance(family, Pointwise):
+        return _laid_out(operator, family, composed)
+    return functools.partial(composed, row) if row is not None else composed
 
 
 def _require_runtime(operator: Operator) -> None:
@@ -153,8 +157,12 @@ def parsed_rows(operator: Operator) -> tuple[Row, ...]:
     """The rows of an operator's declaration; ValueError where one disagrees with ACLNN's signature or the schema."""
     types, results = schema_types(operator.schema)
     writes = operator.schema.arguments[:1] and operator.schema.arguments[0].writes
-    text = _CASTS.sub(r"\1", operator.declaration.npu)
-    return parse_rows(text, types if writes else types | results)
+    return parse_rows(_CASTS.sub(r"\1", _row_text(operator)), types if writes else types | results)
+
+
+def _row_text(operator: Operator) -> str:
+    text = operator.declaration.npu
+    return text if isinstance(text, str) else "\n".join(text)
 
 
 _CASTS = re.compile(r"\b(\w+):out\b")
@@ -263,6 +271,24 @@ def _is_plain(family: Pointwise, kind: dtype) -> bool:
     return compute is kind and (out is kind or out is bool_)
 
 
+def _laid_out(operator: Operator, family: Pointwise, composed: Callable) -> Callable:
+    """A kernel of several operators whose result lies as that of one would."""
+
+    def kernel(*args: Any) -> Tensor:
+        spec, _, at = family.plan(operator, args)
+        tensors = [args[i] for i in at if args[i].__class__ not in NUMBERS]
+        spec = spec._replace(strides=pointwise_strides(spec.shape, tensors))
+        made = cast(composed(*args), spec.dtype)
+        strides = contiguous_strides(spec.shape) if spec.strides is None else spec.strides
+        if made._array.shape == spec.shape and (element_strides(made._array) == strides or not made._array.size):
+            return made
+        target = uninitialised(spec, made._device)
+        store(target, made)
+        return target
+
+    return kernel
+
+
 # everything with an infer --------------------------------------------------------------------------------------------
 
 
@@ -270,7 +296,7 @@ def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
     rows = parsed_rows(operator)
     infer, schema = family.infer, operator.schema
     direct = _launcher(operator, infer, rows)
-    wanted = [schema.index[name] for name in _CASTS.findall(operator.declaration.npu)]
+    wanted = [schema.index[name] for name in _CASTS.findall(_row_text(operator))]
     number_places = any(a.type == "Tensor|Scalar" for a in schema.arguments)
     several = len(schema.returns) > 1
     if not wanted and not number_places:
@@ -321,8 +347,10 @@ def _factory(operator: Operator, family: Factory) -> Callable:
 
     def kernel(*args: Any) -> Tensor:
         made = fresh(operator, args)
+        values = dict(zip(names, args, strict=True), out=made._array)
+        if "fill_value" in values:
+            values["fill_value"] = exact_number(values["fill_value"], made.dtype)
         if made._array.size:
-            values = dict(zip(names, args, strict=True), out=made._array)
             for row in rows:
                 run(row.symbol, [slot.value(values) for slot in row.slots], operator.name)
         return finished(operator, made, args)
@@ -351,8 +379,8 @@ def _write(operator: Operator, family: Writes) -> Callable:
 def _update(operator: Operator, family: Updates) -> Callable:
     """The functional form of an operator that writes some elements: a copy, then the write."""
     rows = parsed_rows(operator)
-    if any(slot.parameter.kind.startswith("out_") for row in rows for slot in row.slots):
-        return _launcher(operator, lambda source, *args: family.spec(source, args), rows)
+    if _gives_result(rows):
+        return _prepared(operator, _launcher(operator, lambda source, *args: family.spec(source, args), rows))
     write = update_write(operator)
 
     def kernel(source: Tensor, *args: Any) -> Tensor:
@@ -362,6 +390,39 @@ def _update(operator: Operator, family: Updates) -> Callable:
         return made
 
     return kernel
+
+
+def _gives_result(rows: Sequence[Row]) -> bool:
+    return any(slot.parameter.kind.startswith("out_") for row in rows for slot in row.slots)
+
+
+def _prepared(operator: Operator, launch: Callable) -> Callable:
+    """The launch behind an update: with arguments in ACLNN's form, and at least one dimension to count along."""
+    from .npu_composed import PREPARED
+
+    prepare = PREPARED.get(operator.name.removeprefix("aten::"))
+    counts_along = "dim" in operator.schema.index
+
+    def kernel(target: Tensor, *args: Any) -> Any:
+        if counts_along and not target._array.shape:
+            args = tuple([_as_row(value) for value in args])
+            made = kernel(_as_row(target), *args)
+            return None if made is None else made.reshape(())
+        values: tuple | None = args
+        if prepare is not None:
+            with changed_modes(grad_enabled=False, exclude=modes.exclude | PYTHON_MASK):
+                values = prepare(target, *args)
+        return None if values is None else launch(target, *values)
+
+    return kernel
+
+
+def _as_row(value: Any) -> Any:
+    """A tensor without dimensions as one of a single element, on the same memory."""
+    if not hasattr(value, "_array") or value._array.shape:
+        return value
+    array = value._array
+    return wrap_npu(array.storage.array((1,), array.dtype, array.offset, (array.itemsize,)))
 
 
 @functools.cache
@@ -378,7 +439,7 @@ def update_write(operator: Operator) -> Callable:
             materialise(values, target.dtype, target._device)
             direct(*values)
 
-    return write
+    return _prepared(operator, write)
 
 
 def _inplace_rows(rows: Sequence[Row]) -> list[Row]:
@@ -416,15 +477,17 @@ def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
         direct = RowKernel(operator.name, in_place, types, None, (), wrap_npu).call
 
     def kernel(target: Tensor, *args: Any) -> Tensor:
+        if isinstance(family, Pointwise):
+            family.check_write(functional, target, args)
         check_writable(target)
         for value in args:
             if hasattr(value, "_array"):
                 check_overlap(target, value)
         all_args = (target, *args)
         if isinstance(family, Pointwise):
-            spec, kind, at = computing_type(family, functional, all_args)
             family.plan(functional, all_args, target)
-            family.check_cast(target, spec, args)
+            spec, kind, at = computing_type(family, functional, all_args)
+            check_result_fits(target, spec)
             if direct is not None and kind is spec.dtype is target.dtype:
                 values = [cast(v, kind) if i in at and hasattr(v, "_array") else v for i, v in enumerate(all_args)]
                 if target._array.size and any(row.fits(dict(zip(names, values, strict=True)), _is_tensor) for row in in_place):
@@ -447,14 +510,11 @@ def _is_tensor(value: Any) -> bool:
 
 def _inplace_update(operator: Operator, functional: Operator, family: Updates, below: Callable,
                     rows: Sequence[Row]) -> Callable:
-    writes = rows and not any(slot.parameter.kind.startswith("out_") for row in rows for slot in row.slots)
-    from .npu_composed import COMPOSED
-
-    composed = functional.name.removeprefix("aten::") in COMPOSED
+    writes = rows and not _gives_result(rows)
 
     def kernel(target: Tensor, *args: Any) -> Tensor:
         check_update(family, operator, target, args)
-        if writes and not composed:
+        if writes:
             update_write(functional)(target, *args)
         elif target._array.size:
             store(target, below(target, *args))

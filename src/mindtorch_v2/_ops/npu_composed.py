@@ -19,14 +19,14 @@ from .._dispatch.callers import call_bound
 from .._dispatch.keys import NPU_MASK, PYTHON_MASK, changed_modes, modes
 from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import COMPLEX, FLOAT, OF_ARRAY, bool_, dtype, finfo, float32, get_default_dtype, int64
+from .._dtype import COMPLEX, FLOAT, OF_ARRAY, bool_, dtype, finfo, float32, get_default_dtype, int64, uint8
 from .._tensor import Tensor, wrapped_dim
 from .copy import _check_copy, preserved_strides
 from .copy import store as store_on_host
 from .create import _arange_bounds
-from .families import Spec, check_writable, common_dtype, result_of
+from .families import Spec, check_writable, common_dtype, result_of, shape_text
 from .index import check_mask
-from .npu import cast, device_index, finished, fresh, number_tensor, store, uninitialised, wrap_npu
+from .npu import cast, device_index, exact_number, finished, fresh, number_tensor, store, uninitialised, wrap_npu
 
 COMPOSED: dict[str, Callable] = {}
 
@@ -62,6 +62,11 @@ def results(name: str, *tensors: Any) -> Any:
 
 
 # copies --------------------------------------------------------------------------------------------------------------
+
+
+@composed("fill_")
+def _fill(row: Callable, self: Tensor, value: Any) -> Tensor:
+    return row(self, exact_number(value, self.dtype) if value.__class__ in NUMBERS else value)
 
 
 @composed("clone")
@@ -316,12 +321,17 @@ def _spherical_bessel_j0(self: Tensor) -> Tensor:
 # reductions ----------------------------------------------------------------------------------------------------------
 
 
-@composed("argmax", "argmin")
-def _arg_extreme(row: Callable, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    if dim is not None:
-        return row(self, dim, keepdim)
-    made = row(self.reshape((-1,)), 0, False)
-    return made.reshape((1,) * self.dim()) if keepdim else made
+def _arg_extreme(name: str) -> None:
+    @composed(name)
+    def kernel(row: Callable, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+        if dim is not None:
+            return row(self, dim, keepdim)
+        shape = infer(name, self, dim, keepdim).shape
+        return _unsafe_view(row(self.reshape((-1,)), 0, False), shape)
+
+
+_arg_extreme("argmax")
+_arg_extreme("argmin")
 
 
 @composed("count_nonzero")
@@ -358,15 +368,18 @@ for _name, _symbol in _SPREADS.items():
 
 @composed("logcumsumexp")
 def _logcumsumexp(self: Tensor, dim: int) -> Tensor:
-    self = _floating(self)
+    infer("logcumsumexp", self, dim)
     top = self.amax() if self._array.size else self
     top = top.masked_fill(top.abs() == math.inf, 0)
     return (self - top).exp().cumsum(dim).log() + top
 
 
-@composed("nanmedian.dim", "median.dim")
-def _median_dim(row: Callable, self: Tensor, dim: int, keepdim: bool) -> Any:
-    return row(self, dim, keepdim)
+@composed("all", "any")
+def _truth(row: Callable, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if dim != ():
+        return row(self, dim, keepdim)
+    made = self != 0  # no dimension is reduced, where ACLNN would take all
+    return cast(made, self.dtype) if self.dtype is uint8 else made
 
 
 # products ------------------------------------------------------------------------------------------------------------
@@ -389,7 +402,10 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 @composed("_linear_weight_grad")
 def _linear_weight_grad(rows: Tensor, input: Tensor) -> Tensor:
-    return rows.reshape((-1, rows.shape[-1])).t().mm(input.reshape((-1, input.shape[-1])))
+    shape = infer("_linear_weight_grad", rows, input).shape
+    count, width = math.prod(input.shape[:-1]), shape[0] if len(shape) == 2 else 1
+    made = rows.reshape((count, width)).t().mm(input.reshape((count, input.shape[-1])))
+    return made if len(shape) == 2 else _unsafe_view(made, shape)
 
 
 @composed("vdot")
@@ -412,7 +428,7 @@ def _solve_triangular(self: Tensor, other: Tensor, upper: bool, left: bool, unit
     if not left:
         flipped = call("linalg_solve_triangular", self.transpose(-1, -2), other.transpose(-1, -2), not upper, True,
                        unitriangular)
-        return flipped.transpose(-1, -2).contiguous()
+        return _laid_out(flipped.transpose(-1, -2), spec)
     batch = spec.shape[:-2]
     right = other.expand(spec.shape).contiguous()
     matrix = self.expand((*batch, *self.shape[-2:])).contiguous()
@@ -574,31 +590,60 @@ def _index(row: Callable, self: Tensor, indices: Sequence[Tensor | None]) -> Ten
     return row(self, tuple(places))
 
 
-@composed("index_put")
-def _index_put(row: Callable, self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+@composed("flip")
+def _flip(row: Callable, self: Tensor, dims: tuple[int, ...]) -> Tensor:
+    return row(self, dims) if dims and self.dim() else _clone(self, None)
+
+
+@composed("index_select", "gather")
+def _picked(row: Callable, self: Tensor, dim: int, index: Tensor, *rest: Any) -> Tensor:
+    if self.dim() and index.dim():
+        return row(self, dim, index, *rest)
+    name = "gather" if rest else "index_select"
+    shape = infer(name, self, dim, index, *rest).shape
+    made = row(*(x.reshape((1,)) if not x.dim() else x for x in (self,)), dim, index.reshape((-1,)), *rest)
+    return _unsafe_view(made, shape)
+
+
+# What the writing operators (_ops/updates.py) do to their arguments before ACLNN gets them; None: nothing to write.
+PREPARED: dict[str, Callable[..., tuple | None]] = {}
+
+
+def prepares(*names: str) -> Callable[[Callable], Callable]:
+    def add(function: Callable) -> Callable:
+        PREPARED.update(dict.fromkeys(names, function))
+        return function
+
+    return add
+
+
+@prepares("index_put")
+def _prepare_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> tuple | None:
     places = _places(self, indices)
-    values = _on(self, values)
-    if any(p is not None and not p._array.size for p in places) or not self._array.size:
-        return self.clone()
-    return row(self, tuple(places), cast(values, self.dtype), accumulate)
+    values = cast(_on(self, values), self.dtype)
+    shape = infer("index.Tensor", self, places).shape
+    if 0 in shape:
+        return None
+    if len(values._array.shape) > len(shape) or any(
+            n not in (1, m) for n, m in zip(reversed(values._array.shape), reversed(shape), strict=False)):
+        raise RuntimeError(f"shape mismatch: value tensor of shape {shape_text(values._array.shape)} cannot be broadcast "
+                           f"to indexing result of shape {shape_text(shape)}")
+    return tuple(places), values, accumulate
 
 
-@composed("index_fill")
-def _index_fill(row: Callable, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    if value.__class__ in NUMBERS:
-        return row(self, dim, index, value)
-    if not self.dim():
-        return cast(value, self.dtype).clone()
-    at = wrapped_dim(dim, self.dim())
-    shape = (*self.shape[:at], index.numel(), *self.shape[at + 1 :])
-    return self.index_copy(dim, index.reshape((-1,)), cast(value, self.dtype).expand(shape))
+@prepares("masked_fill")
+def _prepare_masked_fill(self: Tensor, mask: Tensor, value: Any) -> tuple:
+    return mask, value if value.__class__ in NUMBERS else cast(_on(self, value), self.dtype)
 
 
-@composed("masked_fill")
-def _masked_fill(row: Callable, self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    if value.__class__ not in NUMBERS:
-        value = cast(_on(self, value), self.dtype)
-    return row(self, mask, value)
+@prepares("index_fill")
+def _prepare_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> tuple:
+    return dim, index.reshape((-1,)), _number_of(value)
+
+
+@prepares("index_copy", "index_add")
+def _prepare_along(self: Tensor, dim: int, index: Tensor, source: Tensor, *rest: Any) -> tuple:
+    return dim, index.reshape((-1,)), source, *rest
 
 
 @composed("masked_scatter_backward")
@@ -611,8 +656,9 @@ def _masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: tuple[int
 
 @composed("one_hot")
 def _one_hot(self: Tensor, num_classes: int) -> Tensor:
-    if num_classes == -1:
+    if num_classes == -1 and self._array.size:
         num_classes = int(self.max().item()) + 1
+    infer("one_hot", self, num_classes)
     made = call("zeros", (*self.shape, num_classes), int64, None, self._device, None, False)
     return _untouched(made.scatter_(-1, self.unsqueeze(-1), 1))
 
@@ -692,6 +738,28 @@ def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
         at = call("arange.start_step", 0, repeats.numel(), 1, repeats.dtype, None, repeats._device, None, False)
         run("aclnnRepeatInterleave", (at._array, repeats._array, count, made._array), "aten::repeat_interleave")
     return made
+
+
+@composed("isin.Tensor_Tensor")
+def _isin(elements: Tensor, test_elements: Tensor, assume_unique: bool, invert: bool) -> Tensor:
+    infer("isin.Tensor_Tensor", elements, test_elements, assume_unique, invert)
+    found = (elements.unsqueeze(-1) == test_elements.reshape((-1,))).any((-1,))
+    return ~found if invert else found
+
+
+def _triangle_indices(name: str, triangle: str) -> None:
+    @composed(name)
+    def kernel(row: int, col: int, offset: int, *options: Any) -> Tensor:
+        operator = registry.get(f"aten::{name}")
+        made = fresh(operator, (row, col, offset, *options))
+        if made._array.size:
+            whole = call("ones", (row, col), bool_, None, made._device, None, False)
+            store(made, call(triangle, whole, offset).nonzero().t())
+        return finished(operator, made, (row, col, offset, *options))
+
+
+_triangle_indices("tril_indices", "tril")
+_triangle_indices("triu_indices", "triu")
 
 
 # losses and norms ----------------------------------------------------------------------------------------------------

@@ -189,6 +189,14 @@ def _dropout_noise(self: Tensor, p: float, features: bool, scaled: bool) -> Tens
     return made * (1 / (1 - p)) if scaled else made  # type: ignore[operator]
 
 
+@composed("_rrelu_slopes")
+def _rrelu_slopes(self: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
+    made = uninitialised(infer("_rrelu_slopes", self, lower, upper, generator), self._device)
+    if made._array.size:
+        _uniform(made._array, lower, upper, generator)
+    return made.masked_fill(self > 0, 1)  # type: ignore[attr-defined, operator]
+
+
 @composed("native_dropout")
 def _native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
     mask = uninitialised(Spec(input._array.shape, bool_), input._device)

@@ -74,12 +74,16 @@ def _times_alpha(grad: Tensor, alpha: Any) -> Tensor:
 op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha: xp.add(self, _scaled(xp, other, alpha)), ufunc="add",
                     check=check_alpha),
+   npu=("aclnnAdd(self, other, alpha, out)", "aclnnAdds(self, other, alpha, out)"),
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: _times_alpha(grad, alpha)),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)])
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha: xp.subtract(self, _scaled(xp, other, alpha)), ufunc="subtract",
                     check=_check_sub),
+   npu=("aclnnSub(self, other, alpha, out)",
+        "aclnnSubs(self, other, alpha, out)",
+        "aclnnRsubs(other, self, alpha, out)"),
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: -_times_alpha(grad, alpha)),
    aliases=("subtract",),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
@@ -98,6 +102,7 @@ def _rsub(self, other, alpha):
 
 op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("multiply"),
+   npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
    aliases=("multiply",), samples=binary())
 
@@ -108,7 +113,9 @@ op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
 class Division(Pointwise):
     """A quotient: integers give floating results unless it is rounded."""
 
-    def plan(self, operator: Operator, args: Sequence[Any], target: Tensor | None = None) -> tuple[Spec, dtype, list[int]]:
+    def plan(
+        self, operator: Operator, args: Sequence[Any], target: Tensor | None = None
+    ) -> tuple[Spec, dtype, list[int]]:
         family = {"floor": FLOORED, "trunc": TRUNCATED}.get(args[2])
         return (super() if family is None else family).plan(operator, args, target)
 
@@ -159,6 +166,8 @@ def _div_other_grad(grad: Tensor, self: Any, other: Tensor, rounding_mode: str |
 
 op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor",
    kernel=Division(_divide, floating, ufunc="true_divide", check=_check_rounding_mode),
+   npu=("aclnnDivMod(self, other, rounding_mode{None,trunc,floor}, out)",
+        "aclnnDivMods(self, other, rounding_mode{None,trunc,floor}, out)"),
    grad=dict(self=_div_self_grad, other=_div_other_grad),
    aliases=("divide",),
    samples=lambda: [*binary(other_low=0.5)(), case(t(2, 3), t(3, low=0.5), rounding_mode="floor"),
@@ -168,11 +177,14 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
 
 op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("true_divide", floating),
+   npu=("aclnnDiv(self, other, out)", "aclnnDivs(self, other, out)"),
    grad=dict(self=lambda grad, other: grad / conj(other),
              other=lambda grad, self, other: -(grad * conj((self / other) / other))),
    samples=binary(other_low=0.5))
 op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=FLOORED, grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
+   kernel=FLOORED,
+   npu=("aclnnFloorDivide(self, other, out)", "aclnnFloorDivides(self, other, out)"),
+   grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
    samples=lambda: [*undifferentiated(), case(t(2, 3, grad=False), -1.5),
                     error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
 
@@ -193,11 +205,15 @@ def _fmod(xp: Any, self: Any, other: Any) -> Any:
 
 op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_remainder, excluding=(BOOL, COMPLEX)),
+   npu=("aclnnRemainderTensorTensor(self, other, out)",
+        "aclnnRemainderTensorScalar(self, other, out)",
+        "aclnnRemainderScalarTensor(self, other, out)"),
    grad=dict(self=lambda grad: grad,
              other=lambda grad, self, other: -grad * Tensor.div(self, other, rounding_mode="floor")),
    samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
 op("fmod(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_fmod, excluding=(BOOL, COMPLEX)),
+   npu=("aclnnFmodTensor(self, other, out)", "aclnnFmodScalar(self, other, out)"),
    grad=dict(self=lambda grad: grad, other=lambda grad, self, other: -grad * self.div(other, rounding_mode="trunc")),
    samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
 
@@ -212,10 +228,12 @@ def _check_neg(self: Tensor) -> None:
 
 
 op("neg(Tensor self) -> Tensor",
-   kernel=pointwise("negative", check=_check_neg), grad=dict(self=lambda grad: -grad), aliases=("negative",),
+   kernel=pointwise("negative", check=_check_neg),
+   npu="aclnnNeg(self, out)", grad=dict(self=lambda grad: -grad), aliases=("negative",),
    samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))])
 op("abs(Tensor self) -> Tensor",
    kernel=pointwise("absolute", real_of_complex, excluding=(BOOL,)),
+   npu="aclnnAbs(self, out)",
    grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary())
 
 
@@ -257,7 +275,8 @@ def _sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 
 op("sign(Tensor self) -> Tensor",
-   kernel=pointwise(_sign, check=_check_sign), grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary())
+   kernel=pointwise(_sign, check=_check_sign),
+   npu="aclnnSign(self, out)", grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary())
 op("sgn(Tensor self) -> Tensor", kernel=pointwise(_sgn), grad=dict(self=_sgn_grad), samples=unary())
 
 
@@ -269,6 +288,7 @@ def _check_signbit(self: Tensor) -> None:
 op("signbit(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.signbit(self) if self.dtype.kind == "f" else self < 0, boolean,
                     check=_check_signbit, out_types="exact"),
+   npu="aclnnSignbit(self, out)",
    inplace=False, samples=unary())
 
 
@@ -328,6 +348,9 @@ def _pow_exponent_grad(grad: Tensor, self: Any, exponent: Tensor, result: Tensor
 
 op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
    kernel=pointwise(_pow, excluding=(BOOL,), check=_check_pow, named="pow"),
+   npu=("aclnnPowTensorTensor(self, exponent, out)",
+        "aclnnPowTensorScalar(self, exponent, out)",
+        "aclnnPowScalarTensor(self, exponent, out)"),
    grad=dict(self=_pow_self_grad, exponent=_pow_exponent_grad),
    samples=lambda: [*binary(0.2, 2)(), *(case(t(2, 3, low=0.2), n) for n in (0, 1, 2, 3, 0.5, -0.5, -1, -2)),
                     case(2.0, t(2, 3)),
@@ -339,7 +362,8 @@ def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
 
 
 op("square(Tensor self) -> Tensor",
-   kernel=pointwise("square", _wide_if_bool), grad=dict(self=lambda grad, self: grad * (2 * conj(self))),
+   kernel=pointwise("square", _wide_if_bool),
+   npu="aclnnMul(self, self, out)", grad=dict(self=lambda grad, self: grad * (2 * conj(self))),
    samples=unary())
 
 

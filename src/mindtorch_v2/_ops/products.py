@@ -126,7 +126,8 @@ def _cross_array(xp: Any, self: Any, other: Any, dim: int, spec: Spec) -> Any:
 
 _linalg_cross: Callable = function_of(op(
     "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
-    kernel=moves(_cross_spec, _cross_array),  # half types round after each step, as PyTorch's kernel does
+    kernel=moves(_cross_spec, _cross_array),
+    npu="aclnnLinalgCross(self:out, other:out, dim, out)", # half types round after each step, as PyTorch's kernel does
     grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),
               other=lambda grad, self, dim: _linalg_cross(grad, conj(self), dim=dim)),
     public="", aliases=("linalg.cross",),

@@ -62,7 +62,7 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
                   f"    if {first}._base is not None or {other}._base is not None or {first}._storage is not None:",
                   f"        check_overlap({first}, {other})"]
     lines += [f"if 0 in a.strides: check_writable({first})",
-              f"if {first}._base is not None and not a.flags.c_contiguous and overlaps_itself(a.shape, a.strides):",
+              "if not a.flags.c_contiguous and overlaps_itself(a.shape, a.strides):",
               f"    return general({names})"]
     computed = f"copyto(a, {_call(arguments)})"
     if is_ufunc:

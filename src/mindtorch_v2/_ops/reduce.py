@@ -233,12 +233,14 @@ DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range
 
 op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _sum_spec, _sum, out_types="any"),
+   npu="aclnnReduceSum(self, dim|[], keepdim, out.dtype, out) empty=0",
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
                  case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)))
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
+   npu="aclnnMean(self, dim|[], keepdim, out.dtype, out) empty=nan",
    grad=dict(self=lambda grad, self_shape, dim, keepdim:
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
@@ -335,6 +337,7 @@ def joined(first: Tensor, second: Tensor, dim: int) -> Tensor:
 op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod,
                    out_types="any"),
+   npu=("aclnnProdDim(self, dim, keepdim, out.dtype, out) empty=1", "aclnnProd(self, out.dtype, out) empty=1"),
    grad=dict(self=_prod_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t()), case(t(), 0), case(t(0, 3)),
                  case(t(0, 3), 0), case(values([[1.0, 0.0, 2.0], [3.0, -1.0, 4.0]]), 1),

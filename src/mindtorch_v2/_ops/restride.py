@@ -66,8 +66,8 @@ def _as_strided_grad(grad: Tensor, self_shape: tuple[int, ...], size: tuple[int,
     if ends[1] - self_offset + start + 1 >= read.numel():
         return storage.as_strided(self_shape, self_stride, self_offset - start)
     ones = grad.new_ones(read.shape)
-    result = storage.index_select(0, read) / storage.new_zeros(storage.shape).index_add(0, read, ones).index_select(0, read)
-    return result.reshape(self_shape)
+    shown = storage.new_zeros(storage.shape).index_add(0, read, ones).index_select(0, read)
+    return (storage.index_select(0, read) / shown).reshape(self_shape)
 
 
 _as_strided_view = function_of(op(

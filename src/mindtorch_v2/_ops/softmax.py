@@ -75,12 +75,14 @@ _SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case
 
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("softmax"), _normalised(_softmax_into), out_types="exact"),
+   npu="aclnnSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
                        1)))
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into), out_types="exact"),
+   npu="aclnnLogSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _log_softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
@@ -123,6 +125,7 @@ _BACKWARD_CASES = cases(case(t(2, 3), t(2, 3), 1, float64), case(t(2, 3), t(2, 3
 _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype)"
                    " -> Tensor",
    kernel=computes(_backward_spec, _softmax_data),
+   npu="aclnnSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: _softmax_backward(grad, output, dim),
              output=lambda grad, grad_output, output, dim:
              grad * (grad_output - (grad_output * output).sum((dim,), True))
@@ -131,6 +134,7 @@ _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, in
 _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
                        "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
+   npu="aclnnLogSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: grad - (grad * output.exp()).sum((dim,), True),
              output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum((dim,), True)),
    samples=_BACKWARD_CASES)
@@ -199,6 +203,7 @@ def _logsumexp(xp: Any, self: Any, dim: Any, keepdim: bool, spec: Spec) -> Any:
 
 op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="torch Tensor special",
    kernel=computes(_logsumexp_spec, _logsumexp),
+   npu="aclnnLogSumExp(self:out, dim, keepdim, out) empty=-inf",
    grad=dict(self=lambda grad, self, result, dim, keepdim:
              unfolded(grad, self.shape, dim, keepdim)
              * (self - unfolded(result, self.shape, dim, keepdim)).exp().conj()),

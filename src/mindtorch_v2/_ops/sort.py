@@ -87,7 +87,8 @@ def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Te
 
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
-   kernel=computes(_sort_spec, _sort, out_types="exact"), grad=dict(self=_sorted_grad),
+   kernel=computes(_sort_spec, _sort, out_types="exact"),
+   npu="aclnnSort(self, stable|False, dim, descending, values, indices)", grad=dict(self=_sorted_grad),
    samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True),
                  case(t()), case(values([2, 1, 2, 1, 0]), 0, True), case(kinks([1.0, NAN, 0.0, NAN]), descending=True),
                  case(t(0, 3)), case(t(3, 2, layout="transposed"), 1), case(bools(6)),
@@ -141,7 +142,8 @@ def _topk(xp: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) -> 
 
 
 op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
-   kernel=computes(_topk_spec, _topk), grad=dict(self=_sorted_grad),
+   kernel=computes(_topk_spec, _topk),
+   npu="aclnnTopk(self, k, dim, largest, sorted, values, indices)", grad=dict(self=_sorted_grad),
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0), case(_DISTINCT, 5, -1, False), case(t(3, 4), 0),
                  case(t(), 1), case(kinks([1.0, NAN, 3.0]), 2),
                  error(RuntimeError, "selected index k out of range", t(2, 3), 4)))
@@ -181,7 +183,8 @@ _CHOSEN = "bool keepdim=False) -> (Tensor values, Tensor indices)"
 _CHOSEN_GRAD = dict(self=lambda grad, indices, self_shape, dim, keepdim:
                     chosen_grad(grad, indices, self_shape, dim, keepdim))
 
-op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}", kernel=computes(_kthvalue_spec, _kthvalue), grad=_CHOSEN_GRAD,
+op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}", kernel=computes(_kthvalue_spec, _kthvalue),
+   npu="aclnnKthvalue(self, k, dim, keepdim, values, indices)", grad=_CHOSEN_GRAD,
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0, True), case(t(), 1),
                  error(RuntimeError, "kthvalue(): selected number k out of range for dimension 1", t(2, 3), 4),
                  error(IndexError, "kthvalue(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 1,
@@ -407,6 +410,7 @@ op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bo
    public="torch",
    kernel=computes(_bucket_spec, lambda xp, self, boundaries, out_int32, right:
                    _search(xp, boundaries, self, out_int32, right, None, None), out_types="exact"),
+   npu="aclnnBucketize(self, boundaries, out_int32, right, out)",
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
                  error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),
                        t(2, 2))))

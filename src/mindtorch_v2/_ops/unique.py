@@ -195,6 +195,7 @@ def _histc(xp: Any, self: Any, bins: int, min: Any, max: Any) -> Any:
 
 op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
    kernel=moves(_histc_spec, _histc, out_types="exact"),
+   npu="aclnnHistc(self, bins, min, max, out) empty=0",
    samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3),
                  error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)))
 

