@@ -5,11 +5,12 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test parity bench lint docs clean
+.PHONY: help demo test test-npu parity bench lint docs clean
 
 help:
 	@echo "make demo     train a digit classifier and show the result"
 	@echo "make test     run the test suite, without PyTorch"
+	@echo "make test-npu run the NPU's tests, on the simulator or with MINDTORCH_NPU=real on the hardware"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
 	@echo "make bench    time the library against the real PyTorch"
 	@echo "make lint     ruff and mypy"
@@ -21,6 +22,9 @@ demo: .venv/.ready
 
 test: .venv/.ready
 	@.venv/bin/python -m pytest -q tests/mindtorch_v2
+
+test-npu: .venv/.ready
+	@.venv/bin/python -m pytest -q tests/mindtorch_v2/npu
 
 parity: .venv-torch/.ready
 	@.venv-torch/bin/python tests/parity/run_opdb.py

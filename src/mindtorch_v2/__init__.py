@@ -105,4 +105,6 @@ _SUBMODULES = frozenset("_C autograd functional library linalg nn npu optim over
 def __getattr__(name: str) -> _Any:
     if name in _SUBMODULES:
         return _importlib.import_module(f"{__name__}.{name}")
+    if name == "OutOfMemoryError":
+        return _importlib.import_module(f"{__name__}._backends.npu.errors").OutOfMemoryError
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

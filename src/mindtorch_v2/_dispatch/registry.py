@@ -101,7 +101,7 @@ class Registry:
         self._operators: dict[str, Operator] = {}
         # Kernels that serve a key for every operator: the __torch_function__ call, the pipeline's recorder, ...
         self.backend_select: dict[DispatchKey, Any] = {}
-        self.mixed_devices: Callable[[Operator, int], Callable] = _refuse_mixed
+        self.mixed_devices: Callable[[Operator, int], Callable] = refuse_mixed
 
     def register_schema(self, name: str, schema: "str | Schema") -> Operator:
         """Declares an operator; its kernels come after."""
@@ -153,7 +153,7 @@ def _qualified(name: str) -> str:
     return name if "::" in name else f"aten::{name}"
 
 
-def _refuse_mixed(operator: Operator, mask: int) -> Callable:
+def refuse_mixed(operator: Operator, mask: int) -> Callable:
     def kernel(*args: Any) -> Any:
         raise RuntimeError(f"{operator.name}: Expected all tensors to be on the same device, "
                            f"but found at least two devices: {_device_of(mask)}")

@@ -16,7 +16,9 @@ op("ne(Tensor self, Tensor|Scalar other) -> Tensor",
    npu=("aclnnNeTensor(self, other, out)", "aclnnNeScalar(self, other, out)"), aliases=("not_equal",), samples=binary())
 for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
     op(f"{_name}(Tensor self, Tensor|Scalar other) -> Tensor",
-       kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), aliases=(_ufunc,), samples=binary())
+       kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)),
+       npu=(f"aclnn{_name.title()}Tensor(self, other, out)", f"aclnn{_name.title()}Scalar(self, other, out)"),
+       aliases=(_ufunc,), samples=binary())
 
 
 @composite("equal(Tensor self, Tensor other) -> bool",
@@ -59,22 +61,24 @@ def _allclose(self, other, rtol, atol, equal_nan):
 
 # tests of elements ---------------------------------------------------------------------------------------------------
 
-for _name in ("isnan", "isinf", "isfinite"):
-    op(f"{_name}(Tensor self) -> Tensor", kernel=pointwise(_name, boolean), inplace=False, samples=unary())
+# Not every CANN has an operator for isinf: on an NPU it is composed.
+for _name, _row in (("isnan", "aclnnNeTensor(self, self, out)"), ("isinf", None),
+                    ("isfinite", "aclnnIsFinite(self, out)")):
+    op(f"{_name}(Tensor self) -> Tensor", kernel=pointwise(_name, boolean), npu=_row, inplace=False, samples=unary())
 
 
-def _declare_infinity(name: str, infinity: float) -> None:
+def _declare_infinity(name: str, infinity: float, row: str) -> None:
     def check(self: Tensor) -> None:
         if self.dtype.is_complex:
             raise RuntimeError(f"{name} does not support complex inputs.")
 
     op(f"{name}(Tensor self) -> Tensor",
        kernel=pointwise(lambda xp, self: xp.equal(self, infinity), boolean, check=check, out_types="exact"),
-       inplace=False, samples=unary())
+       npu=row, inplace=False, samples=unary())
 
 
-_declare_infinity("isposinf", float("inf"))
-_declare_infinity("isneginf", float("-inf"))
+_declare_infinity("isposinf", float("inf"), "aclnnIsPosInf(self, out)")
+_declare_infinity("isneginf", float("-inf"), "aclnnIsNegInf(self, out)")
 op("isreal(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.isreal(self), boolean), inplace=False, samples=unary())
 
@@ -85,8 +89,10 @@ def _masks() -> list[Case]:
     return [case(t(2, 3), t(2, 3)), case(bools(2, 3), bools(3)), case(ints(3), t(2, 1)), case(t(0), t(0))]
 
 
-for _name in ("logical_and", "logical_or", "logical_xor"):
-    op(f"{_name}(Tensor self, Tensor other) -> Tensor", kernel=pointwise(_name, boolean), samples=_masks)
+for _name in ("And", "Or", "Xor"):
+    op(f"logical_{_name.lower()}(Tensor self, Tensor other) -> Tensor",
+       kernel=pointwise(f"logical_{_name.lower()}", boolean), npu=f"aclnnLogical{_name}(self, other, out)",
+       samples=_masks)
 op("logical_not(Tensor self) -> Tensor", kernel=pointwise("logical_not", boolean),
    npu="aclnnLogicalNot(self, out)", samples=unary())
 
@@ -98,9 +104,10 @@ def _integers() -> list[Case]:
             case(3, ints(2)), error(NotImplementedError, "not implemented for 'Float'", values([1.5]), values([1.5]))]
 
 
-for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
-    op(f"{_name}(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-       kernel=pointwise(_name, excluding=(FLOAT, COMPLEX)),
+for _name in ("And", "Or", "Xor"):
+    op(f"bitwise_{_name.lower()}(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+       kernel=pointwise(f"bitwise_{_name.lower()}", excluding=(FLOAT, COMPLEX)),
+       npu=(f"aclnnBitwise{_name}Tensor(self, other, out)", f"aclnnBitwise{_name}Scalar(self, other, out)"),
        samples=lambda: [*_integers(), case(bools(2, 3), bools(3)), case(bools(2), 1)])
 op("bitwise_not(Tensor self) -> Tensor",
    kernel=pointwise("invert", excluding=(FLOAT, COMPLEX), out_types="exact"),
@@ -112,8 +119,8 @@ op("bitwise_left_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
 op("bitwise_right_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"),
    npu="aclnnRightShift(self, other, out)", samples=_integers)
-for _name in ("gcd", "lcm"):
+for _name, _row in (("gcd", "aclnnGcd(self, other, out)"), ("lcm", None)):
     op(f"{_name}(Tensor self, Tensor other) -> Tensor",
-       kernel=pointwise(_name, excluding=(BOOL, FLOAT, COMPLEX)),
+       kernel=pointwise(_name, excluding=(BOOL, FLOAT, COMPLEX)), npu=_row,
        samples=cases(case(ints(2, 3, high=30), ints(3, high=30)), case(ints(2, low=-9), ints(2, low=-9)),
                      error(NotImplementedError, f'"{_name}_cpu" not implemented for', values([1.5]), values([1.5]))))

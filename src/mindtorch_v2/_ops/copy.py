@@ -194,6 +194,15 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
    samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True)
 
 
+def is_current(where: device) -> bool:
+    """Whether naming this device's type alone would mean this device."""
+    if where.type != "npu":
+        return True
+    from .._backends.npu.runtime import current_device
+
+    return where.index == current_device()
+
+
 def converted(self: Tensor, kind: dtype | None, where: device | None = None, copy: bool = False,
               wanted: memory_format | None = None) -> Tensor:
     """The tensor in another type, device or memory format; itself if nothing changes."""
@@ -202,7 +211,7 @@ def converted(self: Tensor, kind: dtype | None, where: device | None = None, cop
     elif kind is not OF_ARRAY[self._array.dtype]:
         copy = True
     if where is not None and where is not self._device and where != self._device:
-        copy = True
+        copy = copy or where.index is not None or where.type != self._device.type or not is_current(self._device)
     if not copy and (wanted is None or wanted is preserve_format or self.is_contiguous(memory_format=wanted)):  # type: ignore[attr-defined]
         return self
     include, allow = modes.masks

@@ -27,6 +27,8 @@ DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max
 # public place -> name -> the operators behind it, in the order in which their schemas are tried
 PUBLIC: dict[str, dict[str, list[Operator]]] = {}
 RETURN_TYPES: dict[str, type] = {}
+# How an operator runs on an NPU (_ops/npu.py); of several rows the first that fits a call is used.
+Rows = str | tuple[str, ...] | None
 
 
 # The in-place forms that PyTorch has as functions too; the others are methods only.
@@ -43,7 +45,7 @@ class Declaration:
     """What was declared of one operator."""
 
     def __init__(self, operator: Operator, family: Family, grad: dict[str, Callable], samples: Callable | None,
-                 npu: str | None, inplace_of: Operator | None = None) -> None:
+                 npu: Rows, inplace_of: Operator | None = None) -> None:
         self.operator, self.family, self.samples, self.npu = operator, family, samples, npu
         self.grad = grad
         self.inplace_of = inplace_of
@@ -92,7 +94,7 @@ _INPLACE_CONTEXT = {"check_inplace": check_inplace, "rebase": rebase, "copy_of":
 
 
 def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, samples: Callable | None = None,
-       npu: str | None = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
+       npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
        mixes_devices: bool = False) -> Operator:
     """Declares an operator.
 
@@ -118,7 +120,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
 
 
 def _declare(operator: Operator, family: Family, kernels: dict[DispatchKey, Any], grad: dict[str, Callable],
-             samples: Callable | None, npu: str | None, inplace_of: Operator | None = None) -> Declaration:
+             samples: Callable | None, npu: Rows, inplace_of: Operator | None = None) -> Declaration:
     declaration = Declaration(operator, family, grad, samples, npu, inplace_of)
     operator.declaration = DECLARATIONS[operator.name] = declaration
     for key, function in kernels.items():

@@ -205,6 +205,7 @@ def _rounding(function: str) -> Callable[[Any, Any], Any]:
 for _name, _aliases in (("floor", ()), ("ceil", ()), ("trunc", ("fix",))):
     op(f"{_name}(Tensor self) -> Tensor",
        kernel=pointwise(_rounding(_name), excluding=(BOOL,), check=_refuse_complex(_name), named=f"{_name}_vml_cpu"),
+       npu=f"aclnn{_name.title()}(self, out)",
        grad=dict(self=_zero_grad), aliases=_aliases, samples=unary())
 
 

@@ -104,6 +104,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     op(f"a{word}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
        kernel=Reduction(ufunc, _extremum_spec(f"a{word}", f"{word}_values_cpu"), _extremum(ufunc), empty=False,
                         out_types="exact"),
+       npu=f"aclnnA{word}(self, dim|[], keepdim, out)",
        grad=dict(self=lambda grad, self, result, dim, keepdim: evenly(grad, self, result, dim or (), keepdim)),
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(kinks([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), 1), case(ints(2, 3), 0),
                      case(bools(2, 3)), case(kinks([1.0, NAN, 3.0])),
@@ -114,6 +115,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     op(f"{word}(Tensor self) -> Tensor",
        kernel=Reduction(ufunc, lambda self: infer(self, None, False),
                         lambda xp, self: getattr(xp, ufunc).reduce(self, None), empty=False),
+       npu=f"aclnn{word.title()}(self, out)",
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
        samples=cases(case(t(2, 3)), case(t()), case(kinks([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
                      case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
@@ -132,6 +134,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
 
     op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kernel=computes(dim_spec, dim_array),
+       npu=f"aclnn{word.title()}Dim(self, dim, keepdim, values, indices)",
        grad=dict(self=lambda grad, indices, self_shape, dim, keepdim:
                  chosen_grad(grad, indices, self_shape, dim, keepdim)),
        samples=cases(case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(), 0), case(kinks([[1.0, 3.0, 3.0]]), 1),
@@ -162,6 +165,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
 
     op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
        kernel=computes(index_spec, index_array, out_types="exact"),
+       npu=f"aclnnArg{word.title()}(self, dim, keepdim, out)",
        samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()),
                      case(t(), 0), case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1),
                      case(t(2, 0), 0),

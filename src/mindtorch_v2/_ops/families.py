@@ -15,8 +15,8 @@ from .._autograd.views import MULTI_OUTPUT, creation_now, wake
 from .._backends.cpu import xp as cpu_xp
 from .._backends.meta import contiguous_strides
 from .._dispatch.callers import call_bound, compile_function
-from .._dispatch.keys import VIEW_MASK, DispatchKey, modes, unusual
-from .._dispatch.registry import Lazy, Operator
+from .._dispatch.keys import BACKEND_MASK, CPU_MASK, NPU_MASK, VIEW_MASK, DispatchKey, modes, unusual
+from .._dispatch.registry import Lazy, Operator, refuse_mixed, registry
 from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import (
     BOOL,
@@ -265,6 +265,24 @@ def npu_kernel(operator: Operator, functional: Operator | None = None) -> Callab
     from .npu import inplace_kernel_of, kernel_of
 
     return kernel_of(operator) if functional is None else inplace_kernel_of(operator, functional)
+
+
+def _mixed_devices(operator: Operator, mask: int) -> Callable:
+    """The kernel of a call whose tensors are on several devices: a CPU tensor without dimensions joins an NPU's."""
+    refuse = refuse_mixed(operator, mask)
+    if mask & BACKEND_MASK != CPU_MASK | NPU_MASK:
+        return refuse
+
+    def kernel(*args: Any) -> Any:
+        from .npu import with_numbers_moved
+
+        moved = with_numbers_moved(operator, args)
+        return refuse(*args) if moved is None else call_bound(operator, moved)
+
+    return kernel
+
+
+registry.mixed_devices = _mixed_devices  # type: ignore[method-assign]
 
 
 # families ------------------------------------------------------------------------------------------------------------
@@ -521,7 +539,8 @@ class Pointwise(Family):
         if operands != list(arguments[:3])[: len(operands)] or any(a.optional or a.is_list for a in operands):
             return general
         plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
-        is_ufunc = self.ufunc is not None
+        # NumPy 2.4 negates a strided array of 4-byte elements wrongly if it writes into the same array.
+        is_ufunc = self.ufunc is not None and not (inplace and self.ufunc == "negative")
         name = operator.schema.base_name
         if inplace:
             source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=self.check is not None)

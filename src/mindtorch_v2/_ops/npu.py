@@ -1,9 +1,10 @@
 """Kernels on an Ascend NPU, made of the rows that declarations carry.
 
-A row (`npu="aclnnAdd(self, other, alpha, out)"`, the language is that of _backends/npu/rows.py) names the ACLNN operator
+A row (`npu="aclnnAdd(self, other, alpha, out)"`, in the language of _backends/npu/rows.py) names the ACLNN operator
 that computes the result. What stands around it is the family's: promotion, the checks of a write, the memory of the
 result. `name:out` in a row casts an argument to the type of the result first. In-place forms use the ACLNN operator
-that has `Inplace` in its name where there is one. Operators that need more than one launch are in npu_composed.py.
+that has `Inplace` in its name where there is one. Operators that need more than one launch are in npu_composed.py and
+the modules it imports.
 """
 
 import functools
@@ -206,6 +207,19 @@ def _device_of(values: Sequence[Any]) -> Any:
     return next(v._device for v in values if hasattr(v, "_array"))
 
 
+def with_numbers_moved(operator: Operator, args: Sequence[Any]) -> Sequence[Any] | None:
+    """The arguments of a call that mixes devices, with CPU tensors without dimensions brought to the NPU.
+
+    They are as good as numbers, as in PyTorch; None if any other CPU tensor is among them.
+    """
+    tensors = [v for v in args if hasattr(v, "_array")]
+    target = next((v._device for v in tensors if v._device.type == "npu"), None)
+    strays = [v for v in tensors if v._device.type != "npu"]
+    if target is None or any(v._array.shape or v._device.type != "cpu" for v in strays):
+        return None
+    return [v.to(target) if any(v is stray for stray in strays) else v for v in args]
+
+
 # pointwise -----------------------------------------------------------------------------------------------------------
 
 
@@ -226,6 +240,7 @@ def _pointwise(operator: Operator, family: Pointwise) -> Callable:
         return spec._replace(strides=pointwise_strides(spec.shape, tensors))
 
     direct = _launcher(operator, infer, rows)
+    scalars = [i for i, a in enumerate(operator.schema.arguments) if a.type == "Scalar"]
 
     def general(*args: Any) -> Tensor:
         spec, kind, at = computing_type(family, operator, args)
@@ -233,6 +248,9 @@ def _pointwise(operator: Operator, family: Pointwise) -> Callable:
         for i in at:
             if values[i].__class__ not in NUMBERS and values[i]._array.dtype != kind.np:
                 values[i] = cast(values[i], kind)
+        if kind.category == INT:
+            for i in scalars:
+                values[i] = int(values[i])
         materialise(values, kind, _device_of(args))
         made = direct(*values)
         return made if made._array.dtype == spec.dtype.np else cast(made, spec.dtype)
@@ -258,7 +276,8 @@ def _pointwise(operator: Operator, family: Pointwise) -> Callable:
             lines.append(f"if {name}.__class__ in NUMBERS or {name}._array.dtype is not kind: {leave}")
     source = f"def kernel({names}):\n" + "".join(f"    {line}\n" for line in [*lines, f"return direct({names})"])
     scope = {"NUMBERS": NUMBERS, "general": general, "direct": direct, "floats": _FLOATS,
-             "plain": frozenset(d.np for d in OF_ARRAY.values() if _is_plain(family, d)),
+             "plain": frozenset(d.np for d in OF_ARRAY.values()
+                                if _is_plain(family, d) and (d.category == FLOAT or not scalars)),
              "__opname__": f"{operator.name} npu types"}
     return compile_function("kernel", source, scope)
 
@@ -295,6 +314,8 @@ def _laid_out(operator: Operator, family: Pointwise, composed: Callable) -> Call
 def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
     rows = parsed_rows(operator)
     infer, schema = family.infer, operator.schema
+    if any(slot.parameter.name == "cubeMathType" for row in rows for slot in row.slots):
+        infer = _for_matrix_units(operator, infer)
     direct = _launcher(operator, infer, rows)
     wanted = [schema.index[name] for name in _CASTS.findall(_row_text(operator))]
     number_places = any(a.type == "Tensor|Scalar" for a in schema.arguments)
@@ -315,6 +336,22 @@ def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
         return result_of(operator, made) if several else made
 
     return kernel
+
+
+_MATRIX_TYPES = frozenset(("float32", "float16", "bfloat16"))
+
+
+def _for_matrix_units(operator: Operator, infer: Callable) -> Callable:
+    """The inference of an operator that runs on the matrix units, which know three element types."""
+
+    def checked(*args: Any) -> Spec:
+        spec = infer(*args)
+        if spec.dtype.name not in _MATRIX_TYPES and 0 not in spec.shape:
+            raise NotImplementedError(f"\"{operator.schema.base_name}_npu\" not implemented for "
+                                      f"'{spec.dtype.scalar_name}'")
+        return spec
+
+    return checked
 
 
 # factories -----------------------------------------------------------------------------------------------------------
@@ -398,7 +435,7 @@ def _gives_result(rows: Sequence[Row]) -> bool:
 
 def _prepared(operator: Operator, launch: Callable) -> Callable:
     """The launch behind an update: with arguments in ACLNN's form, and at least one dimension to count along."""
-    from .npu_composed import PREPARED
+    from .npu_places import PREPARED
 
     prepare = PREPARED.get(operator.name.removeprefix("aten::"))
     counts_along = "dim" in operator.schema.index
@@ -461,7 +498,7 @@ def _inplace_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
-    """The kernel of an in-place form: ACLNN's own where types and shapes allow it, else the functional one and a copy."""
+    """The kernel of an in-place form: ACLNN's own where the types allow it, else the functional one and a copy."""
     _require_runtime(operator)
     if not runs(functional):
         return refuse(operator)
@@ -490,7 +527,8 @@ def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
             check_result_fits(target, spec)
             if direct is not None and kind is spec.dtype is target.dtype:
                 values = [cast(v, kind) if i in at and hasattr(v, "_array") else v for i, v in enumerate(all_args)]
-                if target._array.size and any(row.fits(dict(zip(names, values, strict=True)), _is_tensor) for row in in_place):
+                named = dict(zip(names, values, strict=True))
+                if target._array.size and any(row.fits(named, _is_tensor) for row in in_place):
                     direct(*values)
                     target._bump_version()
                     return target

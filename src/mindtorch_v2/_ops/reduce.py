@@ -288,6 +288,7 @@ def _test(ufunc: str) -> ArrayFamily:
 
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
     op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
+       npu=f"aclnn{_name.title()}(self, dim|[], keepdim, out) empty={_name == 'all'}",
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
                      case(t(0, 3)), case(t(0, 3), 0)))
 

@@ -122,6 +122,7 @@ def _extremes(ufunc: str) -> Callable:
 for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
     op(f"{_name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
        kernel=computes(_extremes_spec(_name), _extremes(_ufunc)),
+       npu=f"aclnn{_name.title()}(self, dim, values, indices)",
        grad=dict(self=lambda grad, indices, self_shape, dim:
                  grad.new_zeros(self_shape).scatter_add(dim, indices, grad) if self_shape else grad),
        samples=cases(*_CASES, case(kinks([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1),

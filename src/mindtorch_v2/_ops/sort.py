@@ -230,11 +230,13 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
         return chosen(xp, self, _median_indices(xp, self, dim, ignore_nan), dim, keepdim)
 
     op(f"{name}(Tensor self) -> Tensor", kernel=computes(_full_median_spec, full),
+       npu=f"aclnn{'NanMedian' if ignore_nan else 'Median'}(self, out) empty=nan",
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
        samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)),
                      case(t(0)),
                      error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))))
     op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
+       npu=None if ignore_nan else "aclnnMedianDim(self, dim, keepdim, values, indices)",
        samples=cases(case(_DISTINCT, 1), case(_DISTINCT, 0, True), case(t(), 0),
                      case(kinks([[1.0, NAN, 3.0], [4.0, 6.0, 5.0]]), 1),
                      error(IndexError, "median(): Expected reduction dim 0 to have non-zero size.", t(0, 3),

@@ -214,10 +214,14 @@ def _isin(xp: Any, elements: Any, test: Any, assume_unique: bool, invert: bool) 
 _ISIN_CASES = cases(case(ints(6), ints(3)), case(t(2, 3), t(2)), case(ints(2, 3), ints(0)),
                     case(ints(6), ints(3), invert=True),
                     error(RuntimeError, "Unsupported input type encountered for isin(): Bool", bools(2), bools(2)))
-for _overload, _arguments, _samples in (
-    ("Tensor_Tensor", "Tensor elements, Tensor test_elements", _ISIN_CASES),
-    ("Tensor_Scalar", "Tensor elements, Scalar test_element", cases(case(ints(6), 2), case(t(2, 3), 1.5, invert=True))),
-    ("Scalar_Tensor", "Scalar element, Tensor test_elements", cases(case(2, ints(6)), case(9, ints(6)))),
+for _overload, _arguments, _row, _samples in (
+    ("Tensor_Tensor", "Tensor elements, Tensor test_elements", None, _ISIN_CASES),
+    ("Tensor_Scalar", "Tensor elements, Scalar test_element",
+     "aclnnIsInTensorScalar(elements, test_element, assume_unique, invert, out)",
+     cases(case(ints(6), 2), case(t(2, 3), 1.5, invert=True))),
+    ("Scalar_Tensor", "Scalar element, Tensor test_elements",
+     "aclnnIsInScalarTensor(element, test_elements, assume_unique, invert, out)",
+     cases(case(2, ints(6)), case(9, ints(6)))),
 ):
     op(f"isin.{_overload}({_arguments}, *, bool assume_unique=False, bool invert=False) -> Tensor",
-       kernel=computes(_isin_spec, _isin, out_types="exact"), samples=_samples)
+       kernel=computes(_isin_spec, _isin, out_types="exact"), npu=_row, samples=_samples)

@@ -1,9 +1,15 @@
-"""Puts the simulator on the path and starts it; without a C compiler the tests are skipped."""
+"""Puts the simulator on the path and starts it; without a C compiler the tests are skipped.
+
+With MINDTORCH_NPU=real the same tests run on the hardware of this machine, as far as they do not look into the
+simulator.
+"""
 
 import gc
+import os
 import pathlib
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,23 +17,60 @@ import pytest
 FOLDER = str(pathlib.Path(__file__).parent)
 if FOLDER not in sys.path:
     sys.path.append(FOLDER)
+REAL = os.environ.get("MINDTORCH_NPU") == "real"
 
 
-@pytest.fixture
-def npu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A freshly started simulated machine; afterwards everything must have been given back, with no duty neglected."""
+class Hardware:
+    """Stands for the simulator on a machine with an NPU: a test that asks it for anything is left out."""
+
+    violations: tuple = ()
+
+    def __getattr__(self, name: str) -> Any:
+        pytest.skip(f"needs the simulator ({name})")
+
+
+@contextmanager
+def running() -> Iterator[Any]:
+    """A freshly started machine; afterwards everything must have been given back."""
+    from mindtorch_v2._backends.npu import runtime
+
+    if REAL:
+        reason = runtime.why_unavailable()
+        assert reason is None, f"MINDTORCH_NPU=real, but {reason}"
+        yield Hardware()
+        return
     from simulator import compiler, simulator
 
     if compiler() is None:
         pytest.skip("no C compiler: the simulated NPU cannot be built")
-    from mindtorch_v2._backends.npu import runtime
-
     machine = simulator()
-    monkeypatch.setenv("ASCEND_HOME_PATH", str(machine.root))
-    runtime.stop()
-    machine.restart()
-    yield machine
-    gc.collect()  # a caught exception holds the frames it passed, and what was allocated there
-    runtime.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("ASCEND_HOME_PATH", str(machine.root))
+        runtime.stop()
+        machine.restart()
+        yield machine
+        gc.collect()  # a caught exception holds the frames it passed, and what was allocated there
+        runtime.stop()
     assert machine.violations == []
     assert machine.counts() == {}
+
+
+@pytest.fixture
+def npu() -> Iterator[Any]:
+    """A machine of a test's own: no duty may be neglected, and nothing left behind."""
+    with running() as machine:
+        yield machine
+
+
+@pytest.fixture(scope="module")
+def machine_of_module() -> Iterator[Any]:
+    with running() as machine:
+        yield machine
+
+
+@pytest.fixture
+def shared_npu(machine_of_module: Any) -> Iterator[Any]:
+    """A machine that the tests of a module share; what they leave behind is looked for at its end."""
+    yield machine_of_module
+    neglected, machine_of_module.violations = machine_of_module.violations, []
+    assert not neglected

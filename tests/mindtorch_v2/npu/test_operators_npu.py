@@ -13,6 +13,7 @@ import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.dispatcher import dispatch
 from mindtorch_v2._ops import npu as npu_kernels
 from mindtorch_v2._ops.declare import DECLARATIONS
+from mindtorch_v2._ops.families import Composite
 
 SAMPLED = samples.sampled()
 every_operator = pytest.mark.parametrize("declaration", SAMPLED.values(), ids=SAMPLED)
@@ -53,7 +54,7 @@ def assert_same(call: Call, got: Any, wanted: Any, what: str) -> None:
             assert a == b or a != a and b != b, what
             continue
         assert a.device.type == "npu", f"{what}: on {a.device}"
-        assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{what}: {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), what
         if b.numel() and call.declaration.operator.name not in OTHER_STRIDES:
             assert a.stride() == b.stride(), f"{what}: strides {a.stride()}, not {b.stride()}"
         name = samples.base_name(call.declaration)
@@ -94,7 +95,7 @@ def each(declaration: Declaration, check: Callable[[Call], None]) -> None:
 
 
 @every_operator
-def test_samples(npu: Any, declaration: Declaration) -> None:
+def test_samples(shared_npu: Any, declaration: Declaration) -> None:
     """Values, types, shapes, strides; errors; what the simulator calls a duty neglected."""
     if not npu_kernels.runs(declaration.operator):
         call = samples.good_calls(declaration)[0]
@@ -117,9 +118,11 @@ def test_samples(npu: Any, declaration: Declaration) -> None:
     each(declaration, check)
 
 
-@pytest.mark.parametrize("declaration", [d for d in SAMPLED.values() if d.grad or type(d.family).__name__ == "Composite"],
-                         ids=lambda d: d.operator.name)  # fmt: skip
-def test_gradients(npu: Any, declaration: Declaration) -> None:
+DERIVED = [d for d in SAMPLED.values() if d.grad or isinstance(d.family, Composite)]
+
+
+@pytest.mark.parametrize("declaration", DERIVED, ids=lambda d: d.operator.name)
+def test_gradients(shared_npu: Any, declaration: Declaration) -> None:
     if not npu_kernels.runs(declaration.operator) or samples.draws(declaration):
         pytest.skip("no row, or random")
 
@@ -143,7 +146,7 @@ def test_gradients(npu: Any, declaration: Declaration) -> None:
 
 @pytest.mark.parametrize("declaration", [d for d in SAMPLED.values() if d.inplace is not None],
                          ids=lambda d: d.operator.name)  # fmt: skip
-def test_in_place(npu: Any, declaration: Declaration) -> None:
+def test_in_place(shared_npu: Any, declaration: Declaration) -> None:
     if not npu_kernels.runs(declaration.operator):
         pytest.skip("no row")
 
@@ -170,6 +173,43 @@ def test_in_place(npu: Any, declaration: Declaration) -> None:
             assert_same(call, result(call, "npu"), wanted, str(call))
 
     each(declaration, check)
+
+
+# Types in which the device computes less than the CPU: no matrix units for them.
+OTHER_TYPES = {"float16": 4e-3, "bfloat16": 4e-2, "int64": 0.0, "bool": 0.0, "float64": 1e-9}
+
+
+@pytest.mark.parametrize("dtype", OTHER_TYPES)
+def test_other_types(shared_npu: Any, dtype: str) -> None:
+    """The first samples of each operator in other types: the CPU's results or, with any, an error."""
+    differing, refused = [], 0
+    for declaration in SAMPLED.values():
+        if not npu_kernels.runs(declaration.operator) or declaration.operator.name in LEAD_ELSEWHERE:
+            continue
+        for call in samples.secondary_calls(declaration):
+            tensors = samples.bases(call, torch, dtype)
+            copies = [t.to("npu") for t in tensors]
+            try:
+                wanted = run(call, tensors, "cpu")
+            except Exception:  # whatever the CPU refuses
+                continue
+            try:
+                got = run(call, copies, "npu")
+            except NotImplementedError as error:
+                assert "_npu\" not implemented" in str(error) or "_cpu" in str(error), f"{call}: {error}"
+                refused += 1
+                continue
+            for a, b in zip(samples.leaves(got), samples.leaves(wanted), strict=True):
+                if not isinstance(b, torch.Tensor) or samples.draws(declaration):
+                    continue
+                same = (a.shape, a.dtype) == (b.shape, b.dtype)
+                if same and samples.base_name(declaration) not in samples.UNINITIALISED:
+                    tolerance = max(OTHER_TYPES[dtype], LOOSE.get(declaration.operator.name, 2e-5))
+                    same = np.allclose(plain(a), plain(b), rtol=tolerance, atol=tolerance, equal_nan=True)
+                if not same:
+                    differing.append(str(call))
+    assert not differing
+    assert refused < 60  # products of matrices in int64 and float64
 
 
 def test_the_share_of_operators_that_run() -> None:

@@ -97,12 +97,20 @@ def round_half_even(x: Any, decimals: int = 0) -> Any:
     return np.round(x, decimals)
 
 
+def sign(x: Any) -> Any:
+    return x if x.dtype == np.bool_ else np.sign(x)
+
+
+def heaviside(x: Any, values: Any) -> Any:
+    return np.where(x == 0, values, x > 0).astype(x.dtype)
+
+
 def power(a: Any, b: Any) -> Any:
     return np.power(a, b)
 
 
 _UNARY: dict[str, Callable] = {
-    "Abs": np.abs, "Neg": np.negative, "Sign": np.sign, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil,
+    "Abs": np.abs, "Neg": np.negative, "Sign": sign, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil,
     "Round": np.round, "Trunc": np.trunc, "BitwiseNot": np.invert, "LogicalNot": np.logical_not,
     "IsFinite": np.isfinite, "IsInf": np.isinf,
     "IsPosInf": np.isposinf, "IsNegInf": np.isneginf, "Signbit": np.signbit, "Real": np.real,
@@ -133,7 +141,7 @@ _BINARY: dict[str, Callable] = {
     "PowTensorTensor": power, "PowTensorScalar": power, "PowScalarTensor": power, "Maximum": np.maximum,
     "Minimum": np.minimum, "Atan2": np.arctan2, "LogAddExp": np.logaddexp, "LogAddExp2": np.logaddexp2,
     "XLogYTensor": scipy.special.xlogy, "XLogYScalarOther": scipy.special.xlogy, "Gcd": np.gcd,
-    "Heaviside": np.heaviside, "LeftShift": np.left_shift, "RightShift": np.right_shift,
+    "Heaviside": heaviside, "LeftShift": np.left_shift, "RightShift": np.right_shift,
     "LogicalAnd": np.logical_and, "LogicalOr": np.logical_or, "LogicalXor": np.logical_xor,
     "BitwiseAndTensor": np.bitwise_and, "BitwiseAndScalar": np.bitwise_and, "BitwiseOrTensor": np.bitwise_or,
     "BitwiseOrScalar": np.bitwise_or, "BitwiseXorTensor": np.bitwise_xor, "BitwiseXorScalar": np.bitwise_xor,

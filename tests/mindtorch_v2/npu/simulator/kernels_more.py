@@ -132,8 +132,9 @@ def scatter_reduce(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarra
     count = np.full(result.shape, int(with_self))
     np.add.at(count, tuple(places), 1)
     if not with_self:
-        lowest = -np.inf if result.dtype.kind == "f" else np.iinfo(result.dtype).min
-        highest = np.inf if result.dtype.kind == "f" else np.iinfo(result.dtype).max
+        limits = np.iinfo(np.int8 if result.dtype == np.bool_ else result.dtype) if result.dtype.kind in "biu" else None
+        lowest, highest = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
+        lowest = 0 if result.dtype == np.bool_ else lowest
         touched = np.zeros(result.shape, bool)
         touched[tuple(places)] = True
         result[touched] = {1: 0, 2: 1, 3: lowest, 4: highest, 5: 0}[how]

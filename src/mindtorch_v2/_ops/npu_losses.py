@@ -1,0 +1,146 @@
+"""NPU kernels of losses and normalisations."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._backends.npu.array import empty
+from .._backends.npu.launch import run
+from .._dtype import finfo, float32
+from .._tensor import Tensor
+from .families import Spec
+from .npu import uninitialised
+from .npu_composed import call, composed, infer, promoted_to_one, results, unsafe_view, untouched
+
+# losses and norms ----------------------------------------------------------------------------------------------------
+
+
+@composed("mse_loss", "smooth_l1_loss")
+def _distance_loss(row: Callable, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    if self._array.shape != target._array.shape:
+        shape = np.broadcast_shapes(self._array.shape, target._array.shape)
+        self, target = self.expand(shape).contiguous(), target.expand(shape).contiguous()
+    return row(*promoted_to_one(self, target), *rest)
+
+
+def _reduced(loss: Tensor, reduction: int) -> Tensor:
+    return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
+
+
+@composed("huber_loss")
+def _huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
+    infer("huber_loss", self, target, reduction, delta)
+    size = (self - target).abs()
+    return _reduced(call("where.self", size < delta, size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
+
+
+def _class_weights(like: Tensor, classes: int, weight: Tensor | None) -> Tensor:
+    """The weights of all classes: ACLNN's operator wants them told even if all are one."""
+    return like.new_ones((classes,)) if weight is None else weight
+
+
+def _as_rows(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Class scores as a matrix, one row for each target."""
+    if self.dim() <= 1:
+        return self.reshape((1, -1)), target.reshape((1,))
+    if self.dim() == 2:
+        return self, target
+    return self.movedim(1, -1).reshape((-1, self.shape[1])), target.reshape((-1,))
+
+
+@composed("nll_loss")
+def _nll_loss(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Tensor:
+    spec = infer("nll_loss", self, target, weight, reduction, ignore_index)
+    rows, classes = _as_rows(self, target)
+    if not rows.numel():
+        return self.new_full(spec.shape, math.nan if reduction == 1 else 0.0)
+    made = uninitialised(Spec((rows.shape[0],) if reduction == 0 else (), self.dtype), self._device)
+    total = empty((1,), self._array.dtype, self._device)
+    run("aclnnNLLLoss", (rows._array, classes._array, _class_weights(self, rows.shape[1], weight)._array, reduction,
+                         ignore_index, made._array, total), "aten::nll_loss")
+    return made if made._array.shape == spec.shape else unsafe_view(made, spec.shape)
+
+
+@composed("_nll_loss_backward")
+def _nll_loss_backward(grad_output: Tensor, target: Tensor, weight: Tensor | None, size: tuple[int, ...],
+                       reduction: int, ignore_index: int) -> Tensor:
+    scores = grad_output.new_zeros(size)
+    if not scores.numel():
+        return scores
+    rows, classes = _as_rows(scores, target)
+    weights = _class_weights(scores, rows.shape[1], weight)
+    kept = classes != ignore_index
+    total = (weights.index_select(0, classes.clamp_min(0) * kept) * kept).sum().reshape((1,))
+    made = uninitialised(Spec(tuple(rows.shape), scores.dtype), scores._device)
+    grad = grad_output.reshape((-1,)) if reduction == 0 else grad_output
+    run("aclnnNLLLossBackward", (grad._array, rows._array, classes._array, weights._array, reduction, ignore_index,
+                                 total._array, made._array), "aten::_nll_loss_backward")
+    if len(size) == 2:
+        return made
+    back = made.reshape((size[0], *size[2:], size[1])).movedim(-1, 1) if len(size) > 2 else made.reshape(size)
+    return untouched(back.contiguous())
+
+
+@composed("_cross_entropy")
+def _cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Any:
+    infer("_cross_entropy", self, target, weight, reduction, ignore_index)
+    dim = 0 if self.dim() == 1 else 1
+    log_sum = self.logsumexp((dim,), True)
+    loss = _nll_loss(self - log_sum, target, weight, reduction, ignore_index)
+    return results("_cross_entropy", loss, log_sum)
+
+
+@composed("_cross_entropy_backward")
+def _cross_entropy_backward(grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, log_sum: Tensor,
+                            reduction: int, ignore_index: int) -> Tensor:
+    picked = _nll_loss_backward(grad_output, target, weight, tuple(self.shape), reduction, ignore_index)
+    dim = 0 if self.dim() == 1 else 1
+    return picked - (self - log_sum).exp() * picked.sum((dim,), True)
+
+
+@composed("_native_layer_norm")
+def _layer_norm(row: Callable, input: Tensor, normalized_shape: tuple[int, ...], weight: Any, bias: Any,
+                eps: float) -> Any:
+    if not input.numel():
+        specs = infer("_native_layer_norm", input, normalized_shape, weight, bias, eps)
+        made = [uninitialised(spec, input._device) for spec in specs]
+        return results("_native_layer_norm", *(m.fill_(math.nan) if m._array.size else m for m in made))
+    return row(input, normalized_shape, weight, bias, eps)
+
+
+@composed("native_layer_norm_backward")
+def _layer_norm_backward(row: Callable, grad_out: Tensor, input: Tensor, normalized_shape: tuple[int, ...],
+                         mean: Tensor, rstd: Tensor, weight: Any, bias: Any, output_mask: tuple) -> Any:
+    if not input.numel():
+        specs = infer("native_layer_norm_backward", grad_out, input, normalized_shape, mean, rstd, weight, bias,
+                      output_mask)
+        made = [None if spec is None else uninitialised(spec, input._device).zero_() for spec in specs]
+        return results("native_layer_norm_backward", *made)
+    return row(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+
+
+@composed("_native_rms_norm")
+def _rms_norm(input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None, eps: float | None) -> Any:
+    specs = infer("_native_rms_norm", input, normalized_shape, weight, eps)
+    made = [uninitialised(spec, input._device) for spec in specs]
+    if eps is None:
+        eps = finfo(float32 if input.dtype.itemsize < 4 else input.dtype).eps
+    if input.numel():
+        gamma = input.new_ones(tuple(normalized_shape)) if weight is None else weight
+        run("aclnnRmsNorm", (input._array, gamma._array, eps, *(m._array for m in made)), "aten::_native_rms_norm")
+    return results("_native_rms_norm", *made)
+
+
+@composed("_native_rms_norm_backward")
+def _rms_norm_backward(grad_out: Tensor, input: Tensor, normalized_shape: tuple[int, ...], rstd: Tensor,
+                       weight: Tensor | None, output_mask: tuple) -> Any:
+    gamma = input.new_ones(tuple(normalized_shape)) if weight is None else weight
+    made = input.new_empty(tuple(input.shape)), gamma.new_empty(tuple(normalized_shape))
+    if input.numel():
+        run("aclnnRmsNormGrad", (grad_out._array, input._array, rstd._array, gamma._array, *(m._array for m in made)),
+            "aten::_native_rms_norm_backward")
+    else:
+        made[1].zero_()
+    return results("_native_rms_norm_backward", *(m if w else None for m, w in zip(made, output_mask, strict=True)))

@@ -1,0 +1,302 @@
+"""Whole programs on the simulated NPU: training, copies, memory, checkpoints, faults."""
+
+import copy
+import math
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+import mindtorch_v2.nn.functional as F
+from mindtorch_v2._backends.npu.errors import NpuError
+
+Parameters = dict[str, torch.Tensor]
+COPIES = ("aclrtMemcpy", "aclrtMemcpyAsync")
+
+
+def made(seed: int, **shapes: tuple[int, ...]) -> Parameters:
+    rng = np.random.default_rng(seed)
+    return {name: torch.from_numpy((rng.standard_normal(shape) * 0.3).astype(np.float32))
+            for name, shape in shapes.items()}  # fmt: skip
+
+
+def on(parameters: Parameters, device: str) -> Parameters:
+    return {name: p.to(device).detach().clone().requires_grad_() for name, p in parameters.items()}
+
+
+def mlp(p: Parameters, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    hidden = F.relu(F.linear(x, p["w1"], p["b1"]))
+    return F.cross_entropy(F.linear(hidden, p["w2"], p["b2"]), target)
+
+
+MLP = made(0, w1=(16, 8), b1=(16,), w2=(4, 16), b2=(4,))
+
+
+def mlp_data() -> tuple[torch.Tensor, torch.Tensor]:
+    rng = np.random.default_rng(1)
+    return (torch.from_numpy(rng.standard_normal((12, 8)).astype(np.float32)),
+            torch.from_numpy(rng.integers(0, 4, 12)))  # fmt: skip
+
+
+WIDTH, HEADS, WORDS = 16, 2, 11
+BLOCK = made(2, words=(WORDS, WIDTH), places=(6, WIDTH), qkv=(3 * WIDTH, WIDTH), mix=(WIDTH, WIDTH),
+             scale1=(WIDTH,), shift1=(WIDTH,), scale2=(WIDTH,), shift2=(WIDTH,), up=(4 * WIDTH, WIDTH),
+             up_bias=(4 * WIDTH,), down=(WIDTH, 4 * WIDTH), head=(WORDS, WIDTH))  # fmt: skip
+
+
+def block(p: Parameters, words: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """A transformer block over words, which learns to name the next one."""
+    batch, length = words.shape
+    x = F.embedding(words, p["words"]) + p["places"]
+    normed = F.layer_norm(x, (WIDTH,), p["scale1"], p["shift1"])
+    q, k, v = F.linear(normed, p["qkv"]).reshape(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(WIDTH // HEADS)
+    later = torch.ones(length, length, device=x.device, dtype=torch.bool).triu(1)
+    weights = F.softmax(scores.masked_fill(later, -math.inf), dim=-1)
+    x = x + F.linear((weights @ v).transpose(1, 2).reshape(batch, length, WIDTH), p["mix"])
+    normed = F.layer_norm(x, (WIDTH,), p["scale2"], p["shift2"])
+    x = x + F.linear(F.gelu(F.linear(normed, p["up"], p["up_bias"])), p["down"])
+    return F.cross_entropy(F.linear(x, p["head"]).reshape(-1, WORDS), target.reshape(-1))
+
+
+def block_data() -> tuple[torch.Tensor, torch.Tensor]:
+    rng = np.random.default_rng(3)
+    words = torch.from_numpy(rng.integers(0, WORDS, (4, 6)))
+    return words, torch.from_numpy(rng.integers(0, WORDS, (4, 6)))
+
+
+Model = Callable[[Parameters, torch.Tensor, torch.Tensor], torch.Tensor]
+MODELS = {"mlp": (mlp, MLP, mlp_data), "transformer block": (block, BLOCK, block_data)}
+OPTIMIZERS: dict[str, Callable] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-3),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+}
+
+
+def trained(name: str, optimizer: str, device: str, steps: int) -> tuple[list[float], Parameters]:
+    model, start, data = MODELS[name]
+    parameters = on(start, device)
+    inputs = [t.to(device) for t in data()]
+    optimizer_ = OPTIMIZERS[optimizer](list(parameters.values()))
+    losses = []
+    for _ in range(steps):
+        optimizer_.zero_grad()
+        loss = model(parameters, *inputs)
+        loss.backward()
+        optimizer_.step()
+        losses.append(loss.detach())
+    return [loss.item() for loss in losses], parameters
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", MODELS)
+def test_training_ends_with_the_losses_of_the_cpu(npu: Any, name: str, optimizer: str) -> None:
+    wanted, on_cpu = trained(name, optimizer, "cpu", 20)
+    got, on_npu = trained(name, optimizer, "npu", 20)
+    np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5)
+    assert got[-1] < got[0] * 0.8
+    for key, parameter in on_npu.items():
+        np.testing.assert_allclose(parameter.detach().cpu().numpy(), on_cpu[key].detach().numpy(), rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_copies_nothing_between_host_and_device(npu: Any, name: str, optimizer: str) -> None:
+    model, start, data = MODELS[name]
+    parameters = on(start, "npu")
+    inputs = [t.to("npu") for t in data()]
+    optimizer_ = OPTIMIZERS[optimizer](list(parameters.values()))
+    for step in range(3):
+        before = {call: npu.calls[call] for call in COPIES}
+        optimizer_.zero_grad()
+        loss = model(parameters, *inputs)
+        loss.backward()
+        optimizer_.step()
+        copied = {call: npu.calls[call] - before[call] for call in COPIES}
+        assert not any(copied.values()), f"step {step}: {copied}"
+    before_item = npu.calls["aclrtMemcpy"]
+    loss.item()
+    assert npu.calls["aclrtMemcpy"] == before_item + 1
+
+
+def test_nothing_is_left_behind_by_200_steps(npu: Any) -> None:
+    parameters = on(MLP, "npu")
+    inputs = [t.to("npu") for t in mlp_data()]
+    optimizer = OPTIMIZERS["adamw"](list(parameters.values()))
+    seen = []
+    for step in range(201):
+        optimizer.zero_grad()
+        loss = mlp(parameters, *inputs)
+        loss.backward()
+        optimizer.step()
+        del loss
+        if step % 50 == 0 and step:
+            torch.npu.synchronize()
+            seen.append((npu.counts(), torch.npu.memory_allocated(), torch.npu.memory_reserved()))
+    assert seen[1:] == seen[:-1]
+
+
+def test_a_checkpoint_moves_between_devices(npu: Any) -> None:
+    _, parameters = trained("mlp", "sgd", "npu", 3)
+    state = {name: p.detach().cpu() for name, p in parameters.items()}
+    assert all(t.device.type == "cpu" for t in state.values())
+    inputs = mlp_data()
+    loss = mlp(state, *inputs)
+    back = {name: t.to("npu") for name, t in state.items()}
+    np.testing.assert_allclose(mlp(back, *[t.to("npu") for t in inputs]).item(), loss.item(), rtol=1e-5)
+    copied = copy.deepcopy(back["w1"])
+    assert copied.device.type == "npu" and copied.data_ptr() != back["w1"].data_ptr()
+    fresh = torch.zeros(16, 8)
+    fresh.copy_(parameters["w1"].detach())
+    assert fresh.equal(state["w1"])
+
+
+# programs in small ---------------------------------------------------------------------------------------------------
+
+
+def test_copies_between_devices(npu: Any) -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    y = x.to("npu")
+    assert y.device == torch.device("npu:0") and y.cpu().equal(x) and y.to("npu") is y
+    assert y.t().cpu().equal(x.t()) and y.t().to(torch.int64).cpu().equal(x.t().long())
+    assert y[:, 1:].cpu().equal(x[:, 1:]) and y.tolist() == x.tolist()
+    other = y.to("npu:1")
+    assert other.device.index == 1 and other.cpu().equal(x)
+    target = torch.zeros(3, 2)
+    target.t().copy_(y)
+    assert target.t().equal(x)
+    y.t().copy_(torch.ones(3, 2, dtype=torch.int64))
+    assert y.sum().item() == 6
+    y.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    assert y.tolist() == [[1, 2, 3]] * 2
+    with pytest.raises(RuntimeError, match="same device"):
+        y + x
+    with pytest.raises(RuntimeError, match="same device"):
+        y + other
+    factor = torch.tensor(2.0, requires_grad=True)  # a CPU tensor without dimensions is as good as a number
+    (y * factor).sum().backward()
+    assert factor.grad.item() == 12 and factor.grad.device.type == "cpu"
+    with pytest.raises(TypeError, match="can't convert npu:0 device type tensor to numpy"):
+        y.numpy()
+    assert torch.tensor([1, 2], device="npu").dtype is torch.int64
+    assert torch.as_tensor(x, device="npu").device.type == "npu"
+    assert "device='npu:0'" in repr(y)
+
+
+def test_promotion(npu: Any) -> None:
+    whole, number = torch.arange(3, device="npu"), torch.tensor(1.5, device="npu")
+    for other in (2, 2.5, True, number, torch.ones(3, dtype=torch.float16, device="npu")):
+        plain = other.cpu() if isinstance(other, torch.Tensor) else other
+        for name in ("add", "mul", "div", "eq", "pow", "true_divide", "maximum"):
+            if name == "maximum" and not isinstance(other, torch.Tensor):
+                continue
+            got, wanted = getattr(whole, name)(other), getattr(whole.cpu(), name)(plain)
+            assert got.dtype is wanted.dtype and got.cpu().equal(wanted), (name, other)
+    assert (1 / (whole + 1)).dtype is torch.float32 and (2 - whole).tolist() == [2, 1, 0]
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        whole.add_(1.5)
+    half = torch.ones(2, dtype=torch.bfloat16, device="npu")
+    assert (half * 2.5).dtype is torch.bfloat16 and half.add_(0.5).tolist() == [1.5, 1.5]
+
+
+def test_writes_views_and_their_history(npu: Any) -> None:
+    def program(device: str) -> list[Any]:
+        base = torch.arange(12.0, device=device).reshape(3, 4).requires_grad_()
+        x = base * 2
+        x[1].mul_(3)
+        x[:, 2] += 1
+        x.t()[0].neg_()
+        x[0, 1:3] = x[2, :2]
+        x.masked_fill_(x > 20, 0)
+        x.index_put_((torch.tensor([0, 2], device=device),), torch.ones(4, device=device), accumulate=True)
+        (x * x).sum().backward()
+        return [x.detach().cpu(), base.grad.cpu(), x._version]
+
+    got, wanted = program("npu"), program("cpu")
+    assert got[0].allclose(wanted[0]) and got[1].allclose(wanted[1]) and got[2] == wanted[2]
+
+
+def test_results_into_given_tensors(npu: Any) -> None:
+    x = torch.arange(4.0, device="npu")
+    out = torch.empty(4, device="npu")
+    assert torch.add(x, 1, out=out) is out and out.tolist() == [1, 2, 3, 4]
+    wide = torch.zeros(4, dtype=torch.float64, device="npu")
+    assert torch.mul(x, x, out=wide).tolist() == [0, 1, 4, 9]
+    values, indices = torch.empty(0, device="npu"), torch.empty(0, dtype=torch.int64, device="npu")
+    torch.sort(x, descending=True, out=(values, indices))
+    assert values.tolist() == [3, 2, 1, 0] and indices.tolist() == [3, 2, 1, 0]
+
+
+def test_random_numbers_follow_the_seed(npu: Any) -> None:
+    def drawn() -> list[Any]:
+        torch.manual_seed(5)
+        return [torch.rand(4, device="npu").tolist(), torch.randn(3, device="npu").tolist(),
+                torch.randint(0, 9, (5,), device="npu").tolist(), torch.randperm(6, device="npu").tolist(),
+                F.dropout(torch.ones(8, device="npu"), 0.5).tolist()]  # fmt: skip
+
+    first = drawn()
+    assert first == drawn() and sorted(first[3]) == list(range(6)) and set(first[4]) <= {0.0, 2.0}
+    torch.manual_seed(6)
+    assert torch.rand(4, device="npu").tolist() != first[0]
+
+
+def test_backward_adds_into_grad(npu: Any) -> None:
+    x = torch.ones(3, device="npu", requires_grad=True)
+    for _ in range(3):
+        (x * x).sum().backward()
+    assert x.grad.tolist() == [6, 6, 6] and x.grad.device.type == "npu"
+    y = x * 1
+    y.retain_grad()
+    (y + y.expand(2, 3).sum(0)).sum().backward()
+    assert y.grad.tolist() == [3, 3, 3]
+    (grad,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(grad.sum(), x)
+    assert second.tolist() == [6, 6, 6]
+
+
+# faults --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["aclrtMalloc", "aclnnMmGetWorkspaceSize", "aclnnMm", "aclCreateTensor",
+                                  "aclnnReluGetWorkspaceSize", "aclnnReduceSum", "aclnnThresholdBackward",
+                                  "aclrtSynchronizeStream", "aclrtMemcpy"])  # fmt: skip
+def test_a_failing_call_is_named_and_the_next_step_works(npu: Any, call: str) -> None:
+    def step() -> float:
+        w = torch.ones(3, 2, device="npu", requires_grad=True)
+        x = torch.ones(4 << 10, 3, device="npu")
+        (x @ w).relu().sum().backward()
+        return w.grad.sum().item()
+
+    wanted = step()
+    torch.npu.empty_cache()
+    npu.fail(call, 507899, times=1)
+    with pytest.raises((NpuError, torch.npu.OutOfMemoryError)) as raised:
+        step()
+    assert call in str(raised.value)
+    del raised
+    assert step() == wanted
+
+
+def test_out_of_memory(npu: Any) -> None:
+    with pytest.raises(torch.OutOfMemoryError, match="NPU 0 has a total capacity"):
+        torch.empty(1 << 40, device="npu")
+    assert torch.ones(2, device="npu").tolist() == [1, 1]
+
+
+# cost ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_host_cost_of_an_addition(npu: Any) -> None:
+    """`a + b` with the simulator told to do nothing, against the CPU's; the figure in docs/npu.md is made with this."""
+    a = torch.ones(2, 2)
+    x = a.to("npu")
+    for _ in range(5):
+        x + x
+    with npu.muted():
+        launch = min(timeit.repeat(lambda: x + x, number=2000, repeat=7)) / 2000
+    plain = min(timeit.repeat(lambda: a + a, number=2000, repeat=7)) / 2000
+    print(f"\na + b: {launch * 1e6:.2f} us on the NPU without its work, {plain * 1e6:.2f} us on the CPU")
+    assert launch < 10 * plain  # a busy machine may be slow, but not that slow
