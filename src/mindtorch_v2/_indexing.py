@@ -298,8 +298,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         source = self.new_full((), source)
     elif source._device != self._device and not source._array.ndim:
         source = source.to(self._device)
-    if len(indices) == 1 and indices[0].dtype is bool_ and not source._array.ndim and not source.requires_grad:
-        mask = indices[0]
+    mask = indices[0]
+    plain_number = not source._array.ndim and not source.requires_grad
+    if len(indices) == 1 and mask is not None and mask.dtype is bool_ and plain_number:
         shape = shown._array.shape
         if mask._array.shape == shape[: mask._array.ndim]:
             if 0 in shown._array.strides:

@@ -222,7 +222,8 @@ def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kw
 
 def _caller_scope(operator: Operator) -> dict[str, Any]:
     scope: dict[str, Any] = {
-        "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "unusual": unusual, "table": operator.table, "lookup": operator.lookup,
+        "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "unusual": unusual, "table": operator.table,
+        "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__device_keys__": device_keys, "__opname__": operator.name,
         "__name__": "mindtorch_v2",
     }
@@ -278,7 +279,8 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
     def quick_caller(operator: Operator, otherwise: Callable) -> FunctionType:
         scope = _caller_scope(operator) | {"__bound_call__": otherwise}
         takes_out = not operators[0].schema.returns[0].alias if operators[0].schema.returns else False
-        return lazy_function(name, scope, lambda: _caller_source(operator, name, takes_out, _strict_checks(operator)), doc)
+        checks = _strict_checks(operator)
+        return lazy_function(name, scope, lambda: _caller_source(operator, name, takes_out, checks), doc)
 
     def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
         args, kwargs = _as_written(operators[0], list(args), kwargs)

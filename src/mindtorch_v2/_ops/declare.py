@@ -171,7 +171,8 @@ def composite(schema: str, *, samples: Callable | None = None, public: str | Non
     """Declares an operator that is written as other operators; decorates the function that does it."""
 
     def decorate(function: Callable) -> Callable:
-        op(schema, kernel=Composite(function, inplace=inplace, out_types=out_types), samples=samples, public=public, aliases=aliases)
+        kernel = Composite(function, inplace=inplace, out_types=out_types)
+        op(schema, kernel=kernel, samples=samples, public=public, aliases=aliases)
         return function
 
     return decorate

@@ -249,7 +249,7 @@ def _hypot(self: Tensor, other: Tensor) -> Tensor:
 @composed("copysign")
 def _copysign(self: Tensor, other: Any) -> Tensor:
     size = floating_(self).abs()
-    if other.__class__ in NUMBERS:
+    if not hasattr(other, "_array"):
         return -size if math.copysign(1, other) < 0 else size
     kind = promoted_to_one(size, floating_(other))[0].dtype
     return call("where.self", other.signbit(), -size, size).to(kind)
@@ -311,7 +311,7 @@ def _ndtri(self: Tensor) -> Tensor:
 
 @composed("special_xlog1py")
 def _xlog1py(self: Any, other: Any) -> Tensor:
-    if other.__class__ in NUMBERS:
+    if not hasattr(other, "_array"):
         return floating_(self) * math.log1p(other)
     scaled = self * other.log1p()
     if hasattr(self, "_array"):

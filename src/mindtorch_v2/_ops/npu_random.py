@@ -30,7 +30,7 @@ def _taken(array: NpuArray, generator: Any = None) -> tuple[int, int]:
     return seed_state(array.device_index).taken(array.size)
 
 
-Fill = Callable[..., None]
+Fill = Callable[..., Any]
 
 
 def _uniform(array: NpuArray, low: float = 0.0, high: float = 1.0, generator: Any = None) -> None:

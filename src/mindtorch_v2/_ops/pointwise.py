@@ -117,7 +117,7 @@ class Division(Pointwise):
         self, operator: Operator, args: Sequence[Any], target: Tensor | None = None
     ) -> tuple[Spec, dtype, list[int]]:
         family = {"floor": FLOORED, "trunc": TRUNCATED}.get(args[2])
-        return (super() if family is None else family).plan(operator, args, target)
+        return super().plan(operator, args, target) if family is None else family.plan(operator, args, target)
 
 
 def _check_rounding_mode(self: Any, other: Any, rounding_mode: str | None) -> None:
@@ -332,7 +332,8 @@ def _pow(xp: Any, self: Any, exponent: Any) -> Any:
 
 def _pow_self_grad(grad: Tensor, self: Tensor, exponent: Any) -> Tensor:
     if exponent.__class__ in NUMBERS:
-        return grad * conj(exponent * self.pow(exponent - 1)) if exponent != 0 else grad.new_zeros(grad.shape)
+        number: Any = exponent
+        return grad * conj(number * self.pow(number - 1)) if number != 0 else grad.new_zeros(grad.shape)
     return (grad * conj(exponent * self.pow(exponent - 1))).masked_fill(exponent == 0, 0)
 
 

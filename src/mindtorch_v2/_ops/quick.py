@@ -39,7 +39,8 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
         work = [quick] if at_default == "True" else [f"if {at_default}: {quick}", "else:", *("    " + w for w in work)]
     if len(operands) > 1:
         # NumPy finds shapes that do not broadcast; `plan` says so in PyTorch's words.
-        work = ["try:", *("    " + w for w in work), "except ValueError:", f"    plan(operator, ({names},))", "    raise"]
+        work = ["try:", *("    " + w for w in work)]
+        work += ["except ValueError:", f"    plan(operator, ({names},))", "    raise"]
     lines += [*work, "if r.__class__ is not ndarray: r = asarray(r)"]
     # Where the result lies unlike the first operand, PyTorch's strides may not be NumPy's.
     unlike = "a.strides != r.strides and any(a.strides)" if len(operands) > 1 else "not a.flags.c_contiguous"

@@ -101,7 +101,8 @@ def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int
     """Warns if elements of the tensor that `name` writes to share memory."""
     if is_expanded(target._array):
         warnings.warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
-                      f"this operation. This also applies to advanced indexing e.g. {expression}", stacklevel=stacklevel)
+                      f"this operation. This also applies to advanced indexing e.g. {expression}",
+                      stacklevel=stacklevel)
 
 
 def _refuse_shared(target: Tensor, value: Tensor) -> None:
