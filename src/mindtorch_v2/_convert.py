@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
 from ._ops.families import common_dtype
 from ._storage import TypedStorage, UntypedStorage
-from ._tensor import Tensor, flush_pending
+from ._tensor import Tensor, flush_pending, wrap
 
 # types and devices ---------------------------------------------------------------------------------------------------
 
@@ -59,7 +60,7 @@ def _device_method(name: str) -> Callable:
     def method(self: Tensor, device: Any = None, non_blocking: bool = False,
                memory_format: memory_format = preserve_format) -> Tensor:
         where = _device(name if device is None else f"{name}:{device}" if isinstance(device, int) else device)
-        return converted(self, None, where, False, memory_format)
+        return converted(self, None, where, False, memory_format, non_blocking)
 
     method.__name__ = method.__qualname__ = name
     return method
@@ -73,7 +74,23 @@ _ON_DEVICE = ("cpu", "cuda", "meta", "npu")
 
 
 def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    raise RuntimeError("Cannot access accelerator device when none is available.")
+    """A copy in page-locked memory, from which an NPU copies without the host waiting; itself if it is there."""
+    from ._backends.npu.memory import pinned_empty
+    from ._backends.npu.runtime import why_unavailable
+
+    if why_unavailable() is not None:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    if self._device is not CPU:
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")  # type: ignore[attr-defined]
+    if _is_pinned(self):
+        return self
+    return wrap(pinned_empty(self._array.shape, self._array.dtype)).copy_(self)  # type: ignore[attr-defined]
+
+
+def _is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether the memory is page-locked; where no NPU was ever used, none is."""
+    memory = sys.modules.get(f"{__package__}._backends.npu.memory")
+    return memory is not None and self._device is CPU and memory.pinned_memory_of(self._array) is not None
 
 
 # questions -----------------------------------------------------------------------------------------------------------
@@ -237,7 +254,7 @@ _PROPERTIES = {f"is_{name}": _is_on(name) for name in _ON_DEVICE}
 _PROPERTIES |= dict.fromkeys(_NEVER, property(_never))
 _METHODS: dict[str, Callable] = {
     **{name: _type_method(name, kind) for name, kind in _TYPE_METHODS.items()},
-    **dict.fromkeys(("is_conj", "is_neg", "is_distributed", "is_pinned"), _never),
+    **dict.fromkeys(("is_conj", "is_neg", "is_distributed"), _never), "is_pinned": _is_pinned,
     "__array_wrap__": _array_wrap, "__deepcopy__": _deepcopy, "__dlpack__": _dlpack.dlpack,
     "__dlpack_device__": _dlpack.dlpack_device, "__reduce_ex__": _reduce_ex, "__repr__": _repr,
     "__reversed__": _reversed, "apply_": _apply, "cpu": _cpu, "cuda": _device_method("cuda"), "get_device": get_device,

@@ -185,11 +185,11 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
    grad=dict(self=lambda grad: grad),
    samples=unary())
 
-_TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? "
-              "memory_format=None) -> Tensor",
-   kernel=Copies(lambda self, dtype, device, memory_format:
+_TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False, "
+              "MemoryFormat? memory_format=None) -> Tensor",
+   kernel=Copies(lambda self, dtype, device, non_blocking, memory_format:
                  Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
-                 lambda xp, self, dtype, device, memory_format, spec: _copied(xp, self, spec)),
+                 lambda xp, self, dtype, device, non_blocking, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
    samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True)
 
@@ -204,7 +204,7 @@ def is_current(where: device) -> bool:
 
 
 def converted(self: Tensor, kind: dtype | None, where: device | None = None, copy: bool = False,
-              wanted: memory_format | None = None) -> Tensor:
+              wanted: memory_format | None = None, non_blocking: bool = False) -> Tensor:
     """The tensor in another type, device or memory format; itself if nothing changes."""
     if kind is None:
         kind = OF_ARRAY[self._array.dtype]
@@ -217,7 +217,7 @@ def converted(self: Tensor, kind: dtype | None, where: device | None = None, cop
     include, allow = modes.masks
     where = where or self._device
     mask = (device_keys(where, self._keys) | include) & allow
-    return (_TO_COPY.table.get(mask) or _TO_COPY.lookup(mask))(self, kind, where, wanted)
+    return (_TO_COPY.table.get(mask) or _TO_COPY.lookup(mask))(self, kind, where, non_blocking, wanted)
 
 
 _TO_FORMS = """
@@ -270,8 +270,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             return converted(self, target)
         if target.__class__ is device or target.__class__ is str:
             return converted(self, None, device(target))
-    where, kind, _, copy, wanted = parse_to(args, kwargs)
-    return converted(self, kind, where, copy, wanted)
+    where, kind, non_blocking, copy, wanted = parse_to(args, kwargs)
+    return converted(self, kind, where, copy, wanted, non_blocking)
 
 
 @composite("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", public="Tensor",

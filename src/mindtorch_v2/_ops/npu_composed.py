@@ -77,12 +77,12 @@ def clone(self: Tensor, memory_format: Any) -> Tensor:
 
 
 @composed("_to_copy")
-def _to_copy(self: Tensor, kind: dtype | None, where: Any, memory_format: Any) -> Tensor:
+def _to_copy(self: Tensor, kind: dtype | None, where: Any, non_blocking: bool, memory_format: Any) -> Tensor:
     target = device_index(where, (self,))
     spec = Spec(self._array.shape, kind or self.dtype, preserved_strides(self, memory_format))
     made = uninitialised(spec, target)
     if made._array.size:
-        _transfer(made, self, False)
+        _transfer(made, self, non_blocking)
     return made
 
 

@@ -1,7 +1,11 @@
 """All declared operators on the simulated NPU, driven by their samples, against the CPU."""
 
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -225,3 +229,21 @@ def test_every_row_agrees_with_the_table() -> None:
     assert len(with_rows) > 150
     for declaration in with_rows:
         assert npu_kernels.parsed_rows(declaration.operator)
+
+
+def test_without_cann_the_operator_and_the_reason_are_named(tmp_path: Path) -> None:
+    program = (
+        "import sys, mindtorch_v2 as torch\n"
+        "assert not [name for name in sys.modules if '_backends.npu' in name], 'loaded before it was asked for'\n"
+        "for make in (lambda: torch.ones(2, device='npu'), lambda: torch.ones(2).npu()):\n"
+        "    try: make()\n"
+        "    except RuntimeError as error: print(error)\n"
+    )
+    environment = {**os.environ, "ASCEND_HOME_PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("ASCEND_TOOLKIT_HOME", None)
+    if Path("/usr/local/Ascend").exists():
+        pytest.skip("CANN is installed here")
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    for name, line in zip(("ones", "_to_copy"), said.stdout.splitlines(), strict=True):
+        assert line.startswith(f"aten::{name} cannot run on device 'npu': the NPU runtime is not available (")
+        assert "libascendcl.so not found" in line

@@ -186,6 +186,20 @@ def test_copies_between_devices(npu: Any) -> None:
     assert "device='npu:0'" in repr(y)
 
 
+def test_pinned_memory(npu: Any) -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    pinned = x.pin_memory()
+    assert pinned.is_pinned() and not x.is_pinned() and pinned.pin_memory() is pinned and pinned.equal(x)
+    before = npu.calls["aclrtMemcpyAsync"], npu.calls["aclrtSynchronizeStream"]
+    y = pinned.to("npu", non_blocking=True)
+    assert (npu.calls["aclrtMemcpyAsync"], npu.calls["aclrtSynchronizeStream"]) == (before[0] + 1, before[1])
+    assert (y * 2).cpu().equal(x * 2)
+    target = torch.empty(2, 3).pin_memory()
+    target.copy_(y, non_blocking=True)
+    torch.npu.synchronize()
+    assert target.equal(x)
+
+
 def test_promotion(npu: Any) -> None:
     whole, number = torch.arange(3, device="npu"), torch.tensor(1.5, device="npu")
     for other in (2, 2.5, True, number, torch.ones(3, dtype=torch.float16, device="npu")):
