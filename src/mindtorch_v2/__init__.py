@@ -99,12 +99,16 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
-_SUBMODULES = frozenset("_C autograd functional library linalg nn npu optim overrides random special utils".split())
+_SUBMODULES = frozenset("_C amp autograd functional library linalg nn npu optim overrides random special utils".split())
 
 
 def __getattr__(name: str) -> _Any:
     if name in _SUBMODULES:
         return _importlib.import_module(f"{__name__}.{name}")
+    if name in ("autocast", "is_autocast_enabled"):
+        return getattr(_importlib.import_module(f"{__name__}.amp.autocast_mode"), name)
+    if name == "get_autocast_dtype":
+        return _importlib.import_module(f"{__name__}.amp.autocast_mode").autocast_dtype
     if name == "OutOfMemoryError":
         return _importlib.import_module(f"{__name__}._backends.npu.errors").OutOfMemoryError
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

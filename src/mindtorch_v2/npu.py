@@ -1,5 +1,6 @@
 """torch.npu: Ascend devices, their streams, memory and random numbers. Without CANN, importing it costs nothing."""
 
+import functools
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +14,13 @@ from ._backends.npu import streams as _streams
 from ._backends.npu.errors import NpuError, OutOfMemoryError
 from ._backends.npu.streams import Event, Stream, current_stream, default_stream, set_stream, synchronize
 from ._from_data import from_numpy as _from_numpy
+from .amp.autocast_mode import autocast as _autocast
+
+
+class amp:  # noqa: N801 - PyTorch's name
+    """torch.npu.amp: `autocast()` is `torch.autocast("npu")`."""
+
+    autocast = functools.partial(_autocast, "npu")
 
 
 def is_available(verbose: bool = False) -> bool:

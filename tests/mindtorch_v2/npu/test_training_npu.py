@@ -314,3 +314,15 @@ def test_the_host_cost_of_an_addition(npu: Any) -> None:
     plain = min(timeit.repeat(lambda: a + a, number=2000, repeat=7)) / 2000
     print(f"\na + b: {launch * 1e6:.2f} us on the NPU without its work, {plain * 1e6:.2f} us on the CPU")
     assert launch < 10 * plain  # a busy machine may be slow, but not that slow
+
+
+def test_autocast_takes_half_precision_for_products(npu: Any) -> None:
+    x, w = torch.randn(4, 8, device="npu"), torch.randn(3, 8, device="npu", requires_grad=True)
+    with torch.npu.amp.autocast():
+        y = F.linear(x, w)
+        assert y.dtype is torch.float16
+        assert y.softmax(-1).dtype is torch.float32
+        loss = F.mse_loss(y, torch.zeros(4, 3, device="npu"))
+    assert loss.dtype is torch.float32
+    loss.backward()
+    assert w.grad.dtype is torch.float32

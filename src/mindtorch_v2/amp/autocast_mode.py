@@ -1,0 +1,126 @@
+"""Autocast: inside, matrix products take a lower precision, and operators that need it float32.
+
+The Autocast key's kernel casts an operator's arguments and goes on below the key; an operator in no list passes.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .._dispatch.callers import call_bound
+from .._dispatch.keys import BACKENDS, DispatchKey, changed_modes, modes
+from .._dispatch.registry import Around, Operator, registry
+from .._dtype import bfloat16, dtype, float16, float32, float64, promote_types
+from .._tensor import Tensor
+
+_AUTOCAST_MASK = 1 << DispatchKey.Autocast
+
+_PRODUCTS = frozenset("""
+    matmul mm mv bmm addmm addmv addbmm baddbmm addr linear _batch_matmul scaled_dot_product_attention bilinear einsum
+""".split())
+_LOSSES = frozenset("""
+    binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy_loss hinge_embedding_loss
+    huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss
+    poisson_nll_loss smooth_l1_loss soft_margin_loss triplet_margin_loss
+""".split())
+_WIDE_ON_CPU = _LOSSES | frozenset("cdist linalg_qr linalg_vector_norm nanquantile polar prod quantile trace".split())
+_WIDE_ON_ACCELERATORS = _LOSSES | frozenset("""
+    acos asin cdist cosh cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm layer_norm log log10 log1p
+    log2 log_softmax logsumexp native_layer_norm norm pdist pow prod reciprocal renorm rsqrt sinh softmax softmin
+    softplus sum tan
+""".split())
+_PROMOTED = frozenset(("cat", "stack", "index_copy", "addcdiv", "addcmul", "atan2", "cross", "dot", "vdot"))
+_LOWER = {"cpu": bfloat16, "cuda": float16, "npu": float16}
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether autocast knows a device type."""
+    return device_type in _LOWER
+
+
+class autocast:
+    """Context manager and decorator in which operators on `device_type` choose their precision."""
+
+    def __init__(self, device_type: str, dtype: dtype | None = None, enabled: bool = True,
+                 cache_enabled: bool | None = None) -> None:
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        if device_type not in _LOWER:
+            raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+        self.device, self.fast_dtype = device_type, _LOWER[device_type] if dtype is None else dtype
+        if enabled and self.fast_dtype not in (bfloat16, float16):
+            warnings.warn(f"In {device_type.upper()} autocast, but the target dtype is not supported. Disabling autocast.\n"
+                          f"{device_type.upper()} Autocast only supports dtype of torch.bfloat16, torch.float16 currently.",
+                          stacklevel=2)
+            enabled = False
+        self._enabled = enabled
+
+    def __enter__(self) -> "autocast":
+        current = modes.__dict__.get("autocast", {})
+        self._previous = current, modes.include
+        chosen = {**current, self.device: self.fast_dtype if self._enabled else None}
+        modes.__dict__["autocast"] = chosen
+        active = any(chosen.values())
+        modes.update(include=modes.include | _AUTOCAST_MASK if active else modes.include & ~_AUTOCAST_MASK)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        modes.__dict__["autocast"], include = self._previous
+        modes.update(include=include)
+
+    def __call__(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            with autocast(self.device, self.fast_dtype, self._enabled):
+                return function(*args, **kwargs)
+
+        return decorated
+
+
+def autocast_dtype(device_type: str) -> dtype:
+    """The lower precision that is in force for a device type, or would be."""
+    return modes.__dict__.get("autocast", {}).get(device_type) or _LOWER[device_type]
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    return modes.__dict__.get("autocast", {}).get(device_type) is not None
+
+
+def _castable(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype.is_floating_point and value.dtype is not float64
+
+
+def _cast(value: Any, target: dtype) -> Any:
+    if value.__class__ in (tuple, list):
+        return type(value)(_cast(v, target) for v in value)
+    return value.to(target) if _castable(value) and value.dtype is not target else value
+
+
+def _widest(args: tuple) -> dtype | None:
+    kinds = [v.dtype for a in args for v in (a if a.__class__ in (tuple, list) else (a,)) if _castable(v)]
+    return functools.reduce(promote_types, kinds) if kinds else None
+
+
+def _autocast_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
+    name = operator.schema.base_name
+    device = next((key.name.lower() for key in BACKENDS if mask >> key & 1), "cpu")
+    wide = _WIDE_ON_CPU if device == "cpu" else _WIDE_ON_ACCELERATORS
+    if device not in _LOWER or name not in _PRODUCTS | wide | _PROMOTED:
+        return below
+
+    def kernel(*args: Any) -> Any:
+        lower = modes.__dict__.get("autocast", {}).get(device)
+        if lower is None:
+            target = None
+        elif name in _PRODUCTS:
+            target = lower
+        else:
+            target = float32 if name in wide else _widest(args)
+        with changed_modes(include=modes.include & ~_AUTOCAST_MASK):
+            return call_bound(operator, args if target is None else tuple(_cast(a, target) for a in args))
+
+    return kernel
+
+
+registry.register_for_all(DispatchKey.Autocast, Around(_autocast_kernel))
