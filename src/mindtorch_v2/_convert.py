@@ -16,7 +16,7 @@ from ._dispatch.keys import PYTHON_MASK, WITH_GRAD, changed_modes, modes
 from ._dtype import dtype, get_default_dtype
 from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
-from ._ops.families import common_dtype
+from ._ops.rules import common_dtype
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, flush_pending, wrap
 

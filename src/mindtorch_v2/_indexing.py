@@ -16,10 +16,10 @@ from ._dispatch.registry import registry
 from ._dtype import INT, bool_, int64, uint8
 from ._from_data import from_numpy, tensor
 from ._ops.declare import composite
-from ._ops.families import check_writable
 from ._ops.index import index_with
 from ._ops.parts import select_view, slice_view
 from ._ops.restride import alias
+from ._ops.rules import check_writable
 from ._ops.updates import warn_if_expanded
 from ._ops.view import unsqueeze
 from ._tensor import Tensor, tracked_view

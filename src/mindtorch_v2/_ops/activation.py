@@ -11,8 +11,9 @@ from .._generator import default_generator
 from .._random import uniform
 from .._tensor import Tensor
 from .declare import PUBLIC, composite, op
-from .families import Composite, Spec, computes, floating, moves, pointwise
+from .families import Composite, computes, moves, pointwise
 from .pointwise import conj
+from .rules import Spec, floating
 from .samples import case, cases, error, t, unary, values
 
 NOT_FLOATING = (BOOL, INT, COMPLEX)

@@ -8,8 +8,9 @@ from .._tensor import Tensor, wrapped_dim
 from .copy import store, uninitialised
 from .create import FACTORY, Factory
 from .declare import composite, op
-from .families import Spec, moves, pointwise_strides, shape_text
+from .families import moves
 from .reduce import contiguous, reduced_dims
+from .rules import Spec, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t
 
 # flips ---------------------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from .._device import channels_last
 from .._dispatch.keys import changed_modes
 from .._dtype import FLOAT, REDUCED, float32, int64
 from .declare import composite
-from .families import shape_text
 from .join import constant_pad_nd
 from .norm import layer_norm_with_statistics
+from .rules import shape_text
 from .samples import case, cases, error, t
 
 

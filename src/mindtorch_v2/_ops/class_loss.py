@@ -10,8 +10,9 @@ from .._dispatch.registry import Operator
 from .._dtype import FLOAT, int64, promote_types, uint8
 from .._tensor import Tensor
 from .declare import composite, function_of, op
-from .families import Spec, computes, shape_text
+from .families import computes
 from .loss import MEAN, NONE, SUM, same_batch, unsupported
+from .rules import Spec, shape_text
 from .samples import case, cases, error, ints, t, values
 
 # checks --------------------------------------------------------------------------------------------------------------

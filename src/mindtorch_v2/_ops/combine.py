@@ -9,9 +9,10 @@ from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, can_cast, dtype, finfo, int32
 from .._tensor import Tensor
 from .declare import composite, op
-from .families import Pointwise, Spec, computes, pointwise, pointwise_strides
+from .families import Pointwise, computes, pointwise
 from .matmul import c_name
 from .pointwise import conj, undifferentiated, without_derivative
+from .rules import Spec, pointwise_strides
 from .samples import binary, case, cases, error, ints, t, unary, values
 
 # extremes and bounds -------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
 from .._dtype import BOOL, COMPLEX, FLOAT, get_default_dtype
 from .._tensor import Tensor
 from .declare import composite, op
-from .families import boolean, pointwise
+from .families import pointwise
+from .rules import boolean
 from .samples import Case, binary, bools, case, cases, error, ints, t, unary, values
 
 # comparisons ---------------------------------------------------------------------------------------------------------

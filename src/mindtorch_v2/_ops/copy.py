@@ -16,16 +16,8 @@ from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, REDUCED, as_dtype, dty
 from .._tensor import _NO_BYTES, Tensor, element_strides
 from .._warn import warn_once
 from .declare import composite, op
-from .families import (
-    ArrayFamily,
-    Spec,
-    broadcast_shape,
-    check_overlap,
-    check_writable,
-    pointwise_strides,
-    shape_text,
-    writes,
-)
+from .families import ArrayFamily, writes
+from .rules import Spec, broadcast_shape, check_overlap, check_writable, pointwise_strides, shape_text
 from .samples import case, cases, error, t, unary
 
 # geometry ------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from .._random import fused_multiply_add
 from .._tensor import Tensor
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised
 from .declare import composite, op
-from .families import Spec, shape_text
+from .rules import Spec, shape_text
 from .samples import case, cases, error, ints, t
 
 OPTIONS = (

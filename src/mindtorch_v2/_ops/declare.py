@@ -21,7 +21,8 @@ from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
 from .._dtype import can_cast
 from .._tensor import Tensor
-from .families import Composite, Family, Spec, check_result_fits, shape_text
+from .families import Composite, Family
+from .rules import Spec, check_result_fits, shape_text
 
 DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max.dim"
 # public place -> name -> the operators behind it, in the order in which their schemas are tried

@@ -7,7 +7,7 @@ from .._dtype import BOOL, COMPUTE, FLOAT
 from .._tensor import wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of
-from .families import common_dtype
+from .rules import common_dtype
 from .samples import case, cases, error, ints, t
 
 complex_of, triu_indices = function_of(registry.get("complex")), function_of(registry.get("triu_indices"))

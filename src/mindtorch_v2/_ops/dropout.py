@@ -13,8 +13,9 @@ from .._generator import default_generator
 from .._tensor import Tensor
 from .copy import preserved_strides, uninitialised
 from .declare import composite, op
-from .families import Spec, check_result_fits, floating, moves
+from .families import moves
 from .random import fill_drawn, refuse
+from .rules import Spec, check_result_fits, floating
 
 # The negative limit of SELU, to which alpha dropout sets what it drops.
 ALPHA = 1.7580993408473766

@@ -9,8 +9,9 @@ from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, INT, dtype, float16, float32, float64
 from .._tensor import Tensor
 from .declare import composite, op
-from .families import floating, pointwise
+from .families import pointwise
 from .pointwise import conj
+from .rules import floating
 from .samples import binary, case, cases, error, ints, t, unary
 
 LN2, LN10, ROOT_PI = math.log(2), math.log(10), math.sqrt(math.pi)

@@ -9,7 +9,8 @@ from .._dispatch.keys import changed_modes
 from .._dtype import FLOAT, int32, int64
 from .._tensor import Tensor
 from .declare import composite, op
-from .families import Spec, computes, moves, writes
+from .families import computes, moves, writes
+from .rules import Spec
 from .samples import case, cases, error, ints, t, values
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from .._dtype import BOOL, COMPLEX, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
-from .families import Spec, computes
+from .families import computes
 from .reduce import (
     DIM_CASES,
     DIM_ERRORS,
@@ -20,6 +20,7 @@ from .reduce import (
     reduced_dims,
     unfolded,
 )
+from .rules import Spec
 from .samples import TensorSample, bools, case, cases, error, ints, t, values
 
 NAN = float("nan")

@@ -17,7 +17,8 @@ from .._tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
 from .._warn import warn_once
 from .copy import uninitialised
 from .declare import composite, function_of, op
-from .families import ArrayFamily, Spec, broadcast_shape, common_dtype, moves, pointwise_strides, shape_text
+from .families import ArrayFamily, moves
+from .rules import Spec, broadcast_shape, common_dtype, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
 _KIND_INT64 = int64.np

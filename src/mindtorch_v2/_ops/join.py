@@ -12,7 +12,8 @@ from .._tensor import Tensor, wrap, wrapped_dim
 from .copy import channels_last_strides, stored_number, uninitialised
 from .create import checked_size
 from .declare import DECLARATIONS, composite, function_of, op
-from .families import ArrayFamily, Spec, common_dtype, moves, shape_text
+from .families import ArrayFamily, moves
+from .rules import Spec, common_dtype, shape_text
 from .samples import case, cases, error, ints, t, values
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
 

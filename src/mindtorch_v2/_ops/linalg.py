@@ -7,7 +7,8 @@ from .._backends.meta import contiguous_strides
 from .._dtype import COMPUTE, FLOAT, dtype
 from .._tensor import Tensor
 from .declare import function_of, op
-from .families import Spec, broadcast_shape, computes
+from .families import computes
+from .rules import Spec, broadcast_shape
 from .samples import case, cases, error, t
 from .sort import laid_out
 

@@ -10,7 +10,8 @@ from .._dispatch.registry import registry
 from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype
 from .._tensor import Tensor
 from .declare import composite, function_of, op
-from .families import Spec, broadcast_shape, common_dtype, computes, shape_text
+from .families import computes
+from .rules import Spec, broadcast_shape, common_dtype, shape_text
 from .samples import case, cases, error, t
 from .samples import values as numbers
 

@@ -9,7 +9,8 @@ from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
-from .families import ArrayFamily, Spec, broadcast_shape, computes, number_array, shape_text, type_text
+from .families import ArrayFamily, computes
+from .rules import Spec, broadcast_shape, number_array, shape_text, type_text
 from .samples import case, cases, error, t
 from .view import _unsafe_view
 

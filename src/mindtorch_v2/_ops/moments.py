@@ -10,8 +10,9 @@ from .._dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
 from .._tensor import Tensor
 from .declare import composite, op, public_functions
 from .extreme import kinks
-from .families import Spec, computes
+from .families import computes
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
+from .rules import Spec
 from .samples import case, cases, error, ints, t
 
 INF = float("inf")

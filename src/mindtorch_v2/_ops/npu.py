@@ -30,20 +30,8 @@ from .._dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
 from .._tensor import Tensor, element_strides
 from .copy import stored_number
 from .create import Factory, _check_options, required
-from .families import (
-    ArrayFamily,
-    Composite,
-    Family,
-    Pointwise,
-    Spec,
-    Writes,
-    check_overlap,
-    check_result_fits,
-    check_writable,
-    common_dtype,
-    pointwise_strides,
-    result_of,
-)
+from .families import ArrayFamily, Composite, Family, Pointwise, Writes, result_of
+from .rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, pointwise_strides
 from .updates import Updates, check_update
 
 _new = object.__new__

@@ -24,8 +24,9 @@ from .._tensor import Tensor
 from .copy import _check_copy, preserved_strides
 from .copy import store as store_on_host
 from .create import _arange_bounds
-from .families import Spec, check_writable, common_dtype, result_of
+from .families import result_of
 from .npu import cast, device_index, exact_number, finished, fresh, store, uninitialised, wrap_npu
+from .rules import Spec, check_writable, common_dtype
 
 COMPOSED: dict[str, Callable] = {}
 

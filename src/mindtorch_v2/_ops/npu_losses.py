@@ -10,9 +10,9 @@ from .._backends.npu.array import empty
 from .._backends.npu.launch import run
 from .._dtype import finfo, float32
 from .._tensor import Tensor
-from .families import Spec
 from .npu import uninitialised
 from .npu_composed import call, composed, infer, promoted_to_one, results, unsafe_view, untouched
+from .rules import Spec
 
 # losses and norms ----------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
 from .._dtype import bool_, int64
 from .._tensor import Tensor, wrapped_dim
-from .families import Spec, shape_text
 from .index import check_mask
 from .npu import cast, finished, fresh, number_tensor, store, uninitialised, wrap_npu
 from .npu_composed import call, clone, composed, infer, laid_out, number_of, results, unsafe_view, untouched
+from .rules import Spec, shape_text
 
 # joining and placing -------------------------------------------------------------------------------------------------
 

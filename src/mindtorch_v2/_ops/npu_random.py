@@ -13,10 +13,10 @@ from .._backends.npu.seeds import seed_state
 from .._dispatch.registry import registry
 from .._dtype import FLOAT, OF_ARRAY, bool_, float32
 from .._tensor import Tensor
-from .families import Spec, check_writable
 from .npu import finished, fresh, store, uninitialised
 from .npu_composed import call, composed, infer, results
 from .random import _end
+from .rules import Spec, check_writable
 
 
 def _refuse_generator(generator: Any) -> None:

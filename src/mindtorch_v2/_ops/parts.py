@@ -9,8 +9,9 @@ from .._dispatch.registry import Operator
 from .._dtype import INT, int64
 from .._tensor import Tensor, tracked_view, wrap, wrapped_dim
 from .declare import DECLARATIONS, composite, function_of, op
-from .families import Spec, View, computes, moves, shape_text, view, views
+from .families import View, computes, moves, view, views
 from .join import cat, stack
+from .rules import Spec, shape_text
 from .samples import case, cases, error, ints, t, values
 from .view import Geometry
 

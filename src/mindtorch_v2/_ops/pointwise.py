@@ -8,7 +8,8 @@ from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, complex128, dtype, float64, int64, of_number
 from .._tensor import Tensor
 from .declare import composite, op
-from .families import Pointwise, Spec, boolean, floating, pointwise, real_of_complex
+from .families import Pointwise, pointwise
+from .rules import Spec, boolean, floating, real_of_complex
 from .samples import Case, binary, case, cases, error, ints, t, unary, values
 
 

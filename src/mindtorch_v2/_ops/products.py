@@ -8,8 +8,9 @@ from typing import Any
 from .._dtype import BOOL, INT, REDUCED, promote_types
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
-from .families import Spec, broadcast_shape, moves, shape_text
+from .families import moves
 from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
+from .rules import Spec, broadcast_shape, shape_text
 from .samples import case, cases, error, t
 
 

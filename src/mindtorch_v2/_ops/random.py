@@ -14,7 +14,8 @@ from .._tensor import Tensor
 from .copy import fits, preserved_strides, stored_number, uninitialised
 from .create import LIKE, OPTIONS, Factory, checked_size
 from .declare import composite, op
-from .families import Spec, broadcast_shape, moves, writes
+from .families import moves, writes
+from .rules import Spec, broadcast_shape
 from .samples import cases, error, t
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long",

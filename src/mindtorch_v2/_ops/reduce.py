@@ -10,7 +10,8 @@ from .._dispatch.registry import Operator, registry
 from .._dtype import FLOAT, INT, bool_, dtype, float32, float64, int64, uint8
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
-from .families import ArrayFamily, Spec, computes, shape_text
+from .families import ArrayFamily, computes
+from .rules import Spec, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
 PLAIN = frozenset((float32.np, float64.np))

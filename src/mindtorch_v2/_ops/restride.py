@@ -11,7 +11,8 @@ from .._dispatch.registry import Operator, registry
 from .._dtype import COMPLEX, complex64, complex128, dtype, float32, float64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
-from .families import Composite, Family, shape_text, view
+from .families import Composite, Family, view
+from .rules import shape_text
 from .samples import case, cases, error, t
 from .view import Geometry
 

@@ -10,8 +10,9 @@ from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .extreme import NAN, kinks
-from .families import Spec, computes
+from .families import computes
 from .reduce import contiguous, joined
+from .rules import Spec
 from .samples import bools, case, cases, error, ints, t, values
 
 # PyTorch's running sums keep more digits than they return.

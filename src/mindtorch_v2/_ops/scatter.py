@@ -11,7 +11,7 @@ from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64
 from .._tensor import Tensor, wrapped_dim
 from .copy import stored_number
 from .declare import composite, function_of, op
-from .families import Spec, broadcast_shape, moves, shape_text
+from .families import moves
 from .index import (
     check_along,
     check_flat,
@@ -25,6 +25,7 @@ from .index import (
     shown_shape,
     whole_key,
 )
+from .rules import Spec, broadcast_shape, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 from .updates import LITTLE, Updates, combine_at, on_flat
 

@@ -10,8 +10,9 @@ from .._dispatch.callers import call_bound
 from .._dtype import FLOAT, dtype, float64, get_default_dtype
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
-from .families import Spec, computes
+from .families import computes
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded_shape, reduced_dims, summed, unfolded
+from .rules import Spec
 from .samples import case, cases, error, ints, t
 
 # Rows are worked on in blocks of this many elements, so that all passes over a block but the first find it in cache.

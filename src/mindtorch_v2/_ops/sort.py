@@ -9,8 +9,9 @@ from .._tensor import Tensor, wrapped_dim
 from .copy import store, uninitialised
 from .declare import composite, op
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
-from .families import Spec, computes, pointwise_strides, shape_text
+from .families import computes
 from .reduce import contiguous
+from .rules import Spec, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
 # PyTorch leaves open which of several equal elements is found.

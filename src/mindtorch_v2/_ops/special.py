@@ -10,7 +10,8 @@ from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, COMPUTE, INT, dtype
 from .._tensor import Tensor
 from .declare import op
-from .families import floating, pointwise
+from .families import pointwise
+from .rules import floating
 from .samples import binary, case, cases, t, unary
 
 ROOT_2_PI, ROOT_PI, ROOT_HALF = math.sqrt(2 * math.pi), math.sqrt(math.pi), math.sqrt(0.5)

@@ -11,8 +11,9 @@ from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, float32, float64, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .extreme import NAN, kinks
-from .families import ArrayFamily, Spec, computes, moves
+from .families import ArrayFamily, computes, moves
 from .reduce import contiguous
+from .rules import Spec
 from .samples import bools, case, cases, error, ints, t, values
 
 

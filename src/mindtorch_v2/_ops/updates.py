@@ -12,17 +12,8 @@ from .._dispatch.registry import Operator
 from .._dtype import REDUCED
 from .._tensor import Tensor, wrap
 from .copy import preserved_strides, uninitialised
-from .families import (
-    Family,
-    Spec,
-    check_overlap,
-    check_writable,
-    is_dense,
-    is_expanded,
-    meta_of,
-    shape_text,
-    shares_storage,
-)
+from .families import Family, meta_of
+from .rules import Spec, check_overlap, check_writable, is_dense, is_expanded, shape_text, shares_storage
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 

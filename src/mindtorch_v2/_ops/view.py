@@ -17,7 +17,8 @@ from .._dispatch.registry import registry
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of, op
-from .families import Composite, Spec, broadcast_shape, moves, shape_text, type_text, view
+from .families import Composite, moves, view
+from .rules import Spec, broadcast_shape, shape_text, type_text
 from .samples import case, cases, error, t
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]

@@ -50,8 +50,9 @@ class autocast:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device, self.fast_dtype = device_type, _LOWER[device_type] if dtype is None else dtype
         if enabled and self.fast_dtype not in (bfloat16, float16):
-            warnings.warn(f"In {device_type.upper()} autocast, but the target dtype is not supported. Disabling autocast.\n"
-                          f"{device_type.upper()} Autocast only supports dtype of torch.bfloat16, torch.float16 currently.",
+            name = device_type.upper()
+            warnings.warn(f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
+                          f"{name} Autocast only supports dtype of torch.bfloat16, torch.float16 currently.",
                           stacklevel=2)
             enabled = False
         self._enabled = enabled
