@@ -1,6 +1,7 @@
 """Element types, their limits, and the promotion lattice."""
 
 import functools
+import math
 from typing import Any
 
 import ml_dtypes
@@ -186,7 +187,8 @@ class finfo:
         info = ml_dtypes.finfo(d.np)
         self.dtype, self.bits = d.name, d.itemsize * 8
         self.max, self.min = float(info.max), float(info.min)
-        self.eps, self.resolution = float(info.eps), float(info.resolution)
+        self.eps = float(info.eps)
+        self.resolution = 10.0 ** -int(info.nmant * math.log10(2))  # decimal digits that survive
         self.tiny = self.smallest_normal = float(info.smallest_normal)
 
     def __repr__(self) -> str:

@@ -154,9 +154,15 @@ def _qualified(name: str) -> str:
 
 
 def refuse_mixed(operator: Operator, mask: int) -> Callable:
+    """The kernel of a call whose tensors are on several devices."""
+
     def kernel(*args: Any) -> Any:
-        raise RuntimeError(f"{operator.name}: Expected all tensors to be on the same device, "
-                           f"but found at least two devices: {_device_of(mask)}")
+        flat = [v for a in args for v in (a if isinstance(a, (tuple, list)) else (a,))]
+        devices = list(dict.fromkeys(v._device for v in flat if hasattr(v, "_keys")))
+        first, second = devices[:2]
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {first} "
+                           f"and {second}! (in {operator.name}: Tensor on device {second} is not on the expected device "
+                           f"{first}!)")
 
     return kernel
 
