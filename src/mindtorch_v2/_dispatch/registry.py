@@ -161,8 +161,8 @@ def refuse_mixed(operator: Operator, mask: int) -> Callable:
         devices = list(dict.fromkeys(v._device for v in flat if hasattr(v, "_keys")))
         first, second = devices[:2]
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {first} "
-                           f"and {second}! (in {operator.name}: Tensor on device {second} is not on the expected device "
-                           f"{first}!)")
+                           f"and {second}! (in {operator.name}: Tensor on device {second} is not on the expected "
+                           f"device {first}!)")
 
     return kernel
 
