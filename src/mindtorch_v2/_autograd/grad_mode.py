@@ -87,15 +87,14 @@ class _FixedGradMode(_ModeContext):
     enabled = False
 
     def __new__(cls, function: Callable | None = None) -> Any:
-        made = super().__new__(cls)
+        made = object.__new__(cls)
         return made if function is None else made(function)
 
     def __enter__(self) -> None:
-        self.previous = modes.grad_enabled
-        modes.update(grad_enabled=self.enabled)
+        self.previous = modes.switch_grad(self.enabled)
 
     def __exit__(self, *exc: object) -> None:
-        modes.update(grad_enabled=self.previous)
+        modes.switch_grad(self.previous)
 
 
 class no_grad(_FixedGradMode):

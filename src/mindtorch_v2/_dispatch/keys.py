@@ -155,6 +155,14 @@ class _Modes(threading.local):
         # PyTorch has no floating point warnings, and a guard around each ufunc would cost more than the ufunc.
         np.seterr(all="ignore")
 
+    def switch_grad(self, enabled: bool) -> bool:
+        """Switches recording, and says what it was."""
+        state = self.__dict__
+        previous = state["grad_enabled"]
+        if previous is not enabled:
+            self.update(grad_enabled=enabled)
+        return previous
+
     def update(self, **changes: Any) -> None:
         """Sets modes and recomputes `masks`, the one attribute that a call reads."""
         state = self.__dict__  # one thread-local look-up

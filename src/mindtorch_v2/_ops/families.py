@@ -402,13 +402,14 @@ class View(Family):
 
     It is called as `infer` is. Strides and offset are in bytes, the offset counted from where `self` begins. A fourth
     value is another element type. With `several`, it gives a list of them.
-    `array(ndarray, *arguments)` is the same by NumPy's own view functions, for operators that leave the offset: a
-    shortcut, since a view should cost no more than its call, which may give None. Meta and CPU agree on every sample.
+    `array(ndarray, *arguments)`, or an expression of the array `a` and the arguments, is the same by NumPy's own view
+    functions, for operators that leave the offset: a shortcut, since a view should cost no more than its call, which may
+    give None. Meta and CPU agree on every sample.
     """
 
     is_view = True
 
-    def __init__(self, geometry: Callable, array: Callable | None = None, *, several: bool = False) -> None:
+    def __init__(self, geometry: Callable, array: "Callable | str | None" = None, *, several: bool = False) -> None:
         self.geometry, self.array, self.several = geometry, array, several
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
@@ -449,7 +450,8 @@ class View(Family):
                 "__opname__": f"{operator.name} cpu",
             }
             name = operator.schema.base_name
-            return compile_function(name, view_source(name, operator.schema.arguments), scope)
+            expression = array_view if isinstance(array_view, str) else None
+            return compile_function(name, view_source(name, operator.schema.arguments, expression), scope)
 
         kernel = many if self.several else one
         operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
@@ -457,7 +459,7 @@ class View(Family):
                 DispatchKey.NPU: kernel}
 
 
-def view(geometry: Callable, array: Callable | None = None) -> View:
+def view(geometry: Callable, array: "Callable | str | None" = None) -> View:
     return View(geometry, array)
 
 

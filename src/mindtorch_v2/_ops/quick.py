@@ -121,15 +121,18 @@ def _function(name: str, names: str, lines: list[str]) -> str:
     return f"def {name}({names}):\n{body}\n"
 
 
-def view_source(name: str, arguments: Sequence[Argument]) -> str:
-    """The kernel of a view that NumPy makes (`array_view`): `tracked_view` of _tensor.py, written out.
+def view_source(name: str, arguments: Sequence[Argument], array_view: str | None) -> str:
+    """The kernel of a view that NumPy makes: `tracked_view` of _tensor.py, written out.
+
+    `array_view` is an expression of the array `a` and the arguments; without one the scope has a function so named.
 
     Where NumPy's way does not serve (None, an error, no elements, a view whose base came to need grad), `general` does.
     """
     first, rest = arguments[0].name, "".join(f", {a.name}" for a in arguments[1:])
     given = "(" + "".join(f"{a.name}, " for a in arguments[1:]) + ")"
     return f"""def {name}({first}{rest}):
-    try: array = array_view({first}._array{rest})
+    a = {first}._array
+    try: array = {array_view or f"array_view(a{rest})"}
     except (ValueError, IndexError): array = None
     base = {first}._base
     woken = base is not None and base._keys & {REQUIRES_GRAD} and {first}._keys & {VIEW_MASK}

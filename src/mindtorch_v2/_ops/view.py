@@ -177,7 +177,7 @@ def _transpose(self: Tensor, dim0: int, dim1: int) -> Geometry:
 
 
 op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-   kernel=view(_transpose, lambda array, dim0, dim1: array.swapaxes(dim0, dim1) if array.ndim else None),
+   kernel=view(_transpose, "a.swapaxes(dim0, dim1)"),
    grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
    aliases=("swapaxes", "swapdims"),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3, 4), -1, 0), case(t(), 0, -1), case(t(0, 3), 0, 1),
@@ -196,7 +196,7 @@ def _flipped(array: Any) -> Any:
     return array.transpose() if array.ndim < 3 else None
 
 
-op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, lambda array: array.T if array.ndim == 2 else None),
+op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, "a.T if a.ndim == 2 else None"),
    grad=dict(self=lambda grad: grad.t()),
    samples=cases(case(t(2, 3)), case(t(3)), case(t()),
                  error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))))
@@ -231,7 +231,7 @@ def inverse_order(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-   kernel=view(_permute, lambda array, dims: array.transpose(dims)), grad=dict(self=lambda grad,
+   kernel=view(_permute, "a.transpose(dims)"), grad=dict(self=lambda grad,
                                                                                dims: grad.permute(inverse_order(dims))),
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
                  error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),
