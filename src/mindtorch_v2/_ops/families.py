@@ -403,7 +403,7 @@ class View(Family):
     It is called as `infer` is. Strides and offset are in bytes, the offset counted from where `self` begins. A fourth
     value is another element type. With `several`, it gives a list of them.
     `array(ndarray, *arguments)`, or an expression of the array `a` and the arguments, is the same by NumPy's own view
-    functions, for operators that leave the offset: a shortcut, since a view should cost no more than its call, which may
+    functions, for operators that leave the offset: a shortcut, since a view should cost no more than its call. It may
     give None. Meta and CPU agree on every sample.
     """
 
