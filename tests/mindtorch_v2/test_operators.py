@@ -529,7 +529,6 @@ def test_views_know_their_base(declaration: Declaration) -> None:
 
 
 @every_operator
-@pytest.mark.skipif(not hasattr(torch, "pipeline"), reason="torch.pipeline is not there")
 @pytest.mark.filterwarnings("ignore")
 def test_pipeline_gives_the_same(declaration: Declaration) -> None:
     def check(call: Call) -> None:
