@@ -33,10 +33,9 @@ from ._dispatch.keys import (
 )
 from ._dispatch.registry import Operator, PerOperator, registry
 from ._dtype import FLOAT, OF_ARRAY, dtype
-from ._storage import MetaStorage, TypedStorage, UntypedStorage
+from ._storage import _NO_BYTES, MetaStorage, TypedStorage, UntypedStorage
 
 _new = object.__new__
-_NO_BYTES = np.empty(0, np.uint8)
 _size = tuple.__new__
 
 

@@ -52,9 +52,6 @@ class BackwardCFunction(Node, FunctionCtx):
     function: type["Function"]
     tensor_inputs: tuple[bool, ...] = ()
 
-    def name(self) -> str:
-        return type(self).__name__
-
     @property
     def saved_tensors(self) -> tuple:
         if self.saved is None:

@@ -481,7 +481,9 @@ class Composite(Family):
 
         def kernel(target: Any, *args: Any) -> Any:
             check_writable(target)
-            result = function(target, *args)
+            # The formulas may save the old value, which the write must not reach.
+            old = target.clone() if modes.grad_enabled and target.requires_grad else target
+            result = function(old, *args)
             check_result_fits(target, Spec(result._array.shape, result.dtype))
             return target.copy_(result)
 

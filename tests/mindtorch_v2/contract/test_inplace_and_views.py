@@ -376,3 +376,12 @@ def test_a_write_of_a_tensor_whose_view_was_saved() -> None:
     base.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         product.sum().backward()
+
+
+def test_a_composite_written_in_place_keeps_what_its_formula_saved() -> None:
+    x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
+    y = x * 1
+    y.mvlgamma_(1)
+    y.sum().backward()
+    expected = torch.autograd.grad(torch.mvlgamma(x, 1).sum(), x)[0]
+    assert torch.allclose(x.grad, expected)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 
-class MetaArray:
-    """Geometry with the attributes of an ndarray that the tensor layer reads. Strides are in bytes."""
+class Geometry:
+    """The attributes of an ndarray that the tensor layer reads, without memory. Strides are in bytes."""
 
     __slots__ = ("dtype", "shape", "strides")
 
@@ -28,6 +28,12 @@ class MetaArray:
 
     def to_host(self) -> np.ndarray:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+
+class MetaArray(Geometry):
+    """A geometry and nothing else."""
+
+    __slots__ = ()
 
 
 def contiguous_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]:

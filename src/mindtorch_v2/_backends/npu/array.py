@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._device import device
 from ..._storage import UntypedStorage
-from ..meta import contiguous_strides
+from ..meta import Geometry, contiguous_strides
 from .facts import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE
 from .layout import Layout, contiguous_layout, layout_of
 from .memory import Block, Pool, free_unpinned, pinned_memory_of, pool_of, record_stream
@@ -92,28 +92,16 @@ class NpuStorage(UntypedStorage):
             record_stream(self.block, stream)
 
 
-class NpuArray:
-    """Geometry on a storage, with the attributes of an ndarray that tensors read; offset and strides in bytes."""
+class NpuArray(Geometry):
+    """A geometry on a storage; the offset in bytes."""
 
-    __slots__ = ("_layout", "dtype", "offset", "shape", "storage", "strides")
+    __slots__ = ("_layout", "offset", "storage")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None, storage: NpuStorage,
                  offset: int = 0) -> None:  # fmt: skip
-        self.shape, self.dtype, self.storage, self.offset = shape, dtype, storage, offset
-        self.strides = contiguous_strides(shape, dtype.itemsize) if strides is None else strides
+        super().__init__(shape, dtype, strides)
+        self.storage, self.offset = storage, offset
         self._layout: Layout | None = None
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -209,12 +197,7 @@ def write_bytes(target: NpuStorage, offset: int, source: np.ndarray, non_blockin
     runtime, stream = started(index), current_stream(index)
     memory, address = pinned_memory_of(source), source.__array_interface__["data"][0]
     sizes = target.address + offset, target.nbytes_ - offset, address, source.nbytes, HOST_TO_DEVICE
-    if memory is None:
-        stream.synchronize()
-        runtime.call("aclrtMemcpy", *sizes)
-        return
-    runtime.call("aclrtMemcpyAsync", *sizes, stream.handle)
-    _finish_queued(memory, stream, non_blocking)
+    _transfer(runtime, sizes, memory, stream, non_blocking)
 
 
 def read_bytes(source: NpuStorage, offset: int, target: np.ndarray, non_blocking: bool = False) -> None:
@@ -225,6 +208,11 @@ def read_bytes(source: NpuStorage, offset: int, target: np.ndarray, non_blocking
     runtime, stream = started(index), current_stream(index)
     memory, address = pinned_memory_of(target), target.__array_interface__["data"][0]
     sizes = address, target.nbytes, source.address + offset, target.nbytes, DEVICE_TO_HOST
+    _transfer(runtime, sizes, memory, stream, non_blocking)
+
+
+def _transfer(runtime: Any, sizes: tuple, memory: Any, stream: Stream, non_blocking: bool) -> None:
+    """One copy between host and device: queued from pinned memory, else at once behind what is queued."""
     if memory is None:
         stream.synchronize()
         runtime.call("aclrtMemcpy", *sizes)
