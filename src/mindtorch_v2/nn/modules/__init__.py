@@ -1,57 +1,16 @@
-"""The modules of torch.nn."""
+"""The modules of torch.nn; each file's `__all__` says what it adds."""
 
-from .activation import (
-    ELU,
-    GELU,
-    LeakyReLU,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softplus,
-    Tanh,
-)
-from .container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from .dropout import Dropout
-from .flatten import Flatten
-from .linear import Identity, Linear
-from .loss import BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss
+from . import activation, container, dropout, flatten, linear, loss, normalization, sparse
+from .activation import *  # noqa: F403
+from .container import *  # noqa: F403
+from .dropout import *  # noqa: F403
+from .flatten import *  # noqa: F403
+from .linear import *  # noqa: F403
+from .loss import *  # noqa: F403
 from .module import Module
-from .normalization import LayerNorm, RMSNorm
-from .sparse import Embedding
+from .normalization import *  # noqa: F403
+from .sparse import *  # noqa: F403
 
-__all__ = [
-    "BCEWithLogitsLoss",
-    "CrossEntropyLoss",
-    "Dropout",
-    "ELU",
-    "Embedding",
-    "Flatten",
-    "GELU",
-    "Identity",
-    "L1Loss",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSoftmax",
-    "MSELoss",
-    "Mish",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "NLLLoss",
-    "PReLU",
-    "ParameterDict",
-    "ParameterList",
-    "RMSNorm",
-    "ReLU",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Tanh",
-]
+__all__ = ["Module"]
+for _part in (activation, container, dropout, flatten, linear, loss, normalization, sparse):
+    __all__ += _part.__all__

@@ -1,19 +1,24 @@
-"""Functions of torch.nn.functional: the operator table's, and those whose signature differs from the operator's."""
+"""Losses: signatures of torch.nn.functional over the loss operators."""
 
-import functools
 import math
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .._ops.declare import public_functions
-from .._tensor import Tensor
-from ..overrides import handle_torch_function, has_torch_function
-from ._reduction import get_enum, legacy_get_string
+from ..._ops.declare import public_functions
+from ..._tensor import Tensor
+from .._reduction import get_enum, legacy_get_string
+
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy",
+    "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss",
+    "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss",
+    "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
 
 _operators = public_functions("_nn")
 _torch = public_functions("torch")
-globals().update(public_functions("nn.functional"))
 
 
 def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> int:
@@ -280,51 +285,3 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, siz
         losses = losses * weight
     losses = losses.sum(-1) / input.size(-1)
     return losses.mean() if code == 1 else losses.sum() if code == 2 else losses
-
-
-# activations and normalisation ---------------------------------------------------------------------------------------
-
-_relu, _relu_in_place = _torch["relu"], _torch["relu_"]
-
-
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(input, 0)"""
-    return _relu_in_place(input) if inplace else _relu(input)
-
-
-def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
-    """Vectors along `dim` divided by their p-norm, at least `eps`."""
-    length = input.norm(p, dim, keepdim=True).clamp_min(eps).expand(input.shape)
-    return input / length if out is None else _torch["div"](input, length, out=out)
-
-
-def _overridable(function: Callable) -> Callable:
-    """The function behind a check whether an argument's __torch_function__ wants to see the call first."""
-
-    @functools.wraps(function)
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
-        if input.__class__ is not Tensor and has_torch_function((input, *args)):
-            return handle_torch_function(call, (input, *args), input, *args, **kwargs)
-        return function(input, *args, **kwargs)
-
-    return call
-
-
-for _name, _function in list(globals().items()):
-    if not _name.startswith("_") and getattr(_function, "__module__", None) == __name__:
-        globals()[_name] = _overridable(_function)
-
-_IMPORTED = (
-    "Any",
-    "Callable",
-    "Tensor",
-    "functools",
-    "handle_torch_function",
-    "has_torch_function",
-    "math",
-    "warnings",
-    "get_enum",
-    "legacy_get_string",
-    "public_functions",
-)
-__all__ = [name for name in globals() if not name.startswith("_") and name not in _IMPORTED]
