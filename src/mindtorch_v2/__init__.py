@@ -4,6 +4,7 @@
 """
 
 import importlib as _importlib
+from math import e, inf, nan, pi
 from typing import Any as _Any
 
 from . import _convert, _indexing
@@ -51,7 +52,7 @@ from ._dispatch.keys import modes as _modes
 from ._dispatch.pipeline import pipeline
 from ._dlpack import from_dlpack
 from ._dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
-from ._from_data import as_tensor, asarray, from_numpy, frombuffer, tensor
+from ._from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
 from ._generator import Generator, default_generator
 from ._legacy import TENSOR_TYPES as _TENSOR_TYPES
 from ._legacy import set_default_tensor_type, typename
@@ -63,13 +64,19 @@ from ._resize import resize_as_
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor
 from ._warn import is_warn_always_enabled, set_warn_always
+from .torch_version import TorchVersion as _TorchVersion
 from .random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
-__version__ = "2.13.0+mindtorch2"
+__version__ = _TorchVersion("2.13.0+mindtorch2")
 
 _public.attach_methods()
 _convert.attach()
 _indexing.attach()
+# Methods that PyTorch has as functions too.
+globals().update({_name: getattr(Tensor, _name) for _name in """
+    as_strided_ detach detach_ index_put_ is_conj is_distributed is_neg
+""".split()})
+legacy_contiguous_format, newaxis = contiguous_format, None
 globals().update(_dtype_module.NAMES)
 globals().update(_public_functions("torch"))
 globals().update(_TENSOR_TYPES)
@@ -82,7 +89,9 @@ from .functional import (  # noqa: E402 - stands on the operators
     broadcast_shapes,
     broadcast_tensors,
     cartesian_prod,
+    chain_matmul,
     einsum,
+    lu,
     meshgrid,
     split,
     tensordot,
@@ -99,16 +108,52 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
-_SUBMODULES = frozenset("_C amp autograd functional library linalg nn npu optim overrides random special utils".split())
+_SUBMODULES = frozenset("""
+    _C _absent _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank _subclasses _tensor_str _utils _weights_only_unpickler
+    accelerator amp ao autograd backends compiler cpu cuda distributed distributions export fft func functional futures
+    fx hub jit library linalg masked mps mtia multiprocessing nested nn npu onnx optim overrides package profiler
+    quantization quasirandom random return_types serialization signal sparse special storage testing torch_version types
+    utils version xpu
+""".split())
+_ATTRIBUTES = {
+    "_checks": """_assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
+                  _check_tensor_all_with _check_type _check_value _check_with""",
+    "_compile": "compile",
+    "_dropin": "install",
+    "_functorch.vmap": "vmap",
+    "_higher_order_ops.cond": "cond",
+    "_higher_order_ops.while_loop": "while_loop",
+    "_lobpcg": "lobpcg",
+    "_lowrank": "pca_lowrank svd_lowrank",
+    "_settings": """are_deterministic_algorithms_enabled compiled_with_cxx11_abi get_deterministic_debug_mode
+                    get_float32_matmul_precision is_deterministic_algorithms_warn_only_enabled
+                    set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
+                    use_deterministic_algorithms""",
+    "_symbolic": "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
+    "_threads": "get_num_interop_threads get_num_threads set_num_interop_threads set_num_threads",
+    "amp.autocast_mode": "autocast is_autocast_enabled",
+    "amp.grad_scaler": "GradScaler",
+    "random": "fork_rng",
+    "serialization": "load save",
+    "utils.dlpack": "to_dlpack",
+    "storage": """BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
+                  DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage""",
+    "_backends.npu.errors": "OutOfMemoryError",
+}
+_HOME = {attribute: module for module, names in _ATTRIBUTES.items() for attribute in names.split()}
 
 
 def __getattr__(name: str) -> _Any:
     if name in _SUBMODULES:
-        return _importlib.import_module(f"{__name__}.{name}")
-    if name in ("autocast", "is_autocast_enabled"):
-        return getattr(_importlib.import_module(f"{__name__}.amp.autocast_mode"), name)
-    if name == "get_autocast_dtype":
+        try:
+            return _importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as missing:
+            if missing.name != f"{__name__}.{name}":
+                raise
+    elif name in _HOME:
+        return getattr(_importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    elif name == "get_autocast_dtype":
         return _importlib.import_module(f"{__name__}.amp.autocast_mode").autocast_dtype
-    if name == "OutOfMemoryError":
-        return _importlib.import_module(f"{__name__}._backends.npu.errors").OutOfMemoryError
+    elif name == "torch":
+        return _importlib.import_module(__name__)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

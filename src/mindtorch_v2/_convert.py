@@ -3,6 +3,7 @@
 import copy
 import functools
 import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,8 @@ from ._dtype import dtype, get_default_dtype
 from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
 from ._ops.rules import common_dtype
-from ._storage import TypedStorage, UntypedStorage
-from ._tensor import Tensor, flush_pending, wrap
+from ._storage import LEGACY_NAMES, TypedStorage, UntypedStorage
+from ._tensor import Tensor, _rebuild_from_type_v2, flush_pending, wrap
 
 # types and devices ---------------------------------------------------------------------------------------------------
 
@@ -195,6 +196,14 @@ def _map(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
     return _store(self, [callable(a, b) for a, b in zip(first, second, strict=True)])
 
 
+def _map2(self: Tensor, x: Tensor, y: Tensor, callable: Callable) -> Tensor:
+    """The same with an element of each of two tensors."""
+    if self.requires_grad or x.requires_grad or y.requires_grad:
+        raise RuntimeError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
+    rows = (t.flatten().tolist() for t in (self, x.expand_as(self), y.expand_as(self)))  # type: ignore[attr-defined, union-attr]
+    return _store(self, [callable(*values) for values in zip(*rows, strict=True)])
+
+
 def _store(self: Tensor, values: list) -> Tensor:
     return self.copy_(new_tensor(self, values).view(self.shape))  # type: ignore[attr-defined]
 
@@ -234,11 +243,16 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
 
 def _reduce_ex(self: Tensor, protocol: int) -> tuple:
     """How pickle, and copy.copy, rebuild this tensor: on its storage, as a leaf."""
+    for hook in self._hooks.values() if self._hooks else ():
+        if not hasattr(hook, "__torch_unserializable__"):
+            warnings.warn(f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can "
+                          "decorate the function with @torch.utils.hooks.unserializable_hook to suppress this warning",
+                          stacklevel=2)
     rebuild, args = _rebuilding(self)
     state = user_attributes(self)
     if type(self) is Tensor and not state:
         return rebuild, args
-    return _utils._rebuild_from_type_v2, (rebuild, type(self), args, state or None)
+    return _rebuild_from_type_v2, (rebuild, type(self), args, state)
 
 
 def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
@@ -246,8 +260,11 @@ def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
     size, stride = tuple(self.shape), tuple(self.stride())
     if self.device is META:
         return _utils._rebuild_meta_tensor_no_storage, (self.dtype, size, stride, self.requires_grad)
-    storage = TypedStorage(wrap_storage=self._shared_storage(), dtype=self.dtype, _internal=True)
-    return _utils._rebuild_tensor_v2, (storage, self.storage_offset(), size, stride, self.requires_grad, OrderedDict())
+    geometry: tuple = (self.storage_offset(), size, stride, self.requires_grad, OrderedDict())
+    storage, kind = self._shared_storage(), self.dtype
+    if kind not in LEGACY_NAMES:
+        return _utils._rebuild_tensor_v3, (storage, *geometry, kind)
+    return _utils._rebuild_tensor_v2, (TypedStorage(wrap_storage=storage, dtype=kind, _internal=True), *geometry)
 
 
 _PROPERTIES = {f"is_{name}": _is_on(name) for name in _ON_DEVICE}
@@ -259,7 +276,7 @@ _METHODS: dict[str, Callable] = {
     "__dlpack_device__": _dlpack.dlpack_device, "__reduce_ex__": _reduce_ex, "__repr__": _repr,
     "__reversed__": _reversed, "apply_": _apply, "cpu": _cpu, "cuda": _device_method("cuda"), "get_device": get_device,
     "is_complex": is_complex, "is_floating_point": is_floating_point, "is_nonzero": is_nonzero,
-    "is_same_size": is_same_size, "is_shared": _resize.is_shared, "is_signed": is_signed, "map_": _map,
+    "is_same_size": is_same_size, "is_shared": _resize.is_shared, "is_signed": is_signed, "map2_": _map2, "map_": _map,
     "new": _legacy.new, "new_tensor": new_tensor, "npu": _device_method("npu"), "pin_memory": _pin_memory,
     "resize_": _resize.resize_,
     "resize_as_": _resize.resize_as_, "set_": _resize.set_, "share_memory_": _resize.share_memory_, "to": to,

@@ -2,13 +2,15 @@
 
 import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ._device import CPU, device, get_default_device
+from ._dispatch.callers import call_bound
 from ._dispatch.keys import INFERENCE_MASK, modes
+from ._dispatch.registry import Operator, registry
 from ._dispatch.schema import NUMBERS
 from ._dtype import (
     BOOL,
@@ -26,6 +28,7 @@ from ._dtype import (
 )
 from ._ops.copy import converted, store
 from ._ops.create import required
+from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, wrap
 from ._warn import warn_once
 
@@ -335,7 +338,19 @@ def _sharing(obj: Any, kind: dtype | None) -> Tensor | None:
         return from_dlpack(obj)
     if isinstance(obj, (bytes, bytearray, memoryview)):
         return frombuffer(obj, dtype=kind or get_default_dtype())
+    if isinstance(obj, (UntypedStorage, TypedStorage)):
+        return _on_storage(obj, kind)
     return None
+
+
+def _on_storage(storage: UntypedStorage | TypedStorage, kind: dtype | None) -> Tensor:
+    """A tensor of one dimension on all bytes of a storage."""
+    if isinstance(storage, TypedStorage):
+        if kind is not None and kind is not storage.dtype:
+            raise RuntimeError(f"Expected a Storage of type {kind.scalar_name} or an UntypedStorage, but got "
+                               f"{storage.dtype.scalar_name}")
+        kind = storage.dtype
+    return wrap(np.empty(0, (kind or int64).np)).set_(storage.untyped())
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
@@ -372,3 +387,32 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 
 
 _device = device  # the functions above have a parameter of that name
+
+
+def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None,
+              device: Any = None, requires_grad: bool = False) -> Tensor:
+    """The first `size` elements of a file, mapped into memory; if shared, the file is made and writes go into it."""
+    kind, count = get_default_dtype() if dtype is None else dtype, size or 0
+    storage = UntypedStorage.from_file(filename, bool(shared), count * kind.itemsize)
+    array = storage.array((count,), kind.np, 0, (kind.itemsize,))
+    return _placed(wrap(array), device, requires_grad)
+
+
+_OF_TWO_NUMBERS = frozenset("add sub subtract mul multiply div divide true_divide floor_divide".split())
+
+
+def _of_numbers(operator: Operator) -> Callable:
+    """The kernel of a call without tensors: arithmetic makes one of its first number, the rest refuses."""
+    name = operator.schema.base_name
+
+    def kernel(*values: Any) -> Any:
+        if name in _OF_TWO_NUMBERS:
+            return call_bound(operator, (tensor(values[0]), *values[1:]))
+        shown = ", ".join(type(v).__name__ for v in values if v is not None)
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({shown}), but expected: "
+                        f"{operator.schema}")
+
+    return kernel
+
+
+registry.of_numbers = _of_numbers  # type: ignore[method-assign]

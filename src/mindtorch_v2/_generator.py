@@ -39,7 +39,7 @@ class Generator(_random.Generator):
         return Generator(self.device).set_state(self.get_state())
 
     def __reduce__(self) -> tuple:
-        return Generator, (self.device,), (self.initial_seed(), None, super().get_state())
+        return Generator, (self.device,), (self.initial_seed(), None, self.get_state())
 
 
 _device = device  # the constructor has a parameter of that name

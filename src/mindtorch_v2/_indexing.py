@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import CPU_MASK, PYTHON_MASK, REQUIRES_GRAD, VIEW_MASK, modes, unusual
+from ._dispatch.keys import CPU_MASK, FUNC_MASK, PYTHON_MASK, REQUIRES_GRAD, VIEW_MASK, modes, unusual
 from ._dispatch.registry import registry
 from ._dtype import INT, bool_, int64, uint8
 from ._from_data import from_numpy, tensor
@@ -231,7 +231,8 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Any]]:
             shown = unsqueeze(shown, dim)
             dim += 1
             continue
-        if kind is not int and kind is not bool and not part._array.ndim and part.dtype.category <= INT:
+        if (kind is not int and kind is not bool and not part._array.ndim and part.dtype.category <= INT
+                and not part._keys & FUNC_MASK):
             part = bool(part) if part._array.dtype in _MASKS else part.item()  # noqa: PLW2901 - as the number it is
         if part.__class__ is int:
             shown = _selected(shown, dim, part, position)

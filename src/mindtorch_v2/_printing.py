@@ -1,11 +1,14 @@
 """The text of a tensor, as PyTorch prints it."""
 
 import math
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+
+from ._dispatch.keys import FUNC_MASK
 
 SCI_RATIO = 1000.0  # a larger span between the largest and the smallest magnitude takes exponents
 SCI_LARGEST = 1.0e8
@@ -196,9 +199,17 @@ def _grad_suffix(tensor: Any) -> list[str]:
     return ["requires_grad=True"] if tensor.requires_grad else []
 
 
+def _tangent_suffix(tensor: Any) -> list[str]:
+    held = getattr(tensor, "_tangent", None)
+    return [f"tangent={held[1]!r}"] if held is not None and held[0].alive else []
+
+
 def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_default_dtype: Callable[[], Any]) -> str:
     """What `repr(tensor)` prints; `array_of` gives a tensor's elements."""
     kind = type(tensor).__name__
+    if getattr(tensor, "_keys", 0) & FUNC_MASK:
+        array = tensor._array
+        return array.level.shown(array, textwrap.indent(repr(array.value), "    "))
     prefix = "tensor(" if kind in ("Tensor", "Parameter") else f"{kind}("
     dtype, default, shape = tensor.dtype, get_default_dtype(), tuple(tensor.shape)
     device = str(tensor.device)
@@ -212,7 +223,7 @@ def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_defau
         contents, omits_dtype = _contents(array_of(tensor), dtype, len(prefix)), _omits_dtype(dtype, default)
     if not omits_dtype:
         suffixes.append(f"dtype={dtype}")
-    text = _joined(prefix + contents, suffixes + _grad_suffix(tensor), len(prefix))
+    text = _joined(prefix + contents, suffixes + _grad_suffix(tensor) + _tangent_suffix(tensor), len(prefix))
     if not any(base.__name__ == "Parameter" for base in type(tensor).__mro__):
         return text
     return "Parameter containing:\n" + (text if kind == "Parameter" else f"Parameter({text})")

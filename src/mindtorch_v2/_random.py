@@ -437,24 +437,47 @@ def log_normal(
     return _narrowed(np.exp(logarithms), np.dtype(dtype)).reshape(shape)
 
 
+def _one_by_one(generator: Generator, drawn: np.ndarray, otherwise: np.ndarray | float, sample: Callable[..., float],
+                *parameters: np.ndarray) -> np.ndarray:
+    """`sample(uniform, *numbers)` as float64 for each element in turn: how many words one takes is not known before.
+
+    Uniforms are fetched as many at a time as there are elements to come, because each takes one at least; the elements
+    that take none are those where `drawn` is false.
+    """
+    block, to_come = iter(()), int(np.count_nonzero(drawn))
+
+    def uniform() -> float:
+        nonlocal block
+        for number in block:
+            return number
+        block = iter(_double_uniforms(generator, 1 + to_come).tolist())
+        return next(block)
+
+    samples = []
+    for numbers in zip(*(values[drawn].tolist() for values in parameters), strict=True):
+        to_come -= 1
+        samples.append(sample(uniform, *numbers))
+    result = np.empty(drawn.shape, FLOAT64)
+    result[...] = otherwise
+    result[drawn] = samples
+    return result
+
+
 def poisson(generator: Generator, rates: np.ndarray) -> np.ndarray:
-    """float64 counts with the given rates, one after the other: how many words a count takes depends on its rate."""
+    """float64 counts with the given rates."""
     _require(bool((rates >= 0).all()), "invalid Poisson rate, expected rate to be non-negative")
-    uniform = lambda: float(_double_uniforms(generator, 1)[0])  # noqa: E731
-    counts = [
-        _poisson_by_rejection(uniform, rate) if rate >= 10 else _poisson_by_product(uniform, rate)
-        for rate in rates.ravel().tolist()
-    ]
-    return np.array(counts, FLOAT64).reshape(rates.shape)
+    return _one_by_one(generator, rates > 0, 0.0, _poisson_count, rates)
+
+
+def _poisson_count(uniform: Callable[[], float], rate: float) -> int:
+    return _poisson_by_rejection(uniform, rate) if rate >= 10 else _poisson_by_product(uniform, rate)
 
 
 def _poisson_by_product(uniform: Callable[[], float], rate: float) -> int:
     """How many uniforms can be multiplied before the product falls to exp(-rate)."""
-    count, product, bound = 0, 1.0, math.exp(-rate)
-    while rate:
+    count, product, bound = 0, uniform(), math.exp(-rate)
+    while product > bound:
         product *= uniform()
-        if product <= bound:
-            break
         count += 1
     return count
 
@@ -475,6 +498,91 @@ def _poisson_by_rejection(uniform: Callable[[], float], rate: float) -> int:
         logarithm = math.log(v) + math.log(inverse_alpha) - math.log(a / (distance * distance) + b)
         if logarithm <= -rate + count * math.log(rate) - math.lgamma(count + 1):
             return count
+
+
+def binomial(generator: Generator, counts: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """How many of `counts` trials succeed, for each element."""
+    uncertain = (counts > 0) & (probabilities > 0) & (probabilities < 1)
+    certain = np.where((counts <= 0) | (probabilities <= 0), 0, np.where(probabilities >= 1, counts, probabilities))
+    return _one_by_one(generator, uncertain, certain, _successes, counts, probabilities)
+
+
+def _successes(uniform: Callable[[], float], n: float, p: float) -> float:
+    if p > 0.5:
+        return n - _successes(uniform, n, 1 - p)
+    return _binomial_by_rejection(uniform, n, p) if n * p >= 10 else _binomial_by_waiting(uniform, n, p)
+
+
+def _binomial_by_waiting(uniform: Callable[[], float], n: float, p: float) -> int:
+    """Successes within n trials, by the geometric waiting times between them."""
+    successes, trials, log_failure = 0, 0.0, math.log1p(-p)
+    while True:
+        drawn = uniform()
+        trials += math.ceil(math.log(drawn) / log_failure) if drawn else n + 1
+        if trials > n:
+            return successes
+        successes += 1
+
+
+def _binomial_by_rejection(uniform: Callable[[], float], n: float, p: float) -> int:
+    """Hoermann's transformed rejection with a squeeze, which takes the same few steps for any n."""
+    deviation = math.sqrt(n * p * (1 - p))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    alpha, odds, mode = (2.83 + 5.1 / b) * deviation, p / (1 - p), math.floor((n + 1) * p)
+    while True:
+        u, v = uniform() - 0.5, uniform()
+        distance = 0.5 - abs(u)
+        count = math.floor((2 * a / distance + b) * u + n * p + 0.5)
+        if distance >= 0.07 and v <= 0.92 - 4.2 / b:
+            return count
+        if not 0 <= count <= n:
+            continue
+        bound = ((mode + 0.5) * math.log((mode + 1) / (odds * (n - mode + 1)))
+                 + (n + 1) * math.log((n - mode + 1) / (n - count + 1))
+                 + (count + 0.5) * math.log(odds * (n - count + 1) / (count + 1))
+                 + _stirling_tail(mode) + _stirling_tail(n - mode) - _stirling_tail(count) - _stirling_tail(n - count))
+        if math.log(v * alpha / (a / (distance * distance) + b)) <= bound:
+            return count
+
+
+def _stirling_tail(k: float) -> float:
+    """What Stirling's formula for log(k!) leaves out."""
+    return math.lgamma(k + 1) - (k + 0.5) * math.log(k + 1) + (k + 1) - 0.5 * math.log(2 * math.pi)
+
+
+_SQUEEZE = float(np.float32(0.0331))  # rounded so in PyTorch's kernel
+
+
+def standard_gamma(generator: Generator, shapes: np.ndarray) -> np.ndarray:
+    """float64 numbers of the Gamma distributions with these shape parameters and rate 1.
+
+    Marsaglia and Tsang's rejection; a shape below 1 is lifted by 1 and the number scaled down by a uniform's power.
+    """
+    with np.errstate(divide="ignore", over="ignore"):
+        exponents = np.where(shapes < 0, np.inf, np.where(shapes < 1, 1 / shapes, 0))
+    locations = (shapes + (shapes < 1) - np.float32(1 / 3)).astype(shapes.dtype, copy=False)
+
+    def normal_number(uniform: Callable[[], float]) -> float:
+        kept, generator.double_normal = generator.double_normal, None
+        if kept is None:
+            kept, generator.double_normal = _normal_pair(uniform(), uniform())
+        return kept
+
+    def sample(uniform: Callable[[], float], exponent: float, d: float) -> float:
+        scale = (1 - uniform()) ** exponent if exponent else 1.0
+        c = 1 / math.sqrt(9 * d) if d > 0 else math.nan
+        while True:
+            x = normal_number(uniform)
+            while (y := 1 + c * x) <= 0:
+                x = normal_number(uniform)
+            cube, bound, square = y * y * y, 1 - uniform(), x * x
+            if bound < 1 - _SQUEEZE * square * square or (
+                math.log(bound) < 0.5 * square + d * (1 - cube + math.log(cube))
+            ):
+                return scale * d * cube
+
+    return _one_by_one(generator, shapes != 0, 0.0, sample, exponents, locations)
 
 
 def multinomial(generator: Generator, weights: np.ndarray, num_samples: int, replacement: bool = False) -> np.ndarray:

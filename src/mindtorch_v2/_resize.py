@@ -1,15 +1,12 @@
 """Changing what memory a tensor shows: resize_, set_, share_memory_."""
 
-import mmap
 from typing import Any
 
-import numpy as np
-
-from ._backends.meta import MetaArray, contiguous_strides
+from ._backends.meta import contiguous_strides
 from ._device import memory_format, preserve_format
 from ._dispatch.schema import Schema
 from ._ops.copy import format_strides
-from ._storage import MetaStorage, TypedStorage, UntypedStorage
+from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, flush_pending
 
 # How PyTorch's texts call the element types, after C++.
@@ -82,22 +79,15 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Moves the memory to where processes forked from now on share it."""
-    storage = self._shared_storage()
-    if isinstance(storage, MetaStorage) or is_shared(self) or not storage.nbytes():
-        return self
-    shared = np.frombuffer(mmap.mmap(-1, storage.nbytes()), np.uint8)
-    shared[...] = storage.data
-    storage.buffer = shared
-    self._array = storage.array(self._array.shape, self._array.dtype, self._offset, self._array.strides)
+    """Moves the memory, which a view has from its base, to where other processes can see it."""
+    storage = self._shared_storage().share_memory_()
+    for tensor in (self, self._base):
+        if tensor is not None:
+            array = tensor._array
+            tensor._array = storage.array(array.shape, array.dtype, tensor._offset, array.strides)
     return self
 
 
 def is_shared(self: Tensor) -> bool:
-    """Whether processes forked from this one see writes to the memory."""
-    if self._array.__class__ is MetaArray:
-        return False
-    base: Any = self._shared_storage().buffer
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+    """Whether other processes can see writes to the memory."""
+    return self._shared_storage().is_shared()

@@ -1,17 +1,34 @@
 """Buffers that tensors share."""
 
-from collections.abc import Iterator
+import mmap
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ._backends.meta import MetaArray
 from ._device import CPU, META, device
-from ._dtype import bfloat16, dtype, float8_e4m3fn, float8_e5m2, float32
+from ._dtype import (
+    NAMES,
+    OF_ARRAY,
+    bfloat16,
+    complex64,
+    complex128,
+    dtype,
+    float8_e4m3fn,
+    float8_e5m2,
+    get_default_dtype,
+    uint8,
+)
 
 _ndarray = np.ndarray
 _NO_BYTES = np.empty(0, np.uint8)
 _NOT_EXPORTED = frozenset((bfloat16.np, float8_e4m3fn.np, float8_e5m2.np))  # no code in the buffer protocol
+DEPRECATED = ("TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only "
+              "storage class. This should only matter to you if you are using storages directly.  To access "
+              "UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()")
+_device = device  # some methods have a parameter of that name
 
 
 class UntypedStorage:
@@ -19,10 +36,23 @@ class UntypedStorage:
 
     __slots__ = ("__weakref__", "buffer", "nbytes_")
     device: device = CPU
+    is_sparse = is_sparse_csr = False
+    filename = None
+    dtype = uint8  # what the elements of a storage without a type count as
 
-    def __init__(self, nbytes: int = 0, *, device: Any = None) -> None:
-        self.buffer: Any = np.zeros(nbytes, np.uint8)
-        self.nbytes_ = nbytes
+    def __new__(cls, *args: Any, device: Any = None) -> "UntypedStorage":
+        kind = cls if device is None or cls is not UntypedStorage else _class_on(_device(device))
+        return object.__new__(kind)
+
+    def __init__(self, *args: Any, device: Any = None) -> None:
+        content = args[0] if args else 0
+        if isinstance(content, int):
+            if content < 0:
+                raise RuntimeError(f"torch.UntypedStorage(): a storage cannot have {content} bytes")
+            self.buffer: Any = np.zeros(content, np.uint8)
+        else:
+            self.buffer = _bytes_of_items(content)
+        self.nbytes_ = self.buffer.nbytes
 
     @classmethod
     def of_array(cls, array: np.ndarray) -> "UntypedStorage":
@@ -40,6 +70,40 @@ class UntypedStorage:
             made.buffer = flat.view(np.uint8)
         made.nbytes_ = made.buffer.nbytes
         return made
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> "UntypedStorage":
+        """The first bytes of a file, mapped: with `shared`, writes go to the file, which is made if need be."""
+        name, mode = os.fspath(filename), "read-write" if shared else "read-only"
+        try:
+            file = os.open(name, os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY, 0o600)
+        except OSError as error:
+            raise RuntimeError(
+                f"unable to open file <{name}> in {mode} mode: {error.strerror} ({error.errno})"
+            ) from None
+        try:
+            size = os.fstat(file).st_size
+            if nbytes > size:
+                if not shared:
+                    raise RuntimeError(f"file <{name}> size <{size}> is smaller than the required mapping size "
+                                       f"<{nbytes}>")
+                os.truncate(file, nbytes)
+            if not nbytes:
+                return cls()
+            mapped = MappedFile(file, nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+        finally:
+            os.close(file)
+        return cls.of_array(np.frombuffer(mapped, np.uint8))
+
+    @staticmethod
+    def from_buffer(buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0, *,
+                    dtype: Any = uint8) -> "UntypedStorage":
+        """A copy of the elements that lie in a buffer, in this machine's byte order."""
+        elements = np.frombuffer(buffer, dtype.np, count, offset).copy()
+        storage = UntypedStorage.of_array(elements.view(np.uint8))
+        if byte_order == ("big" if np.little_endian else "little"):
+            storage.byteswap(dtype)
+        return storage
 
     def array(self, shape: tuple[int, ...], type: np.dtype, offset: int, strides: tuple[int, ...]) -> np.ndarray:  # noqa: A002
         """A strided array on these bytes; offset and strides in bytes."""
@@ -62,6 +126,9 @@ class UntypedStorage:
     size = nbytes
     __len__ = nbytes
 
+    def element_size(self) -> int:
+        return 1
+
     def data_ptr(self) -> int:
         return self.buffer.__array_interface__["data"][0] if self.nbytes_ else 0
 
@@ -73,23 +140,40 @@ class UntypedStorage:
         self.buffer, self.nbytes_ = bytes_, nbytes
         return self
 
-    def copy_(self, source: "UntypedStorage", non_blocking: bool | None = None) -> "UntypedStorage":
-        self.data[:] = source.data
+    def resizable(self) -> bool:
+        return True
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> "UntypedStorage":
+        self.data[:] = source.untyped().cpu().data
         return self
 
     def clone(self) -> "UntypedStorage":
         return UntypedStorage.of_array(self.data.copy())
 
+    def new(self) -> "UntypedStorage":
+        return type(self)()
+
     def fill_(self, value: int) -> "UntypedStorage":
         self.data[:] = value
         return self
+
+    def byteswap(self, dtype: Any) -> None:
+        """Turns the bytes of each element around."""
+        width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+        if width > 1:
+            self.data.view(f"u{width}").byteswap(inplace=True)
 
     def tolist(self) -> list[int]:
         return self.data.tolist()
 
     def __getitem__(self, index: Any) -> Any:
-        item = self.data[index]
-        return UntypedStorage.of_array(item) if isinstance(index, slice) else int(item)
+        if isinstance(index, slice):
+            if index.step not in (None, 1):
+                raise RuntimeError(f"Trying to slice with a step of {index.step}, but only a step of 1 is supported")
+            return UntypedStorage.of_array(self.data[index])
+        if not -self.nbytes_ <= index < self.nbytes_:
+            raise IndexError(f"index {index} out of range for storage of size {self.nbytes_}")
+        return int(self.data[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.data[index] = value
@@ -112,21 +196,77 @@ class UntypedStorage:
     def untyped(self) -> "UntypedStorage":
         return self
 
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of the class; or the elements, bytes, in another type."""
+        if dtype is None:
+            place = "storage" if self.device.type == "cpu" else self.device.type
+            return f"torch.{place}.UntypedStorage"
+        return _converted(self, dtype)
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> "UntypedStorage":
+        """These bytes on a device; the storage itself if they are there."""
+        where = _device(device)
+        if where.type == self.device.type and where.index in (None, self.device.index):
+            return self
+        return UntypedStorage(self.nbytes_, device=where).copy_(self)
+
     def cpu(self) -> "UntypedStorage":
         return self
+
+    def get_device(self) -> int:
+        return -1 if self.device.index is None else self.device.index
+
+    is_cuda = property(lambda self: self.device.type == "cuda")
 
     def is_pinned(self, device: Any = None) -> bool:
         return False
 
-    def is_shared(self) -> bool:
-        return False
+    def share_memory_(self) -> "UntypedStorage":
+        """Moves the bytes to where other processes can see them."""
+        if self.device is not CPU:
+            raise RuntimeError("_share_fd_: only available on CPU")
+        if not self.is_shared():
+            shared = type(self)._new_shared(self.nbytes_)
+            shared.data[...] = self.data
+            self.buffer = shared.buffer
+        return self
 
-    is_cuda = is_sparse = False
-    filename = None
+    @classmethod
+    def _new_shared(cls, size: int, *, device: Any = "cpu") -> "UntypedStorage":
+        from ._shared_memory import allocate
+
+        return cls.of_array(allocate(max(size, 1)).array()[:size])
+
+    def is_shared(self) -> bool:
+        """Whether other processes can see writes to the bytes; said of all memory outside the host."""
+        if self.device is not CPU:
+            return self.device is not META
+        from ._shared_memory import SharedMemory, memory_under
+
+        return isinstance(memory_under(self.buffer), (SharedMemory, MappedFile))
+
+
+class MappedFile(mmap.mmap):
+    """A file in memory."""
 
 
 def _storage_of_bytes(data: bytes) -> UntypedStorage:
     return UntypedStorage.of_array(np.frombuffer(bytearray(data), np.uint8))
+
+
+def _bytes_of_items(items: Any) -> np.ndarray:
+    try:
+        values = list(items)
+    except TypeError:
+        got = type(items).__name__
+        raise RuntimeError(f"torch.UntypedStorage(): Expected a sequence type, but got {got}") from None
+    for value in values:
+        if not isinstance(value, int):
+            raise RuntimeError(
+                f"torch.UntypedStorage(): tried to construct a storage from a sequence ({type(items).__name__}), but "
+                f"one of the items was of type {type(value).__name__} instead of int"
+            )
+    return np.array([value % 256 for value in values], np.uint8)
 
 
 class MetaStorage(UntypedStorage):
@@ -152,18 +292,48 @@ class MetaStorage(UntypedStorage):
         self.nbytes_ = nbytes
         return self
 
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> "UntypedStorage":
+        return self
+
     def clone(self) -> "UntypedStorage":
         return MetaStorage(self.nbytes_)
+
+    def __repr__(self) -> str:
+        return f"...\n[torch.storage.UntypedStorage(device=meta) of size {self.nbytes_}]"
+
+
+def _class_on(where: _device) -> type[UntypedStorage]:
+    """The class of the storages of a device."""
+    if where.type == "npu":
+        from ._backends.npu.array import NpuStorage
+
+        return NpuStorage
+    if where.type not in ("cpu", "meta"):
+        raise NotImplementedError(f"there is no memory on devices of type '{where.type}'")
+    return MetaStorage if where is META else UntypedStorage
 
 
 class TypedStorage:
     """An untyped storage seen as elements of one type."""
 
-    def __init__(self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: dtype = float32,
+    is_sparse = False
+    filename = None
+
+    def __init__(self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None,
                  device: Any = None, _internal: bool = False) -> None:
-        size = args[0] if args else 0
-        self._untyped_storage = UntypedStorage(size * dtype.itemsize) if wrap_storage is None else wrap_storage
-        self.dtype = dtype
+        self.dtype = get_default_dtype() if dtype is None else dtype
+        if self.dtype.__class__ is not _dtype:
+            raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+        content = args[0] if args else 0
+        if wrap_storage is not None:
+            self._untyped_storage = wrap_storage
+        elif isinstance(content, int):
+            self._untyped_storage = UntypedStorage(content * self.dtype.itemsize, device=device)
+        elif isinstance(content, (str, bytes)):
+            raise TypeError(f"new(): invalid data type '{type(content).__name__}'")
+        else:
+            storage = UntypedStorage.of_array(np.array(list(content)).astype(self.dtype.np))
+            self._untyped_storage = storage.to(device=CPU if device is None else device)
 
     @property
     def data(self) -> np.ndarray:
@@ -172,25 +342,24 @@ class TypedStorage:
         return storage.data[: len(self) * self.dtype.itemsize].view(self.dtype.np)
 
     @property
-    def device(self) -> device:
+    def device(self) -> _device:
         return self._untyped_storage.device
+
+    is_cuda = property(lambda self: self.device.type == "cuda")
 
     def untyped(self) -> UntypedStorage:
         return self._untyped_storage
+
+    def _typed(self, storage: UntypedStorage) -> "TypedStorage":
+        return self if storage is self._untyped_storage else TypedStorage(wrap_storage=storage, dtype=self.dtype)
 
     def __len__(self) -> int:
         return self._untyped_storage.nbytes_ // self.dtype.itemsize
 
     size = __len__
 
-    def nbytes(self) -> int:
-        return self._untyped_storage.nbytes_
-
     def element_size(self) -> int:
         return self.dtype.itemsize
-
-    def data_ptr(self) -> int:
-        return self._untyped_storage.data_ptr()
 
     def resize_(self, size: int) -> "TypedStorage":
         self._untyped_storage.resize_(size * self.dtype.itemsize)
@@ -200,10 +369,9 @@ class TypedStorage:
         return self.data.tolist()
 
     def __getitem__(self, index: Any) -> Any:
-        item = self.data[index]
         if isinstance(index, slice):
-            return TypedStorage(wrap_storage=UntypedStorage.of_array(item), dtype=self.dtype)
-        return item.item()
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        return self.data[index].item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.data[index] = value
@@ -216,14 +384,86 @@ class TypedStorage:
         return self
 
     def clone(self) -> "TypedStorage":
-        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+        return self._typed(self._untyped_storage.clone())
+
+    def cpu(self) -> "TypedStorage":
+        return self._typed(self._untyped_storage.cpu())
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> "TypedStorage":
+        return self._typed(self._untyped_storage.to(device=device))
 
     def fill_(self, value: Any) -> "TypedStorage":
         self.data[:] = value
         return self
 
+    def share_memory_(self) -> "TypedStorage":
+        self._untyped_storage.share_memory_()
+        return self
+
+    def _new_shared(self, size: int, *, device: Any = "cpu") -> "TypedStorage":
+        return self._typed(UntypedStorage._new_shared(size * self.dtype.itemsize))
+
+    def pickle_storage_type(self) -> str:
+        """The name of the old class of storages of this type, which files use."""
+        name = LEGACY_NAMES.get(self.dtype)
+        if name is None:
+            raise KeyError(f"dtype {self.dtype} is not recognized")
+        return name
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The old name of the class; or the elements in another type."""
+        if dtype is None:
+            place = "torch" if self.device.type == "cpu" else f"torch.{self.device.type}"
+            return f"{place}.{self.pickle_storage_type()}"
+        return _converted(self, dtype)
+
+    def __deepcopy__(self, memo: dict) -> "TypedStorage":
+        if id(self) not in memo:
+            memo[id(self)] = self._typed(self._untyped_storage.__deepcopy__(memo))
+        return memo[id(self)]
+
     def __repr__(self) -> str:
-        lines = "".join(f" {v}\n" for v in self.tolist()[:1000])
+        lines = "...\n" if self.device is META else "".join(f" {v}\n" for v in self.tolist()[:1000])
         return f"{lines}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
 
 
+_dtype = dtype
+
+# The element types that had a storage class of their own; files name the type of a storage by it.
+LEGACY_NAMES = {
+    kind: f"{kind.scalar_name}Storage"
+    for kind in OF_ARRAY.values()
+    if kind.name not in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+}
+
+
+def _converted(storage: Any, kind: Any) -> TypedStorage:
+    """The elements of a storage in another type, given as dtype or by the old name of its class."""
+    if isinstance(kind, str):
+        wanted = [d for d, name in LEGACY_NAMES.items() if kind in (name, f"torch.{name}")]
+        if not wanted:
+            raise ValueError(f"invalid type: '{kind}'")
+        kind = wanted[0]
+    if storage.__class__ is TypedStorage and storage.dtype is kind:
+        return storage
+    return TypedStorage(wrap_storage=UntypedStorage.of_array(storage.data.astype(kind.np)), dtype=kind)
+
+
+def _conversion(kind: dtype) -> Callable:
+    return lambda self: _converted(self, kind)
+
+
+def _of_bytes(name: str) -> Callable:
+    return lambda self, *args: getattr(self._untyped_storage, name)(*args)
+
+
+for _name in ("data_ptr", "get_device", "is_pinned", "is_shared", "nbytes"):
+    setattr(TypedStorage, _name, _of_bytes(_name))
+
+
+_CONVERSIONS = {"byte": uint8, "char": NAMES["int8"], "bfloat16": bfloat16, "complex_float": complex64,
+                "complex_double": complex128}
+_CONVERSIONS |= {name: NAMES[name] for name in ("short", "int", "long", "half", "float", "double", "bool")}
+for _name, _kind in _CONVERSIONS.items():
+    for _class in (UntypedStorage, TypedStorage):
+        setattr(_class, _name, _conversion(_kind))

@@ -20,6 +20,7 @@ from ._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
     CPU_MASK,
+    FUNC_MASK,
     INFERENCE_MASK,
     META_MASK,
     PYTHON_MASK,
@@ -31,9 +32,11 @@ from ._dispatch.keys import (
     modes,
     unusual,
 )
+from ._dispatch.levels import LevelArray
 from ._dispatch.registry import Operator, PerOperator, registry
 from ._dtype import FLOAT, OF_ARRAY, dtype
-from ._storage import _NO_BYTES, MetaStorage, TypedStorage, UntypedStorage
+from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
+from ._warn import warn_once
 
 _new = object.__new__
 _size = tuple.__new__
@@ -61,6 +64,7 @@ class Tensor:
     _post_accumulate_hooks: HookDict | None = None
     _accumulator: Any = None
     _pending: Any = None  # the pipeline's record while the value is not computed yet
+    _tangent: tuple | None = None  # (dual level, tangent) of forward-mode differentiation
     _backward_hooks: Any = None
     __array_priority__ = 1000
 
@@ -182,6 +186,10 @@ class Tensor:
         return self._shared_storage()
 
     def storage(self) -> TypedStorage:
+        warn_once(DEPRECATED)
+        return self._typed_storage()
+
+    def _typed_storage(self) -> TypedStorage:
         return TypedStorage(wrap_storage=self._shared_storage(), dtype=self.dtype)
 
     def data_ptr(self) -> int:
@@ -213,6 +221,16 @@ class Tensor:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if requires_grad and self._keys & INFERENCE_MASK and not modes.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        if modes.__dict__.get("levels"):
+            raise RuntimeError("You are attempting to call Tensor.requires_grad_() (or perhaps using "
+                               "torch.autograd.functional.* APIs) inside of a function being transformed by a functorch "
+                               "transform. This is unsupported, please attempt to use the functorch transforms (e.g. "
+                               "grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of a function "
+                               "being transformed instead.")
+        return self._track(requires_grad)
+
+    def _track(self, requires_grad: bool = True) -> "Tensor":
+        """Makes this a leaf that needs grad, or none."""
         self._asked_for_grad = requires_grad
         if requires_grad:
             self._keys = (self._keys & ~VIEW_MASK) | WITH_GRAD[self._backend_mask()]
@@ -281,8 +299,8 @@ class Tensor:
     def _detached(self) -> "Tensor":
         """The same memory and version, outside the graph."""
         made = _new(Tensor)
+        made._storage = self._shared_storage()  # first, since it gives an empty array PyTorch's strides
         made._array = self._array
-        made._storage = self._shared_storage()
         made._counter = self._version_counter
         made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK)
         if self._offset:
@@ -301,7 +319,11 @@ class Tensor:
         """The same memory, outside the graph; writes to either are seen, and counted, by both."""
         if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
             return call_torch_function(Tensor.detach, [self], (self,), {})
-        return self._detached()
+        made = self._detached()
+        if made._keys & FUNC_MASK:  # outside the graph of every level
+            array = made._array
+            made._array = LevelArray(array.level, array.value.detach(), array.batched)
+        return made
 
     def detach_(self) -> "Tensor":
         if self._base is not None:
@@ -436,7 +458,9 @@ class Tensor:
         """The elements as an ndarray: a CPU tensor's own memory, a copy from any other device."""
         flush_pending[0]()
         array = self._array
-        return array if array.__class__ is np.ndarray else array.to_host()
+        if array.__class__ is np.ndarray:
+            return array
+        return array.read(action) if self._keys & FUNC_MASK else array.to_host()
 
     def item(self) -> Any:
         if self._device is META:
@@ -484,6 +508,8 @@ class Tensor:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
         if self._array.size == 0:
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        if self._keys & FUNC_MASK:
+            return bool(self._array.read("bool()"))
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -532,7 +558,7 @@ class Tensor:
         """An instance of a subclass on the memory of `data`, a leaf."""
         made = data._alias(cls)
         made._counter = None
-        return made.requires_grad_(True) if require_grad else made
+        return made._track() if require_grad else made
 
     def _empty_like_layout(self) -> "Tensor | None":
         """Uninitialised memory with this tensor's dense strides on the CPU; None if it has no such strides."""
@@ -556,6 +582,27 @@ def _as_subclass_everywhere(result: Any, cls: type) -> Any:
         converted = [_as_subclass_everywhere(r, cls) for r in result]
         return type(result)(*converted) if hasattr(result, "_fields") else type(result)(converted)
     return result
+
+
+def set_state(tensor: Tensor, state: Any) -> Tensor:
+    """A tensor with the attributes that a pickle holds; they may not replace what a Tensor itself is made of."""
+    for attributes in state if isinstance(state, tuple) else (state,):  # those of slots come second
+        for name, value in (attributes or {}).items():
+            if name in Tensor.__annotations__ or hasattr(Tensor, name):
+                raise AttributeError(f"a pickle may not set '{name}' of a tensor")
+            setattr(tensor, name, value)
+    return tensor
+
+
+def _rebuild_from_type_v2(func: Callable, new_type: type, args: tuple, state: Any) -> Any:
+    """A tensor of a subclass, or with attributes that its user had set; pickles name this function."""
+    tensor = func(*args)
+    if type(tensor) is not new_type:
+        tensor = tensor.as_subclass(new_type)
+    if hasattr(new_type, "__setstate__"):
+        tensor.__setstate__(state)
+        return tensor
+    return set_state(tensor, state)
 
 
 # making tensors ------------------------------------------------------------------------------------------------------

@@ -1,34 +1,73 @@
 """What pickles of tensors call to rebuild them; module and names are those that PyTorch's checkpoints hold."""
 
+import math
+import sys
+import traceback
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
+from ._device import CPU
 from ._device import device as device_type
+from ._dispatch.keys import DEVICE_MASKS
 from ._dtype import dtype as dtype_type
 from ._storage import TypedStorage, UntypedStorage
-from ._tensor import Tensor, wrap_meta
+from ._tensor import Tensor, set_state, wrap_meta
+
+_LARGEST = (1 << 63) - 1
+
+
+def _checked_geometry(nbytes: int, itemsize: int, offset: int, size: Sequence[int], stride: Sequence[int]) -> None:
+    """Raises unless a tensor of this geometry lies inside a storage: a file may claim anything."""
+    for name, values in (("storage_offset", (offset,)), ("size", size), ("stride", stride)):
+        if not isinstance(values, (tuple, list)) or any(v.__class__ is not int for v in values):
+            raise TypeError(f"a tensor's {name} must be made of integers")
+        if any(abs(v) > _LARGEST for v in values):
+            raise RuntimeError(f"a tensor's {name} does not fit into 64 bits")
+    if len(size) != len(stride):
+        raise RuntimeError(f"unequal size length ({len(size)}) and stride length ({len(stride)})")
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if any(n < 0 for n in size) or math.prod(size) > _LARGEST or math.prod(n or 1 for n in size) > _LARGEST:
+        raise RuntimeError("numel: integer multiplication overflow")
+    span = sum(s * (n - 1) for s, n in zip(stride, size, strict=True)) + 1
+    if any(s < 0 for s in stride) or span * itemsize > _LARGEST:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}")
+    if 0 not in size and (offset + span) * itemsize > nbytes:
+        raise RuntimeError("Trying to resize storage that is not resizable: a tensor with "
+                           f"sizes={list(size)}, strides={list(stride)} and storage offset {offset} needs "
+                           f"{(offset + span) * itemsize} bytes, and its storage has {nbytes}")
 
 
 def _rebuild_tensor(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
     """A tensor on the memory of a storage."""
-    untyped: UntypedStorage = storage.untyped()
+    if not isinstance(storage, (TypedStorage, UntypedStorage)):
+        raise TypeError(f"a tensor is rebuilt on a storage, not on {type(storage).__name__}")
+    untyped, kind = storage.untyped(), storage.dtype.np
+    itemsize = kind.itemsize
+    _checked_geometry(untyped.nbytes_, itemsize, storage_offset, size, stride)
     made = object.__new__(Tensor)
-    kind = storage.dtype.np
-    made._offset = storage_offset * kind.itemsize
-    made._array = untyped.array(tuple(size), kind, made._offset, tuple(s * kind.itemsize for s in stride))
+    made._offset = storage_offset * itemsize
+    made._array = untyped.array(tuple(size), kind, made._offset, tuple([s * itemsize for s in stride]))
     made._storage = untyped
+    if untyped.device is not CPU:
+        made._device, made._keys = untyped.device, DEVICE_MASKS[untyped.device.type]
     return made
 
 
 def _rebuild_tensor_v2(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...],
-                       requires_grad: bool, backward_hooks: OrderedDict, metadata: Any = None) -> Tensor:
+                       requires_grad: bool, backward_hooks: OrderedDict, metadata: dict | None = None) -> Tensor:
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    for lazy in metadata or ():  # PyTorch keeps these two as marks on a view; here they are computed
+        if lazy not in ("conj", "neg"):
+            raise ValueError(f"a tensor's metadata holds '{lazy}', which is not known")
+        tensor = getattr(tensor, lazy)()
     return tensor.requires_grad_() if requires_grad else tensor
 
 
 def _rebuild_tensor_v3(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...],
                        requires_grad: bool, backward_hooks: OrderedDict, dtype: dtype_type,
-                       metadata: Any = None) -> Tensor:
+                       metadata: dict | None = None) -> Tensor:
     """As v2, for element types that have no storage class of their own in PyTorch."""
     typed = TypedStorage(wrap_storage=storage.untyped(), dtype=dtype)
     return _rebuild_tensor_v2(typed, storage_offset, size, stride, requires_grad, backward_hooks, metadata)
@@ -37,24 +76,55 @@ def _rebuild_tensor_v3(storage: Any, storage_offset: int, size: tuple[int, ...],
 def _rebuild_meta_tensor_no_storage(
     dtype: dtype_type, size: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool
 ) -> Tensor:
+    _checked_geometry(_LARGEST, dtype.itemsize, 0, size, stride)
     tensor = wrap_meta(tuple(size), dtype.np, tuple(s * dtype.itemsize for s in stride))
     return tensor.requires_grad_() if requires_grad else tensor
-
-
-def _rebuild_from_type_v2(func: Any, new_type: type, args: tuple, state: Any) -> Any:
-    """A tensor of a subclass, or with attributes that its user had set."""
-    tensor = func(*args)
-    if type(tensor) is not new_type:
-        tensor = tensor.as_subclass(new_type)
-    if getattr(tensor.__class__, "__setstate__", None) is not None:
-        tensor.__setstate__(state)
-    else:
-        tensor.__dict__.update(state or {})
-    return tensor
 
 
 def _rebuild_device_tensor_from_numpy(data: Any, dtype: dtype_type, device: device_type, requires_grad: bool) -> Tensor:
     from ._from_data import from_numpy
 
-    tensor = from_numpy(data).to(dtype=dtype, device=device)  # type: ignore[attr-defined]
+    tensor = from_numpy(data).to(dtype=dtype, device=device)
     return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: OrderedDict) -> Any:
+    """The Parameter a pickle describes."""
+    from .nn.parameter import Parameter
+
+    return Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(
+    data: Tensor, requires_grad: bool, backward_hooks: OrderedDict, state: dict[str, Any]
+) -> Any:
+    """The Parameter a pickle describes, with the attributes its user had set."""
+    return set_state(_rebuild_parameter(data, requires_grad, backward_hooks), state)
+
+
+class KeyErrorMessage(str):
+    """A message that a KeyError shows as it is; it would show the repr of a plain string."""
+
+    __repr__ = str.__str__
+
+
+class ExceptionWrapper:
+    """An exception on its way to another thread or process: its type and its traceback as text."""
+
+    def __init__(self, exc_info: tuple | None = None, where: str = "in background") -> None:
+        info = exc_info or sys.exc_info()
+        self.exc_type, self.exc_msg, self.where = info[0], "".join(traceback.format_exception(*info)), where
+
+    def reraise(self) -> None:
+        """Raises an exception of the same type that tells where the first one came from."""
+        kind: Any = self.exc_type
+        message = f"Caught {kind.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if kind is KeyError:
+            message = KeyErrorMessage(message)
+        elif getattr(kind, "message", None):  # some exceptions take the text by this name only
+            raise kind(message=message)
+        try:
+            exception = kind(message)
+        except Exception:  # a constructor with other arguments may raise anything
+            raise RuntimeError(message) from None
+        raise exception

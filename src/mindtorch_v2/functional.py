@@ -9,14 +9,15 @@ from ._dtype import int64
 from ._ops import view as _view
 from ._ops.declare import DECLARATIONS, function_of
 from ._tensor import Tensor
+from ._warn import warn_once
 from .overrides import handle_torch_function, has_torch_function
 
 _einsum = function_of(DECLARATIONS["aten::einsum"].operator)
 _tensordot = function_of(DECLARATIONS["aten::tensordot"].operator)
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
-           "cartesian_prod", "einsum",
-           "meshgrid", "split", "tensordot", "unravel_index"]
+           "cartesian_prod", "chain_matmul", "einsum",
+           "lu", "meshgrid", "split", "tensordot", "unravel_index"]
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -67,9 +68,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
 
 # one tensor or several -----------------------------------------------------------------------------------------------
 
-_broadcast_tensors, _block_diag, _cartesian_prod, _meshgrid, _meshgrid_indexing = (
+_broadcast_tensors, _block_diag, _cartesian_prod, _chain_matmul, _lu_with_info, _meshgrid, _meshgrid_indexing = (
     function_of(DECLARATIONS[f"aten::{name}"].operator)
-    for name in ("broadcast_tensors", "block_diag", "cartesian_prod", "meshgrid", "meshgrid.indexing"))
+    for name in ("broadcast_tensors", "block_diag", "cartesian_prod", "chain_matmul", "_lu_with_info", "meshgrid",
+                 "meshgrid.indexing"))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -144,6 +146,28 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 def cartesian_prod(*tensors: Any) -> Tensor:
     """All combinations of one element of each vector, a row each."""
     return _cartesian_prod(_listed(tensors))
+
+
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
+    """The product of matrices, in the order of the fewest multiplications."""
+    warn_once("torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use "
+              "torch.linalg.multi_dot instead, which accepts a list of two or more tensors rather than multiple "
+              "parameters.")
+    return _chain_matmul(matrices) if out is None else _chain_matmul(matrices, out=out)
+
+
+def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> tuple[Tensor, ...]:
+    """Both triangular factors in one matrix, the rows exchanged, and LAPACK's code if asked for."""
+    made = _lu_with_info(A, pivot, False) if get_infos else A.lu(pivot)
+    if out is None:
+        return made
+    if not isinstance(out, (tuple, list)):
+        raise TypeError(f"argument 'out' must be tuple of Tensors, not {type(out).__name__}")
+    if len(out) != len(made):
+        raise TypeError(f"expected tuple of {len(made)} elements but got {len(out)}")
+    for target, value in zip(out, made, strict=True):
+        target.resize_as_(value).copy_(value)
+    return tuple(out)
 
 
 def block_diag(*tensors: Any) -> Tensor:

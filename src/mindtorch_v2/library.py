@@ -25,6 +25,7 @@ __all__ = [
     "register_autograd",
     "register_fake",
     "register_kernel",
+    "register_vmap",
 ]
 
 _KEYS_OF_DEVICE = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA, "npu": DispatchKey.NPU, "meta": DispatchKey.Meta}
@@ -70,6 +71,8 @@ class Library:
             registry.register_fallthrough(operator.name, DispatchKey[key])
             return
         keys = BACKENDS if key in _COMPOSITE else (DispatchKey[key],)
+        if key in _COMPOSITE and key != "CompositeExplicitAutograd":
+            keys = (*keys, DispatchKey.FuncTorch)
         kernel = (
             _below_autograd(fn)
             if key == "CompositeExplicitAutograd" or keys[0] in BACKENDS and key not in _COMPOSITE
@@ -151,6 +154,17 @@ def register_kernel(op: Any, device_types: Any, func: Callable | None = None, /,
     return impl(_name_of(op), "default" if device_types is None else device_types, func)
 
 
+def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Any = None) -> Any:
+    """Gives an operator its rule for vmap: `func(info, in_dims, *args)` returns (outputs, out_dims)."""
+    from ._functorch.autograd_function import operator_rule
+    from ._functorch.batching import RULES
+
+    def register(function: Callable) -> None:
+        RULES[_existing(_name_of(op)).name] = operator_rule(function)
+
+    return register if func is None else register(func)
+
+
 def register_autograd(
     op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Any = None
 ) -> None:
@@ -222,6 +236,9 @@ class CustomOpDef:
 
     def register_autograd(self, backward: Callable, /, *, setup_context: Callable | None = None) -> None:
         register_autograd(self._qualname, backward, setup_context=setup_context)
+
+    def register_vmap(self, function: Callable | None = None) -> Any:
+        return register_vmap(self._qualname, function)
 
     def _checking(self, function: Callable) -> Callable:
         """`function`, with the rules of a custom operator: written arguments are counted, results are no arguments."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._backends.meta import MetaArray
-from .._dispatch.keys import BACKEND_MASK, PIPELINE_MASK, REQUIRES_GRAD, modes
+from .._dispatch.keys import BACKEND_MASK, FUNC_MASK, PIPELINE_MASK, REQUIRES_GRAD, modes
 from .._dtype import COMPLEX, OF_ARRAY
 from .._warn import warn_once
 from .node import AccumulateGrad, HookDict, Node
@@ -136,7 +136,7 @@ class Task:
 
     def run(self) -> None:
         heap, buffers, keep_graph = self.heap, self.buffers, self.keep_graph
-        plain = self.needed is None and not modes.__dict__.get("anomaly")
+        plain = self.needed is None and not modes.__dict__.get("anomaly") and "run_node" not in self.__dict__
         while heap:
             _, _, target, nr = heapq.heappop(heap)
             if nr < 0:
@@ -377,7 +377,7 @@ def _owns_memory(grad: Any) -> bool:
 
 def _has_storage_alone(grad: Any) -> bool:
     """Whether no other array lies on the storage of an array that, unlike an ndarray, names it."""
-    return sys.getrefcount(grad._array.storage) <= (2 if grad._storage is None else 3)
+    return not grad._keys & FUNC_MASK and sys.getrefcount(grad._array.storage) <= (2 if grad._storage is None else 3)
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:
@@ -426,6 +426,8 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
         modes.update(grad_enabled=create_graph, include=include & ~PIPELINE_MASK)
     outer = state.get("backward_pass")
     state["backward_pass"] = task
+    if state.get("recorder") is not None:
+        state["recorder"].watch(task)
     try:
         for (target, nr), grad in zip(roots, grads, strict=True):
             task.give(target, nr, grad)

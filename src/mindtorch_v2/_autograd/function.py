@@ -4,10 +4,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._dispatch.keys import BACKEND_MASK, REQUIRES_GRAD, VIEW_MASK, WITH_GRAD, changed_modes, modes
+from .._dispatch.keys import BACKEND_MASK, DUAL_MASK, REQUIRES_GRAD, VIEW_MASK, WITH_GRAD, changed_modes, modes
+from .._dispatch.levels import level_of
 from .._dtype import FLOAT
 from .._tensor import Tensor
 from .engine import edge_for
+from .forward import dual_level_of, primal_of, run_custom_jvp
 from .node import FREED, Node, SavedOutput, pack_saved, saving_hooks, version_of
 from .views import CUSTOM_FUNCTION, check_inplace, rebase
 
@@ -17,6 +19,7 @@ class FunctionCtx:
 
     materialize_grads = True
     needs_input_grad: tuple[bool, ...] = ()
+    saved_for_forward: tuple = ()
     _to_save: tuple = ()
     _dirty: tuple = ()
     _non_differentiable: tuple = ()
@@ -54,6 +57,8 @@ class BackwardCFunction(Node, FunctionCtx):
 
     @property
     def saved_tensors(self) -> tuple:
+        if self.saved_for_forward:  # only while `jvp` runs
+            return tuple(t if t is None else primal_of(t) for t in self.saved_for_forward)
         if self.saved is None:
             raise RuntimeError(FREED)
         return tuple(self.unpack(i) for i in range(len(self.saved)))
@@ -132,23 +137,41 @@ class Function(metaclass=FunctionMeta):
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with "
                                   "forward mode AD.")
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+        raise NotImplementedError("To use autograd.Function with vmap, you must either override the vmap staticmethod "
+                                  "or set generate_vmap_rule=True.")
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        ctx = cls._backward_cls()
         if kwargs:
             raise TypeError(f"apply() takes no keyword arguments (got {', '.join(kwargs)})")
+        level = level_of(args)
+        if level is not None and level.alive:
+            return level.apply_function(cls, args)
+
+        def forward(ctx: Any) -> Any:
+            if cls.setup_context is Function.setup_context:
+                return cls.forward(ctx, *args)
+            output = cls.forward(*args)
+            cls.setup_context(ctx, args, output)
+            return output
+
+        return cls._recorded(args, forward)
+
+    @classmethod
+    def _recorded(cls, args: tuple, forward: Callable[[Any], Any]) -> Any:
+        """The outputs that `forward(ctx)` gives, with this Function's node as their origin."""
+        ctx = cls._backward_cls()
         ctx.tensor_inputs = tuple(isinstance(a, Tensor) for a in args)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         inputs = [a for a in args if isinstance(a, Tensor)]
         record = modes.grad_enabled and any(ctx.needs_input_grad)
         if record:
             ctx.edges = tuple(edge_for(t) for t in inputs)
-        with changed_modes(grad_enabled=False):
-            if cls.setup_context is Function.setup_context:
-                output = cls.forward(ctx, *args)
-            else:
-                output = cls.forward(*args)
-                cls.setup_context(ctx, args, output)
+        dual = dual_level_of(args)
+        with changed_modes(grad_enabled=False, exclude=modes.exclude | DUAL_MASK if dual else modes.exclude):
+            output = forward(ctx)
         outputs = output if isinstance(output, tuple) else (output,)
         if any(not _contains(outputs, tensor) for tensor in ctx._dirty):
             raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. "
@@ -162,6 +185,9 @@ class Function(metaclass=FunctionMeta):
             _save(ctx, wrapped)
         else:
             ctx.saved, ctx.edges = (), ()
+        if dual is not None:
+            run_custom_jvp(cls, ctx, args, wrapped, dual)
+        ctx.__dict__.pop("saved_for_forward", None)
         for name in ("_to_save", "_dirty", "_non_differentiable"):
             ctx.__dict__.pop(name, None)
         return wrapped if isinstance(output, tuple) else wrapped[0]

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._dispatch.keys import AUTOGRAD_MASK, BACKEND_MASK, VIEW_MASK, WITH_GRAD, modes
+from .._dispatch.keys import AUTOGRAD_MASK, BACKEND_MASK, DUAL_MASK, VIEW_MASK, WITH_GRAD, modes
 from .._dtype import FLOAT
 
 _sequence = itertools.count()
@@ -42,6 +42,15 @@ class RemovableHandle:
             hooks = ref()
             if hooks is not None:
                 hooks.pop(self.id, None)
+
+    def __getstate__(self) -> tuple:
+        return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
+
+    def __setstate__(self, state: tuple) -> None:
+        hooks, self.id, extras = state
+        self.hooks_dict_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras if d is not None)
+        RemovableHandle._ids = itertools.count(max(next(RemovableHandle._ids), self.id + 1))  # no id stands for two
 
     def __enter__(self) -> "RemovableHandle":
         return self
@@ -177,7 +186,7 @@ class Node:
 class SavedOutput:
     """A node's own output, kept without the edge that would make a cycle: its memory and its version."""
 
-    __slots__ = ("counter", "fields", "nr")
+    __slots__ = ("counter", "fields", "nr", "tangent")  # the tangent only if the output is dual
 
     def __init__(self, tensor: Any, nr: int = 0) -> None:
         counter = tensor._counter
@@ -193,6 +202,8 @@ class SavedOutput:
         made = object.__new__(kind)
         made._array, made._storage, made._offset, made._device = array, storage, offset, device
         made._keys, made._counter = keys & ~(AUTOGRAD_MASK | VIEW_MASK), self.counter
+        if hasattr(self, "tangent"):
+            made._tangent, made._keys = self.tangent, made._keys | DUAL_MASK
         return made
 
     def unpack(self, node: Node) -> Any:

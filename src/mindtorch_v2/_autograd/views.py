@@ -5,6 +5,7 @@ from typing import Any
 
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import (
+    DUAL_MASK,
     INFERENCE_MASK,
     REQUIRES_GRAD,
     VIEW_MASK,
@@ -181,8 +182,16 @@ def _grad_keys(tensor: Any) -> int:
     return WITH_GRAD[tensor._backend_mask()]
 
 
+_WAKING = REQUIRES_GRAD | DUAL_MASK  # a base that has one of these keys may wake its views
+
+
 def wake(tensor: Any) -> bool:
-    """Turns a plain view into one that needs grad, if its base does by now and that counts; whether it did."""
+    """Turns a plain view into one that needs grad, or is dual, if its base is so by now; whether it did."""
+    base = tensor._base
+    if tensor._keys & VIEW_MASK and base._keys & DUAL_MASK and tensor._tangent is None and base._tangent[0].alive:
+        level, tangent = base._tangent
+        tensor._tangent, tensor._keys = (level, replay(steps_to(tensor), tangent)), tensor._keys | DUAL_MASK
+        return True
     if tensor._keys & VIEW_MASK and tensor._base._keys & REQUIRES_GRAD and modes.grad_enabled:
         tensor._keys = (tensor._keys & ~VIEW_MASK) | _grad_keys(tensor)
         return True
@@ -194,7 +203,7 @@ def _view_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
     if sum(a.is_tensor for a in arguments) == 1 and not arguments[0].is_list and arguments[0].type == "Tensor":
 
         def kernel_of_one(tensor: Any, *args: Any) -> Any:
-            if tensor._base._keys & REQUIRES_GRAD and wake(tensor):
+            if tensor._base._keys & _WAKING and wake(tensor):
                 return call_bound(operator, (tensor, *args))
             return below(tensor, *args)
 
@@ -204,7 +213,7 @@ def _view_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
         woken = False
         for arg in args:
             for tensor in arg if arg.__class__ in (tuple, list) else (arg,):
-                if getattr(tensor, "_keys", 0) & VIEW_MASK:
+                if getattr(tensor, "_keys", 0) & VIEW_MASK and tensor._base._keys & _WAKING:
                     woken |= wake(tensor)
         return call_bound(operator, args) if woken else below(*args)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._device import device, get_default_device
 from .._dtype import dtype
-from .keys import BACKEND_MASK, DEVICE_MASKS, modes, unusual
+from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
 from .registry import Operator
 from .schema import KEYWORD_ALIASES, MISSING, NUMBERS, Argument
 
@@ -54,7 +54,7 @@ def device_keys(requested: device | None, keys: int) -> int:
     mask = DEVICE_MASKS.get(requested.type)
     if mask is None:
         raise RuntimeError(f"device type '{requested.type}' is not one this build of mindtorch_v2 can run on")
-    return (keys & ~BACKEND_MASK) | mask
+    return (keys & (FUNC_MASK | SPARSE_MASK | ~BACKEND_MASK)) | mask
 
 
 def keys_of(operator: Operator, values: Sequence[Any]) -> int:
@@ -86,6 +86,8 @@ def _quick_check(argument: Argument) -> list[str]:
             return []
         kind = {"int": "int", "float": "float", "bool": "bool"}.get(argument.type)
         lines = [f"if {name}.__class__ is list: {name} = tuple({name})", f"if {name}.__class__ is not tuple: {leave}"]
+        if argument.type == "Scalar":
+            lines += [f"for _item in {name}:", f"    if _item.__class__ not in NUMBERS: {leave}"]
         if kind:
             lines += [f"for _item in {name}:", f"    if _item.__class__ is not {kind}: {leave}"]
             if argument.size:  # one number stands for all

@@ -18,21 +18,32 @@ class DispatchKey(IntEnum):
     CUDA = 1
     NPU = 2
     Meta = 3
+    # Tensors of layout sparse_coo, and of sparse_csr and sparse_csc: their arrays hold other tensors (_sparse.py).
+    SparseCPU = 4
+    SparseCsrCPU = 5
+    # A tensor inside a transform of torch.func: its array wraps a tensor of the level below (_dispatch/levels.py).
+    FuncTorch = 6
     # A tensor made in inference mode, or a call inside it: results are marked, writes from outside refused.
-    Inference = 4
-    Autograd = 5
-    AutogradMeta = 6
-    AutogradNPU = 7
-    AutogradCUDA = 8
-    AutogradCPU = 9
+    Inference = 7
+    Autograd = 8
+    AutogradMeta = 9
+    AutogradNPU = 10
+    AutogradCUDA = 11
+    AutogradCPU = 12
     # A view of a tensor that does not need grad. Its base may come to need it through an in-place write
     # on a sibling, and then so does the view: the key's kernel looks before the call goes on.
-    ADInplaceOrView = 10
-    Functionalize = 11
-    Autocast = 12
-    Pipeline = 13
+    ADInplaceOrView = 13
+    # A tensor that carries a tangent (_autograd/forward.py).
+    ForwardAD = 14
+    Functionalize = 15
+    Autocast = 16
+    Pipeline = 17
+    # A call inside vmap: operators that draw random numbers ask what to do about it.
+    FuncTorchVmapMode = 18
     # A subclass of Tensor, or a mode, whose __torch_function__ sees the call first.
-    Python = 14
+    Python = 19
+    # A call while a profiler runs: its time, and what it calls, are written down.
+    Profiler = 20
 
 
 BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.NPU, DispatchKey.Meta)
@@ -45,18 +56,26 @@ def mask_of(*keys: DispatchKey) -> int:
 
 
 CPU_MASK, CUDA_MASK, NPU_MASK, META_MASK = (1 << key for key in BACKENDS)
-BACKEND_MASK = CPU_MASK | CUDA_MASK | NPU_MASK | META_MASK
+COO_MASK, COMPRESSED_MASK = 1 << DispatchKey.SparseCPU, 1 << DispatchKey.SparseCsrCPU
+SPARSE_MASK = COO_MASK | COMPRESSED_MASK
+FUNC_MASK = 1 << DispatchKey.FuncTorch
+BACKEND_MASK = CPU_MASK | CUDA_MASK | NPU_MASK | META_MASK | SPARSE_MASK | FUNC_MASK
 INFERENCE_MASK = 1 << DispatchKey.Inference
 VIEW_MASK = 1 << DispatchKey.ADInplaceOrView
 REQUIRES_GRAD = 1 << DispatchKey.Autograd
 AUTOGRAD_MASK = mask_of(DispatchKey.Autograd, *AUTOGRAD_OF.values())
+DUAL_MASK = 1 << DispatchKey.ForwardAD
 PIPELINE_MASK = 1 << DispatchKey.Pipeline
+VMAP_MASK = 1 << DispatchKey.FuncTorchVmapMode
 PYTHON_MASK = 1 << DispatchKey.Python
+PROFILER_MASK = 1 << DispatchKey.Profiler
 ALL_KEYS = (1 << len(DispatchKey)) - 1
 
 DEVICE_MASKS = {"cpu": CPU_MASK, "cuda": CUDA_MASK, "npu": NPU_MASK, "meta": META_MASK}
 # backend bits -> the same with the autograd bits of that backend
 WITH_GRAD = {1 << b: mask_of(b, DispatchKey.Autograd, AUTOGRAD_OF[b]) for b in BACKENDS}
+WITH_GRAD[FUNC_MASK] = FUNC_MASK | REQUIRES_GRAD
+WITH_GRAD |= {mask: mask | WITH_GRAD[CPU_MASK] & ~CPU_MASK for mask in (COO_MASK, COMPRESSED_MASK)}
 _DESCENDING = tuple(sorted(DispatchKey, reverse=True))
 
 

@@ -24,6 +24,7 @@ from .keys import (
     changed_modes,
     modes,
 )
+from .levels import level_of
 from .registry import Operator, PerOperator, registry
 
 # Errors that keep their type when the pipeline adds where the call was recorded.
@@ -156,7 +157,8 @@ def _pipeline_kernel(operator: Operator) -> Callable:
                                    f"{tensor._pending.error}") from tensor._pending.error
         pipe = modes.__dict__.get("pipeline")
         active = pipe is not None and modes.include & PIPELINE_MASK
-        defers = active and tensors and not writes and len({t._device for t in tensors} | set(_devices(args))) == 1
+        defers = (active and tensors and not writes and not level_of(args)
+                  and len({t._device for t in tensors} | set(_devices(args))) == 1)
         result = _inferred(operator, args) if defers else None
         if result is None:
             for owner in {t._pending.pipe for t in tensors if t._pending is not None} | ({pipe} if pipe else set()):

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .keys import AUTOGRAD_OF, BACKEND_MASK, BACKENDS, DispatchKey, DispatchKeySet
+from .keys import AUTOGRAD_OF, BACKEND_MASK, BACKENDS, FUNC_MASK, SPARSE_MASK, DispatchKey, DispatchKeySet
 from .schema import Schema
 
 
@@ -62,7 +62,7 @@ class Operator:
 
     def _resolve(self, mask: int) -> Callable:
         backends = mask & BACKEND_MASK
-        if backends & (backends - 1) and not self.mixes_devices:
+        if backends & (backends - 1) and not self.mixes_devices and not mask & (FUNC_MASK | SPARSE_MASK):
             return registry.mixed_devices(self, mask)
         for key in DispatchKeySet(mask):
             if key in self.fallthrough:
@@ -76,10 +76,15 @@ class Operator:
                 continue
             if isinstance(kernel, Around):
                 below = mask & ((1 << (DispatchKey.Autograd if key in _ALL_AUTOGRAD else key)) - 1)
-                return kernel.make(self, self.lookup(below), mask)
+                function = kernel.make(self, self.lookup(below), mask)
+                if mask & FUNC_MASK and (key in _ALL_AUTOGRAD or key is DispatchKey.ForwardAD):
+                    return registry.at_one_level(self, function)
+                return function
             if isinstance(kernel, PerOperator):
                 return kernel.make(self)
             return kernel.function if isinstance(kernel, Lazy) else kernel
+        if not backends:
+            return registry.of_numbers(self)
         raise NotImplementedError(
             f"Could not run '{self.name}' with {DispatchKeySet(mask)}: no kernel is registered for device type "
             f"'{_device_of(mask)}'. Kernels exist for: {', '.join(k.name for k in self.kernels) or 'no key'}.")
@@ -102,6 +107,10 @@ class Registry:
         # Kernels that serve a key for every operator: the __torch_function__ call, the pipeline's recorder, ...
         self.backend_select: dict[DispatchKey, Any] = {}
         self.mixed_devices: Callable[[Operator, int], Callable] = refuse_mixed
+        # The kernel of a call in which numbers stand for all tensors.
+        self.of_numbers: Callable[[Operator], Callable]
+        # Puts around a kernel that derives: tensors of lower levels of torch.func are constants of the level.
+        self.at_one_level: Callable[[Operator, Callable], Callable]
 
     def register_schema(self, name: str, schema: "str | Schema") -> Operator:
         """Declares an operator; its kernels come after."""

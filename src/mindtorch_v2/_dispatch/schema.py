@@ -79,7 +79,8 @@ class Argument:
         return converted
 
     def _expected(self, value: Any) -> str:
-        return f"argument '{self.name}' must be {self.shown_type}, not {type(value).__name__}"
+        name = "input" if self.name == "self" else self.name  # what PyTorch's functions call it
+        return f"argument '{name}' must be {self.shown_type}, not {type(value).__name__}"
 
 
 _BASES: tuple[Any, ...] = (int, float, complex)
@@ -229,6 +230,8 @@ class Schema:
             if type_name not in _CONVERTERS:
                 raise ValueError(f"unknown type {type_name!r} of {m['name']!r} in {self.text}")
             default = MISSING if m["default"] is None else _default(m["default"].strip(), type_name)
+            if m["size"] and default.__class__ in NUMBERS:  # `int[2] padding=0`
+                default = (default,) * int(m["size"])
             if any(a.name == m["name"] for a in arguments):
                 raise ValueError(f"argument {m['name']!r} twice in {self.text}")
             if default is MISSING and not keyword_only and arguments and arguments[-1].default is not MISSING:
@@ -306,9 +309,10 @@ class Schema:
             return args
         first = self.index[self.varargs]
         rest = args[first:]
-        if rest and all(v.__class__ is int or (hasattr(v, "__index__") and not hasattr(v, "__len__")) for v in rest):
-            return (*args[:first], tuple(rest))
-        if len(rest) > 1 and all(hasattr(v, "_keys") for v in rest):
+        if len(rest) == 1 and hasattr(rest[0], "_keys") and rest[0].numel() != 1:
+            return args
+        if rest and all(v.__class__ is int or hasattr(v, "_keys") or (hasattr(v, "__index__") and not hasattr(v, "__len__"))
+                        for v in rest):
             return (*args[:first], tuple(rest))
         return args
 

@@ -236,13 +236,13 @@ def _sigmoid_backward(xp: Any, grad_output: Any, output: Any) -> Any:
 
 
 def _sigmoid_double(grad: Tensor, grad_output: Tensor, output: Tensor) -> Tensor:
-    return grad * conj(grad_output) * conj(1 - 2 * output)
+    return conj(grad) * grad_output * conj(1 - 2 * output)
 
 
 SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
    kernel=pointwise(_sigmoid_backward, excluding=(BOOL, INT)),
    npu="aclnnSigmoidBackward(grad_output, output, out)",
-   grad=dict(grad_output=lambda grad, output: grad * conj((1 - output) * output), output=_sigmoid_double),
+   grad=dict(grad_output=lambda grad, output: grad * ((1 - output) * output), output=_sigmoid_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 op("sigmoid(Tensor self) -> Tensor",
    kernel=pointwise(sigmoid, floating),

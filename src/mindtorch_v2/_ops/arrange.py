@@ -9,7 +9,7 @@ from .copy import store, uninitialised
 from .create import FACTORY, Factory
 from .declare import composite, op
 from .families import moves
-from .reduce import contiguous, reduced_dims
+from .reduce import contiguous, joined, reduced_dims
 from .rules import Spec, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t
 
@@ -25,7 +25,7 @@ def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:
     flipped = xp.flip(self, dims) if self.ndim else self
     if spec.strides is None:
         return flipped.copy()
-    made = uninitialised(spec)
+    made = uninitialised(spec, xp)
     store(xp, made, flipped)
     return made
 
@@ -281,3 +281,40 @@ def _channel_shuffle(self, groups):
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
                            "groups.")
     return self.reshape(batch, groups, channels // groups, *rest).transpose(1, 2).reshape(self.shape)
+
+
+@composite("fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)", public="Tensor",
+           samples=cases(case(t(3, 4), 1.5), case(t(7, 3), 2.0), case(t(7, 3), 2.0, True), case(t(2, 2, 2), -1.0),
+                         error(RuntimeError, "dimensions must larger than 1", t(3), 1.0),
+                         error(RuntimeError, "all dimensions of input must be of equal length", t(2, 3, 2), 1.0)))
+def _fill_diagonal(self, fill_value, wrap):
+    """This tensor with a number on its diagonal; with `wrap`, a tall matrix has it again after each empty row."""
+    shape, strides = self.shape, self.stride()
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2 and any(n != shape[0] for n in shape):
+        raise RuntimeError("all dimensions of input must be of equal length")
+    step, begin, length = sum(strides), self.storage_offset(), min(shape)
+    self.as_strided((length,), (step,), begin).fill_(fill_value)
+    if wrap and len(shape) == 2 and shape[0] > shape[1] + 1:
+        for first in range(length + 1, shape[0], length + 1):
+            self.as_strided((min(length, shape[0] - first),), (step,), begin + first * strides[0]).fill_(fill_value)
+    return self
+
+
+@composite("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
+           samples=cases(*[case(t(3, grad=False), *given) for given in ((), (2, True), (0,), (1,))], case(ints(4), 3),
+                         error(RuntimeError, "x must be a one-dimensional tensor.", t(2, 2, grad=False)),
+                         error(RuntimeError, "N must be non-negative.", t(2, grad=False), -1)))
+def _vander(x, N, increasing):
+    """A matrix whose columns are powers of a vector."""
+    if x.dim() != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    if N is not None and N < 0:
+        raise RuntimeError("N must be non-negative.")
+    count, kind = x.shape[0] if N is None else N, int64 if x.dtype.category <= INT else x.dtype
+    made = x.new_ones((x.shape[0], count), dtype=kind)
+    if count > 1:
+        powers = x.to(kind).unsqueeze(1).expand(-1, count - 1).cumprod(1)
+        made = joined(made.narrow(1, 0, 1), powers, 1)
+    return made if increasing else made.flip(1)

@@ -1,31 +1,225 @@
-"""Attention: values averaged by how well queries match keys."""
+"""Attention: values averaged by how well queries match keys.
+
+The operator works on blocks of queries, so that scores never take more memory than a cache has, and leaves out the keys
+that a causal mask hides. Its backward makes the scores anew.
+"""
 
 import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from .._dispatch.callers import call_bound
+from .._dispatch.keys import NPU_MASK, modes
 from .._dispatch.registry import registry
-from .._dtype import BOOL, COMPUTE, bool_
-from .declare import composite, function_of
+from .._dtype import BOOL, COMPUTE, FLOAT, bool_
+from .._tensor import Tensor
+from .declare import composite, function_of, op
+from .families import computes
+from .recorded import recorded_gradients
+from .rules import Spec, broadcast_shape, shape_text
 from .samples import bools, case, cases, error, t
 
 dropout = function_of(registry.get("dropout"))
 NEVER = float("-inf")
+BLOCK_SCORES = 1 << 17
+C_NAMES = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+           "int64": "long int", "int32": "int", "bool": "bool"}
 
 
-def _check_attention(query, key, value, attn_mask, is_causal):
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.dim() < 2:
-            raise RuntimeError("scaled_dot_product_attention: Expected query, key, and value to all be at least 2 "
-                               f"dimensional, but got {name} with {x.dim()} dimensions")
-    if not query.dtype == key.dtype == value.dtype:
-        kinds = [x.dtype.scalar_name.lower() for x in (query, key, value)]
+# composed ------------------------------------------------------------------------------------------------------------
+
+
+def _composed(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float) -> Any:
+    """Attention out of ordinary operators."""
+    kind, wide = query.dtype, COMPUTE.get(query.dtype, query.dtype)
+    query, key, value = query.to(wide), key.to(wide), value.to(wide)
+    root = math.sqrt(abs(scale))
+    scores = (query * math.copysign(root, scale)) @ (key.transpose(-2, -1) * root)
+    if is_causal:
+        mask = query.new_ones((query.size(-2), key.size(-2)), dtype=bool_).tril()
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        scores = scores.masked_fill(~mask, NEVER) if mask.dtype.category == BOOL else scores + mask
+        unmatched = (scores == NEVER).all(-1, keepdim=True)  # such a query gets zeros, not an undefined average
+        weights = scores.masked_fill(unmatched, 0).softmax(-1).masked_fill(unmatched, 0)
+    if dropout_p:
+        weights = dropout(weights, dropout_p, True)
+    return (weights @ value).to(kind)
+
+
+# in blocks -----------------------------------------------------------------------------------------------------------
+
+
+class _Blocks:
+    """Scores of blocks of (head, query) pairs against the keys they may see."""
+
+    def __init__(self, xp: Any, query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> None:
+        self.xp, self.is_causal, self.batch = xp, is_causal, query.shape[:-2]
+        self.query, self.key, self.scale = _heads(query), _heads(key), query.dtype.type(scale)
+        if mask is not None:
+            mask = (mask.reshape(mask.shape[-2:]) if mask.size == math.prod(mask.shape[-2:]) and mask.ndim > 2
+                    else mask)
+            shape = (query.shape[-2], key.shape[-2])
+            mask = xp.broadcast_to(mask, shape if mask.ndim == 2 else (*self.batch, *shape))
+        self.mask = mask
+
+    def __iter__(self) -> Iterator[tuple[slice, slice, slice]]:
+        heads, queries, _ = self.query.shape
+        keys = self.key.shape[1]
+        rows = max(min(queries, BLOCK_SCORES // max(keys, 1)), 1)
+        group = max(BLOCK_SCORES // max(rows * keys, 1), 1) if rows == queries else 1
+        for head in range(0, heads, group):
+            for row in range(0, queries, rows):
+                end = min(row + rows, queries)
+                yield (slice(head, min(head + group, heads)), slice(row, end),
+                       slice(0, min(end, keys) if self.is_causal else keys))
+
+    def scores(self, heads: slice, rows: slice, keys: slice) -> Any:
+        xp = self.xp
+        made = xp.matmul(self.query[heads, rows] * self.scale, self.key[heads, keys].transpose(0, 2, 1))
+        if self.is_causal:
+            first = min(rows.start + 1, keys.stop)  # the first key that some query of the block must not see
+            hidden = xp.arange(first, keys.stop) > xp.arange(rows.start, rows.stop)[:, None]
+            made[:, :, first:] += xp.where(hidden, made.dtype.type(NEVER), made.dtype.type(0))
+        if self.mask is not None:
+            if self.mask.ndim == 2:
+                mask = self.mask[rows, keys]
+            else:
+                mask = self.mask[(*xp.unravel_index(xp.arange(heads.start, heads.stop), self.batch), rows, keys)]
+            made += xp.where(mask, made.dtype.type(0), made.dtype.type(NEVER)) if mask.dtype == bool else mask
+        return made
+
+
+def _heads(array: Any) -> Any:
+    return array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:])
+
+
+def _attention_array(xp: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
+                     spec: tuple) -> tuple:
+    blocks, values = _Blocks(xp, query, key, mask, is_causal, scale), _heads(value)
+    made = xp.empty((*blocks.query.shape[:2], value.shape[-1]), query.dtype)
+    weight = xp.empty(made.shape[:2], query.dtype)
+    for heads, rows, keys in blocks:
+        scores = blocks.scores(heads, rows, keys)
+        top = xp.maximum.reduce(scores, axis=-1, keepdims=True, initial=NEVER)
+        top[top == NEVER] = 0
+        scores -= top
+        xp.exp(scores, out=scores)
+        total = xp.add.reduce(scores, axis=-1, keepdims=True)
+        out = xp.matmul(scores, values[heads, keys])
+        out /= xp.where(total == 0, 1, total)
+        made[heads, rows] = out
+        weight[heads, rows] = xp.where(total == 0, -NEVER, top + xp.log(total))[..., 0]
+    shape = (*blocks.batch, *made.shape[1:])
+    if spec[0].strides is not None:  # the heads of a token lie together, as the query's do
+        wanted = xp.empty((shape[0], shape[2], shape[1], shape[3]), made.dtype).transpose(0, 2, 1, 3)
+        wanted[...] = made.reshape(shape)
+        return wanted, weight.reshape(shape[:-1])
+    return made.reshape(shape), weight.reshape(shape[:-1])
+
+
+def _attention_specs(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float) -> tuple:
+    shape = query._array.shape
+    made, strides = (*shape[:-1], value._array.shape[-1]), None
+    if query.dim() == 4 and made == shape and not query.is_contiguous():
+        batch, heads, tokens, width = shape
+        given = tuple(query.stride())
+        if given == (tokens * heads * width, width, heads * width, 1):
+            strides = given
+    return Spec(made, query.dtype, strides), Spec(shape[:-1], COMPUTE.get(query.dtype, query.dtype))
+
+
+def _attention_grad(grads, query, key, value, mask, is_causal, scale, logsumexp, needs):
+    if modes.grad_enabled:
+        return recorded_gradients(lambda q, k, v: (_composed(q, k, v, mask, 0.0, is_causal, scale),),
+                                  (query, key, value), grads[:1], needs)
+    return call_bound(_BACKWARD, (grads[0], query, key, value, mask, is_causal, scale, logsumexp))
+
+
+_ATTENTION = op(
+   "_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> (Tensor output, "
+   "Tensor logsumexp)",
+   kernel=computes(_attention_specs, _attention_array),
+   grad={"query, key, value": _attention_grad}, public="")
+_ATTENTION.declaration.composed = lambda query, key, value, mask, is_causal, scale: (
+    _composed(query, key, value, mask, 0.0, is_causal, scale), None)
+
+
+def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
+                    logsumexp: Any) -> tuple:
+    blocks, values = _Blocks(xp, query, key, mask, is_causal, scale), _heads(value)
+    grads, weight = _heads(grad), logsumexp.reshape(-1, logsumexp.shape[-1])
+    of_query = xp.empty(blocks.query.shape, query.dtype)
+    of_key, of_value = xp.zeros(blocks.key.shape, query.dtype), xp.zeros(values.shape, query.dtype)
+    for heads, rows, keys in blocks:
+        weights = blocks.scores(heads, rows, keys)
+        weights -= weight[heads, rows, None]
+        xp.exp(weights, out=weights)
+        given = grads[heads, rows]
+        of_value[heads, keys] += xp.matmul(weights.transpose(0, 2, 1), given)
+        of_scores = xp.matmul(given, values[heads, keys].transpose(0, 2, 1))
+        of_scores -= xp.vecdot(of_scores, weights)[..., None]
+        of_scores *= weights
+        of_scores *= blocks.scale
+        of_query[heads, rows] = xp.matmul(of_scores, blocks.key[heads, keys])
+        of_key[heads, keys] += xp.matmul(of_scores.transpose(0, 2, 1), blocks.query[heads, rows])
+    return of_query.reshape(query.shape), of_key.reshape(key.shape), of_value.reshape(value.shape)
+
+
+_BACKWARD = op(
+   "_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float "
+   "scale, Tensor logsumexp) -> (Tensor result, Tensor result1, Tensor result2)",
+   kernel=computes(lambda grad_out, query, key, value, *rest: tuple(Spec(x._array.shape, query.dtype)
+                                                                    for x in (query, key, value)), _backward_array),
+   public="")
+
+
+# as users call it ----------------------------------------------------------------------------------------------------
+
+
+def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
+    ranks = [x.dim() for x in (query, key, value)]
+    if min(ranks) < 2:
+        raise RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} "
+                           "key.dim: {} and value.dim: {} instead.".format(*ranks))
+    kinds = [x.dtype for x in (query, key, value)]
+    if len(set(kinds)) > 1:
         raise RuntimeError("Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: "
-                           "{} and value.dtype: {} instead.".format(*kinds))
-    if attn_mask is not None:
-        if is_causal:
-            raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when "
-                               "is_causal=True")
-        if attn_mask.dtype.category != BOOL and attn_mask.dtype is not query.dtype:
-            raise RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype")
+                           "{} and value.dtype: {} instead.".format(*map(_c_name, kinds)))
+    if attn_mask is None:
+        return
+    if attn_mask.dtype.category != BOOL and attn_mask.dtype is not query.dtype:
+        raise RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+                           f"attn_mask.dtype: {_c_name(attn_mask.dtype)} and  query.dtype: {_c_name(query.dtype)} "
+                           "instead.")
+    if is_causal:
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if attn_mask.dim() < 2:
+        raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got -{attn_mask.dim() + 1})")
+
+
+def _c_name(kind: Any) -> str:
+    name = str(kind).removeprefix("torch.")
+    return C_NAMES.get(name, name)
+
+
+def _shared_keys(query: Any, tensors: Sequence[Any]) -> list[Any]:
+    """Keys and values repeated for the groups of query heads that share them."""
+    heads = query.size(-3)
+    if any(not x.size(-3) or heads % x.size(-3) for x in tensors):
+        raise RuntimeError("Number of heads in key and value must divide the number of heads in ")
+    return [x if x.size(-3) == heads else x.repeat_interleave(heads // x.size(-3), -3) for x in tensors]
+
+
+def _is_plain(query: Any, key: Any, value: Any, mask: Any) -> bool:
+    """Whether the operator takes the call; else it is composed."""
+    if query.dtype.category != FLOAT or query._keys & NPU_MASK or (mask is not None and mask.requires_grad):
+        return False
+    batch = query.shape[:-2]
+    if not batch == key.shape[:-2] == value.shape[:-2] or key.size(-2) != value.size(-2):
+        return False
+    return query.size(-1) == key.size(-1) and query.numel() > 0 and value.numel() > 0
 
 
 @composite("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float"
@@ -35,27 +229,24 @@ def _check_attention(query, key, value, attn_mask, is_causal):
                          case(t(2, 2, 3, 4), t(2, 2, 3, 4), t(2, 2, 3, 4), is_causal=True),
                          case(t(2, 3, 4), t(2, 5, 4), t(2, 5, 6), t(3, 5)),
                          case(t(2, 3, 4), t(2, 5, 4), t(2, 5, 6), bools(2, 3, 5)),
-                         case(t(2, 3, 4), t(2, 5, 4), t(2, 5, 6), scale=0.5),
+                         case(t(2, 1, 3, 4), t(2, 1, 5, 4), t(2, 1, 5, 6), t(2, 1, 3, 5, grad=False)),
+                         case(t(2, 3, 4), t(2, 5, 4), t(2, 5, 6), scale=0.5), case(t(3, 4), t(2, 4), t(2, 4)),
                          case(t(1, 4, 3, 2), t(1, 2, 3, 2), t(1, 2, 3, 2), enable_gqa=True),
                          error(RuntimeError, "Explicit attn_mask should not be set when is_causal=True", t(2, 3, 4),
-                               t(2, 5, 4), t(2, 5, 6), t(3, 5), 0.0, True)))
+                               t(2, 5, 4), t(2, 5, 6), t(3, 5), 0.0, True),
+                         error(RuntimeError, "Number of heads in key and value must divide", t(1, 4, 3, 2),
+                               t(1, 3, 3, 2), t(1, 3, 3, 2), enable_gqa=True)))
 def _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     _check_attention(query, key, value, attn_mask, is_causal)
-    kind, wide = query.dtype, COMPUTE.get(query.dtype, query.dtype)
-    query, key, value = query.to(wide), key.to(wide), value.to(wide)
     if enable_gqa:
-        key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
-        value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
-    factor = math.sqrt(1 / math.sqrt(query.size(-1)) if scale is None else scale)
-    scores = (query * factor) @ (key.transpose(-2, -1) * factor)
-    if is_causal:
-        attn_mask = query.new_ones((query.size(-2), key.size(-2)), dtype=bool_).tril()
-    if attn_mask is None:
-        weights = scores.softmax(-1)
-    else:
-        scores = scores.masked_fill(~attn_mask, NEVER) if attn_mask.dtype.category == BOOL else scores + attn_mask
-        unmatched = (scores == NEVER).all(-1, keepdim=True)  # such a query gets zeros, not an undefined average
-        weights = scores.masked_fill(unmatched, 0).softmax(-1).masked_fill(unmatched, 0)
-    if dropout_p:
-        weights = dropout(weights, dropout_p, True)
-    return (weights @ value).to(kind)
+        key, value = _shared_keys(query, (key, value))
+    factor = 1 / math.sqrt(max(query.size(-1), 1)) if scale is None else scale
+    if attn_mask is not None:
+        scores = (*broadcast_shape((query.shape[:-2], key.shape[:-2])), query.size(-2), key.size(-2))
+        together = broadcast_shape((scores, tuple(attn_mask.shape)))
+        if together != scores:
+            raise RuntimeError(f"output with shape {shape_text(scores)} doesn't match the broadcast shape "
+                               f"{shape_text(together)}")
+    if dropout_p or not _is_plain(query, key, value, attn_mask):
+        return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)
+    return call_bound(_ATTENTION, (query, key, value, attn_mask, is_causal, factor))[0]

@@ -4,12 +4,14 @@ import math
 from typing import Any
 
 from .._device import channels_last
-from .._dispatch.keys import changed_modes
-from .._dtype import FLOAT, REDUCED, float32, int64
-from .declare import composite
+from .._dispatch.callers import call_bound
+from .._dispatch.keys import NPU_MASK, changed_modes
+from .._dtype import COMPUTE, FLOAT, REDUCED, float32, int64
+from .declare import composite, op
+from .families import computes
 from .join import constant_pad_nd
 from .norm import layer_norm_with_statistics
-from .rules import shape_text
+from .rules import Spec, shape_text
 from .samples import case, cases, error, t
 
 
@@ -18,8 +20,33 @@ def _along_channels(parameter: Any, rank: int) -> Any:
     return parameter.reshape((-1,) + (1,) * (rank - 2))
 
 
+def _affine_array(xp: Any, input: Any, scale: Any, shift: Any) -> Any:
+    """input * scale + shift by channel, a sample at a time, so that the sum finds the product in the cache."""
+    planes = input.reshape(*input.shape[:2], -1)
+    made = xp.empty(planes.shape, input.dtype)
+    scale, shift = scale[:, None], shift[:, None]
+    for sample, out in zip(planes, made, strict=True):
+        xp.multiply(sample, scale, out=out)
+        out += shift
+    return made.reshape(input.shape)
+
+
+def _over_channels(grad: Any) -> Any:
+    return grad.sum((0, *range(2, grad.dim())))
+
+
+_AFFINE = op("_channel_affine(Tensor input, Tensor scale, Tensor shift) -> Tensor",
+   kernel=computes(lambda input, scale, shift: Spec(input._array.shape, input.dtype), _affine_array),
+   grad=dict(input=lambda grad, scale: grad * _along_channels(scale, grad.dim()),
+             scale=lambda grad, input: _over_channels(grad * input), shift=lambda grad: _over_channels(grad)),
+   public="", samples=cases(case(t(2, 3, 4), t(3), t(3)), case(t(1, 2, 2, 2), t(2), t(2)), case(t(0, 2, 3), t(2), t(2))))
+
+
 def _scaled(normalised: Any, weight: Any, bias: Any) -> Any:
     kind = normalised.dtype
+    if (weight is not None and bias is not None and normalised.dim() > 2 and not normalised._keys & NPU_MASK
+            and normalised.is_contiguous() and weight.dtype is bias.dtype is kind):
+        return call_bound(_AFFINE, (normalised, weight, bias))
     if weight is not None:
         normalised = normalised * _along_channels(weight, normalised.dim())
     if bias is not None:
@@ -70,13 +97,16 @@ _BATCH_SAMPLES = (case(t(4, 3), t(3), t(3), None, None, True, 0.1, 1e-5),
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """The normalised input, and the batch's means and inverse deviations (empty outside training)."""
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
+    wide = input.to(COMPUTE.get(input.dtype, input.dtype))  # rounded once, after the scale and the shift
+    told = next((x.dtype for x in (weight, bias, running_mean) if x is not None), input.dtype)
     if training:
-        made, mean, rstd = _batch_normalised(input, running_mean, running_var, momentum, eps)
-        return _scaled(made, weight, bias), mean, rstd
-    scale = (running_var + eps).rsqrt()
+        made, mean, rstd = _batch_normalised(wide, running_mean, running_var, momentum, eps)
+        return _scaled(made, weight, bias).to(input.dtype), mean.to(told), rstd.to(told)
+    scale = (running_var.to(wide.dtype) + eps).rsqrt()
     scale = scale if weight is None else scale * weight
     shift = -running_mean * scale if bias is None else bias - running_mean * scale
-    return _scaled(input, scale, shift), input.new_empty((0,)), input.new_empty((0,))
+    none = input.new_empty((0,), dtype=told)
+    return _scaled(wide, scale, shift).to(input.dtype), none, none.clone()
 
 
 @composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
@@ -183,9 +213,12 @@ def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: 
     _check_floating(input, "GroupNormKernelImpl", weight, bias)
     batch = input.shape[0]
     width = input.numel() // max(batch * num_groups, 1)
-    rows = input.reshape(batch, num_groups, width)
+    wide = input.to(COMPUTE.get(input.dtype, input.dtype))  # rounded once, after the scale and the shift
+    rows = wide.reshape(batch, num_groups, width)
     made, mean, rstd = layer_norm_with_statistics(rows, (width,), None, None, eps)
-    return _scaled(made.reshape(input.shape), weight, bias), mean.squeeze(-1), rstd.squeeze(-1)
+    told = input.dtype if weight is None else weight.dtype
+    return (_scaled(made.reshape(input.shape), weight, bias).to(input.dtype), mean.squeeze(-1).to(told),
+            rstd.squeeze(-1).to(told))
 
 
 @composite("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps)"

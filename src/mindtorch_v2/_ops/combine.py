@@ -8,11 +8,11 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, can_cast, dtype, finfo, int32
 from .._tensor import Tensor
-from .declare import composite, op
+from .declare import op
 from .families import Pointwise, computes, pointwise
 from .matmul import c_name
 from .pointwise import conj, undifferentiated, without_derivative
-from .rules import Spec, pointwise_strides
+from .rules import Spec, floating, pointwise_strides
 from .samples import binary, case, cases, error, ints, t, unary, values
 
 # extremes and bounds -------------------------------------------------------------------------------------------------
@@ -248,14 +248,16 @@ op("heaviside(Tensor self, Tensor values) -> Tensor",
    samples=undifferentiated)
 
 
-@composite("ldexp(Tensor self, Tensor other) -> Tensor", samples=binary(scalar=None))
-def _ldexp(self, other):
-    return self * Tensor.pow(2.0, other)
+def _ldexp(xp: Any, self: Any, other: Any, rounded: Callable | None = None) -> Any:
+    power = xp.power(2, other) if other.dtype.kind == "c" else xp.exp2(other)
+    return self * (power if rounded is None else rounded(power))
 
 
-@composite("ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", public="torch Tensor")
-def _ldexp_inplace(self, other):
-    return self.mul_(Tensor.pow(2.0, other))
+op("ldexp(Tensor self, Tensor other) -> Tensor",
+   kernel=pointwise(_ldexp, floating),
+   grad=dict(self=lambda grad, other: grad * conj(Tensor.pow(2.0, other)),
+             other=lambda grad, result: grad * conj(result) * math.log(2)),
+   samples=binary(scalar=None))
 
 
 def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:

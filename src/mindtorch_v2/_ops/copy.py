@@ -9,15 +9,14 @@ import numpy as np
 from .._backends.meta import contiguous_strides
 from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
 from .._dispatch.callers import device_keys
-from .._dispatch.keys import DispatchKey, modes
-from .._dispatch.registry import Operator
+from .._dispatch.keys import modes
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
 from .._tensor import _NO_BYTES, Tensor, element_strides
 from .._warn import warn_once
 from .declare import composite, op
 from .families import ArrayFamily, writes
-from .rules import Spec, broadcast_shape, check_overlap, check_writable, pointwise_strides, shape_text
+from .rules import Spec, broadcast_shape, check_overlap, check_writable, pointwise_strides, shape_text, writable_copy
 from .samples import case, cases, error, t, unary
 
 # geometry ------------------------------------------------------------------------------------------------------------
@@ -30,6 +29,27 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides[d] = step
         step *= max(shape[d], 1)
     return tuple(strides)
+
+
+def suggested_strides(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Channels-last strides for a result of this shape if `self` lies so, else None."""
+    own, strides = self._array.shape, element_strides(self._array)
+    if len(own) not in (4, 5) or len(shape) != len(own) or 0 in own or not strides[1]:
+        return None
+    least = 0
+    for d in (1, *range(len(own) - 1, 1, -1), 0):
+        if strides[d] < least or (d == 0 and least == strides[1]):  # the latter: too few elements to tell
+            return None
+        least = strides[d] * own[d]
+    return channels_last_strides(shape)
+
+
+def _suggests(self: Tensor, wanted: memory_format) -> bool:
+    """Whether the order of the strides is a format's; unlike is_contiguous, one format alone where sizes are 1."""
+    found = suggested_strides(self, self._array.shape)
+    if wanted is contiguous_format:
+        return found is None
+    return found is not None and self._array.ndim == (4 if wanted is channels_last else 5)
 
 
 def format_strides(shape: tuple[int, ...], wanted: memory_format | None) -> tuple[int, ...] | None:
@@ -69,11 +89,13 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
     return strides if is_dense(array.shape, strides) else pointwise_strides(array.shape, [self])
 
 
-def uninitialised(spec: Spec) -> np.ndarray:
-    """An ndarray of the spec's geometry."""
+def uninitialised(spec: Spec, xp: Any = None) -> Any:
+    """An array of the spec's geometry: an ndarray, or what the namespace of another device has."""
     if spec.strides is None:
-        return np.empty(spec.shape, spec.dtype.np)
+        return (np if xp is None else xp).empty(spec.shape, spec.dtype.np)
     strides = [s * spec.dtype.itemsize for s in spec.strides]
+    if xp is not None and xp.ndarray is not np.ndarray:
+        return xp.uninitialised(spec.shape, spec.dtype.np, strides)
     if 0 in spec.shape:
         return np.ndarray(spec.shape, spec.dtype.np, _NO_BYTES, 0, strides)
     span = spec.dtype.itemsize + sum(s * (n - 1) for s, n in zip(strides, spec.shape, strict=True))
@@ -139,21 +161,11 @@ def store(xp: Any, target: Any, source: Any) -> None:
 
 # copies --------------------------------------------------------------------------------------------------------------
 
-CUDA_UNAVAILABLE = "Torch not compiled with CUDA enabled"
-
-
 class Copies(ArrayFamily):
-    """`infer` and `array` as ever; a device without a backend is refused as PyTorch does."""
+    """`infer` and `array` as ever, for results that may be on another device than the arguments."""
 
     def __init__(self, infer: Callable, array: Callable) -> None:
         super().__init__(infer, array, widen=False)
-
-    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        return {**super().kernels(operator), DispatchKey.CUDA: refuse_cuda}
-
-
-def refuse_cuda(*args: Any) -> Any:
-    raise AssertionError(CUDA_UNAVAILABLE)
 
 
 def _copied(xp: Any, self: Any, spec: Spec) -> Any:
@@ -204,7 +216,7 @@ def converted(self: Tensor, kind: dtype | None, where: device | None = None, cop
         copy = True
     if where is not None and where is not self._device and where != self._device:
         copy = copy or where.index is not None or where.type != self._device.type or not is_current(self._device)
-    if not copy and (wanted is None or wanted is preserve_format or self.is_contiguous(memory_format=wanted)):  # type: ignore[attr-defined]
+    if not copy and (wanted is None or wanted is preserve_format or _suggests(self, wanted)):
         return self
     include, allow = modes.masks
     where = where or self._device
@@ -349,4 +361,4 @@ op("zero_(Tensor(a!) self) -> Tensor(a!)",
     samples=cases(case(t(2, 3), 1.5), case(t(2), t())),
 )
 def _filled(self: Tensor, value: Any) -> Tensor:
-    return self.clone().fill_(value)  # type: ignore[attr-defined]
+    return writable_copy(self, value).fill_(value)  # type: ignore[attr-defined]

@@ -98,7 +98,7 @@ def checked_size(size: tuple[int, ...], name: str) -> tuple[int, ...]:
 
 def _full(xp: Any, spec: Spec, value: Any) -> Any:
     """A filled array of the spec's geometry."""
-    made = uninitialised(spec)
+    made = uninitialised(spec, xp)
     made.fill(value)
     return made
 

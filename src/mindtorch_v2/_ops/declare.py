@@ -16,7 +16,7 @@ from .._autograd.derive import Derivative, autograd_kernel, make_node_class
 from .._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from .._device import META
 from .._dispatch.callers import call_bound, keys_of, make_caller, make_overloaded
-from .._dispatch.keys import INFERENCE_MASK, REQUIRES_GRAD, DispatchKey, changed_modes, modes
+from .._dispatch.keys import DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
 from .._dtype import can_cast
@@ -55,6 +55,8 @@ class Declaration:
         self.result_type = _result_type(operator.schema)
         self.derivative = Derivative(operator, grad) if grad else None
         self.node_class: type | None = None
+        # The same call as other operators, where the kernel and its formulas will not do: tangents, vmap.
+        self.composed: Callable | None = None
 
     def __repr__(self) -> str:
         return f"<declaration of {self.operator.schema}>"
@@ -67,13 +69,17 @@ def _result_type(schema: Schema) -> Any:
     if len(schema.returns) < 2:
         return None
     names = [r.name for r in schema.returns]
-    if names[0] == "result":
+    if names[1] == "result1":  # they were given no names
         return lambda *values: tuple(values)
-    kind = RETURN_TYPES.get(schema.base_name)
+    return named_result(schema.base_name, names)
+
+
+def named_result(name: str, fields: Sequence[str]) -> Any:
+    """The named tuple that an operator of that name returns."""
+    kind = RETURN_TYPES.get(name)
     if kind is None:
         members = {"__module__": "torch.return_types", "__slots__": (), "__repr__": _repr_result}
-        kind = type(schema.base_name, (namedtuple(schema.base_name, names),), members)  # type: ignore[misc]
-        RETURN_TYPES[schema.base_name] = kind
+        kind = RETURN_TYPES[name] = type(name, (namedtuple(name, fields),), members)  # type: ignore[misc]
     return kind
 
 
@@ -127,6 +133,7 @@ def _declare(operator: Operator, family: Family, kernels: dict[DispatchKey, Any]
     for key, function in kernels.items():
         registry.register_kernel(operator.name, key, function)
     if declaration.derivative is not None:
+        operator.kernels.pop(DispatchKey.FuncTorch, None)  # its own derivative counts, not that of its parts
         registry.register_kernel(operator.name, DispatchKey.Autograd, Around(_autograd))
     return declaration
 
@@ -191,7 +198,11 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
         if target._keys & INFERENCE_MASK and not modes.inference:
             raise RuntimeError(WRITE_TO_INFERENCE)
-    needs_grad = keys_of(operator, values) & REQUIRES_GRAD or any(t.requires_grad for t in targets)
+    keys = keys_of(operator, values)
+    if keys & DUAL_MASK:
+        raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an "
+                                  "out= function")
+    needs_grad = keys & REQUIRES_GRAD or any(t.requires_grad for t in targets)
     if modes.grad_enabled and needs_grad:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but "
                            "one of the arguments requires grad.")

@@ -7,7 +7,7 @@ from .._dtype import BOOL, COMPUTE, FLOAT
 from .._tensor import wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of
-from .rules import common_dtype
+from .rules import anywhere, common_dtype
 from .samples import case, cases, error, ints, t
 
 complex_of, triu_indices = function_of(registry.get("complex")), function_of(registry.get("triu_indices"))
@@ -105,7 +105,7 @@ def _check_weights(name, weights, observations, category_name, right):
     if weights.numel() != observations:
         raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations in the input but "
                            f"got {weights.numel()} != {observations}")
-    if observations and not weights.is_meta and (weights < 0).any():
+    if observations and not weights.is_meta and anywhere(weights < 0):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 

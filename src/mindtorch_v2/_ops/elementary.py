@@ -98,15 +98,16 @@ op("cosh(Tensor self) -> Tensor",
 def _tanh_backward(xp: Any, grad_output: Any, output: Any) -> Any:
     slope = xp.multiply(output, output, out=xp.empty_like(output))
     xp.subtract(1, slope, out=slope)
-    return xp.multiply(grad_output, xp.conjugate(slope, out=slope) if slope.dtype.kind == "c" else slope, out=slope)
+    if slope.dtype.kind == "c":
+        xp.conjugate(slope, out=slope)
+    return xp.multiply(grad_output, slope, out=slope if grad_output.shape == slope.shape else None)
 
 
 TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
    kernel=pointwise(_tanh_backward, excluding=(BOOL, INT)),
    npu="aclnnTanhBackward(grad_output, output, out)",
-   grad=dict(grad_output=lambda grad, output: grad * conj(1 - output * output),
-             output=lambda grad, grad_output, output: grad * conj(-2 * output) * grad_output.conj()
-             if output.dtype.is_complex else -2 * grad * grad_output * output),
+   grad=dict(grad_output=lambda grad, output: grad * (1 - output * output),
+             output=lambda grad, grad_output, output: -2 * conj(grad * output) * grad_output),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 op("tanh(Tensor self) -> Tensor",
    kernel=pointwise("tanh", floating),
@@ -133,7 +134,7 @@ op("atanh(Tensor self) -> Tensor",
 def _atan2_grad(change: Tensor, self: Tensor, other: Tensor) -> Tensor:
     """No direction at the origin, and no gradient."""
     square = self * self + other * other
-    return (change / square).masked_fill(square == 0, 0)
+    return (change * square.reciprocal()).masked_fill(square == 0, 0)
 
 
 op("atan2(Tensor self, Tensor other) -> Tensor",
@@ -144,8 +145,8 @@ op("atan2(Tensor self, Tensor other) -> Tensor",
    aliases=("arctan2",), samples=binary(0.2, 2, scalar=None))
 op("hypot(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=lambda grad, self, result: grad * (self / result),
-             other=lambda grad, other, result: grad * (other / result)),
+   grad=dict(self=lambda grad, self, result: grad * self / result,
+             other=lambda grad, other, result: grad * other / result),
    samples=binary(0.2, 2, scalar=None))
 
 
@@ -441,7 +442,8 @@ def _complex_of(common: dtype) -> tuple[dtype, dtype]:
     return common, common.to_complex()
 
 
-op("complex(Tensor real, Tensor imag) -> Tensor",
+COMPLEX_OF_PARTS = op(
+   "complex(Tensor real, Tensor imag) -> Tensor",
    kernel=pointwise(_joined, _complex_of, check=_check_parts),
    npu="aclnnComplex(real, imag, out)",
    grad=dict(real=lambda grad: grad.real, imag=lambda grad: grad.imag),

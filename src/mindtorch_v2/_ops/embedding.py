@@ -6,12 +6,16 @@ import numpy as np
 
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import changed_modes
-from .._dtype import FLOAT, int32, int64
+from .._dispatch.registry import registry
+from .._dtype import FLOAT, float64, int32, int64, promote_types
 from .._tensor import Tensor
-from .declare import composite, op
+from .declare import composite, function_of, op
 from .families import computes, moves, writes
-from .rules import Spec
+from .rules import Spec, type_text
 from .samples import case, cases, error, ints, t, values
+
+arange, cat, searchsorted = (
+    function_of(registry.get(name)) for name in ("arange.start_step", "cat", "searchsorted"))
 
 
 def _check_indices(indices: Tensor) -> None:
@@ -136,6 +140,160 @@ def _functional_embedding(input, weight, padding_idx, max_norm, norm_type, scale
         with changed_modes(grad_enabled=False):
             call_bound(_RENORM, (weight, input.contiguous(), max_norm, norm_type))
     return call_bound(_EMBEDDING, (weight, input, padding_idx, scale_grad_by_freq, sparse))
+
+
+# bags ----------------------------------------------------------------------------------------------------------------
+
+SUM, MEAN, MAX = range(3)
+
+
+def _check_index_type(name: str, tensor: Tensor) -> None:
+    if tensor.dtype is not int64 and tensor.dtype is not int32:
+        raise RuntimeError(f"Expected tensor for argument #1 '{name}' to have one of the following scalar types: Long, "
+                           f"Int; but got {type_text(tensor)} instead (while checking arguments for embedding_bag)")
+
+
+def _bag_specs(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int, sparse: bool,
+               per_sample_weights: Tensor | None, include_last_offset: bool, padding_idx: int) -> tuple[Spec, ...]:
+    _check_index_type("indices", indices)
+    _check_index_type("offsets", offsets)
+    if weight.dtype.category != FLOAT:
+        raise RuntimeError("Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, "
+                           f"BFloat16, Float, Double; but got {type_text(weight)} instead (while checking arguments "
+                           "for embedding_bag)")
+    if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
+        raise RuntimeError("Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
+                           f"'per_sample_weights'; but type {type_text(weight)} does not equal "
+                           f"{type_text(per_sample_weights)} (while checking arguments for embedding_bag)")
+    if sparse:
+        raise NotImplementedError("embedding_bag: sparse gradients (sparse=True) are not available")
+    given, width = offsets._array.shape[0], weight._array.shape[1]
+    if include_last_offset and not given:
+        raise RuntimeError("include_last_offset: number of offset should be at least 1")
+    made = given - 1 if include_last_offset else given
+    kind = promote_types(indices.dtype, offsets.dtype)
+    # Which bag an index is in is told where PyTorch had to find out.
+    told = mode != SUM or padding_idx >= 0 or weight.dtype is float64
+    return (Spec((made, width), weight.dtype), Spec((indices._array.shape[0] if told else 0,), kind),
+            Spec((given,), kind), Spec((made, width) if mode == MAX else (given,), kind))
+
+
+def _bag_array(xp: Any, weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool, mode: int, sparse: bool,
+               per_sample_weights: Any, include_last_offset: bool, padding_idx: int, spec: tuple[Spec, ...]) -> tuple:
+    count, rows = len(indices), len(weight)
+    if offsets.size and offsets[0] != 0:
+        raise RuntimeError("offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+                           f"position 0. However, got {offsets[0]}\n[ torch.LongTensor{{}} ]")
+    if offsets.size and offsets[-1] > count:
+        raise RuntimeError(f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
+                           f"{offsets[-1]}")
+    wrong = xp.flatnonzero((indices < 0) | (indices >= rows))
+    if wrong.size:
+        raise RuntimeError(f"Index {wrong[0]} of input takes value {indices[wrong[0]]} which is not in the valid range "
+                           f"[0, {rows})")
+    made = spec[0].shape[0]
+    bag = xp.searchsorted(offsets, xp.arange(count), side="right") - 1
+    kept = (bag >= 0) & (bag < made) & (indices != padding_idx)
+    sizes = xp.bincount(bag[kept], minlength=made) if made else xp.zeros(0, xp.int64)
+    starts = xp.concatenate((xp.zeros(1, xp.int64), xp.cumsum(sizes)))
+    used = indices[kept]
+    told = bag if spec[1].shape[0] == count else bag[:0]
+    bag_size = xp.zeros(len(offsets), xp.int64)
+    if mode == MAX:
+        output, largest = _largest_rows(xp, weight, used, bag[kept], sizes, starts)
+    else:
+        factors = None if per_sample_weights is None else per_sample_weights[kept]
+        output = xp.bag_sums(weight, used, starts, factors)
+    if mode == MEAN:
+        output /= xp.maximum(sizes, 1)[:, None].astype(output.dtype)
+    if mode != SUM:
+        bag_size[:made] = sizes
+    return output, told, bag_size, largest if mode == MAX else bag_size.copy()
+
+
+def _largest_rows(xp: Any, weight: Any, indices: Any, bag: Any, sizes: Any, starts: Any) -> tuple[Any, Any]:
+    """The largest element of each column in each bag, and the index of the row that has it (the first)."""
+    filled = xp.flatnonzero(sizes)
+    output = xp.zeros((len(sizes), weight.shape[1]), weight.dtype)
+    largest = xp.zeros(output.shape, xp.int64)
+    if filled.size:
+        rows, begin = weight[indices], starts[filled]
+        output[filled] = xp.maximum.reduceat(rows, begin, axis=0)
+        place = xp.where((rows == output[bag]) | xp.isnan(rows), xp.arange(len(rows))[:, None], len(rows))
+        largest[filled] = indices[xp.minimum.reduceat(place, begin, axis=0)]
+    return output, largest
+
+
+def _grad_of_rows(grad: Any, indices: Any, offsets: Any) -> Any:
+    """For each index the gradient of its bag; zeros for those behind the last offset."""
+    bag = searchsorted(offsets, arange(indices.size(0), device=indices.device), right=True) - 1
+    return cat((grad, grad.new_zeros(1, grad.size(1)))).index_select(0, bag)
+
+
+def _bag_grad(grads, weight_shape, indices, offsets, scale_grad_by_freq, mode, per_sample_weights, padding_idx,
+              bag_size, max_indices):
+    grad, rows = grads[0], weight_shape[0]
+    bags = grad.size(0)
+    if mode == MAX:
+        grad = grad * (bag_size[:bags] > 0).unsqueeze(1)
+        return grad.new_zeros(weight_shape).scatter_add(0, max_indices.to(int64), grad)
+    if mode == MEAN:
+        grad = grad / bag_size[:bags].clamp_min(1).unsqueeze(1)
+    each = _grad_of_rows(grad, indices, offsets)
+    if per_sample_weights is not None:
+        each = each * per_sample_weights.unsqueeze(1)
+    return call_bound(_DENSE_BACKWARD, (each, indices, rows, padding_idx, scale_grad_by_freq))
+
+
+def _bag_weights_grad(grads, weight, indices, offsets, padding_idx):
+    made = (_grad_of_rows(grads[0], indices, offsets) * weight.index_select(0, indices)).sum(1)
+    return made.masked_fill(indices == padding_idx, 0)
+
+
+_BAG_ARGUMENTS = ("Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq{}, int mode{}, bool sparse{},"
+                  " Tensor? per_sample_weights{}, bool include_last_offset{}")
+_BAG_DEFAULTS = _BAG_ARGUMENTS.format("=False", "=0", "=False", "=None", "=False")
+_BAG = op(f"_embedding_bag({_BAG_DEFAULTS}, int padding_idx=-1) -> (Tensor output, Tensor offset2bag, Tensor bag_size,"
+          " Tensor max_indices)",
+   kernel=computes(_bag_specs, _bag_array),
+   npu="aclnnEmbeddingBag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, "
+       "include_last_offset, padding_idx, output, offset2bag, bag_size, max_indices)",
+   grad=dict(weight=_bag_grad, per_sample_weights=_bag_weights_grad), public="")
+
+_BAG_INDICES, _BAG_OFFSETS = values([1, 2, 4, 4, 0]), values([0, 2, 2])
+_FOUR = "(Tensor result, Tensor result1, Tensor result2, Tensor result3)"
+
+
+@composite(f"embedding_bag({_BAG_DEFAULTS}) -> {_FOUR}",
+           samples=cases(case(t(5, 3), _BAG_INDICES, _BAG_OFFSETS),
+                         case(t(5, 3), _BAG_INDICES, _BAG_OFFSETS, False, 1),
+                         case(t(5, 3), _BAG_INDICES, _BAG_OFFSETS, False, 2),
+                         case(t(5, 3), _BAG_INDICES, _BAG_OFFSETS, False, 0, False, t(5)),
+                         case(t(5, 3), _BAG_INDICES, values([0, 2, 4]), include_last_offset=True),
+                         error(RuntimeError, "offsets[0] has to be 0", t(5, 3), _BAG_INDICES, values([1, 2])),
+                         error(RuntimeError, "Index 0 of input takes value 7 which is not in the valid range [0, 5)",
+                               t(5, 3), values([7]), values([0]))))
+def _embedding_bag(weight, indices, offsets, *options):
+    output, *told = call_bound(_BAG, (weight, indices, offsets, *options, -1))
+    return output, *(x.detach() for x in told)
+
+
+@composite(f"embedding_bag.padding_idx({_BAG_ARGUMENTS.format(*[''] * 5)}, int? padding_idx) -> {_FOUR}",
+           samples=cases(case(t(5, 3, grad=False), _BAG_INDICES, _BAG_OFFSETS, False, 1, False, None, False, 4),
+                         case(t(5, 3, grad=False), _BAG_INDICES, _BAG_OFFSETS, False, 2, False, None, False, -1)))
+def _embedding_bag_padded(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+                          include_last_offset, padding_idx):
+    rows = weight.size(0)
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise RuntimeError(f"padding_idx must be within the number of embeddings, -{rows} through {rows - 1}, but got "
+                           f"{padding_idx}")
+    padding = -1 if padding_idx is None else padding_idx % rows
+    output, *told = call_bound(_BAG, (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+                                      include_last_offset, padding))
+    return output, *(x.detach() for x in told)
+
+
+# indices as vectors --------------------------------------------------------------------------------------------------
 
 
 def _one_hot_size(self: Tensor, num_classes: int) -> int:

@@ -85,7 +85,7 @@ def _extremum_spec(name: str, kernel_name: str) -> Callable:
             if not dim:
                 raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
                                    "the reduction dim with the 'dim' argument.")
-            check_extent(name, shape, dims)
+            check_extent(name, shape, (dim,) if isinstance(dim, int) else dim)  # as the caller counts them
         if self.dtype.category == COMPLEX:
             raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{self.dtype.scalar_name}'")
         return Spec(folded_shape(shape, dims, keepdim), self.dtype)

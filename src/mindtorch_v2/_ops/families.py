@@ -13,8 +13,9 @@ import numpy as np
 from .._autograd.node import VersionCounter
 from .._autograd.views import MULTI_OUTPUT, creation_now, wake
 from .._backends.cpu import xp as cpu_xp
+from .._device import CPU
 from .._dispatch.callers import call_bound, compile_function
-from .._dispatch.keys import BACKEND_MASK, CPU_MASK, NPU_MASK, VIEW_MASK, DispatchKey, modes, unusual
+from .._dispatch.keys import BACKEND_MASK, BACKENDS, CPU_MASK, CUDA_MASK, FUNC_MASK, NPU_MASK, VIEW_MASK, DispatchKey, modes, unusual
 from .._dispatch.registry import Lazy, Operator, refuse_mixed, registry
 from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import (
@@ -56,19 +57,40 @@ def npu_kernel(operator: Operator, functional: Operator | None = None) -> Callab
     return kernel_of(operator) if functional is None else inplace_kernel_of(operator, functional)
 
 
+def cuda_kernel(operator: Operator, functional: Operator | None = None) -> Callable:
+    """The same on a GPU; AssertionError, as from a PyTorch built without CUDA, where there is none."""
+    from .._backends.cuda.runtime import require
+
+    require()
+    from .cuda import inplace_kernel_of, kernel_of
+
+    return kernel_of(operator) if functional is None else inplace_kernel_of(operator, functional)
+
+
 def _mixed_devices(operator: Operator, mask: int) -> Callable:
-    """The kernel of a call whose tensors are on several devices: a CPU tensor without dimensions joins an NPU's."""
+    """The kernel of a call whose tensors are on several devices: a CPU tensor without dimensions joins the others."""
     refuse = refuse_mixed(operator, mask)
-    if mask & BACKEND_MASK != CPU_MASK | NPU_MASK:
+    if mask & BACKEND_MASK not in (CPU_MASK | NPU_MASK, CPU_MASK | CUDA_MASK):
         return refuse
 
     def kernel(*args: Any) -> Any:
-        from .npu import with_numbers_moved
-
-        moved = with_numbers_moved(operator, args)
+        moved = with_numbers_moved(args, "npu" if mask & NPU_MASK else "cuda")
         return refuse(*args) if moved is None else call_bound(operator, moved)
 
     return kernel
+
+
+def with_numbers_moved(args: Sequence[Any], kind: str) -> Sequence[Any] | None:
+    """The arguments of a call that mixes devices, with CPU tensors without dimensions brought to the device.
+
+    They are as good as numbers, as in PyTorch; None if any other CPU tensor is among them.
+    """
+    tensors = [v for v in args if hasattr(v, "_array")]
+    target = next((v._device for v in tensors if v._device.type == kind), None)
+    strays = [v for v in tensors if v._device.type != kind]
+    if target is None or any(v._array.shape or v._device is not CPU for v in strays):
+        return None
+    return [v.to(target) if any(v is stray for stray in strays) else v for v in args]
 
 
 registry.mixed_devices = _mixed_devices  # type: ignore[method-assign]
@@ -82,6 +104,7 @@ class Family:
 
     inplace = False  # whether members have an in-place form unless they say otherwise
     is_view = False
+    elementwise = False
     # Which types `out=` may have: those a result casts to, "any", "exact"ly its, or its "own", then computed in.
     # "joined" is "castable" with the error of torch.cat.
     out_types = "castable"
@@ -91,6 +114,7 @@ class Family:
             DispatchKey.CPU: Lazy(lambda: self.cpu(operator)),
             DispatchKey.Meta: Lazy(lambda: self.meta(operator)),
             DispatchKey.NPU: Lazy(lambda: npu_kernel(operator)),
+            DispatchKey.CUDA: Lazy(lambda: cuda_kernel(operator)),
         }
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
@@ -106,7 +130,8 @@ class Family:
             return self
 
         return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
-                DispatchKey.NPU: Lazy(lambda: npu_kernel(operator, functional))}
+                DispatchKey.NPU: Lazy(lambda: npu_kernel(operator, functional)),
+                DispatchKey.CUDA: Lazy(lambda: cuda_kernel(operator, functional))}
 
     def cpu(self, operator: Operator) -> Callable:
         raise NotImplementedError
@@ -232,7 +257,7 @@ class Pointwise(Family):
     refuses, with `named` in the text where that is not the operator's own name.
     """
 
-    inplace = True
+    inplace = elementwise = True
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
                  excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None,
@@ -240,7 +265,9 @@ class Pointwise(Family):
         self.out_types = out_types
         self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
         self.ufunc = compute if isinstance(compute, str) else ufunc
-        self.compute = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
+        self.compute: Callable = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
+        # Then `compute` gets, for half precision, what rounds to it: PyTorch rounds between the steps of a few.
+        self.rounds = hasattr(self.compute, "__code__") and "rounded" in _parameters(self.compute)
         self.known_types: dict[tuple, tuple[dtype, dtype]] = {}
 
     def plan(
@@ -282,6 +309,8 @@ class Pointwise(Family):
             else:
                 array = value._array
                 values[i] = array if array.dtype is kind.np else array.astype(kind.np)
+        if self.rounds and (narrow := common_dtype([args[i] for i in at]).np) in REDUCED:
+            return self.compute(cpu_xp, *values, rounded=lambda array: array.astype(narrow).astype(kind.np))
         return self.compute(cpu_xp, *values)
 
     def cpu(self, operator: Operator) -> Callable:
@@ -374,6 +403,7 @@ class Pointwise(Family):
             DispatchKey.CPU: Lazy(lambda: self._quick(functional, general, inplace=True)),
             DispatchKey.Meta: general,
             DispatchKey.NPU: Lazy(lambda: npu_kernel(operator, functional)),
+            DispatchKey.CUDA: Lazy(lambda: cuda_kernel(operator, functional)),
         }
 
 
@@ -456,7 +486,7 @@ class View(Family):
         kernel = many if self.several else one
         operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
         return {DispatchKey.CPU: kernel if array_view is None else Lazy(quick), DispatchKey.Meta: kernel,
-                DispatchKey.NPU: kernel}
+                DispatchKey.NPU: kernel, DispatchKey.CUDA: kernel}
 
 
 def view(geometry: Callable, array: "Callable | str | None" = None) -> View:
@@ -474,7 +504,7 @@ class Composite(Family):
         self.function, self.inplace, self.out_types = function, inplace, out_types
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        return dict.fromkeys((DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, DispatchKey.CUDA), self.function)
+        return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), self.function)
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
         function = self.function
@@ -482,12 +512,13 @@ class Composite(Family):
         def kernel(target: Any, *args: Any) -> Any:
             check_writable(target)
             # The formulas may save the old value, which the write must not reach.
-            old = target.clone() if modes.grad_enabled and target.requires_grad else target
+            recorded = modes.grad_enabled and target.requires_grad or target._keys & FUNC_MASK
+            old = target.clone() if recorded else target
             result = function(old, *args)
             check_result_fits(target, Spec(result._array.shape, result.dtype))
             return target.copy_(result)
 
-        return dict.fromkeys((DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, DispatchKey.CUDA), kernel)
+        return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), kernel)
 
 
 class Writes(Family):

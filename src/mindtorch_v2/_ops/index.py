@@ -443,7 +443,7 @@ def _where(xp: Any, condition: Any, self: Any, other: Any, spec: Spec) -> Any:
     other = other.astype(kind, copy=False) if hasattr(other, "astype") else xp.asarray(other).astype(kind)
     made = xp.where(condition, self, other)
     if spec.strides is not None or not made.flags.c_contiguous:
-        laid_out = uninitialised(spec)
+        laid_out = uninitialised(spec, xp)
         laid_out[...] = made
         return laid_out
     return made
@@ -545,3 +545,24 @@ def _nonzero_rows(xp: Any, self: Any, size: int, fill_value: int, spec: Spec) ->
 op("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
    kernel=moves(lambda self, size, fill_value: Spec((size, self._array.ndim), int64), _nonzero_rows, out_types="exact"),
    samples=cases(case(bools(2, 3), size=4), case(bools(2, 3), size=1)))
+
+
+# places that a mask may rule out -------------------------------------------------------------------------------------
+
+
+def _bounded(self: Any, indices: Sequence[Any]) -> list[Any]:
+    """The indices, each within its dimension."""
+    return [None if index is None else index.clamp(-n, n - 1) for index, n in zip(indices, self.shape)]
+
+
+@composite("_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", public="torch",
+           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 2]),), 1.5)))
+def _unsafe_masked_index(self, mask, indices, fill):
+    return index_with(self, _bounded(self, indices)).masked_fill(~mask, fill)
+
+
+@composite("_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
+           public="torch",
+           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 0]),), t(3))))
+def _unsafe_masked_index_put_accumulate(self, mask, indices, values):
+    return self.index_put(_bounded(self, indices), values.masked_fill(~mask, 0), True)

@@ -77,7 +77,7 @@ def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
             plain = False
     if plain:
         return xp.concatenate(arrays, dim)
-    made = uninitialised(spec)
+    made = uninitialised(spec, xp)
     start, lead = 0, (slice(None),) * dim
     for array in arrays:
         end = start + array.shape[dim]
@@ -170,11 +170,13 @@ def _stack(xp: Any, tensors: Sequence[Any], dim: int, spec: Spec) -> Any:
 
 def _stacked(arrays: Sequence[np.ndarray], dim: int) -> np.ndarray:
     shape = arrays[0].shape
-    if dim != 0 or not shape:
+    if dim != 0:
         raise ValueError("not one block after the other")
     for array in arrays:
         if array.shape != shape:
             raise ValueError("shapes differ")
+    if not shape:
+        return np.array(arrays)
     return np.concatenate(arrays).reshape((len(arrays), *shape))
 
 
@@ -477,7 +479,7 @@ def _padded_spec(self: Tensor, pad: tuple[int, ...], value: Any) -> Spec:
 
 
 def _padded(xp: Any, self: Any, pad: tuple[int, ...], value: Any, spec: Spec) -> Any:
-    made = uninitialised(spec)
+    made = uninitialised(spec, xp)
     target, source = [slice(None)] * self.ndim, [slice(None)] * self.ndim
     for i in range(len(pad) // 2):
         d = self.ndim - 1 - i

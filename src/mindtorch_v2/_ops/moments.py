@@ -261,10 +261,9 @@ def _torch_norm(self, p, dim, keepdim, dtype):
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
-        matrix_norm = public_functions("linalg").get("matrix_norm")
-        if matrix_norm is None:
-            raise NotImplementedError(f"norm: p={p!r} takes singular values, which are not there yet")
-        return matrix_norm(self, p, dim or (-2, -1), keepdim, dtype=dtype)
+        if p != "nuc":
+            raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
+        return public_functions("linalg")["matrix_norm"](self, p, dim or (-2, -1), keepdim, dtype=dtype)
     return call_bound(_VECTOR_NORM, (self, p, dim, keepdim, dtype))
 
 
@@ -274,3 +273,10 @@ def _dist(self, other, p):
     return call_bound(_VECTOR_NORM, (self - other, p, None, False, None))
 
 
+@composite("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
+           samples=cases(case(t(3, 4)), case(t(3, 4), 1, 1), case(t(2, 3, 4), 2, 1), case(t(2, 3), 2, -1)))
+def _norm_except_dim(v, pow, dim):
+    """The norm over all dimensions but one, which is kept with the others as size one; -1 for the norm over all."""
+    if dim == -1:
+        return call_bound(_VECTOR_NORM, (v, pow, None, False, None))
+    return call_bound(_VECTOR_NORM, (v, pow, tuple([d for d in range(v.dim()) if d != dim]), True, None))

@@ -195,19 +195,6 @@ def _device_of(values: Sequence[Any]) -> Any:
     return next(v._device for v in values if hasattr(v, "_array"))
 
 
-def with_numbers_moved(operator: Operator, args: Sequence[Any]) -> Sequence[Any] | None:
-    """The arguments of a call that mixes devices, with CPU tensors without dimensions brought to the NPU.
-
-    They are as good as numbers, as in PyTorch; None if any other CPU tensor is among them.
-    """
-    tensors = [v for v in args if hasattr(v, "_array")]
-    target = next((v._device for v in tensors if v._device.type == "npu"), None)
-    strays = [v for v in tensors if v._device.type != "npu"]
-    if target is None or any(v._array.shape or v._device.type != "cpu" for v in strays):
-        return None
-    return [v.to(target) if any(v is stray for stray in strays) else v for v in args]
-
-
 # pointwise -----------------------------------------------------------------------------------------------------------
 
 
@@ -332,12 +319,13 @@ _MATRIX_TYPES = frozenset(("float32", "float16", "bfloat16"))
 def _for_matrix_units(operator: Operator, infer: Callable) -> Callable:
     """The inference of an operator that runs on the matrix units, which know three element types."""
 
-    def checked(*args: Any) -> Spec:
-        spec = infer(*args)
+    def checked(*args: Any) -> Any:
+        made = infer(*args)
+        spec = made if made.__class__ is Spec else next(s for s in made if s is not None)
         if spec.dtype.name not in _MATRIX_TYPES and 0 not in spec.shape:
             raise NotImplementedError(f"\"{operator.schema.base_name}_npu\" not implemented for "
                                       f"'{spec.dtype.scalar_name}'")
-        return spec
+        return made
 
     return checked
 

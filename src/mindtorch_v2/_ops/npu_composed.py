@@ -25,6 +25,7 @@ from .copy import _check_copy, preserved_strides
 from .copy import store as store_on_host
 from .create import _arange_bounds
 from .families import result_of
+from .linalg_solve import is_vector
 from .npu import cast, device_index, exact_number, finished, fresh, store, uninitialised, wrap_npu
 from .rules import Spec, check_writable, common_dtype
 
@@ -247,6 +248,12 @@ def _hypot(self: Tensor, other: Tensor) -> Tensor:
     return (self * self + other * other).sqrt()
 
 
+@composed("ldexp")
+def _ldexp(self: Tensor, other: Tensor) -> Tensor:
+    self, other = promoted_to_one(self, other)
+    return floating_(self) * floating_(other).exp2()
+
+
 @composed("copysign")
 def _copysign(self: Tensor, other: Any) -> Tensor:
     size = floating_(self).abs()
@@ -446,6 +453,42 @@ def _solve_triangular(self: Tensor, other: Tensor, upper: bool, left: bool, unit
         run("aclnnTriangularSolve", (right._array, matrix._array, upper, False, unitriangular, made._array,
                                      copied._array), "aten::linalg_solve_triangular")
     return made
+
+
+@composed("linalg_inv_ex")
+def _inverse(A: Tensor, check_errors: bool) -> Any:
+    return _without_info("linalg_inv_ex", "aclnnInverse", A, check_errors)
+
+
+@composed("linalg_cholesky_ex")
+def _cholesky(self: Tensor, upper: bool, check_errors: bool) -> Any:
+    return _without_info("linalg_cholesky_ex", "aclnnLinalgCholesky", self, upper, check_errors)
+
+
+@composed("linalg_solve_ex")
+def _solve(A: Tensor, B: Tensor, left: bool, check_errors: bool) -> Any:
+    specs = infer("linalg_solve_ex", A, B, left, check_errors)
+    inverse, info = call("linalg_inv_ex", A, False)
+    vector = is_vector(A.shape, B.shape)
+    right = B.unsqueeze(-1) if vector else B
+    made = inverse.matmul(right) if left else right.matmul(inverse)
+    return results("linalg_solve_ex", laid_out(made.squeeze(-1) if vector else made, specs[0]), info)
+
+
+@composed("_linalg_det")
+def _det(A: Tensor) -> Tensor:
+    infer("_linalg_det", A)
+    sign, logabsdet = call("_linalg_slogdet", A, "linalg.det")
+    return sign * logabsdet.exp()
+
+
+def _without_info(name: str, symbol: str, A: Tensor, *options: bool) -> Any:
+    """A result of which ACLNN does not say whether there was one: each code is 0."""
+    specs = infer(name, A, *options)
+    made = uninitialised(Spec(specs[0].shape, specs[0].dtype), A._device)
+    if made._array.size:
+        run(symbol, (A.contiguous()._array, *options[:-1], made._array), f"aten::{name}")
+    return results(name, laid_out(made, specs[0]), A.new_zeros(specs[1].shape, dtype=specs[1].dtype))
 
 
 def laid_out(made: Tensor, spec: Spec) -> Tensor:

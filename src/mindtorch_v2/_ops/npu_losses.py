@@ -1,4 +1,4 @@
-"""NPU kernels of losses and normalisations."""
+"""NPU kernels of losses, normalisations and convolutions."""
 
 import math
 from collections.abc import Callable
@@ -144,3 +144,14 @@ def _rms_norm_backward(grad_out: Tensor, input: Tensor, normalized_shape: tuple[
     else:
         made[1].zero_()
     return results("_native_rms_norm_backward", *(m if w else None for m, w in zip(made, output_mask, strict=True)))
+
+
+# convolutions --------------------------------------------------------------------------------------------------------
+
+
+@composed("convolution", "convolution_backward")
+def _convolution(row: Callable, *args: Any) -> Any:
+    """A single number for all dimensions is written out, as ACLNN wants it."""
+    at = 2 if len(args) == 11 else 1  # the weight; one more argument, and then the numbers
+    rank = args[at].dim() - 2
+    return row(*args[: at + 2], *(v * rank if v.__class__ is tuple and len(v) == 1 else v for v in args[at + 2 :]))

@@ -11,7 +11,7 @@ from .._tensor import Tensor, tracked_view, wrap, wrapped_dim
 from .declare import DECLARATIONS, composite, function_of, op
 from .families import View, computes, moves, view, views
 from .join import cat, stack
-from .rules import Spec, shape_text
+from .rules import Spec, shape_text, writable_copy
 from .samples import case, cases, error, ints, t, values
 from .view import Geometry
 
@@ -551,7 +551,7 @@ def _check_part(src: Tensor, part: Tensor) -> None:
 
 def _replaced(self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
     """A copy of `self` whose part holds `src`."""
-    made = self.clone()
+    made = writable_copy(self, src)
     shown = part(made)
     _check_part(src, shown)
     shown.copy_(src)

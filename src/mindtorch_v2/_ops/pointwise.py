@@ -1,5 +1,7 @@
 """Arithmetic, element by element: sums, products, quotients, powers, extremes and bounds."""
 
+import cmath
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -132,15 +134,22 @@ def refuse_zero(xp: Any, dividend: Any, divisor: Any) -> None:
         raise RuntimeError("ZeroDivisionError")
 
 
-def _floored(xp: Any, self: Any, other: Any) -> Any:
+def _floored(xp: Any, self: Any, other: Any, rounded: Callable | None = None) -> Any:
     refuse_zero(xp, self, other)
-    return xp.floor_divide(self, other)
+    if rounded is None:
+        return xp.floor_divide(self, other)
+    rest = rounded(xp.fmod(self, other))
+    quotient = rounded(rounded(self - rest) / other)
+    quotient = rounded(quotient - ((rest != 0) & ((other < 0) != (rest < 0))))
+    whole = xp.floor(quotient)
+    return xp.where(other == 0, self / other, whole + (rounded(quotient - whole) > 0.5))
 
 
-def _truncated(xp: Any, self: Any, other: Any) -> Any:
+def _truncated(xp: Any, self: Any, other: Any, rounded: Callable | None = None) -> Any:
     refuse_zero(xp, self, other)
     if self.dtype.kind == "f":
-        return xp.trunc(self / other)
+        quotient = self / other
+        return xp.trunc(quotient if rounded is None else rounded(quotient))
     quotient = xp.floor_divide(self, other)
     return quotient + ((quotient < 0) & (quotient * other != self))
 
@@ -149,10 +158,10 @@ FLOORED = pointwise(_floored, excluding=(BOOL, COMPLEX), named="div_floor_cpu")
 TRUNCATED = pointwise(_truncated, excluding=(BOOL, COMPLEX), named="div_trunc_cpu")
 
 
-def _divide(xp: Any, self: Any, other: Any, rounding_mode: str | None) -> Any:
+def _divide(xp: Any, self: Any, other: Any, rounding_mode: str | None, rounded: Callable | None = None) -> Any:
     if rounding_mode is None:
         return xp.true_divide(self, other)
-    return _floored(xp, self, other) if rounding_mode == "floor" else _truncated(xp, self, other)
+    return (_floored if rounding_mode == "floor" else _truncated)(xp, self, other, rounded)
 
 
 def _div_self_grad(grad: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
@@ -342,9 +351,12 @@ def _pow_exponent_grad(grad: Tensor, self: Any, exponent: Tensor, result: Tensor
     """At base zero the derivative is taken as zero, where the exponent is not negative."""
     counted = exponent.real if exponent.dtype.is_complex else exponent
     if self.__class__ in NUMBERS:
-        if self == 0:
-            return (grad * conj(result * exponent.new_full((), self).log())).masked_fill(counted >= 0, 0)
-        return grad * conj(result * result.new_full((), self).log())
+        base: Any = self
+        if base == 0:
+            return (grad * conj(result * -math.inf)).masked_fill(counted >= 0, 0)
+        if base.__class__ is complex:
+            return grad * conj(result * cmath.log(base))
+        return grad * conj(result * (math.log(base) if base > 0 else math.nan))
     return (grad * conj(result * self.log())).masked_fill((self == 0) & (counted >= 0), 0)
 
 

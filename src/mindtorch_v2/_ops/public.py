@@ -9,9 +9,11 @@ from .._tensor import Tensor
 from .declare import PUBLIC, public_functions
 
 FAMILIES = """
-    copy create random dropout pointwise combine compare elementary special activation reduce extreme moments softmax
-    scan sort unique arrange view join parts restride index scatter matmul products einsum norm channel_norm loss
-    class_loss embedding distance attention linalg
+    copy create random dropout pointwise combine compare elementary special activation reduce extreme moments
+    softmax scan sort unique arrange view join parts restride index scatter matmul products einsum norm channel_norm
+    loss class_loss embedding distance attention pool adaptive_pool unpool resample grid rnn ctc linalg
+    linalg_triangular linalg_factor linalg_solve linalg_spectral linalg_lstsq linalg_measure foreach fused_steps fft
+    windows spectral histogram segments conv fold
 """.split()
 
 for _family in FAMILIES:
@@ -52,7 +54,7 @@ _INPLACE_OPERATORS = {
     "__ipow__": "pow_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
     "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_", "__ifloordiv__": "floor_divide_",
 }
-_REFLECTED = {"__rsub__": "sub", "__rtruediv__": "div", "__rdiv__": "div", "__rpow__": "pow", "__rmod__": "remainder",
+_REFLECTED = {"__rsub__": "sub", "__rpow__": "pow", "__rmod__": "remainder",
               "__rfloordiv__": "floor_divide", "__rmatmul__": "matmul", "__rlshift__": "bitwise_left_shift",
               "__rrshift__": "bitwise_right_shift"}
 
@@ -66,6 +68,13 @@ def attach_methods() -> None:
         for special, name in names.items():
             if name in functions:
                 setattr(Tensor, special, _operator(functions[name], name, special, reflected))
+    for special in ("__rtruediv__", "__rdiv__"):
+        setattr(Tensor, special, _reflected_division)
+
+
+def _reflected_division(self: Any, other: Any) -> Any:
+    """`other / self` as PyTorch rounds it: by way of the reciprocal."""
+    return self.reciprocal().__mul__(other)
 
 
 def _operator(function: Callable, name: str, special: str, reflected: bool) -> Callable:

@@ -7,7 +7,7 @@ function) and `ufunc` (what that is when every other argument has its default, i
 
 from collections.abc import Sequence
 
-from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, REQUIRES_GRAD, VIEW_MASK
+from .._dispatch.keys import BACKEND_MASK, DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, VIEW_MASK
 from .._dispatch.schema import Argument
 
 
@@ -135,7 +135,7 @@ def view_source(name: str, arguments: Sequence[Argument], array_view: str | None
     try: array = {array_view or f"array_view(a{rest})"}
     except (ValueError, IndexError): array = None
     base = {first}._base
-    woken = base is not None and base._keys & {REQUIRES_GRAD} and {first}._keys & {VIEW_MASK}
+    woken = base is not None and base._keys & {REQUIRES_GRAD | DUAL_MASK} and {first}._keys & {VIEW_MASK}
     if array is None or not array.size or woken:
         return general({first}{rest})
     counter = {first}._counter

@@ -8,15 +8,29 @@ from typing import Any
 import numpy as np
 
 from .. import _random
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, dtype, get_default_dtype, iinfo, int64
+from .._dispatch.callers import call_bound
+from .._dtype import (
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    OF_ARRAY,
+    dtype,
+    float32,
+    float64,
+    get_default_dtype,
+    iinfo,
+    int64,
+)
 from .._generator import Generator, default_generator
 from .._tensor import Tensor
 from .copy import fits, preserved_strides, stored_number, uninitialised
 from .create import LIKE, OPTIONS, Factory, checked_size
 from .declare import composite, op
 from .families import moves, writes
+from .implicit import STANDARD_GAMMA_GRAD, not_implemented
 from .rules import Spec, broadcast_shape
-from .samples import cases, error, t
+from .samples import case, cases, error, ints, t
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long",
             "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float",
@@ -439,3 +453,51 @@ def _poisson_spec(self: Tensor, generator: Any) -> Spec:
 op("poisson(Tensor self, Generator? generator=None) -> Tensor",
    kernel=moves(_poisson_spec, lambda xp, self, generator: _random.poisson(generator or default_generator, self)),
    grad=dict(self=_zero_grad), public="torch")
+
+
+def _binomial_spec(count: Tensor, prob: Tensor, generator: Any) -> Spec:
+    for name, operand in (("count", count), ("prob", prob)):
+        if operand.dtype.category != FLOAT:
+            raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: "
+                             f"{operand.dtype.scalar_name}")
+    if prob.dtype is not count.dtype:
+        raise RuntimeError(f"Found dtype {prob.dtype.scalar_name} but expected {count.dtype.scalar_name}")
+    return Spec(broadcast_shape([count._array.shape, prob._array.shape]), count.dtype)
+
+
+op("binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor",
+   kernel=moves(_binomial_spec, lambda xp, count, prob, generator:
+                _random.binomial(generator or default_generator, *xp.broadcast_arrays(count, prob))),
+   grad=dict(count=_zero_grad, prob=lambda grad: grad * 0), public="torch",
+   samples=cases(case(t(2, values=[3.0, 5.0], grad=False), t(2, values=[1.0, 0.0], grad=False)),
+                 error(ValueError, "binomial only supports floating-point dtypes for count, got: Long", ints(2), t(2))))
+
+
+def _gamma_spec(name: str) -> Callable[[Tensor, Any], Spec]:
+    def infer(self: Tensor, generator: Any) -> Spec:
+        if self.dtype not in (float32, float64):
+            refuse(name, self.dtype)
+        return Spec(self._array.shape, self.dtype)
+
+    return infer
+
+
+def _gamma_array(xp: Any, self: Any, generator: Any) -> Any:
+    drawn, least = _random.standard_gamma(generator or default_generator, self), xp.finfo(self.dtype).tiny
+    return xp.where(drawn > least, drawn, least)
+
+
+def _dirichlet_array(xp: Any, self: Any, generator: Any) -> Any:
+    least, below_one = xp.finfo(self.dtype).tiny, xp.nextafter(self.dtype.type(1), self.dtype.type(0))
+    gammas = _gamma_array(xp, self.astype(xp.float64), generator)
+    shares = gammas / gammas.sum(-1, keepdims=True) if gammas.ndim else xp.ones_like(gammas)
+    return xp.clip(shares.astype(self.dtype), least, below_one)
+
+
+op("_standard_gamma(Tensor self, Generator? generator=None) -> Tensor",
+   kernel=moves(_gamma_spec("gamma_cpu"), _gamma_array), public="torch",
+   grad=dict(self=lambda grad, self, result: grad * call_bound(STANDARD_GAMMA_GRAD, (self, result))),
+   samples=cases(error(NotImplementedError, "\"gamma_cpu\" not implemented for 'Long'", ints(2))))
+op("_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor",
+   kernel=moves(_gamma_spec("dirichlet"), _dirichlet_array), grad=dict(self=not_implemented("_sample_dirichlet")),
+   public="torch", samples=cases(error(NotImplementedError, "\"dirichlet\" not implemented for 'Long'", ints(2))))

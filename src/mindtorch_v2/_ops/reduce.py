@@ -11,7 +11,7 @@ from .._dtype import FLOAT, INT, bool_, dtype, float32, float64, int64, uint8
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .families import ArrayFamily, computes
-from .rules import Spec, shape_text
+from .rules import Spec, anywhere, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
 PLAIN = frozenset((float32.np, float64.np))
@@ -313,7 +313,7 @@ def _prod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int | None, keep
     self = self if dtype is None else self.to(dtype)
     if not self.dim():
         return grad
-    if self.device.type != "meta" and not bool((self == 0).any()):
+    if self.device.type != "meta" and not anywhere(self == 0):
         at = one_dim(dim)
         return unfolded(grad * result.conj(), self.shape, at, keepdim) / self.conj()
     if dim is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._autograd.views import check_inplace, move_retained
 from .._device import META, contiguous_format
-from .._dispatch.keys import DispatchKey, changed_modes, modes
+from .._dispatch.keys import BACKENDS, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Operator, registry
 from .._dtype import COMPLEX, complex64, complex128, dtype, float32, float64
 from .._tensor import Tensor
@@ -105,7 +105,7 @@ class Retyped(Family):
             made._array = made._shared_storage().array(shape, kind.np, made._offset, strides)
             return made
 
-        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel, DispatchKey.NPU: kernel}
+        return dict.fromkeys(BACKENDS, kernel)
 
 
 def retyped_geometry(self: Tensor, kind: dtype) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -209,6 +209,8 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
     if shown._edge is not None:
         move_retained(self, shown._edge[0])
         self._edge = shown._edge
+    if shown._tangent is not None:
+        self._tangent = shown._tangent
     if self._base is not None:
         self._view_step = shown._view_step
     else:

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._backends.meta import contiguous_strides
+from .._dispatch.keys import FUNC_MASK
+from .._dispatch.levels import innermost
 from .._dispatch.schema import NUMBERS
 from .._dtype import (
     BOOL,
@@ -176,7 +178,20 @@ def _must_swap(inner: int, outer: int, known: Sequence[tuple[int, ...]], shape: 
     return 0
 
 
+def anywhere(condition: Any) -> bool:
+    """Whether a condition holds of some element; inside vmap, of some element of some sample."""
+    return bool(innermost(condition).any())
+
+
 # writing -------------------------------------------------------------------------------------------------------------
+
+
+def writable_copy(tensor: Any, source: Any) -> Any:
+    """A copy that `source` can be written into: inside vmap it has samples if the source has."""
+    made = tensor.clone()
+    if getattr(source, "_keys", 0) & FUNC_MASK:
+        made = made + source.detach().new_zeros((), dtype=made.dtype)
+    return made
 
 
 def is_expanded(array: Any) -> bool:

@@ -1,5 +1,6 @@
 """Running sums, products and extrema, differences, and integrals by the trapezoid rule."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,8 @@ from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .extreme import NAN, kinks
 from .families import computes
-from .reduce import contiguous, joined
-from .rules import Spec
+from .reduce import contiguous, joined, reduced_dims
+from .rules import Spec, anywhere
 from .samples import bools, case, cases, error, ints, t, values
 
 # PyTorch's running sums keep more digits than they return.
@@ -63,7 +64,7 @@ def _cumprod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int, dtype: d
     self = (self if dtype is None else self.to(dtype)).conj()
     if not self.dim() or not self.numel():
         return grad
-    if self.device.type != "meta" and not bool((self == 0).any()):
+    if self.device.type != "meta" and not anywhere(self == 0):
         return _from_the_end(grad * result.conj(), dim) / self
     if modes.grad_enabled:
         return _cumprod_grad_pairwise(grad, self, dim)
@@ -224,6 +225,71 @@ def _diff(self, n, dim, prepend, append):
         later, earlier = made.narrow(dim, 1, length), made.narrow(dim, 0, length)
         made = later.logical_xor(earlier) if made.dtype is bool_ else later - earlier
     return made
+
+
+def _spaced(self: Tensor, f: Any, dim: int, h: Any, edge_order: int) -> tuple:
+    """Derivatives at the first, the inner and the last points of a dimension with equal steps; `f(i, n)` are n points
+    from the i-th on."""
+    n = self.shape[dim]
+    inner = (f(2, n - 2) - f(0, n - 2)) / (2 * h)
+    if edge_order == 1:
+        return (f(1, 1) - f(0, 1)) / h, inner, (f(n - 1, 1) - f(n - 2, 1)) / h
+    return ((f(0, 1) * -3 + f(1, 1) * 4 - f(2, 1)) / (2 * h), inner,
+            (f(n - 3, 1) - f(n - 2, 1) * 4 + f(n - 1, 1) * 3) / (2 * h))
+
+
+def _at_coordinates(self: Tensor, f: Any, dim: int, coordinates: Any, edge_order: int) -> tuple:
+    """The same for points at any coordinates."""
+    n, step = self.shape[dim], coordinates.diff()
+    left, right = (step.narrow(0, i, step.shape[0] - 1).reshape([-1 if d == dim else 1 for d in range(self.dim())])
+                   for i in (0, 1))
+    inner = (f(0, n - 2) * (-right / (left * (left + right))) + f(1, n - 2) * ((right - left) / (left * right))
+             + f(2, n - 2) * (left / (right * (left + right))))
+    if edge_order == 1:
+        return (f(1, 1) - f(0, 1)) / step[0], inner, (f(n - 1, 1) - f(n - 2, 1)) / step[-1]
+    a, b = step[0], step[1]
+    first = f(0, 1) * (-(2 * a + b) / (a * (a + b))) + f(1, 1) * ((a + b) / (a * b)) + f(2, 1) * (-a / (b * (a + b)))
+    a, b = step[-2], step[-1]
+    last = (f(n - 3, 1) * (b / (a * (a + b))) + f(n - 2, 1) * (-(a + b) / (a * b))
+            + f(n - 1, 1) * ((2 * b + a) / (b * (a + b))))
+    return first, inner, last
+
+
+@composite("gradient(Tensor self, *, Any spacing=None, Any dim=None, int edge_order=1) -> Tensor[]", public="torch",
+           samples=cases(case(t(5)), case(t(3, 4)), case(t(3, 4), spacing=2.0, dim=1), case(t(3, 4), dim=(1, 0)),
+                         case(t(3, 4), spacing=(2.0, 0.5), edge_order=2),
+                         case(t(3, 4), spacing=[values([0.0, 1.0, 3.0])], dim=0, edge_order=2),
+                         error(RuntimeError, "torch.gradient only supports edge_order=1 and edge_order=2.", t(5),
+                               edge_order=3),
+                         error(RuntimeError, "torch.gradient expected each dimension size to be at least edge_order+1",
+                               t(1))))
+def _gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> tuple:
+    dims = tuple(range(self.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    each = isinstance(spacing, (list, tuple))
+    if not (each or spacing is None or isinstance(spacing, (int, float, complex))
+            or isinstance(spacing, Tensor) and not spacing.dim()):
+        raise TypeError("gradient(): argument 'spacing' must be Number, tuple of Scalars or tuple of Tensors, not "
+                        + type(spacing).__name__)
+    if each and len(spacing) != len(dims):
+        raise RuntimeError("torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
+                           f"'self.dim() = {self.dim()}', since dim argument was not given, but got a list of length "
+                           f"{len(spacing)}" if dim is None else
+                           "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim "
+                           f"arguments to have the same length, but got a spacing argument of length {len(spacing)} "
+                           f"and a dim argument of length {len(dims)}.")
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    at = reduced_dims(dims, self.dim()) if dims else ()
+    if any(self.shape[d] < edge_order + 1 for d in at):
+        raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    made = []
+    for i, d in enumerate(at):
+        h = spacing[i] if each else 1.0 if spacing is None else spacing
+        is_vector = isinstance(h, Tensor) and h.dim() > 0
+        parts = (_at_coordinates if is_vector else _spaced)(self, functools.partial(self.narrow, d), d, h, edge_order)
+        first, inner, last = parts
+        made.append(joined(joined(first, inner, d), last, d))
+    return tuple(made)
 
 
 # integrals -----------------------------------------------------------------------------------------------------------

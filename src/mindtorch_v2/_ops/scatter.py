@@ -105,7 +105,7 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
         xp.add.at(self, tuple(key), values)
         return
     cells = _cells(xp, self.shape, key, at, places)
-    on_flat(self, lambda flat: combine_at(xp.add, flat, cells, values))
+    on_flat(self, lambda flat: combine_at(xp.add, flat, cells, values, widen=False))
 
 
 def _index_put_grad(grad: Tensor, indices: Sequence[Tensor | None], accumulate: bool) -> Tensor:
@@ -183,8 +183,8 @@ def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any
         xp.add.at(_rows(self, dim), index.reshape(-1), _rows(source, dim))
     elif source.size:
         cells = _row_cells(xp, self.shape, dim, index)
-        on_flat(self, lambda flat: combine_at(xp.add, flat, cells, xp.broadcast_to(_outer_first(source, dim),
-                                                                                   cells.shape)))
+        rows = xp.broadcast_to(_outer_first(source, dim), cells.shape)
+        on_flat(self, lambda flat: combine_at(xp.add, flat, cells, rows, widen=self.ndim > 1))
 
 
 def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -621,7 +621,8 @@ def _check_put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) ->
 def _put(xp: Any, self: Any, index: Any, source: Any, accumulate: bool) -> None:
     index, source = index.reshape(-1), source.reshape(-1)
     check_flat(index, self.size)
-    on_flat(self, lambda flat: combine_at(xp.add, flat, index, source) if accumulate else _put_at(flat, index, source))
+    on_flat(self, lambda flat: combine_at(xp.add, flat, index, source, widen=False) if accumulate
+            else _put_at(flat, index, source))
 
 
 def _put_grad(grad: Tensor, index: Tensor, source_shape: tuple[int, ...], accumulate: bool) -> Tensor:

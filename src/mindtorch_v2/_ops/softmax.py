@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._dispatch.callers import call_bound
-from .._dtype import FLOAT, dtype, float64, get_default_dtype
+from .._dtype import COMPUTE, FLOAT, dtype, float64, get_default_dtype
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .families import computes
@@ -198,8 +198,14 @@ def _logsumexp(xp: Any, self: Any, dim: Any, keepdim: bool, spec: Spec) -> Any:
         largest = xp.where(xp.isfinite(largest), largest, largest.dtype.type(0))
     else:
         largest = xp.zeros((1,) * self.ndim, self.real.dtype)
-    total = xp.log(xp.add.reduce(xp.exp(self - largest), axes, keepdims=True)) + largest
-    return contiguous(total.reshape(spec.shape))
+    total = self - largest
+    for step in (xp.exp, lambda x: xp.add.reduce(x, axes, keepdims=True), xp.log):
+        if spec.dtype in COMPUTE:  # PyTorch rounds to half precision before each step
+            total = total.astype(spec.dtype.np).astype(self.dtype)
+        total = step(total)
+    if spec.dtype in COMPUTE:
+        total = total.astype(spec.dtype.np).astype(self.dtype)
+    return contiguous((total + largest).reshape(spec.shape))
 
 
 op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="torch Tensor special",

@@ -11,7 +11,7 @@ from .declare import composite, op
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
 from .families import computes
 from .reduce import contiguous
-from .rules import Spec, pointwise_strides, shape_text
+from .rules import Spec, anywhere, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
 # PyTorch leaves open which of several equal elements is found.
@@ -71,7 +71,7 @@ def laid_out(xp: Any, array: Any, spec: Spec) -> Any:
     """The array in the memory layout that was inferred."""
     if spec.strides is None:
         return contiguous(array)
-    made = uninitialised(spec)
+    made = uninitialised(spec, xp)
     store(xp, made, array)
     return made
 
@@ -291,7 +291,7 @@ def _check_quantile(self: Tensor, q: Tensor, interpolation: str) -> None:
     if interpolation not in _INTERPOLATIONS:
         raise RuntimeError("quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but "
                            f"got {interpolation}")
-    if q.device.type != "meta" and not bool(((q >= 0) & (q <= 1)).all()):
+    if q.device.type != "meta" and anywhere(~((q >= 0) & (q <= 1))):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
 
 

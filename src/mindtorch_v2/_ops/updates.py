@@ -123,12 +123,15 @@ def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
         target[...] = flat.reshape(target.shape)
 
 
-def combine_at(combine: Any, flat: Any, places: Any, source: Any) -> None:
-    """Combines values into places of a flat array, of which some may be named several times; half types in float32."""
+def combine_at(combine: Any, flat: Any, places: Any, source: Any, *, widen: bool = True) -> None:
+    """Combines values into places of a flat array, of which some may be named several times.
+
+    Half types are combined in float32 and rounded once, or, as PyTorch does here and there, after each step.
+    """
     places, source = places.reshape(-1), np.asarray(source)
     if source.ndim:
         source = source.reshape(-1)
-    if flat.dtype in REDUCED:
+    if widen and flat.dtype in REDUCED:
         wide = flat.astype(np.float32)
         combine.at(wide, places, source.astype(np.float32))
         flat[...] = wide

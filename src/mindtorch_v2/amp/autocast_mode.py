@@ -18,13 +18,20 @@ _AUTOCAST_MASK = 1 << DispatchKey.Autocast
 
 _PRODUCTS = frozenset("""
     matmul mm mv bmm addmm addmv addbmm baddbmm addr linear _batch_matmul scaled_dot_product_attention bilinear einsum
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc convolution
 """.split())
 _LOSSES = frozenset("""
     binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy_loss hinge_embedding_loss
     huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss
     poisson_nll_loss smooth_l1_loss soft_margin_loss triplet_margin_loss
 """.split())
-_WIDE_ON_CPU = _LOSSES | frozenset("cdist linalg_qr linalg_vector_norm nanquantile polar prod quantile trace".split())
+_WIDE_ON_CPU = _LOSSES | frozenset("""
+    _lu_with_info cdist cholesky cholesky_inverse cholesky_solve geqrf inverse linalg_cholesky linalg_cholesky_ex
+    linalg_cond linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv
+    linalg_inv_ex linalg_lstsq linalg_matrix_rank linalg_qr linalg_solve linalg_svd linalg_svdvals linalg_tensorinv
+    linalg_tensorsolve lu lu_solve nanquantile orgqr ormqr pinverse polar prod qr quantile svd trace
+    triangular_solve
+""".split())
 _WIDE_ON_ACCELERATORS = _LOSSES | frozenset("""
     acos asin cdist cosh cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm layer_norm log log10 log1p
     log2 log_softmax logsumexp native_layer_norm norm pdist pow prod reciprocal renorm rsqrt sinh softmax softmin
@@ -86,6 +93,36 @@ def autocast_dtype(device_type: str) -> dtype:
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     return modes.__dict__.get("autocast", {}).get(device_type) is not None
+
+
+def custom_fwd(fwd: Callable | None = None, *, device_type: str, cast_inputs: dtype | None = None) -> Callable:
+    """A Function's `forward` that remembers autocast for its `backward`; with `cast_inputs`, run outside of it."""
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        ctx._dtype = autocast_dtype(device_type)
+        ctx._fwd_used_autocast = cast_inputs is None and is_autocast_enabled(device_type)
+        if cast_inputs is None or not is_autocast_enabled(device_type):
+            return fwd(ctx, *args, **kwargs)
+        with autocast(device_type, enabled=False):
+            return fwd(ctx, *_cast(args, cast_inputs), **{k: _cast(v, cast_inputs) for k, v in kwargs.items()})
+
+    return decorated
+
+
+def custom_bwd(bwd: Callable | None = None, *, device_type: str) -> Callable:
+    """A Function's `backward` under the autocast that its `forward` ran under."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        with autocast(device_type, ctx._dtype, ctx._fwd_used_autocast):
+            return bwd(ctx, *args, **kwargs)
+
+    return decorated
 
 
 def _castable(value: Any) -> bool:

@@ -19,7 +19,7 @@ from .._tensor import Tensor as _Tensor
 from .._tensor import backward_of as _backward_of
 from .._tensor import flush_pending as _flush_pending
 from .._tensor import root_gradients as _root_gradients
-from . import function, functional, grad_mode, graph
+from . import forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
@@ -32,6 +32,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "function",
     "functional",
     "grad",
@@ -116,19 +117,23 @@ def grad(
 
 
 def _batched(outputs: tuple, inputs: tuple, grad_outputs: _Any, create_graph: bool, allow_unused: bool) -> tuple:
-    """One backward pass a row of `grad_outputs`, stacked."""
-    import mindtorch_v2 as torch
+    """One backward pass for all rows of `grad_outputs`."""
+    from .._functorch.vmap import vmap
 
-    grads = _tuple(grad_outputs, len(outputs))
-    rows = [
-        grad(
-            outputs,
-            inputs,
-            tuple(g[i] for g in grads),
-            retain_graph=True,
-            create_graph=create_graph,
-            allow_unused=allow_unused,
-        )
-        for i in range(grads[0].shape[0])
-    ]
-    return tuple(None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True))
+    used: list[bool] = []
+
+    def one_row(*grads: _Any) -> tuple:
+        made = grad(outputs, inputs, grads, retain_graph=True, create_graph=create_graph, allow_unused=allow_unused)
+        used[:] = [g is not None for g in made]
+        return tuple(g for g in made if g is not None)
+
+    rows = iter(vmap(one_row)(*_tuple(grad_outputs, len(outputs))))
+    return tuple(next(rows) if is_used else None for is_used in used)
+
+
+def __getattr__(name: str) -> _Any:
+    if name in ("profiler", "profiler_util", "variable"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -44,9 +44,7 @@ def _numerical(function: Callable, inputs: Sequence[Any], target: Tensor, count:
     def evaluate() -> list[np.ndarray]:
         with no_grad():
             made = _as_tuple(function(*inputs))
-        return [
-            np.array(o._array, copy=True).reshape(-1) for o in made if isinstance(o, Tensor) and o.dtype.category >= 2
-        ]
+        return [np.array(o._array, copy=True).reshape(-1) for o in _floating(made)]
 
     steps = (eps, 1j * eps) if array.dtype.kind == "c" else (eps,)
     for index in np.ndindex(array.shape):
@@ -116,9 +114,22 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether backward's gradients of `func` agree with central differences; raises GradcheckError if not."""
+    """Whether gradients, and with `check_forward_ad` tangents, are central differences; GradcheckError if not."""
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
+    given = _as_tuple(inputs)
     try:
-        _check(func, _as_tuple(inputs), eps, atol, rtol, nondet_tol, check_undefined_grad)
+        _check(func, given, eps, atol, rtol, nondet_tol, backward=check_backward_ad, forward=check_forward_ad)
+        if check_backward_ad and check_undefined_grad:
+            _check_undefined(func, given, _checked_inputs(given))
+        if check_batched_grad:
+            _check_batched_grad(func, given)
+        if check_batched_forward_grad:
+            _check_batched_forward_grad(func, given)
     except GradcheckError:
         if raise_exception:
             raise
@@ -126,17 +137,92 @@ def gradcheck(
     return True
 
 
-def _check(
-    func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, undefined: bool
-) -> None:
+def _forward(function: Callable, inputs: Sequence[Any], target: Tensor, count: int) -> list[np.ndarray]:
+    """The matrix of `_numerical` in forward mode: the tangents that unit vectors give."""
+    from . import forward_ad
+
+    columns: list[list[np.ndarray]] = [[] for _ in range(count)]
+    with forward_ad.dual_level():
+        for index in np.ndindex(target._array.shape):
+            for unit in (1.0, 1j) if target.dtype.is_complex else (1.0,):
+                tangent = np.zeros_like(target._array)
+                tangent[index] = unit
+                dual = forward_ad.make_dual(target, wrap(tangent))
+                made = _floating(function(*(dual if x is target else x for x in inputs)))
+                for column, output in zip(columns, made, strict=True):
+                    found = forward_ad.unpack_dual(output).tangent
+                    shown = output if found is None else found
+                    array = np.array(shown.detach()._array, copy=True).reshape(-1)
+                    column.append(np.zeros_like(array) if found is None else array)
+    return [np.array(c) for c in columns]
+
+
+def _floating(outputs: Any) -> list[Tensor]:
+    return [o for o in _as_tuple(outputs) if isinstance(o, Tensor) and o.dtype.category >= 2]
+
+
+def _agree(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float, what: str, j: int, i: int) -> None:
+    if not np.allclose(found, expected, rtol=rtol, atol=atol, equal_nan=True):
+        raise GradcheckError(f"Jacobian {what}mismatch for output {j} with respect to input {i},\n"
+                             f"numerical:{wrap(expected)}\nanalytical:{wrap(found.copy())}\n")
+
+
+def _check_batched_grad(func: Callable, inputs: tuple) -> None:
+    """One backward pass for several gradients must give what one pass for each gives."""
+    from . import grad
+
+    chosen, outputs, rng = _checked_inputs(inputs), _differentiable_outputs(func(*inputs)), np.random.default_rng(0)
+    for output in outputs:
+        rows = [wrap(_random_like(rng, output._array)) for _ in range(2)]
+        both = wrap(np.stack([row._array for row in rows]))
+        options: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
+        together = grad(output, chosen, both, is_grads_batched=True, **options)
+        for row, number in zip(rows, range(2), strict=True):
+            for one, all_ in zip(grad(output, chosen, row, **options), together, strict=True):
+                if one is not None and not np.allclose(one.detach()._array, all_.detach()._array[number]):
+                    raise GradcheckError("While considering the batched gradient, got a result that differs from the "
+                                         "gradients one by one.")
+
+
+def _check_batched_forward_grad(func: Callable, inputs: tuple) -> None:
+    from .._functorch.eager_transforms import jvp
+    from .._functorch.vmap import vmap
+
+    rng = np.random.default_rng(0)
+    for target in _checked_inputs(inputs):
+        def tangents(tangent: Tensor, target: Tensor = target) -> tuple:
+            def of_target(x: Tensor) -> tuple:
+                return tuple(_floating(func(*(x if i is target else i for i in inputs))))
+
+            return jvp(of_target, (target.detach(),), (tangent,))[1]
+
+        rows = [wrap(_random_like(rng, target._array)) for _ in range(2)]
+        together = vmap(tangents)(wrap(np.stack([row._array for row in rows])))
+        for number, row in enumerate(rows):
+            for one, all_ in zip(tangents(row), together, strict=True):
+                if not np.allclose(one.detach()._array, all_.detach()._array[number]):
+                    raise GradcheckError("While considering the batched tangent, got a result that differs from the "
+                                         "tangents one by one.")
+
+
+def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, *, backward: bool,
+           forward: bool) -> None:
     chosen = _checked_inputs(inputs)
-    all_outputs = [o for o in _as_tuple(func(*inputs)) if isinstance(o, Tensor) and o.dtype.category >= 2]
+    all_outputs = _floating(func(*inputs))
     for i, target in enumerate(chosen):
         if not target.numel():
             continue
         numerical = _numerical(func, inputs, target, len(all_outputs), eps)
+        tangents = _forward(func, inputs, target, len(all_outputs)) if forward else []
         for j, output in enumerate(all_outputs):
             if not output.numel():
+                continue
+            complex_input, complex_output = target.dtype.is_complex, output.dtype.is_complex
+            expected = _real_matrix(numerical[j], complex_input, complex_output)
+            if forward:
+                found = _real_matrix(tangents[j], complex_input, complex_output)
+                _agree(found, expected, rtol, atol, "computed with forward mode ", j, i)
+            if not backward:
                 continue
             if not output.requires_grad:
                 if numerical[j].size and np.abs(numerical[j]).max() > atol:
@@ -148,14 +234,7 @@ def _check(
                 raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and "
                                      "grad_output multiple times gives different values, although analytical gradient "
                                      "matches numerical gradient.")
-            complex_input, complex_output = target.dtype.is_complex, output.dtype.is_complex
-            expected = _real_matrix(numerical[j], complex_input, complex_output)
-            found = _real_gradient(analytical, complex_input).T
-            if not np.allclose(found, expected, rtol=rtol, atol=atol, equal_nan=True):
-                raise GradcheckError(f"Jacobian mismatch for output {j} with respect to input {i},\n"
-                                     f"numerical:{wrap(expected)}\nanalytical:{wrap(found.copy())}\n")
-    if undefined:
-        _check_undefined(func, inputs, chosen)
+            _agree(_real_gradient(analytical, complex_input).T, expected, rtol, atol, "", j, i)
 
 
 def _check_undefined(func: Callable, inputs: tuple, chosen: list[Tensor]) -> None:
@@ -209,7 +288,9 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
             return gradients(*args)
 
     return gradcheck(recorded, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
-                     nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad)
+                     nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
+                     check_batched_grad=check_batched_grad, check_forward_ad=check_fwd_over_rev,
+                     check_backward_ad=check_rev_over_rev)
 
 
 def _random_like(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:

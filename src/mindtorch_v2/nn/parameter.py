@@ -5,9 +5,12 @@ from typing import Any, SupportsIndex
 
 import mindtorch_v2 as torch
 
+from .._dispatch.keys import PYTHON_MASK
 from .._tensor import _disabled_torch_function_impl
+from .._utils import _rebuild_parameter, _rebuild_parameter_with_state
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin",
+           "is_lazy"]
 
 
 class _MarkedTensorType(type):
@@ -74,22 +77,93 @@ class Buffer(torch.Tensor, metaclass=_MarkedTensorType):
         return tensor
 
 
+# without a shape yet --------------------------------------------------------------------------------------------------
+
+
+class UninitializedTensorMixin:
+    """A tensor that has a type and a device, and gets its shape from `materialize`; till then it can only be moved."""
+
+    cls_to_become: type
+    data: Any
+    _keys: int
+    _allowed = frozenset(("__hash__", "size", "copy_", "is_complex", "is_floating_point", "half", "float", "double",
+                          "char", "short", "int", "long", "cuda", "cpu", "to", "get_device", "detach", "requires_grad_",
+                          "__get__", "__set__", "__repr__"))
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Becomes a parameter or buffer of that shape, in place; its elements are arbitrary."""
+        data = self.data
+        self.data = torch.empty(shape, device=data.device if device is None else device, dtype=dtype or data.dtype)
+        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+        self._keys &= ~PYTHON_MASK
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
+            "to initialize the parameters before accessing their attributes."
+        )
+
+    def share_memory_(self) -> Any:
+        raise RuntimeError("Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize "
+                           "the parameters before calling `module.share_memory()`.")
+
+    def numel(self) -> int:
+        return self.__torch_function__(torch.Tensor.numel, ())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple:
+        return type(self), (self.requires_grad,)  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            data = self.data
+            memo[id(self)] = type(self)(self.requires_grad, data.device, data.dtype)  # type: ignore
+        return memo[id(self)]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if getattr(func, "__name__", "") not in cls._allowed:
+            raise ValueError(
+                f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a "
+                "`LazyModule` or explicitly manipulating `torch.nn.parameter.UninitializedParameter` objects. When "
+                "using LazyModules Call `forward` with a dummy batch to initialize the parameters before calling torch "
+                "functions"
+            )
+        return _disabled_torch_function_impl(func, types, args, kwargs or {})
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+    """A Parameter without a shape."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return torch.Tensor._make_subclass(cls, torch.empty(0, device=device, dtype=dtype), requires_grad)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, torch.Tensor):  # type: ignore[misc]
+    """A buffer without a shape."""
+
+    cls_to_become = torch.Tensor
+    persistent: bool
+
+    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+                ) -> Any:
+        made = torch.Tensor._make_subclass(cls, torch.empty(0, device=device, dtype=dtype), requires_grad)
+        made.persistent, made._is_buffer = persistent, True
+        return made
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether it is a parameter or buffer that has no shape yet."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
 def _attributes_set_by_users(parameter: Parameter) -> dict[str, Any]:
     """The instance's attributes that are neither the class's nor those of every new parameter."""
     own = vars(Parameter())
     return {name: value for name, value in vars(parameter).items() if name not in own and not hasattr(Parameter, name)}
-
-
-def _rebuild_parameter(data: torch.Tensor, requires_grad: bool, backward_hooks: OrderedDict) -> Parameter:
-    """The Parameter a pickle describes."""
-    return Parameter(data, requires_grad)
-
-
-def _rebuild_parameter_with_state(
-    data: torch.Tensor, requires_grad: bool, backward_hooks: OrderedDict, state: dict[str, Any]
-) -> Parameter:
-    """The Parameter a pickle describes, with the attributes its user had set."""
-    parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
-    for name, value in state.items():
-        setattr(parameter, name, value)
-    return parameter

@@ -29,9 +29,6 @@ _HOOK_DICTS = (
     "_optimizer_load_state_dict_post_hooks",
 )
 
-# Where a step may be recorded into a device graph.
-_CAPTURABLE_DEVICES = ("cuda", "xpu", "hpu", "privateuseone", "xla")
-
 
 class _RequiredParameter:
     """The default of an option that every parameter group must give."""
@@ -59,7 +56,7 @@ def _use_grad_for_differentiable(step: Callable) -> Callable:
     @functools.wraps(step)
     def step_in_grad_mode(self: "Optimizer", *args: Any, **kwargs: Any) -> Any:
         before = torch.is_grad_enabled()
-        torch.set_grad_enabled(self.defaults["differentiable"])
+        torch.set_grad_enabled(self.defaults.get("differentiable", False))
         try:
             return step(self, *args, **kwargs)
         finally:
@@ -76,14 +73,6 @@ def _to_scalar(value: Any) -> Any:
 def _get_scalar_dtype() -> Any:
     """The dtype of step counters."""
     return torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-
-
-def check_implementation_flags(differentiable: bool, foreach: bool | None, fused: bool | None) -> None:
-    """Raises where the flags contradict each other; otherwise they change nothing here."""
-    if fused and differentiable:
-        raise RuntimeError("`fused` does not support `differentiable`")
-    if fused and foreach:
-        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
 
 
 class Optimizer:

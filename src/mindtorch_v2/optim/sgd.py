@@ -1,17 +1,71 @@
 """Stochastic gradient descent."""
 
-from collections.abc import Callable
 from typing import Any
 
 import mindtorch_v2 as torch
 
-from .optimizer import Optimizer, ParamsT, _to_scalar, _use_grad_for_differentiable, check_implementation_flags
+from ._lists import ListOptimizer, Tensors, as_number, check_flags, check_fused, decayed, descend, runs_whole
+from .optimizer import ParamsT
 
 __all__ = ["SGD", "sgd"]
 
 
-class SGD(Optimizer):
+def sgd(
+    params: Tensors,
+    d_p_list: Tensors,
+    momentum_buffer_list: list[torch.Tensor | None],
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    grad_scale: torch.Tensor | None = None,
+    found_inf: torch.Tensor | None = None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+) -> None:
+    """Makes one step with the given gradients and fills in missing momentum buffers."""
+    if not fused and (grad_scale is not None or found_inf is not None):
+        raise AssertionError("Expected grad_scale and found_inf to be None")
+    differentiable = torch.is_grad_enabled()
+    lr, weight_decay = as_number(lr, differentiable), as_number(weight_decay, differentiable)
+    buffers = [buffer for buffer in momentum_buffer_list if buffer is not None]
+    if params and (fused or not has_sparse_grad and runs_whole((params, d_p_list, buffers), differentiable)):
+        new = [i for i, buffer in enumerate(momentum_buffer_list) if buffer is None]
+        old = [i for i, buffer in enumerate(momentum_buffer_list) if buffer is not None]
+        for i in new if momentum != 0 else ():
+            momentum_buffer_list[i] = torch.empty_like(params[i])
+        for chosen, first in ((new, True), (old, False)):
+            if chosen:
+                torch._fused_sgd_(
+                    [params[i] for i in chosen], [d_p_list[i] for i in chosen],
+                    [momentum_buffer_list[i] for i in chosen] if momentum != 0 else [],
+                    weight_decay=float(weight_decay), momentum=float(momentum), lr=lr, dampening=float(dampening),
+                    nesterov=nesterov, maximize=maximize, is_first_step=first, grad_scale=grad_scale,
+                    found_inf=found_inf,
+                )  # fmt: skip
+        return
+    for position, parameter in enumerate(params):
+        gradient = decayed(parameter, d_p_list[position], weight_decay, maximize)
+        if momentum != 0:
+            buffer = momentum_buffer_list[position]
+            if buffer is None:
+                buffer = momentum_buffer_list[position] = gradient.detach().clone()
+            else:
+                buffer.mul_(momentum).add_(gradient, alpha=1 - dampening)
+            gradient = gradient.add(buffer, alpha=momentum) if nesterov else buffer
+        descend(parameter, gradient, lr)
+
+
+class SGD(ListOptimizer):
     """p -= lr * g, with optional momentum, dampening, Nesterov's rule and weight decay."""
+
+    _function = staticmethod(sgd)
+    _states = ("momentum_buffer",)
+    _added = {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False}
 
     def __init__(
         self,
@@ -35,100 +89,25 @@ class SGD(Optimizer):
             raise ValueError(f"Invalid momentum value: {momentum}")
         if weight_decay < 0.0:
             raise ValueError(f"Invalid weight_decay value: {weight_decay}")
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-            "foreach": foreach,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        super().__init__(params, defaults)
-        check_implementation_flags(differentiable, foreach, fused)
+        super().__init__(params, {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
+            "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable,
+            "fused": fused,
+        })  # fmt: skip
+        check_flags(differentiable, foreach, fused)
+        self._step_supports_amp_scaling = bool(fused)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("nesterov", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", False)
-
-    @_use_grad_for_differentiable
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Makes one step; the closure, if given, computes the loss anew."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            pairs = [(parameter, parameter.grad) for parameter in group["params"]]
-            params = [parameter for parameter, gradient in pairs if gradient is not None]
-            momentum = group["momentum"]
-            buffers: list[torch.Tensor | None] = [None] * len(params)
-            if momentum != 0:
-                buffers = [self.state[parameter].get("momentum_buffer") for parameter in params]
-            sgd(
-                params,
-                [gradient for _, gradient in pairs if gradient is not None],
-                buffers,
-                weight_decay=group["weight_decay"],
-                momentum=momentum,
-                lr=group["lr"],
-                dampening=group["dampening"],
-                nesterov=group["nesterov"],
-                maximize=group["maximize"],
-            )
-            if momentum != 0:
-                for parameter, buffer in zip(params, buffers, strict=True):
-                    self.state[parameter]["momentum_buffer"] = buffer
-        return loss
-
-
-def sgd(
-    params: list[torch.Tensor],
-    d_p_list: list[torch.Tensor],
-    momentum_buffer_list: list[torch.Tensor | None],
-    has_sparse_grad: bool = False,
-    foreach: bool | None = None,
-    fused: bool | None = None,
-    grad_scale: torch.Tensor | None = None,
-    found_inf: torch.Tensor | None = None,
-    *,
-    weight_decay: float,
-    momentum: float,
-    lr: float,
-    dampening: float,
-    nesterov: bool,
-    maximize: bool,
-) -> None:
-    """Makes one step with the given gradients and fills in missing momentum buffers."""
-    if grad_scale is not None or found_inf is not None:
-        raise AssertionError("Expected grad_scale and found_inf to be None")
-    lr_with_graph = lr if isinstance(lr, torch.Tensor) and lr.requires_grad and torch.is_grad_enabled() else None
-    negative_lr = -_to_scalar(lr)
-    weight_decay = _to_scalar(weight_decay)
-    for position, parameter in enumerate(params):
-        gradient = d_p_list[position]
-        if maximize:
-            gradient = -gradient
-        if weight_decay != 0:
-            gradient = gradient.add(parameter, alpha=weight_decay)
-        if momentum != 0:
-            buffer = momentum_buffer_list[position]
-            if buffer is None:
-                buffer = gradient.detach().clone()
-                momentum_buffer_list[position] = buffer
-            else:
-                buffer.mul_(momentum).add_(gradient, alpha=1 - dampening)
-            gradient = gradient.add(buffer, alpha=momentum) if nesterov else buffer
-        if lr_with_graph is not None:
-            parameter.addcmul_(gradient, lr_with_graph, value=-1)
-        else:
-            parameter.add_(gradient, alpha=negative_lr)
+    def _update(self, group: dict[str, Any]) -> None:
+        pairs = [(p, p.grad) for p in group["params"] if p.grad is not None]
+        params, gradients = [p for p, _ in pairs], [gradient for _, gradient in pairs]
+        if group["fused"] and params:
+            check_fused(params[0])
+        keeps = group["momentum"] != 0
+        buffers = [self.state[p].get("momentum_buffer") if keeps else None for p in params]
+        sparse = any(gradient.is_sparse for gradient in gradients)
+        sgd(params, gradients, buffers, sparse, **self._options(group))
+        if keeps:
+            for parameter, buffer in zip(params, buffers, strict=True):
+                self.state[parameter]["momentum_buffer"] = buffer

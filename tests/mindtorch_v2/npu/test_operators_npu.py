@@ -1,6 +1,7 @@
 """All declared operators on the simulated NPU, driven by their samples, against the CPU."""
 
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -23,11 +24,15 @@ SAMPLED = samples.sampled()
 every_operator = pytest.mark.parametrize("declaration", SAMPLED.values(), ids=SAMPLED)
 # Errors that the CPU finds in the data; the device does not look at it.
 FOUND_IN_DATA = ("out of bounds", "out of range", "ZeroDivisionError", "bincount only supports", "is not finite",
-                 "should be between 0 and 1", "Number of elements of source", "Class values must")  # fmt: skip
+                 "should be between 0 and 1", "Number of elements of source", "Class values must",
+                 "offsets[0] has to be", "not in the valid range")  # fmt: skip
 # PyTorch's CPU gives the places of nonzero elements column by column, a device row by row.
 OTHER_STRIDES = frozenset(("aten::nonzero", "aten::nonzero_numpy", "aten::argwhere", "aten::where"))
 # Operators that run, but lead to one without a row: by an option, or in their derivative.
-LEAD_ELSEWHERE = frozenset(("aten::unique", "aten::digamma"))
+LEAD_ELSEWHERE = frozenset(("aten::unique", "aten::digamma", "aten::ctc_loss.IntList", "aten::kaiser_window",
+                            "aten::upsample_linear1d", "aten::upsample_trilinear3d", *(
+    name for name, d in SAMPLED.items()
+    if re.search(r"_ops\.(linalg_|fft|spectral)", getattr(d.family, "function", d.family).__module__))))
 # What the device computes by another formula than the CPU, with the tolerance that takes.
 LOOSE = {"aten::special_ndtri": 1e-3, "aten::logcumsumexp": 1e-4, "aten::histc": 1e-4}
 NO_ROW = "has no ACLNN row: it cannot run on device 'npu'"

@@ -1,14 +1,16 @@
 """The CPU's array namespace: NumPy, with SciPy's special functions loaded when first used."""
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from . import convolution, lapack
 from .blocks import blockwise
 from .bound import at_least, at_most
 from .choose import where, zero_where
 from .memory import keep_freed_memory
-from .rows import summed_rows
+from .rows import bag_sums, summed_rows
 
 # atanh(erf(x)) / x as a polynomial in x squared: relative error of erf below 3e-7 for all x.
 _ERF_COEFFICIENTS = (1.1283792, 0.10276905, -1.9183078e-4, -6.197847e-4, 8.763733e-5, -5.6684762e-6, 1.4185227e-7)
@@ -35,6 +37,16 @@ class Namespace:
     at_least = staticmethod(at_least)
     at_most = staticmethod(at_most)
     summed_rows = staticmethod(summed_rows)
+    bag_sums = staticmethod(bag_sums)
+    lapack = lapack
+    convolution = convolution
+
+    @functools.cached_property
+    def fft(self) -> Any:
+        """SciPy's transforms: NumPy's, but many of one length at a time."""
+        import scipy.fft
+
+        return scipy.fft
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(np, name, None)

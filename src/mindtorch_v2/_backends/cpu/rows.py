@@ -15,3 +15,11 @@ def summed_rows(indices: Any, rows: Any, count: int) -> Any:
     columns = np.arange(len(indices) + 1, dtype=indices.dtype)
     chosen = scipy.sparse.csc_array((np.ones(len(indices), rows.dtype), indices, columns), shape=(count, len(indices)))
     return chosen @ np.ascontiguousarray(rows)
+
+
+def bag_sums(table: Any, indices: Any, starts: Any, factors: Any) -> Any:
+    """For each bag, `indices[starts[i]:starts[i + 1]]`, the sum of the table's rows it names, times their factors."""
+    import scipy.sparse
+
+    factors = np.ones(len(indices), table.dtype) if factors is None else factors
+    return scipy.sparse.csr_array((factors, indices, starts), shape=(len(starts) - 1, len(table))) @ table

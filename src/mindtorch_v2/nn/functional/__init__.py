@@ -10,17 +10,19 @@ from ..._tensor import Tensor as _Tensor
 from ...overrides import handle_torch_function as _handle_torch_function
 from ...overrides import has_torch_function as _has_torch_function
 
-_PARTS = ("activation", "loss")
+_PARTS = ("activation", "attention", "embedding", "loss", "pooling", "vision")
 
 
 def _overridable(function: _Callable) -> _Callable:
     """The function behind a check whether an argument's __torch_function__ wants to see the call first."""
 
     @_functools.wraps(function)
-    def call(input: _Any, *args: _Any, **kwargs: _Any) -> _Any:
-        if input.__class__ is not _Tensor and _has_torch_function((input, *args)):
-            return _handle_torch_function(call, (input, *args), input, *args, **kwargs)
-        return function(input, *args, **kwargs)
+    def call(*args: _Any, **kwargs: _Any) -> _Any:
+        if not (args and args[0].__class__ is _Tensor):
+            tensors = (*args, *kwargs.values())
+            if _has_torch_function(tensors):
+                return _handle_torch_function(call, tensors, *args, **kwargs)
+        return function(*args, **kwargs)
 
     return call
 
@@ -31,3 +33,8 @@ for _part in _PARTS:
     _functions.update({name: _overridable(getattr(_module, name)) for name in _module.__all__})
 globals().update(_functions)
 __all__ = list(_functions)
+
+# Names that are no functions of torch.nn.functional, but are looked for there.
+Tensor, handle_torch_function, has_torch_function = _Tensor, _handle_torch_function, _has_torch_function
+for _name in ("_canonical_mask", "_in_projection", "_in_projection_packed", "_mha_shape_check", "_none_or_dtype"):
+    globals()[_name] = getattr(_importlib.import_module(f"{__name__}.attention"), _name)

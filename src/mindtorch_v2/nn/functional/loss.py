@@ -11,7 +11,8 @@ from .._reduction import get_enum, legacy_get_string
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy",
-    "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss",
+    "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "linear_cross_entropy",
+    "margin_ranking_loss",
     "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss",
     "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
@@ -19,6 +20,8 @@ __all__ = [
 
 _operators = public_functions("_nn")
 _torch = public_functions("torch")
+_functional = public_functions("nn.functional")
+_linear = _functional["linear"]
 
 
 def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> int:
@@ -109,6 +112,32 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
     """The negative log probability of target classes, from log probabilities."""
     code = _reduction(size_average, reduce, reduction)
     return _nll_loss(input, target, weight, code, ignore_index)
+
+
+def linear_cross_entropy(input: Any, linear_weight: Any, target: Any, *, linear_bias: Any = None,
+                         weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
+                         label_smoothing: float = 0.0, options: Any = None) -> Tensor:
+    """`cross_entropy` of a linear layer's outputs; `options` of cutting it into pieces change no result."""
+    if input.dim() not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    width = linear_weight.size(-1)
+    if input.size(-1) != width:
+        raise RuntimeError("expected equal input and linear_weight last dimensions (in_features), got "
+                           f"{input.size(-1)} and {width}, respectively")
+    if target.is_floating_point() and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = _linear(input, linear_weight.reshape(-1, width), bias)
+    logits = logits.reshape(*input.shape[:-1], *linear_weight.shape[:-1])
+    return cross_entropy(logits, target, weight, None, -100 if ignore_index is None else ignore_index, None, reduction,
+                         label_smoothing)
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+             reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
+    """The negative log probability of label sequences, whatever their alignment in time."""
+    return _torch["ctc_loss"](log_probs, targets, input_lengths, target_lengths, blank, get_enum(reduction),
+                              zero_infinity)
 
 
 # probabilities -------------------------------------------------------------------------------------------------------
@@ -256,7 +285,7 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
 
 
 _multi_margin_loss, _multilabel_margin_loss = _operators["multi_margin_loss"], _operators["multilabel_margin_loss"]
-_log_sigmoid = public_functions("nn.functional")["logsigmoid"]
+_log_sigmoid = _functional["logsigmoid"]
 
 
 def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Any = None,

@@ -1,16 +1,51 @@
 """The modules of torch.nn; each file's `__all__` says what it adds."""
 
-from . import activation, container, dropout, flatten, linear, loss, normalization, sparse
+from . import (
+    activation,
+    adaptive,
+    batchnorm,
+    container,
+    conv,
+    distance,
+    dropout,
+    flatten,
+    fold,
+    instancenorm,
+    lazy,
+    linear,
+    loss,
+    normalization,
+    padding,
+    pixelshuffle,
+    pooling,
+    rnn,
+    sparse,
+    transformer,
+    upsampling,
+)
 from .activation import *  # noqa: F403
+from .adaptive import *  # noqa: F403
+from .batchnorm import *  # noqa: F403
 from .container import *  # noqa: F403
+from .conv import *  # noqa: F403
+from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .flatten import *  # noqa: F403
+from .fold import *  # noqa: F403
+from .instancenorm import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
+from .padding import *  # noqa: F403
+from .pixelshuffle import *  # noqa: F403
+from .pooling import *  # noqa: F403
+from .rnn import *  # noqa: F403
 from .sparse import *  # noqa: F403
+from .transformer import *  # noqa: F403
+from .upsampling import *  # noqa: F403
 
 __all__ = ["Module"]
-for _part in (activation, container, dropout, flatten, linear, loss, normalization, sparse):
+for _part in (activation, adaptive, batchnorm, container, conv, distance, dropout, flatten, fold, instancenorm, linear,
+              loss, normalization, padding, pixelshuffle, pooling, rnn, sparse, transformer, upsampling):
     __all__ += _part.__all__

@@ -38,7 +38,7 @@ class ModuleState:
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, torch.Tensor | None]
     _non_persistent_buffers_set: set[str]
-    _modules: dict[str, "Module | None"]
+    _modules: dict[str, "torch.nn.Module | None"]
     _state_dict_hooks: OrderedDict[int, Callable]
     _state_dict_pre_hooks: OrderedDict[int, Callable]
     _load_state_dict_pre_hooks: OrderedDict[int, Callable]

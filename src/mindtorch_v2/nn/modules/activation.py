@@ -1,5 +1,6 @@
-"""Activations as modules."""
+"""Activations as modules, and attention of several heads."""
 
+import warnings
 from typing import Any
 
 import mindtorch_v2 as torch
@@ -7,126 +8,293 @@ import mindtorch_v2 as torch
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ._settings import settings
+from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
 __all__ = [
-    "ELU",
-    "GELU",
-    "LeakyReLU",
-    "LogSoftmax",
-    "Mish",
-    "PReLU",
-    "ReLU",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Tanh",
+    "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
+    "LogSoftmax", "Mish", "MultiheadAttention", "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax",
+    "Softmax2d", "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
 ]
 
 
-class _InplaceActivation(Module):
-    """An activation whose only setting is whether to write in place."""
+class _Activation(Module):
+    """A function of a tensor; shows its settings."""
 
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    _settings: tuple[str, ...] = ()
 
     def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
+        shown = [f"{name}={getattr(self, name)!r}" for name in self._settings if name != "inplace"]
+        return ", ".join([*shown, "inplace=True"] if getattr(self, "inplace", False) else shown)
 
 
-class ReLU(_InplaceActivation):
-    """max(x, 0)"""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.relu(input, inplace=self.inplace)
+# without settings ----------------------------------------------------------------------------------------------------
 
 
-class SiLU(_InplaceActivation):
-    """x * sigmoid(x)"""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.silu(input, inplace=self.inplace)
-
-
-class Mish(_InplaceActivation):
-    """x * tanh(softplus(x))"""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.mish(input, inplace=self.inplace)
-
-
-class Tanh(Module):
-    """tanh(x)"""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(input)
-
-
-class Sigmoid(Module):
+class Sigmoid(_Activation):
     """1 / (1 + exp(-x))"""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return torch.sigmoid(input)
 
 
-class GELU(Module):
-    """x * Phi(x), Phi being the normal distribution function or its tanh approximation."""
-
-    __constants__ = ["approximate"]
-    approximate: str
-
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
+class Tanh(_Activation):
+    """tanh(x)"""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.gelu(input, approximate=self.approximate)
+        return torch.tanh(input)
+
+
+class LogSigmoid(_Activation):
+    """log(1 / (1 + exp(-x)))"""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.logsigmoid(input)
+
+
+class Softsign(_Activation):
+    """x / (1 + |x|)"""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.softsign(input)
+
+
+class Tanhshrink(_Activation):
+    """x - tanh(x)"""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.tanhshrink(input)
+
+
+class Softmax2d(_Activation):
+    """Softmax over the channels of an image."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if input.dim() not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
+        return F.softmax(input, -3)
+
+
+# in place or not -----------------------------------------------------------------------------------------------------
+
+
+@settings
+class ReLU(_Activation):
+    """max(x, 0)"""
+
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.relu(input, inplace=self.inplace)
+
+
+@settings
+class SiLU(_Activation):
+    """x * sigmoid(x)"""
+
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.silu(input, inplace=self.inplace)
+
+
+@settings
+class Mish(_Activation):
+    """x * tanh(softplus(x))"""
+
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.mish(input, inplace=self.inplace)
+
+
+@settings
+class SELU(_Activation):
+    """scale * (x where positive, alpha * (exp(x) - 1) elsewhere), which keeps mean 0 and variance 1."""
+
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.selu(input, self.inplace)
+
+
+@settings
+class Hardsigmoid(_Activation):
+    """min(max(x / 6 + 1 / 2, 0), 1)"""
+
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.hardsigmoid(input, self.inplace)
 
     def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
+        return ""
 
 
-class LeakyReLU(Module):
+@settings
+class Hardswish(_Activation):
+    """x * hardsigmoid(x)"""
+
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.hardswish(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+@settings
+class LeakyReLU(_Activation):
     """x where positive, negative_slope * x elsewhere."""
 
-    __constants__ = ["inplace", "negative_slope"]
-    inplace: bool
-    negative_slope: float
-
-    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__()
-        self.negative_slope = negative_slope
-        self.inplace = inplace
+    negative_slope: float = 1e-2
+    inplace: bool = False
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
 
-
-class ELU(Module):
+@settings
+class ELU(_Activation):
     """x where positive, alpha * (exp(x) - 1) elsewhere."""
 
-    __constants__ = ["alpha", "inplace"]
-    alpha: float
-    inplace: bool
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
+    alpha: float = 1.0
+    inplace: bool = False
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
+
+@settings
+class CELU(_Activation):
+    """x where positive, alpha * (exp(x / alpha) - 1) elsewhere."""
+
+    alpha: float = 1.0
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.celu(input, self.alpha, self.inplace)
+
+
+@settings
+class RReLU(_Activation):
+    """x where positive, a random slope between `lower` and `upper` times x elsewhere; their mean outside training."""
+
+    lower: float = 1.0 / 8
+    upper: float = 1.0 / 3
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+
+@settings
+class Threshold(_Activation):
+    """x where above the threshold, `value` elsewhere."""
+
+    threshold: float
+    value: float
+    inplace: bool = False
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.threshold(input, self.threshold, self.value, self.inplace)
+
+
+class Hardtanh(_Activation):
+    """x, at least min_val and at most max_val."""
+
+    __constants__ = ["min_val", "max_val", "inplace"]
+    _settings: tuple[str, ...] = ("min_val", "max_val", "inplace")
+    min_val: float
+    max_val: float
+    inplace: bool
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False,
+                 min_value: float | None = None, max_value: float | None = None) -> None:
+        super().__init__()
+        for end, value in (("min", min_value), ("max", max_value)):
+            if value is not None:
+                warnings.warn(f"keyword argument `{end}_value` is deprecated and renamed to `{end}_val`",
+                              FutureWarning, stacklevel=2)
+        self.min_val = min_val if min_value is None else min_value
+        self.max_val = max_val if max_value is None else max_value
+        self.inplace = inplace
+        if self.max_val <= self.min_val:
+            raise AssertionError(f"max_val ({self.max_val}) must be greater than min_val ({self.min_val})")
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
+
+
+class ReLU6(Hardtanh):
+    """min(max(x, 0), 6)"""
+
+    _settings = ("inplace",)
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+
+# with other settings -------------------------------------------------------------------------------------------------
+
+
+@settings
+class GELU(_Activation):
+    """x * Phi(x), Phi being the normal distribution function or its tanh approximation."""
+
+    approximate: str = "none"
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.gelu(input, approximate=self.approximate)
+
+
+@settings
+class GLU(_Activation):
+    """The first half of a dimension times the sigmoid of the second."""
+
+    dim: int = -1
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.glu(input, self.dim)
+
+
+@settings
+class Hardshrink(_Activation):
+    """x where |x| > lambd, 0 elsewhere."""
+
+    lambd: float = 0.5
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.hardshrink(input, self.lambd)
+
     def extra_repr(self) -> str:
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
+        return f"{self.lambd}"
+
+
+@settings
+class Softshrink(_Activation):
+    """x moved towards 0 by lambd, at most to 0."""
+
+    lambd: float = 0.5
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.softshrink(input, self.lambd)
+
+    def extra_repr(self) -> str:
+        return f"{self.lambd}"
+
+
+@settings
+class Softplus(_Activation):
+    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
+
+    beta: float = 1.0
+    threshold: float = 20.0
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.softplus(input, self.beta, self.threshold)
 
 
 class PReLU(Module):
@@ -153,52 +321,127 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class Softplus(Module):
-    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
-
-    __constants__ = ["beta", "threshold"]
-    beta: float
-    threshold: float
-
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta = beta
-        self.threshold = threshold
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.softplus(input, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
-
-
-class _AlongDimension(Module):
+class _AlongDimension(_Activation):
     """An activation over one dimension."""
-
-    __constants__ = ["dim"]
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.__dict__.setdefault("dim", None)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
+@settings
 class Softmax(_AlongDimension):
     """exp(x) / sum(exp(x)) over one dimension."""
 
+    dim: int | None = None
+
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.softmax(input, self.dim)
+        return F.softmax(input, self.dim, _stacklevel=5)
 
 
+@settings
 class LogSoftmax(_AlongDimension):
     """log(softmax(x)) over one dimension."""
 
+    dim: int | None = None
+
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return F.log_softmax(input, self.dim)
+        return F.log_softmax(input, self.dim, _stacklevel=5)
+
+
+@settings
+class Softmin(_AlongDimension):
+    """softmax(-x) over one dimension."""
+
+    dim: int | None = None
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.softmin(input, self.dim, _stacklevel=5)
+
+
+# attention -----------------------------------------------------------------------------------------------------------
+
+
+class MultiheadAttention(Module):
+    """Values averaged by how well queries match keys, in several heads side by side, between two linear layers."""
+
+    __constants__ = ["batch_first"]
+    bias_k: torch.Tensor | None
+    bias_v: torch.Tensor | None
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
+                 add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
+                 vdim: int | None = None, batch_first: bool = False, device: Any = None, dtype: Any = None) -> None:
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and "
+                             f"num_heads={num_heads} instead")
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+        self.num_heads, self.dropout, self.batch_first = num_heads, dropout, batch_first
+        self.head_dim = embed_dim // num_heads
+        if self.head_dim * num_heads != embed_dim:
+            raise AssertionError("embed_dim must be divisible by num_heads")
+
+        def parameter(*shape: int, wanted: bool = True) -> Any:
+            return Parameter(torch.empty(shape, device=device, dtype=dtype)) if wanted else None
+
+        same = self._qkv_same_embed_dim
+        for name, width in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
+            self.register_parameter(f"{name}_proj_weight", parameter(embed_dim, width, wanted=not same))
+        self.register_parameter("in_proj_weight", parameter(3 * embed_dim, embed_dim, wanted=same))
+        self.register_parameter("in_proj_bias", parameter(3 * embed_dim, wanted=bias))
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        for name in ("bias_k", "bias_v"):
+            self.register_parameter(name, parameter(1, 1, embed_dim, wanted=add_bias_kv))
+        self.add_zero_attn = add_zero_attn
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
+            if getattr(self, name) is not None:
+                init.xavier_uniform_(getattr(self, name))
+        if self.in_proj_bias is not None:
+            init.constant_(self.in_proj_bias, 0.0)
+            init.constant_(self.out_proj.bias, 0.0)
+        for bias in (self.bias_k, self.bias_v):
+            if bias is not None:
+                init.xavier_normal_(bias)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"_qkv_same_embed_dim": True, **state})  # which the oldest checkpoints lack
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                key_padding_mask: torch.Tensor | None = None, need_weights: bool = True,
+                attn_mask: torch.Tensor | None = None, average_attn_weights: bool = True,
+                is_causal: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
+        swaps = self.batch_first and query.dim() == 3
+        if swaps:  # one object for equal arguments, since that decides how they are projected
+            turned = {id(x): x.transpose(1, 0) for x in (query, key, value)}
+            query, key, value = (turned[id(x)] for x in (query, key, value))
+        separate = {} if self._qkv_same_embed_dim else {
+            "use_separate_proj_weight": True, "q_proj_weight": self.q_proj_weight,
+            "k_proj_weight": self.k_proj_weight, "v_proj_weight": self.v_proj_weight}
+        output, weights = F.multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k,
+            self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias,
+            training=self.training, key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
+            average_attn_weights=average_attn_weights, is_causal=is_causal, **separate)
+        return (output.transpose(1, 0) if swaps else output), weights
+
+    def merge_masks(self, attn_mask: torch.Tensor | None, key_padding_mask: torch.Tensor | None,
+                    query: torch.Tensor) -> tuple[torch.Tensor | None, int | None]:
+        """Both masks as one, and its kind: 0 for the first alone, 1 for the second alone, 2 for one with heads."""
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        batch, length, _ = query.shape
+        if attn_mask.dim() == 3:
+            merged = attn_mask.view(batch, -1, length, length)
+        else:
+            merged = attn_mask.view(1, 1, length, length).expand(batch, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            hidden = key_padding_mask.view(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1)
+            merged = merged + hidden
+        return merged, 2

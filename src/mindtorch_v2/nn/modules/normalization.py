@@ -1,4 +1,4 @@
-"""Normalisation over the last dimensions."""
+"""Normalisation over the last dimensions, over groups of channels and over neighbouring channels."""
 
 import numbers
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ import mindtorch_v2 as torch
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ._settings import settings
 from .module import Module
 
-__all__ = ["LayerNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 def _shape_tuple(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -104,3 +105,75 @@ class RMSNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(Module):
+    """Groups of channels of each sample brought to mean 0 and variance 1 together, then scaled and shifted."""
+
+    __constants__ = ["num_groups", "num_channels", "eps", "affine"]
+    num_groups: int
+    num_channels: int
+    eps: float
+    affine: bool
+
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None,
+                 dtype: Any = None, *, bias: bool = True) -> None:
+        super().__init__()
+        if num_channels % num_groups != 0:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            empty = torch.empty(num_channels, device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, None if empty is None else Parameter(empty))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the weight to one and the bias to zero."""
+        if self.affine:
+            init.ones_(self.weight)
+            if self.bias is not None:
+                init.zeros_(self.bias)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+                f"bias={self.bias is not None}")
+
+
+@settings
+class LocalResponseNorm(Module):
+    """x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta"""
+
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1.0
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+@settings
+class CrossMapLRN2d(LocalResponseNorm):
+    """x / (k + alpha / size * sum of x^2 over the (size - 1) // 2 channels on either side)^beta"""
+
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        side = (self.size - 1) // 2
+        squares = input * input
+        near = F.pad(squares, (0, 0, 0, 0, side, side)).unfold(1, 2 * side + 1, 1).sum(-1)
+        # In PyTorch the first channel counts for all others, too.
+        far = F.pad(squares[:, :1].expand(-1, max(input.size(1) - side - 1, 0), -1, -1), (0, 0, 0, 0, side + 1, 0))
+        near = near + far[:, : input.size(1)]
+        return input * (near * (self.alpha / self.size) + self.k).pow(-self.beta)

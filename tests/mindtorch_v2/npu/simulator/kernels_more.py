@@ -185,6 +185,16 @@ def qr(x: np.ndarray, mode: int) -> tuple:
     return tuple(np.linalg.qr(x, ("reduced", "complete")[mode]))
 
 
+KERNELS["aclnnInverse"] = np.linalg.inv
+KERNELS["aclnnSlogdet"] = lambda x: tuple(np.linalg.slogdet(x))
+
+
+@kernel("LinalgCholesky")
+def cholesky(x: np.ndarray, upper: bool) -> np.ndarray:
+    factor = np.linalg.cholesky(x.swapaxes(-1, -2) if upper else x)
+    return factor.swapaxes(-1, -2) if upper else factor
+
+
 @kernel("TriangularSolve")
 def triangular_solve(b: np.ndarray, a: np.ndarray, upper: bool, transpose: bool, unit: bool) -> tuple:
     solved = [scipy.linalg.solve_triangular(m, r, trans=int(transpose), lower=not upper, unit_diagonal=unit)

@@ -1,0 +1,214 @@
+"""Convolution as products of matrices: the input is unfolded into columns, a block at a time that stays in cache.
+
+The result is written into `made`, an array of any layout and type. Shapes: input (N, C, *spatial), weight
+(O, C / groups, *kernel), result (N, O, *size).
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+BLOCK = 1 << 20  # elements unfolded at a time
+COLUMNS = 8192  # so many make a product efficient: samples are joined up to it
+_ALL = slice(None)
+
+
+class Steps(NamedTuple):
+    """How windows lie on the input."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+
+
+def windows(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Steps) -> Any:
+    """A view (*leading, *kernel, *size) of an array: the elements that each tap sees."""
+    rank = len(kernel)
+    lead, own = array.strides[:-rank], array.strides[-rank:]
+    strides = (*lead, *map(int.__mul__, own, steps.dilation), *map(int.__mul__, own, steps.stride))
+    return as_strided(array, (*array.shape[:-rank], *kernel, *size), strides)
+
+
+def padded(array: Any, padding: Sequence[int]) -> Any:
+    """A contiguous array with zeros around the last dimensions; not a copy if it is one already."""
+    if not any(padding):
+        return np.ascontiguousarray(array)
+    rank = len(padding)
+    shape = (*array.shape[:-rank], *(n + 2 * p for n, p in zip(array.shape[-rank:], padding, strict=True)))
+    made = np.zeros(shape, array.dtype)
+    inside(made, padding)[...] = array
+    return made
+
+
+def inside(array: Any, padding: Sequence[int]) -> Any:
+    """What is left of `padded` without the zeros around, a view."""
+    ends = zip(array.shape[-len(padding) :], padding, strict=True)
+    return array[(..., *(slice(p, n - p) for n, p in ends))]
+
+
+def add_windows(target: Any, columns: Any, rank: int) -> None:
+    """Adds (..., *kernel, ...) to a view of that shape, of which different taps share memory."""
+    for tap in itertools.product(*map(range, columns.shape[1 : 1 + rank])):
+        target[(_ALL, *tap)] += columns[(_ALL, *tap)]
+
+
+def _columns(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Steps) -> Any:
+    """A view (C, *kernel, N, *size) of what was padded."""
+    return np.moveaxis(windows(array, kernel, size, steps), 0, 1 + len(kernel))
+
+
+def _blocks(batch: int, size: Sequence[int], width: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of (N, *size): some samples, or some rows of one; `width` is the length of a column."""
+    positions = math.prod(size)
+    if width * positions <= BLOCK:
+        step = max(1, min(BLOCK // max(width * positions, 1), COLUMNS // max(positions, 1)))
+        return ((slice(n, n + step),) for n in range(0, batch, step))
+    rows = max(1, BLOCK // (width * math.prod(size[1:])))
+    return ((slice(n, n + 1), slice(r, r + rows)) for n in range(batch) for r in range(0, size[0], rows))
+
+
+def _matrices(array: Any, groups: int) -> Any:
+    """(groups, channels of a group, the rest), copied if BLAS could not take it (a gradient that was expanded)."""
+    made = array.reshape(groups, array.shape[0] // groups, -1)
+    return made if min(made.strides[1:]) == made.itemsize else np.ascontiguousarray(made)
+
+
+def _is_depthwise(channels: int, weight: Any, groups: int) -> bool:
+    return channels == groups == weight.shape[0] and weight.shape[1] == 1
+
+
+def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
+    """Each window of the input times the weight."""
+    groups = steps.groups
+    if not x.size or not weight.size:
+        made[...] = 0 if bias is None or not made.size else _along_channels(bias, made.ndim)
+        return made
+    if _is_depthwise(x.shape[1], weight, groups):
+        return _depthwise(x, weight, bias, made, steps)
+    kernel, size = weight.shape[2:], made.shape[2:]
+    columns = _columns(padded(x, steps.padding), kernel, size, steps)
+    matrix = _matrices(weight, groups)
+    offset = None if bias is None else bias.reshape(groups, -1, 1)
+    by_channel, taps = made.swapaxes(0, 1), (_ALL,) * (1 + len(kernel))
+    for block in _blocks(len(x), size, matrix.shape[2] * groups):
+        part = np.ascontiguousarray(columns[taps + block]).reshape(groups, matrix.shape[2], -1)
+        product = np.matmul(matrix, part)
+        if offset is not None:
+            product += offset
+        target = by_channel[(_ALL, *block)]
+        target[...] = product.reshape(target.shape)
+    return made
+
+
+def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
+    """The transposed map: each element of `grad` times the weight, added up where windows overlap."""
+    kernel, size, groups = weight.shape[2:], grad.shape[2:], steps.groups
+    reach = [d * (k - 1) for d, k in zip(steps.dilation, kernel, strict=True)]
+    around = tuple(r - p for r, p in zip(reach, steps.padding, strict=True))
+    fitting = tuple(n + 2 * a - r for n, a, r in zip(size, around, reach, strict=True))
+    is_plain = set(steps.stride) == {1} and min(around) >= 0 and fitting == made.shape[2:]
+    if is_plain and weight.size <= grad.size:  # turning a large weight costs more than it saves
+        return forward(grad, _turned(weight, groups), bias, made, steps._replace(padding=around))
+    shape = (*made.shape[:2], *(n + 2 * p for n, p in zip(made.shape[2:], steps.padding, strict=True)))
+    buffer = np.zeros(shape, grad.dtype)
+    if bias is not None:
+        buffer += _along_channels(bias, buffer.ndim)
+    if grad.size and buffer.size and weight.size:
+        target, by_channel, rank = _columns(buffer, kernel, size, steps), grad.swapaxes(0, 1), len(kernel)
+        matrix = _matrices(weight, groups).swapaxes(1, 2)
+        taps = (_ALL,) * (1 + rank)
+        for block in _blocks(len(grad), size, matrix.shape[1] * groups):
+            part = target[taps + block]
+            rows = _matrices(by_channel[(_ALL, *block)], groups)
+            product = matrix * rows if matrix.shape[2] == 1 else np.matmul(matrix, rows)
+            add_windows(part, product.reshape(part.shape), rank)
+    made[...] = inside(buffer, steps.padding)
+    return made
+
+
+def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
+    """The gradient of the weight: each element of `grad` times its window of the input, added up."""
+    kernel, size, groups = made.shape[2:], grad.shape[2:], steps.groups
+    if not grad.size or not x.size:
+        made[...] = 0
+        return made
+    if _is_depthwise(x.shape[1], made, groups):
+        return _depthwise_to_weight(grad, x, made, steps)
+    columns, by_channel = _columns(padded(x, steps.padding), kernel, size, steps), grad.swapaxes(0, 1)
+    taps, width = (_ALL,) * (1 + len(kernel)), made[0].size
+    total: Any = 0
+    for block in _blocks(len(x), size, width * groups):
+        part = np.ascontiguousarray(columns[taps + block]).reshape(groups, width, -1)
+        rows = _matrices(by_channel[(_ALL, *block)], groups)
+        total += np.matmul(rows, part.swapaxes(1, 2))
+    made[...] = total.reshape(made.shape)
+    return made
+
+
+def _along_channels(bias: Any, rank: int) -> Any:
+    return bias.reshape(-1, *(1,) * (rank - 2))
+
+
+def _turned(weight: Any, groups: int) -> Any:
+    """The weight with inputs and outputs exchanged and the kernel mirrored."""
+    shape = weight.shape
+    grouped = weight.reshape(groups, shape[0] // groups, *shape[1:]).swapaxes(1, 2)
+    mirrored = grouped[(..., *(slice(None, None, -1),) * (len(shape) - 2))]
+    return mirrored.reshape(-1, shape[0] // groups, *shape[2:])
+
+
+# one channel at a time -----------------------------------------------------------------------------------------------
+
+
+def _by_channel(x: Any, kernel: Sequence[int], size: Sequence[int], steps: Steps) -> Iterable[tuple[slice, Any, Any]]:
+    """Blocks of channels: which, a view (*kernel, channels, positions), and the shape that the positions have.
+
+    Only the last dimension is unfolded. In the others a tap is an offset along all rows of all samples, the products
+    of which are long: rows between samples, and those that a stride skips, are computed in vain.
+    """
+    step = x.itemsize
+    count = max(1, BLOCK // (len(x) * math.prod(x.shape[2:-1]) * size[-1] * kernel[-1]))
+    for start in range(0, x.shape[1], count):
+        channels = slice(start, start + count)
+        lines = padded(x[:, channels].swapaxes(0, 1), steps.padding)
+        last = Steps(steps.stride[-1:], (0,), steps.dilation[-1:])
+        unfolded = np.ascontiguousarray(np.moveaxis(windows(lines, kernel[-1:], size[-1:], last), -2, 0))
+        shape, strides = unfolded.shape[1:], unfolded.strides
+        offsets = [s * d for s, d in zip(strides[3:-1], steps.dilation, strict=False)]
+        skipped = sum(o * (k - 1) for o, k in zip(offsets, kernel, strict=False)) // step
+        positions = math.prod(shape[1:]) - skipped
+        yield channels, as_strided(unfolded, (*kernel, shape[0], positions), (*offsets, *strides[:2], step)), shape
+
+
+def _wanted(size: Sequence[int], steps: Steps) -> tuple:
+    """Which of the positions computed are results."""
+    return (_ALL, _ALL, *(slice(0, (n - 1) * s + 1, s) for n, s in zip(size[:-1], steps.stride, strict=False)))
+
+
+def _depthwise(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
+    kernel, size = weight.shape[2:], made.shape[2:]
+    names = "xyz"[: len(kernel)]
+    by_channel, wanted = made.swapaxes(0, 1), _wanted(size, steps)
+    for channels, taps, shape in _by_channel(x, kernel, size, steps):
+        total = np.empty((shape[0], math.prod(shape[1:])), x.dtype)
+        np.einsum(f"{names}cp,c{names}->cp", taps, weight[channels, 0], out=total[:, : taps.shape[-1]])
+        result = total.reshape(shape)[wanted]
+        by_channel[channels] = result if bias is None else result + _along_channels(bias[channels], made.ndim + 1)
+    return made
+
+
+def _depthwise_to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
+    kernel, size = made.shape[2:], grad.shape[2:]
+    names = "xyz"[: len(kernel)]
+    by_channel, wanted = grad.swapaxes(0, 1), _wanted(size, steps)
+    for channels, taps, shape in _by_channel(x, kernel, size, steps):
+        rows = np.zeros(shape, grad.dtype)
+        rows[wanted] = by_channel[channels]
+        rows = rows.reshape(shape[0], -1)[:, : taps.shape[-1]]
+        made[channels, 0] = np.einsum(f"{names}cp,cp->c{names}", taps, rows)
+    return made

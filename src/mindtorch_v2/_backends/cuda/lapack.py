@@ -1,0 +1,170 @@
+"""Factorisations and solutions of stacked matrices over CuPy; the interface is that of _backends/cpu/lapack.py.
+
+CuPy reports no LAPACK `info`. What failed shows in the numbers, and `info` is told from them on the device.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import cupy
+import numpy as np
+
+
+def in_columns(matrices: Any) -> Any:
+    """A copy that lies column by column."""
+    return cupy.ascontiguousarray(matrices.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def _places(matrices: Any) -> Iterator[tuple[int, ...]]:
+    """The index of every matrix in a stack; of none where they have no elements."""
+    return itertools.product(*map(range, matrices.shape[:-2])) if matrices.size else iter(())
+
+
+def _broadcast(a: Any, b: Any) -> tuple[Any, Any]:
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return cupy.broadcast_to(a, (*batch, *a.shape[-2:])), cupy.broadcast_to(b, (*batch, *b.shape[-2:]))
+
+
+def _first_bad(diagonal: Any) -> Any:
+    """One plus the place of the first element that is zero or no number; 0 where there is none."""
+    bad = ~(abs(diagonal) > 0)
+    if not diagonal.shape[-1]:
+        return cupy.zeros(diagonal.shape[:-1], np.int32)
+    return cupy.where(bad.any(-1), bad.argmax(-1) + 1, 0).astype(np.int32)
+
+
+def _diagonal(matrices: Any) -> Any:
+    return matrices.diagonal(0, -2, -1)
+
+
+def lu_factor(A: Any) -> tuple[Any, Any, Any]:
+    """Both factors in one matrix, the rows exchanged (counted from 1), and the first zero on U's diagonal."""
+    import cupyx.scipy.linalg
+
+    LU, pivots = in_columns(A), cupy.zeros((*A.shape[:-2], min(A.shape[-2:])), np.int32)
+    for at in _places(A):
+        LU[at], exchanged = cupyx.scipy.linalg.lu_factor(A[at], check_finite=False)
+        pivots[at] = exchanged + 1
+    return LU, pivots, _first_bad(_diagonal(LU))
+
+
+def lu_solve(LU: Any, pivots: Any, B: Any, adjoint: bool) -> Any:
+    """X of A X = B, or of A^H X = B, for the A that was factored."""
+    import cupyx.scipy.linalg
+
+    LU, made = _broadcast(LU, B)
+    made = in_columns(made)
+    pivots = cupy.broadcast_to(pivots, LU.shape[:-1]) - 1
+    for at in _places(made):
+        made[at] = cupyx.scipy.linalg.lu_solve((in_columns(LU[at]), cupy.ascontiguousarray(pivots[at])), made[at],
+                                               2 if adjoint else 0, check_finite=False)
+    return made
+
+
+def permutation(pivots: Any, rows: int) -> Any:
+    """Where the rows of a product L U come from, given the exchanges that LAPACK made one after the other."""
+    order = cupy.broadcast_to(cupy.arange(rows), (*pivots.shape[:-1], rows)).copy()
+    for i in range(pivots.shape[-1]):
+        other = pivots[..., i : i + 1].astype(np.int64) - 1
+        here, there = order[..., i : i + 1].copy(), cupy.take_along_axis(order, other, -1)
+        place = cupy.arange(rows)
+        order = cupy.where(place == other, here, order)
+        order[..., i : i + 1] = there
+    return order
+
+
+def cholesky(A: Any, upper: bool) -> tuple[Any, Any]:
+    """The triangular factor, and the order of the first leading minor that is not positive."""
+    lower = cupy.tril(A.conj().swapaxes(-1, -2) if upper else A)
+    L = cupy.linalg.cholesky(lower) if A.size else lower
+    info = _first_bad(cupy.where(_diagonal(L).real > 0, 1.0, 0.0))
+    return (L.conj().swapaxes(-1, -2) if upper else L), info
+
+
+def cholesky_inverse(L: Any, upper: bool) -> tuple[Any, Any]:
+    """The inverse of the matrix that was factored, and the first zero on the factor's diagonal."""
+    lower = L.conj().swapaxes(-1, -2) if upper else L
+    eye = cupy.broadcast_to(cupy.eye(L.shape[-1], dtype=L.dtype), L.shape)
+    half = solve_triangular(lower, eye, False, True, False)
+    return cupy.matmul(half.conj().swapaxes(-1, -2), half) if L.size else half, _first_bad(_diagonal(L))
+
+
+def solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
+    """X of A X = B (or X A = B), reading one triangle of A only."""
+    import cupyx.scipy.linalg
+
+    if not left:
+        return solve_triangular(A.swapaxes(-1, -2), B.swapaxes(-1, -2), not upper, True, unitriangular).swapaxes(-1, -2)
+    A, made = _broadcast(A, B)
+    made = in_columns(made)
+    for at in _places(made):
+        made[at] = cupyx.scipy.linalg.solve_triangular(A[at], made[at], lower=not upper, unit_diagonal=unitriangular,
+                                                       check_finite=False)
+    return made
+
+
+def solve(A: Any, B: Any) -> tuple[Any, Any]:
+    """X of A X = B, and the first zero on the diagonal of U of each singular A."""
+    LU, pivots, info = lu_factor(A)
+    return lu_solve(LU, pivots, B, False), info
+
+
+def inverse(A: Any) -> tuple[Any, Any]:
+    return solve(A, cupy.broadcast_to(cupy.eye(A.shape[-1], dtype=A.dtype), A.shape))
+
+
+def least_squares(A: Any, B: Any, rcond: float, driver: str) -> tuple[Any, Any, Any]:
+    """The solution padded to the rows of the larger side, the rank, and the singular values."""
+    m, n = A.shape[-2:]
+    batch, rows = A.shape[:-2], max(m, n)
+    made = cupy.zeros((*batch, rows, B.shape[-1]), A.dtype)
+    singular = cupy.zeros((*batch, min(m, n)), A.real.dtype)
+    if not A.size:
+        return made, cupy.zeros(batch, np.int64), singular
+    U, S, Vh, _ = svd(A, False, True)
+    large = S > (rcond if rcond >= 0 else float(np.finfo(S.dtype).eps)) * S.max(-1, keepdims=True)
+    scale = cupy.where(large, 1 / cupy.where(large, S, 1), 0)
+    coefficients = cupy.matmul(U.conj().swapaxes(-1, -2), B)
+    made[..., :n, :] = cupy.matmul(Vh.conj().swapaxes(-1, -2), scale[..., None] * coefficients)
+    if m > n:  # what remains below is, in its squares, the distance from B
+        rest = B - cupy.matmul(A, made[..., :n, :])
+        made[..., n : n + 1, :] = cupy.sqrt((abs(rest) ** 2).sum(-2, keepdims=True))
+    return made, large.sum(-1).astype(np.int64), S if driver in ("gelsd", "gelss") else singular
+
+
+def ldl_factor(A: Any, hermitian: bool) -> tuple[Any, Any, Any]:
+    raise NotImplementedError("linalg.ldl_factor: CuPy has no symmetric factorisation, so it does not run on device "
+                              "'cuda'")
+
+
+def ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:
+    raise NotImplementedError("linalg.ldl_solve: CuPy has no symmetric factorisation, so it does not run on device "
+                              "'cuda'")
+
+
+def eigh(A: Any, lower: bool, vectors: bool) -> tuple[Any, Any, Any]:
+    """Eigenvalues, eigenvectors (None where not asked for), and info: a positive code where no solution was found."""
+    info = cupy.zeros(A.shape[:-2], np.int32)
+    if not A.size:
+        return cupy.zeros(A.shape[:-1], A.real.dtype), A.copy() if vectors else None, info
+    if vectors:
+        return (*cupy.linalg.eigh(A, "L" if lower else "U"), info)
+    return cupy.linalg.eigvalsh(A, "L" if lower else "U"), None, info
+
+
+def svd(A: Any, full: bool, vectors: bool) -> tuple[Any, Any, Any, Any]:
+    """U, S, V^H (no vectors where not asked for), and info: -1 for NaN."""
+    m, n = A.shape[-2:]
+    info = cupy.where(cupy.isfinite(A).all((-2, -1)), 0, -1).astype(np.int32)
+    if A.size:
+        if vectors:
+            return (*cupy.linalg.svd(A, full), info)
+        return None, cupy.linalg.svd(A, compute_uv=False), None, info
+    k, batch = min(m, n), A.shape[:-2]
+    S = cupy.zeros((*batch, k), A.real.dtype)
+    if not vectors:
+        return None, S, None, info
+    U, Vh = (cupy.zeros((*batch, *shape), A.dtype) + cupy.eye(*shape, dtype=A.dtype)
+             for shape in ((m, m if full else k), (n if full else k, n)))
+    return U, S, Vh, info

@@ -1,0 +1,187 @@
+"""Device memory from CuPy's pool, page-locked host memory, and the counts of both.
+
+CuPy's pool keeps what is given back in a list of the stream that is current then: what is queued there next runs after
+everything that still uses the block. While a graph is captured, memory comes from a pool of the graph's own.
+"""
+
+import weakref
+from typing import Any
+
+import cupy
+import numpy as np
+
+from ..._device import device
+from .runtime import OutOfMemoryError, device_count
+
+_SEVERAL = device_count() > 1
+_pool = cupy.get_default_memory_pool()
+
+
+class _Source:
+    """Where memory comes from; one attribute, so that a launch finds it by one look."""
+
+    malloc = staticmethod(_pool.malloc)
+
+
+source = _Source()
+
+
+def allocate(nbytes: int, where: device) -> Any:
+    """A CuPy MemoryPointer to so many bytes, for work on the current stream."""
+    try:
+        if _SEVERAL:
+            with cupy.cuda.Device(where.index):
+                return source.malloc(nbytes)
+        return source.malloc(nbytes)
+    except cupy.cuda.memory.OutOfMemoryError:
+        counts.retries += 1
+    empty_cache()
+    try:
+        return source.malloc(nbytes)
+    except cupy.cuda.memory.OutOfMemoryError:
+        counts.failures += 1
+        raise OutOfMemoryError(_report(nbytes, where.index or 0)) from None
+
+
+def _report(nbytes: int, index: int) -> str:
+    free, total = memory_info(index)
+    used, reserved = _pool.used_bytes(), _pool.total_bytes()
+    return (f"CUDA out of memory. Tried to allocate {size_text(nbytes)}. GPU {index} has a total capacity of "
+            f"{size_text(total)} of which {size_text(free)} is free. Of the memory in use by this process, "
+            f"{size_text(used)} is allocated by tensors, and {size_text(reserved - used)} is reserved but unallocated.")
+
+
+def size_text(nbytes: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if nbytes >= unit:
+            return f"{nbytes / unit:.2f} {name}"
+    return f"{nbytes} bytes"
+
+
+def memory_info(index: int) -> tuple[int, int]:
+    """Free and total bytes of a device."""
+    with cupy.cuda.Device(index):
+        return tuple(cupy.cuda.runtime.memGetInfo())  # type: ignore[return-value]
+
+
+def empty_cache() -> None:
+    """Gives memory that nothing uses back to the driver."""
+    counts.reserved_peak = max(counts.reserved_peak, _pool.total_bytes())
+    _release_finished()
+    _pool.free_all_blocks()
+    cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+
+# counts --------------------------------------------------------------------------------------------------------------
+
+
+class _Counts(cupy.cuda.MemoryHook):
+    """Peaks of what is in use. The hook costs a little at every allocation, so it runs from the first question on."""
+
+    name = "mindtorch_v2 peaks"
+
+    def __init__(self) -> None:
+        self.allocated = self.allocated_peak = self.reserved_peak = 0
+        self.live = self.taken = self.retries = self.failures = 0
+        self.watching = False
+
+    def watch(self) -> "_Counts":
+        if not self.watching:
+            self.__enter__()
+            self.watching, self.allocated = True, _pool.used_bytes()
+            self.allocated_peak = max(self.allocated_peak, self.allocated)
+        self.reserved_peak = max(self.reserved_peak, _pool.total_bytes())
+        return self
+
+    def malloc_postprocess(self, **kwargs: Any) -> None:
+        self.allocated += kwargs["mem_size"]
+        self.live += 1
+        self.taken += 1
+        if self.allocated > self.allocated_peak:
+            self.allocated_peak = self.allocated
+
+    def free_postprocess(self, **kwargs: Any) -> None:
+        self.allocated -= kwargs["mem_size"]
+        self.live -= 1
+
+
+counts = _Counts()
+
+
+def memory_allocated() -> int:
+    """Bytes in use by tensors."""
+    return _pool.used_bytes()
+
+
+def memory_reserved() -> int:
+    """Bytes taken from the driver, in use or kept for later."""
+    return _pool.total_bytes()
+
+
+def reset_peaks() -> None:
+    counts.watch()
+    counts.allocated_peak, counts.reserved_peak = _pool.used_bytes(), _pool.total_bytes()
+
+
+def statistics() -> dict[str, int]:
+    counts.watch()
+    return {
+        "allocated_bytes.all.current": memory_allocated(), "allocated_bytes.all.peak": counts.allocated_peak,
+        "reserved_bytes.all.current": memory_reserved(), "reserved_bytes.all.peak": counts.reserved_peak,
+        "allocation.all.current": counts.live, "allocation.all.allocated": counts.taken,
+        "allocation.all.freed": counts.taken - counts.live,
+        "num_alloc_retries": counts.retries, "num_ooms": counts.failures,
+    }  # fmt: skip
+
+
+# memory that other streams use ---------------------------------------------------------------------------------------
+
+_waiting: list[tuple[Any, list[Any]]] = []  # events, and what may not be freed before they have happened
+
+
+def hold_until(event: Any, *kept: Any) -> None:
+    """Keeps objects until an event has happened."""
+    _release_finished()
+    _waiting.append((event, list(kept)))
+
+
+def _release_finished() -> None:
+    _waiting[:] = [(event, kept) for event, kept in _waiting if not event.done]
+
+
+def record_stream(storage: Any, stream: Any) -> None:
+    """The memory of a storage is also used on a CuPy stream, and not given to others before that has run."""
+    if storage.memory is not None:
+        weakref.finalize(storage, _given_back, storage.memory, stream)
+
+
+def _given_back(memory: Any, stream: Any) -> None:
+    hold_until(stream.record(), memory)
+
+
+# host memory ---------------------------------------------------------------------------------------------------------
+
+
+def pinned_empty(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+    """An uninitialised ndarray in page-locked memory."""
+    count = int(np.prod(shape, dtype=np.int64))
+    if not count:
+        return np.empty(shape, kind)
+    owner = _Pinned(cupy.cuda.alloc_pinned_memory(count * kind.itemsize), count * kind.itemsize)
+    return np.asarray(owner).view(kind).reshape(shape)
+
+
+class _Pinned:
+    """Page-locked memory as NumPy takes it."""
+
+    def __init__(self, memory: Any, nbytes: int) -> None:
+        self.memory = memory
+        self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (memory.ptr, False), "version": 3}
+
+
+def is_pinned(array: np.ndarray) -> bool:
+    """Whether an array lies in page-locked memory."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return isinstance(owner, _Pinned)

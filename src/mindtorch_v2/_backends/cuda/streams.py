@@ -1,0 +1,193 @@
+"""Streams and events: queues of work on a device, and marks in them. They wrap CuPy's, whose current stream is ours."""
+
+import threading
+from typing import Any
+
+import cupy
+
+from ..._device import device as _device
+from .memory import hold_until
+from .runtime import current_device, device_of, index_of
+
+
+class _Current(threading.local):
+    """This thread's stream on each device, and the handle of the one on the current device, which every launch reads."""
+
+    def __init__(self) -> None:
+        self.handle = 0
+        self.streams: dict[int, Stream] = {}
+
+
+class Stream:
+    """A queue of work on one device, run in order."""
+
+    def __init__(self, device: Any = None, priority: int = 0, *, made: Any = None) -> None:
+        self.device_index, self.priority = index_of(device), priority
+        if made is None:
+            with cupy.cuda.Device(self.device_index):
+                made = cupy.cuda.Stream(non_blocking=True, priority=priority)
+        self.cupy_stream = made
+
+    @property
+    def cuda_stream(self) -> int:
+        """The address that identifies the stream; 0 for the default stream."""
+        return self.cupy_stream.ptr
+
+    stream_id = cuda_stream
+
+    @property
+    def device(self) -> _device:
+        return device_of(self.device_index)
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest and the highest priority."""
+        return 0, -5
+
+    def synchronize(self) -> None:
+        """Waits until all work queued so far has run."""
+        self.cupy_stream.synchronize()
+
+    def query(self) -> bool:
+        """Whether all work queued so far has run."""
+        return self.cupy_stream.done
+
+    def record_event(self, event: "Event | None" = None) -> "Event":
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: "Event") -> None:
+        """Work queued from now on waits for the event."""
+        event.wait(self)
+
+    def wait_stream(self, stream: "Stream") -> None:
+        """Work queued from now on waits for all work queued on `stream` so far."""
+        self.wait_event(stream.record_event())
+
+    def __enter__(self) -> "Stream":
+        self._previous = current_device(), current_stream(self.device_index)
+        set_device(self.device_index)
+        set_stream(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        index, stream = self._previous
+        set_stream(stream)
+        set_device(index)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self.device_index, self.cuda_stream) == (other.device_index,
+                                                                                      other.cuda_stream)
+
+    def __hash__(self) -> int:
+        return hash((self.device_index, self.cuda_stream))
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.cuda_stream:#x}>"
+
+
+class ExternalStream(Stream):
+    """A stream that another library made, by its address."""
+
+    def __init__(self, stream_ptr: int, device: Any = None) -> None:
+        super().__init__(device, made=cupy.cuda.ExternalStream(stream_ptr))
+
+
+class Event:
+    """A mark in a stream, which can tell the time."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False,
+                 external: bool = False) -> None:
+        self._timing = enable_timing
+        self._made = cupy.cuda.Event(blocking, not enable_timing, interprocess)
+        self._recorded = False
+
+    @property
+    def cuda_event(self) -> int:
+        return self._made.ptr
+
+    @property
+    def device(self) -> _device | None:
+        return device_of(current_device()) if self._recorded else None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Marks the present end of the stream's queue."""
+        self._made.record((current_stream() if stream is None else stream).cupy_stream)
+        self._recorded = True
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Work queued from now on in the stream waits for the mark; an event never recorded holds nothing up."""
+        (current_stream() if stream is None else stream).cupy_stream.wait_event(self._made)
+
+    def query(self) -> bool:
+        """Whether the work before the mark has run."""
+        return self._made.done
+
+    def synchronize(self) -> None:
+        self._made.synchronize()
+
+    def elapsed_time(self, end_event: "Event") -> float:
+        """Milliseconds between two marks."""
+        if not (self._timing and end_event._timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if not (self._recorded and end_event._recorded):
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return cupy.cuda.get_elapsed_time(self._made, end_event._made)
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Event {self.cuda_event:#x}>" if self._recorded else "<torch.cuda.Event uninitialized>"
+
+
+current = _Current()
+_defaults: dict[int, Stream] = {}
+
+
+def current_handle() -> int:
+    return current.handle
+
+
+def default_stream(device: Any = None) -> Stream:
+    index = index_of(device)
+    stream = _defaults.get(index)
+    if stream is None:
+        stream = _defaults[index] = Stream(index, made=cupy.cuda.Stream.null)
+    return stream
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The stream that this thread's work on the device goes to."""
+    index = index_of(device)
+    return current.streams.get(index) or default_stream(index)
+
+
+def set_stream(stream: Stream) -> None:
+    current.streams[stream.device_index] = stream
+    if stream.device_index == current_device():
+        stream.cupy_stream.use()
+        current.handle = stream.cuda_stream
+    else:
+        with cupy.cuda.Device(stream.device_index):
+            stream.cupy_stream.use()
+
+
+def set_device(index: int) -> None:
+    """Makes a device the current one of this thread."""
+    if index >= 0:
+        device_of(index)
+        cupy.cuda.Device(index).use()
+        current.handle = current_stream(index).cuda_stream
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits until all streams of the device have run."""
+    with cupy.cuda.Device(index_of(device)):
+        cupy.cuda.runtime.deviceSynchronize()
+
+
+def finish_transfer(host: Any, queued: bool) -> None:
+    """After a copy between host and device: waits for it, or, where it may be queued, keeps the host's memory."""
+    if queued:
+        hold_until(current_stream().cupy_stream.record(), host)
+    else:
+        cupy.cuda.runtime.streamSynchronize(current.handle)

@@ -1,0 +1,1 @@
+"""What torch.func is made of: levels, batching rules and the transforms."""

@@ -1,0 +1,466 @@
+"""Kernels on a CUDA device, made of declarations: what an `array` function computes over NumPy, it computes over CuPy.
+
+Pointwise operators become generated kernels where their function can be traced (_backends/cuda/fuse.py). Operators that
+CuPy would compose slowly, or NumPy alone could do, are in cuda_kernels.py and the modules it imports.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from .._backends.cuda import runtime
+from .._backends.cuda.array import CudaArray, empty, from_host, layout_of, of_view, read_bytes
+from .._backends.cuda.namespace import xp
+from .._backends.cuda.streams import current
+from .._backends.meta import contiguous_strides
+from .._device import device
+from .._dispatch.keys import CUDA_MASK
+from .._dispatch.registry import Operator, registry
+from .._dispatch.schema import NUMBERS
+from .._dtype import REDUCED, dtype
+from .._tensor import Tensor, wrap
+from .._warn import warn_once
+from .copy import preserved_strides, stored_number
+from .create import Factory, _check_options, required
+from .families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
+from .rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, number_array, pointwise_strides
+from .updates import Updates, check_update
+
+_new = object.__new__
+_FLOAT32 = np.dtype(np.float32)
+
+
+def wrap_cuda(array: CudaArray) -> Tensor:
+    """A tensor on a fresh array."""
+    made = _new(Tensor)
+    made._array, made._keys, made._device = array, CUDA_MASK, array.device
+    return made
+
+
+def uninitialised(spec: Spec, where: device) -> Tensor:
+    """A tensor of the spec's geometry on a device."""
+    kind = spec.dtype
+    strides = None if spec.strides is None else tuple([s * kind.itemsize for s in spec.strides])
+    return wrap_cuda(empty(layout_of(tuple(spec.shape), kind.np, strides), where))
+
+
+def finished(made: Any, spec: Spec, where: device) -> Tensor:
+    """What a kernel over CuPy gave, as a tensor of the inferred type and layout."""
+    kind = spec.dtype.np
+    if made.__class__ is not cupy.ndarray:
+        made = cupy.asarray(made)
+    shape = made.shape  # not always the spec's: of some results the data tells it
+    if spec.strides is None or shape != tuple(spec.shape):
+        strides = contiguous_strides(shape, kind.itemsize)
+    else:
+        strides = tuple([s * kind.itemsize for s in spec.strides])
+    if made.dtype != kind or (made.strides != strides and made.size):
+        target = empty(layout_of(shape, kind, strides), where)
+        if target.size:
+            store(target.view, made)
+        return wrap_cuda(target)
+    return wrap_cuda(of_view(made, where))
+
+
+def store(target: Any, source: Any) -> None:
+    """Writes one `cupy.ndarray` into another of any type, broadcast, with the casts of C."""
+    kind, wanted = source.dtype, target.dtype
+    if kind.kind == "c" and wanted.kind not in "cb":
+        warn_once("Casting complex values to real discards the imaginary part", 5)
+        source = source.real
+    if (kind in REDUCED or wanted in REDUCED) and kind != _FLOAT32 and kind != wanted:
+        source = source.astype(_FLOAT32)  # the way all narrow types take
+    if target.size:
+        cupy.copyto(target, source, casting="unsafe")
+
+
+def view_of(tensor: Tensor, where: device | None = None) -> Any:
+    """A tensor's memory as a `cupy.ndarray`; a CPU tensor is copied to the device."""
+    array = tensor._array
+    if array.__class__ is CudaArray:
+        return array.view
+    return from_host(array, where or runtime.device_of(runtime.current_device())).view
+
+
+def operand(value: Any, widen: bool, where: device) -> Any:
+    """An argument as kernels over CuPy take it."""
+    if value is None or value.__class__ in NUMBERS:
+        return value
+    if value.__class__ in (list, tuple):
+        return [operand(v, widen, where) for v in value]
+    view = view_of(value, where)
+    return view.astype(_FLOAT32) if widen and view.dtype in REDUCED else view
+
+
+def device_among(values: Sequence[Any]) -> device:
+    """The device of the first tensor on a GPU among arguments; the current one without any."""
+    for value in values:
+        if value.__class__ in (list, tuple):
+            for each in value:
+                if getattr(each, "_array", None).__class__ is CudaArray:
+                    return each._device
+        elif hasattr(value, "_array") and value._array.__class__ is CudaArray:
+            return value._device
+    return runtime.device_of(runtime.current_device())
+
+
+def infer_of(operator: Operator) -> Callable:
+    return operator.declaration.family.infer
+
+
+# from a declaration to its kernel ------------------------------------------------------------------------------------
+
+
+def kernel_of(operator: Operator) -> Callable:
+    """The kernel of an operator. AssertionError, as from a PyTorch without CUDA, where there is no device."""
+    from .cuda_kernels import KERNELS
+
+    own = KERNELS.get(operator.name.removeprefix("aten::"))
+    return own if own is not None else _guarded(generic_kernel(operator))
+
+
+def generic_kernel(operator: Operator) -> Callable:
+    """The kernel that a declaration's own `array` function gives over CuPy."""
+    family: Family = operator.declaration.family
+    if isinstance(family, Pointwise):
+        return _pointwise(operator, family)
+    if isinstance(family, Factory):
+        return _factory(operator, family)
+    if isinstance(family, Updates):
+        return _update(operator, family)
+    if isinstance(family, Writes):
+        return _write(operator, family)
+    if isinstance(family, ArrayFamily):
+        return _from_infer(operator, family)
+    return refuse(operator)
+
+
+def refuse(operator: Operator) -> Callable:
+    """The kernel of an operator that does not run on a GPU."""
+
+    def kernel(*args: Any) -> Any:
+        raise NotImplementedError(f"{operator.name} has no CUDA kernel: it cannot run on device 'cuda'")
+
+    return kernel
+
+
+def _guarded(kernel: Callable) -> Callable:
+    """The kernel with the device of its tensors as the current one, where there are several."""
+    if runtime.device_count() == 1:
+        return kernel
+
+    @functools.wraps(kernel)
+    def guarded(*args: Any) -> Any:
+        where = device_among(args)
+        if where.index == runtime.current_device():
+            return kernel(*args)
+        with cupy.cuda.Device(where.index):
+            return kernel(*args)
+
+    return guarded
+
+
+def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
+    infer, array, schema, widen = family.infer, family.array, operator.schema, family.widen
+    operands = [i for i, a in enumerate(schema.arguments) if a.is_tensor]
+    takes_spec = "spec" in _parameters(array)
+    single = len(schema.returns) == 1 and not schema.returns[0].is_list
+
+    def kernel(*args: Any) -> Any:
+        spec, where = infer(*args), device_among(args)
+        values = list(args)
+        for i in operands:
+            values[i] = operand(values[i], widen, where)
+        made = array(xp, *values, spec=spec) if takes_spec else array(xp, *values)
+        if single:
+            return finished(made, spec, where)
+        return result_of(operator, [None if s is None else finished(m, s, where)
+                                    for m, s in zip(made, spec, strict=True)])
+
+    return kernel
+
+
+# pointwise -----------------------------------------------------------------------------------------------------------
+
+
+def computed(operator: Operator, family: Pointwise, args: Sequence[Any], target: Tensor | None = None) -> tuple:
+    """A pointwise operator over CuPy: the array and the spec of its result."""
+    spec, kind, at = family.plan(operator, args, target)
+    where, values = device_among(args), list(args)
+    for i in at:
+        value = values[i]
+        if value.__class__ in NUMBERS:
+            values[i] = np.asarray(number_array(value, kind))[()]
+        else:
+            view = view_of(value, where)
+            values[i] = view if view.dtype == kind.np else view.astype(kind.np)
+    if all(values[i].__class__ is not cupy.ndarray for i in at):  # numbers alone
+        values[at[0]] = cupy.asarray(values[at[0]])
+    if family.rounds and (narrow := common_dtype([args[i] for i in at]).np) in REDUCED:
+        made = family.compute(xp, *values, rounded=lambda array: array.astype(narrow).astype(kind.np))
+    else:
+        made = family.compute(xp, *values)
+    return made, spec._replace(strides=pointwise_strides(spec.shape, [args[i] for i in at])), where
+
+
+def _pointwise(operator: Operator, family: Pointwise) -> Callable:
+    def general(*args: Any) -> Tensor:
+        made, spec, where = computed(operator, family, args)
+        if made.shape != tuple(spec.shape):
+            made = cupy.broadcast_to(made, spec.shape)
+        return finished(made, spec, where)
+
+    return general
+
+
+def _inplace_pointwise(functional: Operator, family: Pointwise) -> Callable:
+    def kernel(target: Tensor, *args: Any) -> Tensor:
+        family.check_write(functional, target, args)
+        check_writable(target)
+        for value in args:
+            if hasattr(value, "_array"):
+                check_overlap(target, value)
+        made, spec, _ = computed(functional, family, (target, *args), target)
+        check_result_fits(target, spec)
+        if target._array.size:
+            store(target._array.view, made)
+        target._bump_version()
+        return target
+
+    return kernel
+
+
+# factories -----------------------------------------------------------------------------------------------------------
+
+
+def where_for(named: device | None, args: Sequence[Any]) -> device:
+    """Where a factory's result goes: the device named, a tensor's, the current one."""
+    if named is None or named.type != "cuda":
+        return device_among(args)
+    return runtime.device_of(runtime.current_device() if named.index is None else named.index)
+
+
+def fresh(operator: Operator, args: Sequence[Any]) -> Tensor:
+    """The uninitialised result of a factory."""
+    at = operator.schema.index
+    _check_options(operator, args[at["layout"]], args[at["pin_memory"]])
+    return uninitialised(infer_of(operator)(*args), where_for(args[at["device"]], args))
+
+
+def leaf(operator: Operator, made: Tensor, args: Sequence[Any]) -> Tensor:
+    return required(made) if args[operator.schema.index["requires_grad"]] else made
+
+
+_FILLS: dict[str, Any] = {"empty": None, "zeros": 0, "ones": 1}
+
+
+def _factory(operator: Operator, family: Factory) -> Callable:
+    schema, name = operator.schema, operator.schema.base_name
+    stem = name.removeprefix("new_").removesuffix("_like").partition("_")[0]
+    at_value = schema.index.get("fill_value")
+
+    def filled(*args: Any) -> Tensor:
+        made = fresh(operator, args)
+        value = _FILLS[stem] if at_value is None else stored_number(args[at_value], made.dtype)
+        if value is not None and made._array.size:
+            fill(made._array, value)
+        return leaf(operator, made, args)
+
+    if stem in _FILLS or at_value is not None:
+        return filled
+
+    def kernel(*args: Any) -> Tensor:
+        _check_options(operator, args[schema.index["layout"]], args[schema.index["pin_memory"]])
+        spec, where = family.infer(*args), where_for(args[schema.index["device"]], args)
+        with cupy.cuda.Device(where.index):
+            made = family.array(xp, *[operand(v, False, where) if hasattr(v, "_array") else v for v in args], spec=spec)
+        return leaf(operator, finished(made, spec, where), args)
+
+    return kernel
+
+
+def fill(array: CudaArray, value: Any) -> None:
+    """Stores a number into all elements."""
+    if value == 0 and array.layout.contiguous and math.copysign(1, complex(value).real) > 0:
+        cupy.cuda.runtime.memsetAsync(array.pointer, 0, array.nbytes, current.handle)
+    elif array.size:
+        array.view.fill(value)
+
+
+# writes --------------------------------------------------------------------------------------------------------------
+
+
+def _write(operator: Operator, family: Writes) -> Callable:
+    def kernel(target: Tensor, *args: Any) -> Tensor:
+        if not family.repeats:
+            check_writable(target)
+        family.check(target, *args)
+        if target._array.size:
+            family.write(xp, target._array.view, *[operand(a, False, target._device) if hasattr(a, "_array") else a
+                                                   for a in args])
+        target._bump_version()
+        return target
+
+    return kernel
+
+
+def _update(operator: Operator, family: Updates) -> Callable:
+    """The functional form of an operator that writes some elements: a copy, then the write."""
+
+    def kernel(source: Tensor, *args: Any) -> Tensor:
+        made = uninitialised(family.spec(source, args), source._device)
+        store(made._array.view, view_of(source))
+        if made._array.size:
+            family.write(xp, made._array.view, *[_written(a, source._device) for a in args])
+        return made
+
+    return kernel
+
+
+def _written(value: Any, where: device) -> Any:
+    if value.__class__ in (tuple, list):
+        return [_written(v, where) for v in value]
+    return view_of(value, where) if hasattr(value, "_array") else value
+
+
+def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
+    """The kernel of an in-place form: the functional one, and one write path."""
+    from .cuda_kernels import KERNELS
+
+    own = KERNELS.get(operator.name.removeprefix("aten::"))
+    if own is not None:
+        return own
+    family = functional.declaration.family
+    if isinstance(family, Pointwise):
+        return _guarded(_inplace_pointwise(functional, family))
+    if isinstance(family, Updates):
+        return _guarded(_inplace_update(operator, family))
+
+    def kernel(target: Tensor, *args: Any) -> Tensor:
+        check_writable(target)
+        result = functional.lookup(CUDA_MASK)(target, *args)
+        check_result_fits(target, Spec(result._array.shape, result.dtype))
+        if target._array.size:
+            store(target._array.view, result._array.view)
+        target._bump_version()
+        return target
+
+    return _guarded(kernel)
+
+
+def _inplace_update(operator: Operator, family: Updates) -> Callable:
+    def kernel(target: Tensor, *args: Any) -> Tensor:
+        check_update(family, operator, target, args)
+        if target._array.size:
+            family.write(xp, target._array.view, *[_written(a, target._device) for a in args])
+        target._bump_version()
+        return target
+
+    return kernel
+
+
+# copies --------------------------------------------------------------------------------------------------------------
+
+
+def clone(self: Tensor, memory_format: Any) -> Tensor:
+    made = uninitialised(Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)), self._device)
+    copy_array(made._array, self._array)
+    return made
+
+
+def copy_array(target: CudaArray, source: CudaArray) -> None:
+    """Copies elements on the device, cast to the target's type."""
+    if not target.size:
+        return
+    if target.layout is source.layout and target.layout.contiguous:
+        cupy.cuda.runtime.memcpyAsync(target.pointer, source.pointer, target.nbytes, 3, current.handle)
+    else:
+        store(target.view, source.view)
+
+
+def to_copy(self: Tensor, dtype: dtype | None, device: device | None, non_blocking: bool, memory_format: Any) -> Tensor:
+    """A copy in another type or layout, from or to the host; between hosts it is never asked."""
+    spec = Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format))
+    source = self._array
+    if source.__class__ is not CudaArray:  # from the host: cast there if that makes less to copy
+        where = where_for(device, ())
+        host = np.empty(spec.shape, self._array.dtype) if not source.size else source
+        if spec.dtype.itemsize < source.itemsize:
+            host = wrap(source).to(spec.dtype)._array
+        made = uninitialised(spec, where)
+        if made._array.size:
+            moved = _moved(host, spec, where, non_blocking)
+            copy_array(made._array, moved) if moved.layout is not made._array.layout else _adopt(made, moved)
+        return made
+    where = where_for(device, (self,))
+    made = uninitialised(spec, self._device)
+    copy_array(made._array, source)
+    if where.index != self._device.index:
+        target = uninitialised(spec, where)
+        if target._array.size:
+            cupy.cuda.runtime.memcpyPeer(target._array.pointer, where.index, made._array.pointer, self._device.index,
+                                         made._array.layout.nbytes)
+        return target
+    return made
+
+
+def _moved(host: np.ndarray, spec: Spec, where: device, non_blocking: bool) -> CudaArray:
+    """A host array on the device, with its strides where they are dense as the spec's."""
+    wanted = spec.strides
+    if wanted is not None and tuple([s // host.itemsize for s in host.strides]) == wanted:
+        order = sorted(range(host.ndim), key=lambda d: (-host.strides[d], d))
+        dense = from_host(host.transpose(order), where, non_blocking)
+        return dense.storage.array(host.shape, host.dtype, 0, host.strides)
+    return from_host(host, where, non_blocking)
+
+
+def _adopt(made: Tensor, array: CudaArray) -> None:
+    array._storage = None
+    made._array = array
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
+    """Writes numbers, or a tensor of this or another device."""
+    registry.get("copy_").declaration.family.check(self, src, non_blocking)
+    target = self._array
+    if src is self or not target.size:
+        pass
+    elif src.__class__ in NUMBERS:
+        fill_ = stored_number(src, self.dtype)
+        if target.__class__ is CudaArray:
+            fill(target, fill_)
+        else:
+            target.fill(fill_)
+    elif target.__class__ is not CudaArray:
+        _copy_to_host(target, src, non_blocking)
+    else:
+        source = src._array
+        if source.__class__ is not CudaArray:
+            narrow = self.dtype.itemsize < src.dtype.itemsize
+            host = src.to(self.dtype)._array if narrow else source
+            source = from_host(host, self._device, non_blocking)
+        elif src._device.index != self._device.index:
+            source = src.to(self._device)._array
+        if source.shape == target.shape:
+            copy_array(target, source)
+        else:
+            store(target.view, source.view)
+    if src is not self:
+        self._bump_version()
+    return self
+
+
+def _copy_to_host(target: np.ndarray, src: Tensor, non_blocking: bool) -> None:
+    source = src._array
+    if target.shape == source.shape and target.dtype == source.dtype and target.flags.c_contiguous \
+            and source.layout.contiguous:
+        read_bytes(target, source.pointer, non_blocking)
+        return
+    wrap(target).copy_(wrap(source.to_host()))
+
+
+COPIES = {"clone": clone, "_to_copy": to_copy, "copy_": copy_}

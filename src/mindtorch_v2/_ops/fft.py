@@ -1,0 +1,306 @@
+"""Discrete Fourier transforms: three primitives between real and complex tensors, and torch.fft composed of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._backends.meta import contiguous_strides
+from .._dispatch.registry import registry
+from .._dtype import COMPUTE, FLOAT, get_default_dtype
+from .._tensor import Tensor, wrapped_dim
+from .create import FACTORY
+from .declare import composite, function_of, op
+from .families import computes
+from .join import constant_pad_nd
+from .reduce import reduced_dims
+from .rules import Spec
+from .samples import case, cases, error, ints, t
+
+# How a transform is scaled: by nothing, by 1 / sqrt(n), by 1 / n.
+PLAIN, BY_ROOT, BY_COUNT = range(3)
+# The same as the array libraries call it, which scale the inverse unless told otherwise.
+_FORWARD_NORMS, _INVERSE_NORMS = ("backward", "ortho", "forward"), ("forward", "ortho", "backward")
+
+
+# primitives ----------------------------------------------------------------------------------------------------------
+
+
+def _order(strides: Sequence[int], dim: Sequence[int], *, keep_last: bool = False) -> list[int]:
+    """The result's dimensions, outermost first: those not transformed, then the others, each by falling stride."""
+    batch = [d for d in range(len(strides)) if d not in dim]
+    inner, last = (list(dim[:-1]), [dim[-1]]) if keep_last else (list(dim), [])
+    return [*sorted(batch, key=lambda d: -strides[d]), *sorted(inner, key=lambda d: -strides[d]), *last]
+
+
+def _ordered_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    strides = contiguous_strides(tuple([shape[d] for d in order]))
+    return tuple([strides[order.index(d)] for d in range(len(shape))])
+
+
+def _transformed(transform: Callable, array: Any, dim: Sequence[int], order: Sequence[int], **options: Any) -> Any:
+    """The transform of an array whose dimensions lie in that order, so that the result is written once, in place."""
+    axes = [order.index(d) for d in dim]
+    made = transform(array.transpose(order), axes=axes, **options)
+    return made.transpose([order.index(d) for d in range(array.ndim)])
+
+
+def _c2c_spec(self: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Spec:
+    if not self.dtype.is_complex:
+        raise RuntimeError("Expected a complex tensor as input of _fft_c2c, but got " + self.dtype.scalar_name)
+    shape = self._array.shape
+    return Spec(shape, self.dtype, _ordered_strides(shape, _order(self._array.strides, dim)))
+
+
+def _c2c(xp: Any, self: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    if not dim:
+        return self.copy("K")
+    transform, norms = (xp.fft.fftn, _FORWARD_NORMS) if forward else (xp.fft.ifftn, _INVERSE_NORMS)
+    return _transformed(transform, self, dim, _order(self.strides, dim), norm=norms[normalization])
+
+
+def _r2c_spec(self: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Spec:
+    if self.dtype.category != FLOAT:
+        raise RuntimeError("Only supports floating-point dtypes, but found: " + self.dtype.scalar_name)
+    if self.dtype in COMPUTE:
+        raise RuntimeError("MKL FFT doesn't support tensors of type: " + self.dtype.scalar_name)
+    shape = list(self._array.shape)
+    if onesided:
+        shape[dim[-1]] = shape[dim[-1]] // 2 + 1
+    order = _order(self._array.strides, dim, keep_last=True)
+    return Spec(tuple(shape), self.dtype.to_complex(), _ordered_strides(shape, order))
+
+
+def _r2c(xp: Any, self: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    transform = xp.fft.rfftn if onesided else xp.fft.fftn
+    return _transformed(transform, self, dim, _order(self.strides, dim, keep_last=True),
+                        norm=_FORWARD_NORMS[normalization])
+
+
+def _r2c_grad(grad: Any, self_shape: Sequence[int], dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    last = dim[-1]
+    if onesided:
+        grad = _sized_input(grad, (last,), (self_shape[last],))
+    return _fft_c2c(grad, dim, normalization, False).real
+
+
+def _c2r_spec(self: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Spec:
+    strides: Sequence[int] = self._array.strides
+    if dim[:-1]:  # those are transformed first, by themselves
+        strides = _ordered_strides(self._array.shape, _order(strides, dim[:-1]))
+    shape = list(self._array.shape)
+    shape[dim[-1]] = last_dim_size
+    return Spec(tuple(shape), self.dtype.to_real(), _ordered_strides(shape, _order(strides, dim[-1:])))
+
+
+def _c2r(xp: Any, self: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+    # One dimension alone ends in real numbers: of several, an input without the symmetry would give others.
+    if dim[:-1]:
+        self = _c2c(xp, self, dim[:-1], normalization, False)
+    return _transformed(xp.fft.irfftn, self, dim[-1:], _order(self.strides, dim[-1:]), s=(last_dim_size,),
+                        norm=_INVERSE_NORMS[normalization])
+
+
+def _c2r_grad(grad: Any, dim: Sequence[int], normalization: int) -> Any:
+    made = _fft_r2c(grad, dim, normalization, True)
+    last = dim[-1]
+    twice = grad.shape[last] - made.shape[last]  # coefficients that stand for their mirror image too
+    if twice <= 0:
+        return made
+    weights = grad.new_ones(made.shape[last])
+    weights[1 : 1 + twice] = 2
+    return made * weights.reshape([-1 if d == last else 1 for d in range(grad.dim())])
+
+
+_fft_c2c = function_of(op(
+    "_fft_c2c(Tensor self, int[] dim, int normalization, bool forward) -> Tensor", public="torch",
+    kernel=computes(_c2c_spec, _c2c),
+    grad=dict(self=lambda grad, dim, normalization, forward: _fft_c2c(grad, dim, normalization, not forward))))
+_fft_r2c = function_of(op(
+    "_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor", public="torch",
+    kernel=computes(_r2c_spec, _r2c), grad=dict(self=_r2c_grad)))
+_fft_c2r = function_of(op(
+    "_fft_c2r(Tensor self, int[] dim, int normalization, int last_dim_size) -> Tensor", public="torch",
+    kernel=computes(_c2r_spec, _c2r), grad=dict(self=_c2r_grad)))
+
+
+# arguments -----------------------------------------------------------------------------------------------------------
+
+
+def _normalization(norm: str | None, forward: bool) -> int:
+    if norm == "ortho":
+        return BY_ROOT
+    if norm not in (None, "backward", "forward"):
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    return BY_COUNT if (norm == "forward") is forward else PLAIN
+
+
+def _promoted(self: Any, *, to_complex: bool) -> Any:
+    """The input in a type that transforms exist for."""
+    kind = self.dtype if self.dtype.category >= FLOAT else get_default_dtype()
+    if kind in COMPUTE:
+        raise RuntimeError(f"Unsupported dtype {kind.scalar_name}")
+    return self.to(kind.to_complex() if to_complex else kind)
+
+
+def _wrapped(dim: int, self: Any) -> int:
+    if not self.dim():
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return wrapped_dim(dim, self.dim())
+
+
+def _checked_count(n: int) -> int:
+    if n < 1:
+        raise RuntimeError(f"Invalid number of data points ({n}) specified")
+    return n
+
+
+def _sized_input(self: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
+    """The input cut off or filled up with zeros to the sizes that are transformed."""
+    padding = [0] * (2 * self.dim())
+    for d, n in zip(dims, sizes, strict=True):
+        if n < self.shape[d]:
+            self = self.narrow(d, 0, n)
+        padding[2 * (self.dim() - 1 - d) + 1] = n - self.shape[d]
+    return constant_pad_nd(self, padding, 0) if any(padding) else self
+
+
+def _sizes_and_dims(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None) -> tuple[list[int], list[int]]:
+    rank = self.dim()
+    if dim is not None:
+        dims = [_wrapped(d, self) for d in dim]
+        if len(set(dims)) < len(dims):
+            raise RuntimeError("FFT dims must be unique")
+        if s is not None and len(s) != len(dims):
+            raise RuntimeError("When given, dim and shape arguments must have the same length")
+    elif s is None:
+        dims = list(range(rank))
+    elif len(s) > rank:
+        raise RuntimeError(f"Got shape with {len(s)} values but input tensor only has {rank} dimensions.")
+    else:
+        dims = list(range(rank - len(s), rank))
+    given = [-1] * len(dims) if s is None else s
+    return [_checked_count(self.shape[d] if n == -1 else n) for n, d in zip(given, dims, strict=True)], dims
+
+
+# one dimension -------------------------------------------------------------------------------------------------------
+
+# name -> (where it starts, where it ends, direction); an "h" transform is a real one of the conjugate.
+_TRANSFORMS = {"fft": ("complex", "complex", True), "ifft": ("complex", "complex", False),
+               "rfft": ("real", "complex", True), "irfft": ("complex", "real", False),
+               "hfft": ("complex", "real", True), "ihfft": ("real", "complex", False)}
+
+
+def _one_dim(name: str) -> Callable:
+    start, end, forward = _TRANSFORMS[name]
+
+    def transform(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+        if start == "real" and self.dtype.is_complex:
+            raise RuntimeError(f"{name} expects a real input tensor, but got {self.dtype.scalar_name}")
+        # A real input has a quicker transform, of which the other half follows.
+        x = _promoted(self, to_complex=end == "real" or self.dtype.is_complex)
+        at = _wrapped(dim, x)
+        length = x.shape[at] if end == "complex" else 2 * (x.shape[at] - 1)
+        length = _checked_count(length if n is None else n)
+        x = _sized_input(x, (at,), (length if end == "complex" else length // 2 + 1,))
+        scale = _normalization(norm, forward)
+        if end == "real":
+            return _fft_c2r(x.conj() if forward else x, (at,), scale, length)
+        if x.dtype.is_complex:
+            return _fft_c2c(x, (at,), scale, forward)
+        made = _fft_r2c(x, (at,), scale, start == "real")
+        return made if forward else made.conj()
+
+    return transform
+
+
+def _several_dims(name: str) -> Callable:
+    start, end, forward = _TRANSFORMS[name]
+
+    def transform(self: Any, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Any:
+        if name == "rfft" and self.dtype.is_complex:
+            raise RuntimeError(f"rfftn expects a real-valued input tensor, but got {self.dtype.scalar_name}")
+        x = _promoted(self, to_complex=start == "complex")
+        sizes, dims = _sizes_and_dims(x, s, dim)
+        if not dims and start != end:
+            raise RuntimeError(f"{name}n must transform at least one axis")
+        length = 0
+        if end == "real":
+            length = 2 * (x.shape[dims[-1]] - 1) if s is None or s[-1] == -1 else sizes[-1]
+            sizes[-1] = _checked_count(length) // 2 + 1
+        x = _sized_input(x, dims, sizes)
+        scale = _normalization(norm, forward)
+        if start == end:
+            return _fft_c2c(x, dims, scale, forward)
+        if name == "rfft":
+            return _fft_r2c(x, dims, scale, True)
+        if name == "irfft":
+            return _fft_c2r(x, dims, scale, length)
+        if name == "hfft":
+            x = _fft_c2c(x, dims[:-1], scale, True) if dims[:-1] else x
+            return _fft_c2r(x.conj(), dims[-1:], scale, length)
+        x = _fft_r2c(x, dims[-1:], scale, True).conj()
+        return _fft_c2c(x, dims[:-1], scale, False) if dims[:-1] else x
+
+    return transform
+
+
+_COMMON_ERRORS = (error(RuntimeError, 'Invalid normalization mode: "x"', t(2, 3), norm="x"),)
+_ONE_DIM_CASES = (case(t(3, 4)), case(t(3, 5), 4, 0), case(t(3, 5), 8, norm="ortho"), case(t(2, 3, 4), dim=1),
+                  case(t(4, 3, layout="transposed"), norm="forward"), case(ints(3, 4)),
+                  error(IndexError, "Dimension out of range", t(3), dim=2),
+                  error(RuntimeError, "Invalid number of data points (0) specified", t(2, 3), 0), *_COMMON_ERRORS)
+_SEVERAL_CASES = (case(t(3, 4)), case(t(2, 3, 4), (2, 5)), case(t(2, 3, 4), dim=(0, 1), norm="ortho"),
+                  case(t(2, 3, 4), (-1, 3), dim=(2, 0), norm="forward"), case(t(4, 3, layout="transposed")),
+                  error(RuntimeError, "FFT dims must be unique", t(2, 3), dim=(0, 0)),
+                  error(RuntimeError, "must have the same length", t(2, 3), (2, 3), (0,)), *_COMMON_ERRORS)
+
+for _name in _TRANSFORMS:
+    composite(f"fft_{_name}(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor", public="",
+              aliases=(f"fft.{_name}",), samples=cases(*_ONE_DIM_CASES))(_one_dim(_name))
+    for _form, _dims in (("2", "int[1] dim=[-2, -1]"), ("n", "int[1]? dim=None")):
+        composite(f"fft_{_name}{_form}(Tensor self, int[1]? s=None, {_dims}, str? norm=None) -> Tensor", public="",
+                  aliases=(f"fft.{_name}{_form}",), samples=cases(*_SEVERAL_CASES))(_several_dims(_name))
+
+
+# frequencies ---------------------------------------------------------------------------------------------------------
+
+_arange = function_of(registry.get("aten::arange.start_step"))
+
+
+def _frequencies(name: str, first: Callable[[int], int], last: Callable[[int], int]) -> Callable:
+    """Multiples of 1 / (n d) from `first` to before `last`, negative ones behind the others."""
+
+    def frequencies(n: int, d: float, dtype: Any, layout: Any, device: Any, pin_memory: Any,
+                    requires_grad: bool) -> Any:
+        kind = dtype or get_default_dtype()
+        if kind.category < FLOAT:
+            raise RuntimeError(f"{name} requires a floating point or complex dtype")
+        if n < 0 and name == "fftfreq":
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+        made = _arange(first(n), last(n), dtype=kind, layout=layout, device=device, pin_memory=pin_memory)
+        if first(n):
+            made = made.roll(first(n), 0)
+        made = made * (1 / (n * d) if n * d else float("inf"))
+        return made.requires_grad_() if requires_grad else made
+
+    return frequencies
+
+
+for _name, _first, _last in (("fftfreq", lambda n: -(n // 2), lambda n: (n + 1) // 2),
+                             ("rfftfreq", lambda n: 0, lambda n: int(n / 2) + 1)):
+    composite(f"fft_{_name}(int n, float d=1.0, {FACTORY}) -> Tensor", public="", aliases=(f"fft.{_name}",),
+              out_types="own", samples=cases(case(5), case(6, 0.1), case(1), case(4, 2.0)))(
+                  _frequencies(_name, _first, _last))
+
+
+def _shift(distance: Callable[[int], int]) -> Callable:
+    def shift(self: Any, dim: Sequence[int] | None) -> Any:
+        dims = reduced_dims(dim, self.dim())
+        return self.roll([distance(self.shape[d]) for d in dims], dims)
+
+    return shift
+
+
+for _name, _distance in (("fftshift", lambda n: n // 2), ("ifftshift", lambda n: (n + 1) // 2)):
+    composite(f"fft_{_name}(Tensor self, int[1]? dim=None) -> Tensor", public="", aliases=(f"fft.{_name}",),
+              samples=cases(case(t(4)), case(t(3, 4)), case(t(3, 4), 0), case(t(2, 3, 5), (2, 1)),
+                            error(IndexError, "Dimension out of range", t(3), 2)))(_shift(_distance))

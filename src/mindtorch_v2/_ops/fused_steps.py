@@ -1,0 +1,202 @@
+"""torch._fused_sgd_, _fused_adam_, _fused_adamw_, _fused_adagrad_: an optimizer's whole step on lists of tensors.
+
+A step is some ten passes over each parameter. They are made block by block, so that all but the first find their
+numbers in cache, and without a dispatch between them. torch.optim steps through these wherever no gradient is wanted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from .._backends.cpu import xp as cpu_xp
+from .._backends.cpu.blocks import BLOCK
+from .._dispatch.registry import Operator
+from .._dtype import FLOAT, REDUCED
+from .._tensor import Tensor
+from .declare import op
+from .families import Family
+from .rules import check_writable
+
+Step = Callable[..., None]
+_PLAIN = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
+
+
+class FusedStep(Family):
+    """`prepare(step number, **options)` gives `step(xp, parameter, gradient, *states)`, which writes to arrays."""
+
+    def __init__(self, prepare: Callable[..., Step], state_lists: int, *, counts: bool = True) -> None:
+        self.prepare, self.state_lists, self.counts = prepare, state_lists, counts
+
+    def cpu(self, operator: Operator) -> Callable:
+        schema = operator.schema
+        arrays_in = 2 + self.state_lists
+        first_option = arrays_in + self.counts
+        names = schema.names[first_option:-2]
+
+        def kernel(*args: Any) -> None:
+            lists = [args[0], *(tensors for tensors in args[1:arrays_in] if tensors)]
+            scale, found_inf = args[-2:]
+            if found_inf is not None and found_inf.item():
+                return
+            given = (value.item() if isinstance(value, Tensor) else value for value in args[first_option:-2])
+            options = dict(zip(names, given, strict=True))
+            numbers = [step.item() for step in args[arrays_in]] if self.counts else [None] * len(args[0])
+            steps = {number: self.prepare(number, **options) for number in set(numbers)}
+            for number, *tensors in zip(numbers, *lists, strict=True):
+                arrays = [tensor._array for tensor in tensors]
+                if scale is None and _is_little(arrays):
+                    steps[number](cpu_xp, *arrays)
+                else:
+                    _check(tensors, schema.base_name)
+                    _run(steps[number], arrays, scale)
+                for tensor in tensors:
+                    tensor._bump_version()
+
+        return kernel
+
+    def meta(self, operator: Operator) -> Callable:
+        return lambda *args: None
+
+
+def _check(tensors: Sequence[Tensor], name: str) -> None:
+    kind = tensors[0].dtype
+    if kind.category != FLOAT:
+        raise NotImplementedError(f"\"{name.strip('_')}_kernel\" not implemented for '{kind.scalar_name}'")
+    for tensor in tensors:
+        if tensor.dtype is not kind:
+            raise RuntimeError(f"expected scalar type {kind.scalar_name} but found {tensor.dtype.scalar_name}")
+    check_writable(tensors[0])
+
+
+def _is_little(arrays: list[Any]) -> bool:
+    """Whether nothing has to be checked, cast or cut: most parameters of most models."""
+    first = arrays[0]
+    kind = first.dtype
+    return (
+        kind in _PLAIN
+        and 0 < first.size < 2 * BLOCK
+        and first.ndim > 0
+        and 0 not in first.strides
+        and all(array.dtype is kind for array in arrays)
+    )
+
+
+def _run(step: Step, arrays: list[Any], scale: Tensor | None) -> None:
+    """One parameter's step; half types are computed in float32."""
+    if scale is not None:
+        arrays[1] /= scale.item()
+    if arrays[0].dtype in REDUCED:
+        wide = [array.astype(np.float32) for array in arrays]
+        step(cpu_xp, *(array.reshape(-1) for array in wide))
+        for array, computed in zip(arrays, wide, strict=True):
+            array[...] = computed
+    else:
+        for parts in _in_blocks(arrays):
+            step(cpu_xp, *parts)
+
+
+def _in_blocks(arrays: list[Any]) -> Iterator[list[Any]]:
+    """Views of the same part of all arrays, small enough for the cache where their layout allows to cut them."""
+    first = arrays[0]
+    if not first.ndim:
+        yield [array.reshape(1) for array in arrays]
+        return
+    order: Literal["C", "F"] = "C" if first.flags.c_contiguous else "F"
+    flag = f"{order}_CONTIGUOUS"
+    if first.size < 2 * BLOCK or not all(array.flags[flag] for array in arrays):
+        yield arrays
+        return
+    flat = [array.reshape(-1, order=order) for array in arrays]
+    for start in range(0, first.size, BLOCK):
+        yield [array[start : start + BLOCK] for array in flat]
+
+
+# the steps -----------------------------------------------------------------------------------------------------------
+
+
+def _decayed(parameter: Any, gradient: Any, weight_decay: float, maximize: bool) -> Any:
+    """The gradient to follow down, with weight decay in it."""
+    if maximize:
+        gradient = -gradient
+    return gradient + weight_decay * parameter if weight_decay else gradient
+
+
+def _sgd(step_number: None, weight_decay: float, momentum: float, lr: float, dampening: float, nesterov: bool,
+         maximize: bool, is_first_step: bool) -> Step:
+    def step(xp: Any, parameter: Any, gradient: Any, buffer: Any = None) -> None:
+        gradient = _decayed(parameter, gradient, weight_decay, maximize)
+        if momentum:
+            if is_first_step:
+                buffer[...] = gradient
+            else:
+                buffer *= momentum
+                buffer += gradient if dampening == 0 else (1 - dampening) * gradient
+            gradient = gradient + momentum * buffer if nesterov else buffer
+        parameter -= lr * gradient
+
+    return step
+
+
+def _adam(decoupled: bool) -> Callable[..., Step]:
+    def prepare(step_number: float, lr: float, beta1: float, beta2: float, weight_decay: float, eps: float,
+                amsgrad: bool, maximize: bool) -> Step:
+        step_size = -lr / (1 - beta1**step_number)
+        correction = (1 - beta2**step_number) ** 0.5
+
+        def step(xp: Any, parameter: Any, gradient: Any, mean: Any, square_mean: Any, greatest: Any = None) -> None:
+            if decoupled and weight_decay:
+                parameter *= 1 - lr * weight_decay
+            gradient = _decayed(parameter, gradient, 0.0 if decoupled else weight_decay, maximize)
+            change = gradient - mean
+            change *= 1 - beta1
+            mean += change
+            xp.multiply(gradient, gradient, out=change)
+            change *= 1 - beta2
+            square_mean *= beta2
+            square_mean += change
+            if amsgrad:
+                square_mean = xp.maximum(greatest, square_mean, out=greatest)
+            xp.sqrt(square_mean, out=change)
+            change /= correction
+            change += eps
+            xp.divide(mean, change, out=change)
+            change *= step_size
+            parameter += change
+
+        return step
+
+    return prepare
+
+
+def _adagrad(step_number: float, lr: float, lr_decay: float, weight_decay: float, eps: float, maximize: bool) -> Step:
+    rate = lr / (1 + (step_number - 1) * lr_decay)
+
+    def step(xp: Any, parameter: Any, gradient: Any, total: Any) -> None:
+        gradient = _decayed(parameter, gradient, weight_decay, maximize)
+        total += gradient * gradient
+        root = xp.sqrt(total)
+        root += eps
+        xp.divide(gradient, root, out=root)
+        root *= rate
+        parameter -= root
+
+    return step
+
+
+_LISTS = "Tensor(a!)[] self, Tensor(b!)[] grads"
+_MIXED_PRECISION = "Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"
+
+op(f"_fused_sgd_({_LISTS}, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor|Scalar lr,"
+   f" float dampening, bool nesterov, bool maximize, bool is_first_step, {_MIXED_PRECISION}",
+   kernel=FusedStep(_sgd, 1, counts=False), public="torch")
+
+for _name, _decoupled in (("_fused_adam_", False), ("_fused_adamw_", True)):
+    op(f"{_name}({_LISTS}, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[]"
+       " state_steps, *, Tensor|Scalar lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad,"
+       f" bool maximize, {_MIXED_PRECISION}",
+       kernel=FusedStep(_adam(_decoupled), 3), public="torch")
+
+op(f"_fused_adagrad_({_LISTS}, Tensor(c!)[] state_sums, Tensor[] state_steps, *, Tensor|Scalar lr, float lr_decay,"
+   f" float weight_decay, float eps, bool maximize, {_MIXED_PRECISION}",
+   kernel=FusedStep(_adagrad, 1), public="torch")

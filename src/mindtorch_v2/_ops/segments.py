@@ -1,0 +1,144 @@
+"""Segments of a dimension folded, tensors cut into chunks side by side, and all elements hashed to one number."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._device import META
+from .._dispatch.registry import registry
+from .._dtype import COMPLEX, FLOAT, uint64
+from .._tensor import Tensor, wrapped_dim
+from .declare import composite, function_of, op
+from .families import moves
+from .join import constant_pad_nd
+from .reduce import folded, folded_shape, reduced_dims
+from .rules import Spec
+from .samples import case, cases, error, ints, t, values
+
+_arange, _cat, _searchsorted, _where = (function_of(registry.get(f"aten::{name}"))
+                                        for name in ("arange.start_step", "cat", "searchsorted", "where.self"))
+INF = float("inf")
+
+# reduce -> (what scatter_reduce calls it, the value of an empty segment)
+_FOLDS = {"sum": ("sum", 0.0), "mean": ("sum", float("nan")), "prod": ("prod", 1.0), "max": ("amax", -INF),
+          "amax": ("amax", -INF), "min": ("amin", INF), "amin": ("amin", INF)}
+
+
+def _ends(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) -> tuple[Any, Any]:
+    """Where segments begin and end along the axis."""
+    given = offsets if offsets is not None else lengths
+    if data.dim() < given.dim():
+        raise RuntimeError("Expected data.dim() >= lengths_value.dim() to be true, but got false.")
+    if axis != given.dim() - 1:
+        name = "lengths" if offsets is None else "offsets"
+        raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of {name} but got {axis}.")
+    if offsets is not None:
+        return offsets[..., :-1], offsets[..., 1:]
+    ends = lengths.cumsum(-1)
+    if not unsafe and data._device is not META:
+        if bool((lengths < 0).any()):
+            raise RuntimeError("lengths contains negative value!")
+        if bool((lengths.sum(-1) != data.shape[axis]).any()):
+            raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to "
+                               "data.size(lengths.dim()-1) when !unsafe.")
+    return ends - lengths, ends
+
+
+@composite("segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? "
+           "offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor", aliases=("_segment_reduce",),
+           samples=cases(*[case(t(5, 2), reduce, lengths=values([2, 0, 3]), initial=initial)
+                           for reduce in ("sum", "mean", "prod", "max", "min") for initial in (None, 1.5)],
+                         case(t(2, 5), "sum", lengths=values([[2, 3], [4, 1]]), axis=1),
+                         case(t(5), "max", offsets=values([0, 2, 5])),
+                         error(RuntimeError, "Either lengths or offsets must be defined.", t(3), "sum"),
+                         error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got x",
+                               t(3), "x", lengths=values([3]))))
+def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets: Any, axis: int, unsafe: bool,
+                    initial: Any) -> Any:
+    if reduce not in _FOLDS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    at = wrapped_dim(axis, data.dim())
+    if lengths is None and offsets is None:
+        if indices is not None:
+            raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
+        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+    if data.dtype.category != FLOAT:
+        raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{data.dtype.scalar_name}'")
+    starts, ends = _ends(data, lengths, offsets, at, unsafe)
+    count, after = ends.shape[-1], data.dim() - at - 1
+    place = _arange(data.shape[at], device=data._device).expand((*ends.shape[:-1], data.shape[at])).contiguous()
+    segment = _searchsorted(ends.contiguous(), place, right=True)
+    # Elements that belong to no segment go to one more, which is cut off.
+    segment = segment.masked_fill(place < starts[..., :1], count).reshape((*segment.shape, *(1,) * after))
+    fold, empty = _FOLDS[reduce]
+    shape = [count + 1 if d == at else n for d, n in enumerate(data.shape)]
+    base = data.new_full(shape, 0.0 if fold == "sum" else empty)
+    made = base.scatter_reduce(at, segment.expand(data.shape), data, fold, include_self=False)
+    made = made.narrow(at, 0, count).contiguous()
+    made = made if initial is None else _with_initial(fold, made, initial)
+    if reduce == "mean":
+        sizes = (ends - starts).reshape((*ends.shape, *(1,) * after))
+        none = made.new_full((), empty if initial is None else initial)
+        made = _where(sizes == 0, none, made / sizes.clamp(min=1))
+    return made
+
+
+def _with_initial(fold: str, made: Any, initial: Any) -> Any:
+    """Each segment folded once more, with a value that takes no share of the gradient."""
+    if fold == "sum":
+        return made + initial
+    if fold == "prod":
+        return made * initial
+    return made.masked_fill(made < initial if fold == "amax" else made > initial, initial)
+
+
+@composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", public="torch", out_types="joined",
+           samples=cases(case((t(5, grad=False), t(3, grad=False)), 0, 2),
+                         case((t(2, 3, grad=False), t(2, 4, grad=False)), 1, 2),
+                         case((t(3, 2, grad=False), t(3, grad=False)), 0, 2),
+                         error(RuntimeError, "_chunk_cat expects positive num_chunks", (t(3, grad=False),), 0, 0)))
+def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
+    if not tensors:
+        raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
+    if num_chunks < 1:
+        raise RuntimeError("_chunk_cat expects positive num_chunks")
+    first = tensors[0]
+    at = wrapped_dim(dim, first.dim())
+    rows = []
+    for tensor in tensors:
+        if not tensor.numel():
+            raise RuntimeError("_chunk_cat expects non-empty tensor")
+        if tensor.dtype is not first.dtype:
+            raise RuntimeError("_chunk_cat expects all input tensors with the same dtype")
+        if at >= tensor.dim():
+            raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
+        if tensor.shape[:at] != first.shape[:at]:
+            raise RuntimeError("_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors")
+        missing = -tensor.shape[at] % num_chunks
+        padding = [0] * (2 * (tensor.dim() - 1 - at)) + [0, missing]
+        whole = constant_pad_nd(tensor, padding) if missing else tensor
+        rows.append(whole.reshape((*tensor.shape[:at], num_chunks, -1)))
+    return _cat(rows, at + 1)
+
+
+def _hash_spec(self: Tensor, dim: Sequence[int], keepdim: bool, mode: int) -> Spec:
+    if mode:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    if self.dtype.category == COMPLEX:
+        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{self.dtype.scalar_name}'")
+    shape = self._array.shape
+    if not self._array.size and not dim:
+        raise RuntimeError("hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                           "reduction dim with the 'dim' argument.")
+    return Spec(folded_shape(shape, reduced_dims(dim, len(shape)), keepdim), uint64)
+
+
+def _hash(xp: Any, self: Any, dim: Sequence[int], keepdim: bool, mode: int) -> Any:
+    wide = self.astype(xp.int64 if self.dtype.kind in "biu" else xp.float64)
+    reduce: Callable = xp.bitwise_xor.reduce
+    return folded(reduce, wide.view(xp.uint64), reduced_dims(dim, self.ndim), keepdim)
+
+
+op("hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
+   kernel=moves(_hash_spec, _hash, out_types="exact"),
+   samples=cases(case(t(5)), case(t(2, 3), 1), case(ints(2, 3), (0,), keepdim=True), case(t(2, 3), ()), case(t()),
+                 error(RuntimeError, "Unknown hash_tensor mode: 1", t(2), mode=1)))

@@ -1,0 +1,5 @@
+"""torch.backends.openmp: not used here."""
+
+
+def is_available() -> bool:
+    return False

@@ -1,0 +1,1 @@
+"""torch.backends.xeon: the launcher for Intel servers is not here."""

@@ -1,0 +1,1 @@
+"""Ways of distributing modules that can be combined: not here."""

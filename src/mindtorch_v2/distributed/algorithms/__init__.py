@@ -1,0 +1,1 @@
+"""Algorithms over several processes: not here."""

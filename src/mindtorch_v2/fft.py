@@ -1,0 +1,7 @@
+"""Functions of torch.fft."""
+
+from ._ops.declare import public_functions
+
+_functions = public_functions("fft")
+globals().update(_functions)
+__all__ = list(_functions)

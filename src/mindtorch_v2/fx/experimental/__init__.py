@@ -1,0 +1,1 @@
+"""Parts of torch.fx that compilers use."""

@@ -1,0 +1,189 @@
+"""GraphModule: a module whose `forward` is the code of a graph."""
+
+import copy
+import itertools
+import linecache
+from typing import Any
+
+from ..nn import Module
+from .graph import Graph, PythonCode
+
+__all__ = ["GraphModule"]
+
+_serials = itertools.count()
+
+
+def _compiled(code: PythonCode) -> Any:
+    """The function that the code defines; tracebacks show its lines."""
+    filename = f"<eval_with_key>.{next(_serials)}"
+    linecache.cache[filename] = (len(code.src), None, code.src.splitlines(keepends=True), filename)
+    scope = dict(code.globals)
+    exec(compile(code.src, filename, "exec"), scope)
+    return scope["forward"]
+
+
+class GraphModule(Module):
+    """The modules and tensors that a graph names, and the graph. After changing the graph, call `recompile`."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "GraphModule":
+        """An object of a class of its own, which holds its `forward`."""
+        base = next(c for c in cls.__mro__ if "forward" not in vars(c) or c is GraphModule or c.__module__ != __name__)
+        own = type(base.__name__, (base,), {"__module__": base.__module__})
+        return super().__new__(own)
+
+    def __init__(self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
+        super().__init__()
+        type(self).__name__ = class_name
+        if isinstance(root, Module):
+            self.training = root.training
+        for node in graph.nodes:
+            if node.op not in ("get_attr", "call_module"):
+                continue
+            if isinstance(root, dict):
+                if node.target not in root:
+                    raise RuntimeError(f"Node {node} referenced target {node.target} but that target was not provided "
+                                       "in ``root``!")
+                _assign(root[node.target], self, node.target)
+            else:
+                _copy_attribute(root, self, node.target)
+        self.graph = graph
+        self._tracer_cls = graph._tracer_cls
+        self.meta: dict[str, Any] = {}
+
+    @property
+    def graph(self) -> Graph:
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph: Graph) -> None:
+        self._graph = graph
+        graph.owning_module = self
+        self.recompile()
+
+    @property
+    def code(self) -> str:
+        """The source of `forward`."""
+        return self._code
+
+    def recompile(self) -> PythonCode:
+        """Makes `forward` anew out of the graph."""
+        code = self._graph.python_code("self")
+        self._code = code.src
+        type(self).forward = _compiled(code)  # type: ignore[method-assign]
+        return code
+
+    def add_submodule(self, target: str, m: Module) -> bool:
+        """Puts a module at a dotted name, making the modules on the way; false if something else stands there."""
+        *path, name = target.split(".")
+        module: Module = self
+        for part in path:
+            if not hasattr(module, part):
+                module.add_module(part, Module())
+            inner = getattr(module, part)
+            if not isinstance(inner, Module):
+                return False
+            module = inner
+        module.add_module(name, m)
+        return True
+
+    def delete_submodule(self, target: str) -> bool:
+        *path, name = target.split(".")
+        module: Any = self
+        for part in path:
+            module = getattr(module, part, None)
+        if not isinstance(getattr(module, name, None), Module):
+            return False
+        delattr(module, name)
+        return True
+
+    def delete_all_unused_submodules(self) -> None:
+        """Removes the modules that no node calls or reads from."""
+        used: set[str] = set()
+        for node in self.graph.nodes:
+            if node.op in ("call_module", "get_attr"):
+                parts = node.target.split(".")
+                used |= {".".join(parts[:i]) for i in range(1, len(parts) + 1)}
+                if node.op == "call_module":
+                    used |= {f"{node.target}.{n}" for n, _ in self.get_submodule(node.target).named_modules() if n}
+        for name in [name for name, _ in self.named_modules() if name and name not in used]:
+            self.delete_submodule(name)
+
+    def print_readable(self, print_output: bool = True, **options: Any) -> str:
+        """The code inside a class, printed and returned."""
+        body = "\n".join("    " + line if line.strip() else "" for line in self._code.strip().splitlines())
+        text = f"class {self._get_name()}(torch.nn.Module):\n{body}\n"
+        if print_output:
+            print(text)
+        return text
+
+    def __deepcopy__(self, memo: dict) -> "GraphModule":
+        made = GraphModule.__new__(type(self).__bases__[0])
+        memo[id(self)] = made
+        made.__dict__.update({k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k != "_graph"})
+        type(made).__name__ = type(self).__name__
+        made.graph = copy.deepcopy(self._graph, memo)
+        return made
+
+    def __copy__(self) -> "GraphModule":
+        return GraphModule(self, copy.deepcopy(self._graph), type(self).__name__)
+
+    def __reduce__(self) -> tuple:
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
+        return _rebuilt, (state, type(self).__name__, self._graph.python_code("self"))
+
+    def __str__(self) -> str:
+        return "\n".join([super().__repr__(), self._code,
+                          "# To see more debug info, please use `graph_module.print_readable()`"])
+
+
+def _rebuilt(state: dict[str, Any], class_name: str, code: PythonCode) -> GraphModule:
+    """A GraphModule out of a pickle: its code is traced again."""
+    from ._symbolic_trace import Tracer
+
+    class Code(Module):
+        forward = _compiled(code)
+
+    class EveryModuleIsALeaf(Tracer):
+        def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
+            return True
+
+    holder = Code()
+    holder.__dict__.update(state)
+    return GraphModule(holder, EveryModuleIsALeaf().trace(holder), class_name)
+
+
+def _parents(source: Any, target: Module, path: list[str]) -> tuple[Any, Module]:
+    """The modules that hold the last name of a path, made in `target` where they are missing."""
+    for part in path:
+        inner = getattr(target, part, None)
+        if inner is None:
+            inner = Module()
+            target.add_module(part, inner)
+        source, target = getattr(source, part) if source is not None else None, inner
+    return source, target
+
+
+def _copy_attribute(source: Module, target: Module, name: str) -> None:
+    *path, last = name.split(".")
+    source, target = _parents(source, target, path)
+    if hasattr(target, last) and last in getattr(target, "_modules", {}):
+        return
+    value = getattr(source, last)
+    if last in source._buffers:
+        target.register_buffer(last, value, last not in source._non_persistent_buffers_set)
+    else:
+        _set(target, last, value)
+
+
+def _assign(value: Any, target: Module, name: str) -> None:
+    *path, last = name.split(".")
+    _set(_parents(None, target, path)[1], last, value)
+
+
+def _set(target: Module, name: str, value: Any) -> None:
+    import mindtorch_v2 as torch
+
+    if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+        target.register_buffer(name, value)
+    else:
+        setattr(target, name, value)

@@ -1,0 +1,56 @@
+"""Modules whose constructor only keeps its arguments."""
+
+import inspect
+from dataclasses import KW_ONLY
+from typing import Any, TypeVar
+
+from .module import Module
+
+__all__ = ["KW_ONLY", "settings"]
+
+M = TypeVar("M", bound=Module)
+
+
+def settings(cls: type[M]) -> type[M]:
+    """Gives a class a constructor of its annotated attributes, as a dataclass has it, which hands them to `_keep`.
+
+    What stands behind an annotation `_: KW_ONLY` must be named. `_keep(**settings)` of the class, if it has one, stores
+    them; else each becomes an attribute.
+    """
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter("self", kind)]
+    for name, annotation in inspect.get_annotations(cls).items():
+        if annotation is KW_ONLY:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            continue
+        default = cls.__dict__.get(name, inspect.Parameter.empty)
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+        if default is not inspect.Parameter.empty:
+            delattr(cls, name)
+    signature = inspect.Signature(parameters, return_annotation=None)
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}.__init__() {error}") from None
+        bound.apply_defaults()
+        values = bound.arguments
+        del values["self"]
+        Module.__init__(self)
+        self._keep(**values)
+
+    init.__name__, init.__qualname__, init.__module__ = "__init__", f"{cls.__qualname__}.__init__", cls.__module__
+    init.__signature__ = signature  # type: ignore[attr-defined]
+    cls.__init__ = init  # type: ignore[method-assign]
+    cls._settings = tuple(signature.parameters)[1:]  # type: ignore[attr-defined]
+    if not hasattr(cls, "_keep"):
+        cls._keep = _keep_all  # type: ignore[attr-defined]
+    if "__constants__" not in cls.__dict__:
+        cls.__constants__ = list(cls._settings)  # type: ignore[attr-defined]
+    return cls
+
+
+def _keep_all(self: Module, **values: Any) -> None:
+    for name, value in values.items():
+        setattr(self, name, value)

@@ -1,0 +1,10 @@
+"""Modules over several devices: one device is used here."""
+
+from ..modules.module import Module
+from .data_parallel import DataParallel, data_parallel
+from ..._absent import absent_class
+
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+
+DistributedDataParallel = absent_class("torch.nn.parallel.DistributedDataParallel",
+                                       "It runs one process: train the module itself.", Module)

@@ -1,0 +1,224 @@
+"""What optimizers share whose step is one function of lists: parameters, gradients, and each kind of state."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import mindtorch_v2 as torch
+
+from .optimizer import Optimizer, _get_scalar_dtype, _use_grad_for_differentiable
+
+Tensors = list[torch.Tensor]
+
+# Where a step may be recorded into a device graph, and where a step may run as one kernel.
+CAPTURABLE_DEVICES = ("cuda", "xpu", "hpu", "privateuseone", "xla")
+_WHOLE = {(torch.float32, "cpu"), (torch.float64, "cpu")}
+_FUSED_DEVICES = ("mps", "cuda", "xpu", "hpu", "cpu", "mtia", "privateuseone")
+
+
+class ListOptimizer(Optimizer):
+    """An optimizer whose step calls `_function` on lists, once for each group.
+
+    The function takes parameters, gradients, the state entries named in `_states`, and by keyword those options of the
+    group that it has parameters for. Those in `_optional` exist only with some options. `_added` are options that old
+    checkpoints lack.
+    """
+
+    _function: ClassVar[Callable[..., None]]
+    _states: ClassVar[tuple[str, ...]]
+    _optional: ClassVar[tuple[str, ...]] = ()
+    _added: ClassVar[dict[str, Any]] = {
+        "foreach": None, "maximize": False, "differentiable": False, "capturable": False,
+    }  # fmt: skip
+    _counters: ClassVar[tuple[str, ...]] = ("step",)
+    _sparse_error: ClassVar[str] = "{} does not support sparse gradients"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self._added.items():
+                group.setdefault(name, value)
+            for entry in filter(None, map(self.state.get, group["params"])):
+                for name in self._counters:
+                    if name in entry and not isinstance(entry[name], torch.Tensor):
+                        # Old checkpoints count in Python numbers.
+                        entry[name] = torch.tensor(float(entry[name]), dtype=_get_scalar_dtype())
+
+    def _init_state(self, parameter: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter before its first step."""
+        zeros = {name: torch.zeros_like(parameter) for name in self._states if name != "step"}
+        return {"step": self._new_step(parameter, group), **zeros}
+
+    @staticmethod
+    def _new_step(parameter: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
+        """A counter, on the host unless the step runs as one kernel."""
+        if group.get("capturable") or group.get("fused"):
+            return torch.zeros((), dtype=torch.float32, device=parameter.device)
+        return torch.zeros((), dtype=_get_scalar_dtype())
+
+    def _lists(self, group: dict[str, Any]) -> tuple[Tensors, Tensors, list[dict[str, Any]]]:
+        """The group's parameters that have a gradient, the gradients, and the states."""
+        params, gradients, states = [], [], []
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.is_sparse:
+                self._take_sparse(parameter, gradient)
+            state = self.state[parameter]
+            if not state:
+                state.update(self._init_state(parameter, group))
+            params.append(parameter)
+            gradients.append(gradient)
+            states.append(state)
+        return params, gradients, states
+
+    def _take_sparse(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
+        raise RuntimeError(self._sparse_error.format(type(self).__name__))
+
+    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
+        """What the function takes by keyword."""
+        names = _parameters(type(self)._function)[2 + len(self._states) :]
+        options = {name: group[name] for name in names if name in group}
+        if "betas" in group:
+            options["beta1"], options["beta2"] = group["betas"]
+        if group.get("fused"):
+            options |= {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
+        return options
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Makes one step; the closure, if given, computes the loss anew."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._update(group)
+        return loss
+
+    def _update(self, group: dict[str, Any]) -> None:
+        params, gradients, states = self._lists(group)
+        lists = [
+            [state[name] for state in states if name in state or name not in self._optional] for name in self._states
+        ]
+        if group.get("fused") and params:
+            check_fused(params[0])
+        type(self)._function(params, gradients, *lists, **self._options(group))
+
+
+@functools.cache
+def _parameters(function: Callable) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+# checks --------------------------------------------------------------------------------------------------------------
+
+_LABELS = {"lr": "learning rate", "eps": "epsilon value"}
+
+
+def check_options(**options: Any) -> None:
+    """Raises for a learning rate or another option that must not be negative, and for betas outside [0, 1)."""
+    for name, value in options.items():
+        if name == "lr" and isinstance(value, torch.Tensor) and value.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if name == "betas":
+            for index in (0, 1):
+                if not 0.0 <= value[index] < 1.0:
+                    raise ValueError(f"Invalid beta parameter at index {index}: {value[index]}")
+        elif not value >= 0.0:
+            raise ValueError(f"Invalid {_LABELS.get(name, f'{name} value')}: {value}")
+
+
+def check_flags(differentiable: bool, foreach: bool | None, fused: bool | None) -> None:
+    """Raises where the flags contradict each other; otherwise they change no number."""
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def check_fused(parameter: torch.Tensor) -> None:
+    if not (parameter.is_floating_point() and parameter.device.type in (*_FUSED_DEVICES, "npu")):
+        raise RuntimeError(
+            "`fused=True` requires all the params to be floating point Tensors of supported devices: "
+            f"{list(_FUSED_DEVICES)} but {parameter.dtype} and {parameter.device.type}"
+        )
+
+
+def check_call(
+    params: Tensors,
+    state_steps: Sequence[Any],
+    foreach: bool | None,
+    differentiable: bool,
+    capturable: bool = False,
+    lists: str = "params and state_steps",
+    devices: tuple[str, ...] = CAPTURABLE_DEVICES,
+) -> None:
+    """Raises for what no step can be made with; the flags are those of the functions."""
+    if not all(isinstance(step, torch.Tensor) for step in state_steps):
+        raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
+    if foreach and differentiable:
+        raise AssertionError("_foreach ops don't support autograd")
+    if capturable and not all(parameter.device.type in devices for parameter in params):
+        raise AssertionError(f"If capturable=True, {lists} must be on supported devices: {list(devices)}.")
+
+
+# pieces of steps -----------------------------------------------------------------------------------------------------
+
+
+def as_number(value: Any, differentiable: bool = False) -> Any:
+    """A hyperparameter as a number, unless a differentiable step wants its gradient."""
+    if isinstance(value, torch.Tensor) and not (differentiable and value.requires_grad):
+        return value.item()
+    return value
+
+
+def decayed(parameter: torch.Tensor, gradient: torch.Tensor, weight_decay: Any, maximize: bool) -> torch.Tensor:
+    """The gradient to follow down, with weight decay in it."""
+    if maximize:
+        gradient = -gradient
+    if isinstance(weight_decay, torch.Tensor):
+        return gradient.addcmul(parameter, weight_decay)
+    return gradient.add(parameter, alpha=weight_decay) if weight_decay != 0 else gradient
+
+
+def real_views(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Complex tensors with real and imaginary parts as separate numbers, others as they are."""
+    return tuple(torch.view_as_real(t) if t.is_complex() else t for t in tensors)
+
+
+def descend(parameter: torch.Tensor, direction: torch.Tensor, rate: Any) -> None:
+    """parameter -= rate * direction; a rate that is a tensor keeps its gradient."""
+    if isinstance(rate, torch.Tensor):
+        parameter.addcmul_(direction, rate, value=-1)
+    else:
+        parameter.add_(direction, alpha=-rate)
+
+
+def descend_quotient(parameter: torch.Tensor, above: torch.Tensor, below: torch.Tensor, rate: Any) -> None:
+    """parameter -= rate * above / below."""
+    if isinstance(rate, torch.Tensor):
+        parameter.addcmul_(above / below, rate, value=-1)
+    else:
+        parameter.addcdiv_(above, below, value=-rate)
+
+
+def update_moments(
+    mean: torch.Tensor, square_mean: torch.Tensor, gradient: torch.Tensor, beta1: Any, beta2: Any
+) -> None:
+    """Moves the running means of gradients and of their squares."""
+    mean.lerp_(gradient, 1 - beta1)
+    if isinstance(beta2, torch.Tensor):
+        square_mean.mul_(beta2).add_((1 - beta2) * gradient * gradient)
+    else:
+        square_mean.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+
+
+def runs_whole(lists: Sequence[Tensors], differentiable: bool = False) -> bool:
+    """Whether a step may run as one kernel with the numbers of single operators: float32 or float64 on the CPU."""
+    if differentiable:
+        return False
+    kinds = {(tensor.dtype, tensor.device.type) for tensors in lists for tensor in tensors}
+    return len(kinds) == 1 and kinds <= _WHOLE

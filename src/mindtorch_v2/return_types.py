@@ -1,0 +1,12 @@
+"""The named tuples that operators with several results give: torch.return_types.max and the like."""
+
+from typing import Any
+
+from ._ops.declare import RETURN_TYPES
+
+
+def __getattr__(name: str) -> Any:
+    kind = RETURN_TYPES.get(name)
+    if kind is None:
+        raise AttributeError(f"module 'torch.return_types' has no attribute '{name}'")
+    return kind

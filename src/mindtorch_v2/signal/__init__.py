@@ -1,0 +1,5 @@
+"""Functions of torch.signal."""
+
+from . import windows
+
+__all__ = ["windows"]

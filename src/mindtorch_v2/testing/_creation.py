@@ -1,0 +1,63 @@
+"""`make_tensor`: random values that suit a type."""
+
+import math
+from typing import Any
+
+import mindtorch_v2 as torch
+
+__all__ = ["make_tensor"]
+
+
+def _limits(kind: Any, low: Any, high: Any) -> tuple[Any, Any]:
+    """The interval to draw from, inside what the type holds."""
+    if kind is torch.bool:
+        lowest, highest, usual = 0, 2, (0, 2)
+    elif kind.is_floating_point or kind.is_complex:
+        info = torch.finfo(kind)
+        lowest, highest, usual = info.min, info.max, (-9, 9)
+    else:
+        limits = torch.iinfo(kind)
+        lowest, highest, usual = limits.min, limits.max, (0, 10) if kind is torch.uint8 else (-9, 10)
+    low, high = usual[0] if low is None else low, usual[1] if high is None else high
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got low={low!r} and high={high!r}")
+    if low == high and (kind.is_floating_point or kind.is_complex):
+        import warnings
+
+        warnings.warn("Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated "
+                      "since 2.1 and will be removed in 2.3. Use `torch.full(...)` instead.", FutureWarning, stacklevel=3)
+    elif low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    return max(low, lowest), min(high, highest)
+
+
+def make_tensor(*shape: Any, dtype: Any, device: Any, low: float | None = None, high: float | None = None,
+                requires_grad: bool = False, noncontiguous: bool = False, exclude_zero: bool = False,
+                memory_format: Any = None) -> Any:
+    """A tensor of values uniform in [low, high); with `exclude_zero`, zeros are replaced by the smallest other value."""
+    size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else tuple(shape)
+    if noncontiguous and memory_format is not None:
+        raise ValueError(f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
+                         f"noncontiguous={noncontiguous!r} and memory_format={memory_format!r}")
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    if requires_grad and whole:
+        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype!r}")
+    drawn = (*size[:-1], 2 * size[-1]) if noncontiguous and size and math.prod(size) >= 2 else size
+    least, most = _limits(dtype, low, high)
+    if dtype is torch.bool:
+        result = torch.randint(math.ceil(least), math.ceil(most), drawn, device=device, dtype=dtype)
+    elif whole:
+        least, most = math.ceil(least), math.ceil(most)
+        result = torch.randint(least, most, drawn, device=device, dtype=dtype)
+    else:
+        parts = torch.empty(drawn, device=device, dtype=dtype)
+        (torch.view_as_real(parts) if dtype.is_complex else parts).uniform_(least, most)
+        result = parts
+    if drawn != size:
+        result = result[..., ::2]
+    elif memory_format is not None:
+        result = result.clone(memory_format=memory_format)
+    if exclude_zero:
+        smallest = 1 if whole else torch.finfo(dtype).tiny
+        result[result == 0] = smallest
+    return result.requires_grad_() if requires_grad else result

@@ -1,0 +1,5 @@
+"""torch.hub's download under its older name."""
+
+from ..hub import load_state_dict_from_url as load_url
+
+__all__ = ["load_url"]

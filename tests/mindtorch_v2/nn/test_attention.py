@@ -1,0 +1,66 @@
+"""Attention in blocks is attention composed of ordinary operators, whatever the blocks, masks and layouts."""
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2._ops import attention
+from mindtorch_v2.nn.functional import scaled_dot_product_attention
+
+
+def tensors(*shapes):
+    torch.manual_seed(3)
+    return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+
+MASKS = {
+    "none": None,
+    "causal": None,
+    "rows": torch.randn(7, 5, dtype=torch.float64),
+    "samples": torch.randn(2, 1, 7, 5, dtype=torch.float64),
+    "heads": torch.randn(3, 7, 5, dtype=torch.float64),
+    "one row": torch.randn(1, 1, 1, 5, dtype=torch.float64),
+    "hidden": torch.rand(2, 3, 7, 5) < 0.5,
+    "all hidden": torch.zeros(7, 5, dtype=torch.bool),
+}
+
+
+@pytest.mark.parametrize("scores", [1, 12, 40, 1 << 17])
+@pytest.mark.parametrize("mask", MASKS)
+def test_blocks_give_the_composed_result(monkeypatch, mask, scores):
+    monkeypatch.setattr(attention, "BLOCK_SCORES", scores)
+    query, key, value = tensors((2, 3, 7, 4), (2, 3, 5, 4), (2, 3, 5, 6))
+    causal = mask == "causal"
+    found = scaled_dot_product_attention(query, key, value, MASKS[mask], is_causal=causal, scale=0.7)
+    expected = attention._composed(query, key, value, MASKS[mask], 0.0, causal, 0.7)
+    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-10, atol=1e-12)
+    given = torch.randn(found.shape, dtype=torch.float64)
+    for got, wanted in zip(torch.autograd.grad(found, (query, key, value), given),
+                           torch.autograd.grad(expected, (query, key, value), given), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-9, atol=1e-11)
+
+
+def test_a_mask_that_needs_grad_gets_one():
+    query, key, value, mask = tensors((2, 3, 4), (2, 5, 4), (2, 5, 4), (3, 5))
+    scaled_dot_product_attention(query, key, value, mask).sum().backward()
+    assert mask.grad.shape == (3, 5)
+
+
+def test_heads_that_lie_together_stay_together():
+    query = torch.randn(2, 6, 3, 4).transpose(1, 2)
+    assert scaled_dot_product_attention(query, query, query).stride() == query.stride() == (72, 4, 12, 1)
+
+
+def test_groups_of_query_heads_share_keys():
+    query, key, value = tensors((1, 4, 3, 2), (1, 2, 3, 2), (1, 2, 3, 2))
+    together = scaled_dot_product_attention(query, key, value, enable_gqa=True)
+    for head in range(4):
+        alone = scaled_dot_product_attention(query[:, head], key[:, head // 2], value[:, head // 2])
+        np.testing.assert_allclose(together[:, head].detach().numpy(), alone.detach().numpy(), rtol=1e-12)
+
+
+def test_dropout_keeps_the_mean():
+    torch.manual_seed(0)
+    ones = torch.ones(1, 1, 400, 2)
+    dropped = scaled_dot_product_attention(ones, ones, ones, dropout_p=0.5)
+    assert abs(dropped.mean().item() - 1) < 0.02 and dropped.std().item() > 0

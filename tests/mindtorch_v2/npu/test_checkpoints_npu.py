@@ -1,0 +1,25 @@
+"""Tensors of an NPU in files."""
+
+import io
+from typing import Any
+
+import mindtorch_v2 as torch
+
+
+def test_tensors_come_back_to_their_device_or_where_they_are_sent(npu: Any) -> None:
+    base = torch.arange(6.0).to("npu")
+    file = io.BytesIO()
+    torch.save({"base": base, "turned": base.view(2, 3).t(), "host": torch.ones(2)}, file)
+
+    def loaded(where: Any = None) -> dict[str, Any]:
+        file.seek(0)
+        return torch.load(file, map_location=where)
+
+    found = loaded()
+    assert [str(t.device) for t in found.values()] == ["npu:0", "npu:0", "cpu"]
+    assert found["turned"].cpu().tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert found["turned"].untyped_storage() is found["base"].untyped_storage()
+    assert {t.device.type for t in loaded("cpu").values()} == {"cpu"}
+    sent = loaded("npu:0")
+    assert {str(t.device) for t in sent.values()} == {"npu:0"}
+    assert (sent["host"] + sent["base"][:2]).cpu().tolist() == [1, 2]

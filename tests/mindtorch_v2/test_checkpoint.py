@@ -1,0 +1,120 @@
+"""torch.utils.checkpoint: the same values and gradients, with the second run in backward."""
+
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_early_stop
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 1))
+
+
+def gradients(model, run):
+    """Gradients of the input and of the weights after one run from a fixed seed."""
+    torch.manual_seed(1)
+    model.zero_grad()
+    x = torch.linspace(-1, 1, 12).reshape(3, 4).requires_grad_()
+    run(x).sum().backward()
+    return [x.grad, *(p.grad for p in model.parameters())]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradients_are_those_of_a_plain_run(model, reentrant):
+    plain = gradients(model, model)
+    again = gradients(model, lambda x: checkpoint(model, x, use_reentrant=reentrant))
+    parts = gradients(model, lambda x: checkpoint_sequential(model, 2, x, use_reentrant=reentrant))
+    for expected, one, other in zip(plain, again, parts, strict=True):
+        assert torch.equal(expected, one) and torch.equal(expected, other)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_the_function_runs_once_more_in_backward(reentrant):
+    runs = []
+
+    def squared(x):
+        runs.append(x)
+        return (x * x).sin()
+
+    x = torch.ones(2, requires_grad=True)
+    y = checkpoint(squared, x, use_reentrant=reentrant)
+    assert len(runs) == 1
+    y.sum().backward()
+    assert len(runs) == 2
+
+
+def test_without_grad_nothing_is_kept():
+    with torch.no_grad():
+        assert not checkpoint(torch.sin, torch.ones(2, requires_grad=True), use_reentrant=False).requires_grad
+
+
+def test_keywords_and_outputs_that_are_no_tensors():
+    def function(x, *, scale):
+        return x * scale, "text"
+
+    y, text = checkpoint(function, torch.ones(2, requires_grad=True), scale=3.0, use_reentrant=False)
+    assert text == "text" and y.tolist() == [3, 3]
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: scale"):
+        checkpoint(function, torch.ones(2), scale=3.0, use_reentrant=True)
+
+
+def test_nested_checkpoints(model):
+    plain = gradients(model, model)
+    inner = lambda x: checkpoint(model[:2], x, use_reentrant=False)  # noqa: E731
+    outer = lambda x: checkpoint(lambda v: model[3](model[2](inner(v))), x, use_reentrant=False)  # noqa: E731
+    for expected, got in zip(plain, gradients(model, outer), strict=True):
+        assert torch.equal(expected, got)
+
+
+def test_a_second_run_that_differs_is_reported():
+    runs = []
+
+    def changing(x):
+        runs.append(1)
+        return (x * x).sin() if len(runs) == 1 else x * 2
+
+    y = checkpoint(changing, torch.ones(2, requires_grad=True), use_reentrant=False)
+    with pytest.raises(CheckpointError, match="different number of tensors"):
+        y.sum().backward()
+
+
+def test_a_second_run_with_other_shapes_is_reported():
+    runs = []
+
+    def changing(x):
+        runs.append(1)
+        return (x[: len(runs)] * x[: len(runs)]).sum()
+
+    y = checkpoint(changing, torch.ones(2, requires_grad=True), use_reentrant=False)
+    with pytest.raises(CheckpointError, match="different metadata"):
+        y.backward()
+
+
+def test_early_stop_may_be_switched_off():
+    ends = []
+
+    def function(x):
+        y = x.sin()
+        ends.append(1)
+        return y
+
+    for stop, expected in ((True, 1), (False, 2)):
+        ends.clear()
+        with set_checkpoint_early_stop(stop):
+            checkpoint(function, torch.ones(2, requires_grad=True), use_reentrant=False).sum().backward()
+        assert len(ends) == expected
+
+
+def test_reentrant_refuses_gradients_of_inputs_only():
+    x = torch.ones(2, requires_grad=True)
+    y = checkpoint(torch.sin, x, use_reentrant=True)
+    with pytest.raises(RuntimeError, match="incompatible with .grad"):
+        torch.autograd.grad(y.sum(), x)
+
+
+def test_the_missing_choice_warns():
+    with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
+        checkpoint(torch.sin, torch.ones(2, requires_grad=True))

@@ -1,0 +1,70 @@
+"""torch.masked: what masked-out elements leave behind, against loops over the elements that are left."""
+
+import math
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2 import masked
+
+X = np.array([[3.0, -1.0, 2.0, 5.0], [4.0, 4.0, -2.0, 0.5], [1.0, 2.0, 3.0, 4.0]])
+MASK = np.array([[True, False, True, True], [False, True, True, False], [True, True, True, True]])
+ROWS = [row[kept] for row, kept in zip(X, MASK, strict=True)]
+REDUCED = {"sum": np.sum, "prod": np.prod, "amax": np.max, "amin": np.min, "mean": np.mean,
+           "var": lambda row: row.var(ddof=1), "std": lambda row: row.std(ddof=1), "norm": np.linalg.norm,
+           "logsumexp": lambda row: np.log(np.exp(row).sum()),
+           "median": lambda row: np.sort(row)[(len(row) - 1) // 2]}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_reductions_see_unmasked_elements_only(name: str) -> None:
+    function = getattr(masked, name)
+    made = function(torch.tensor(X), dim=1, mask=torch.tensor(MASK))
+    np.testing.assert_allclose(made.numpy(), [REDUCED[name](row) for row in ROWS], rtol=1e-12)
+    kept = function(torch.tensor(X), dim=1, keepdim=True, mask=torch.tensor(MASK))
+    assert kept.shape == (3, 1)
+
+
+@pytest.mark.parametrize("name, wanted", [
+    ("sum", 0.0), ("prod", 1.0), ("amax", -math.inf), ("amin", math.inf), ("mean", math.nan), ("median", math.nan),
+    ("var", math.nan), ("norm", 0.0), ("logsumexp", -math.inf)])
+def test_rows_without_elements(name: str, wanted: float) -> None:
+    made = getattr(masked, name)(torch.tensor(X), dim=1, mask=torch.zeros(3, 4, dtype=torch.bool))
+    np.testing.assert_array_equal(made.numpy(), [wanted] * 3)
+
+
+def test_normalisations() -> None:
+    x, mask = torch.tensor(X), torch.tensor(MASK)
+    for name, sign in (("softmax", 1), ("softmin", -1)):
+        made = getattr(masked, name)(x, 1, mask=mask).numpy()
+        for row, kept, values in zip(made, MASK, ROWS, strict=True):
+            np.testing.assert_allclose(row[kept], np.exp(sign * values) / np.exp(sign * values).sum())
+            assert not row[~kept].any()
+    np.testing.assert_allclose(masked.normalize(x, 2.0, 1, mask=mask).numpy()[MASK],
+                               np.concatenate([row / np.linalg.norm(row) for row in ROWS]))  # fmt: skip
+    np.testing.assert_allclose(masked.cumsum(x, 1, mask=mask).numpy(), np.cumsum(np.where(MASK, X, 0), 1))
+    np.testing.assert_allclose(masked.cumprod(x, 1, mask=mask).numpy(), np.cumprod(np.where(MASK, X, 1), 1))
+
+
+def test_indices_come_in_the_inputs_type() -> None:
+    made = masked.argmax(torch.tensor(X), 1, mask=torch.tensor(MASK))
+    assert made.dtype is torch.float64 and made.tolist() == [3.0, 1.0, 3.0]
+    assert masked.argmin(torch.tensor(X).int(), 1, mask=torch.tensor(MASK)).tolist() == [2, 2, 0]
+
+
+def test_gradients_reach_unmasked_elements_only() -> None:
+    x = torch.tensor(X, requires_grad=True)
+    for name in ("sum", "prod", "mean", "var", "norm", "logsumexp", "amax"):
+        (grad,) = torch.autograd.grad(getattr(masked, name)(x, dim=1, mask=torch.tensor(MASK)).sum(), x)
+        assert not grad.numpy()[~MASK].any() and grad.numpy()[MASK].any()
+
+
+@pytest.mark.parametrize("call, kind, text", [
+    (lambda x: masked.amax(x > 0, 1, mask=x > 0), NotImplementedError, "identity of amax on torch.bool input"),
+    (lambda x: masked.mean(x.int(), 1), ValueError, "Could not infer output dtype"),
+    (lambda x: masked.sum(x, mask=torch.ones(2, 3, 4, dtype=torch.bool)), IndexError, "expected broadcastable mask"),
+    (lambda x: masked.median(x.int(), 1, mask=x > 9), ValueError, "expects no fully masked out rows")])
+def test_refusals(call, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        call(torch.tensor(X))

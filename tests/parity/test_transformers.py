@@ -1,0 +1,45 @@
+"""Models of the transformers library, unmodified, on this library against PyTorch: every number of a training step."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from architectures import ARCHITECTURES
+
+pytest.importorskip("transformers")
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """What PyTorch and this library computed, each in a process of its own; PyTorch's weights serve both."""
+    folder = tmp_path_factory.mktemp("architectures")
+    theirs, ours = folder / "torch.npz", folder / "mindtorch.npz"
+    path = os.pathsep.join([str(HERE.parents[1] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+    for arguments in ([theirs], [ours, theirs]):
+        command = ["-m", "mindtorch_v2"] if arguments[0] == ours else []
+        subprocess.run([sys.executable, *command, HERE / "architectures.py", *arguments], env=environment, check=True,
+                       capture_output=True)
+    return [{key: value for key, value in np.load(file).items()} for file in (theirs, ours)]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_training_step_and_generation_agree(name, results):
+    theirs, ours = ({key[len(name) + 1:]: v for key, v in r.items() if key.startswith(f"{name}/")} for r in results)
+    for made in (theirs, ours):
+        assert "error" not in made, str(made["error"])
+    assert ours.keys() == theirs.keys()
+    kinds = {key.partition("/")[0] for key in theirs}
+    assert {"initial", "output", "gradient", "step", "training loss"} <= kinds
+    assert ARCHITECTURES[name][3] == ("greedy" in kinds)
+    for key, expected in theirs.items():
+        got = ours[key]
+        assert (got.shape, got.dtype) == (expected.shape, expected.dtype), key
+        if expected.dtype.kind == "f":
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5, err_msg=key)
+        else:
+            np.testing.assert_array_equal(got, expected, err_msg=key)
