@@ -3,20 +3,51 @@
 import importlib
 from typing import Any
 
+from ._absent import absent_class
 from ._dispatch.keys import PYTHON_MASK, changed_modes, modes
 from ._generator import Generator
 from ._ops.linalg import _LinAlgError
-from ._tensor import Tensor, _disabled_torch_function_impl
+from ._tensor import TensorBase, _disabled_torch_function_impl
+
+
+_HOMES = {"_functorch": "_functorch.wrappers", "_nn": "nn.functional", "_fft": "fft", "_linalg": "linalg",
+          "_special": "special"}
+
+
+class _Prefixed:
+    """A module's functions under the names of the extension: `_linalg.linalg_solve` is `linalg.solve`."""
+
+    def __init__(self, home: str, prefix: str) -> None:
+        self._home, self._prefix = home, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"mindtorch_v2.{self._home}"), name.removeprefix(self._prefix))
 
 
 def __getattr__(name: str) -> Any:
-    if name == "_functorch":
-        return importlib.import_module("mindtorch_v2._functorch.wrappers")
+    if name in _HOMES:
+        prefix = "" if name in ("_nn", "_functorch") else f"{name[1:]}_"
+        return _Prefixed(_HOMES[name], prefix) if prefix else importlib.import_module(f"mindtorch_v2.{_HOMES[name]}")
+    if name == "_VariableFunctions":
+        return importlib.import_module("mindtorch_v2")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-TensorBase = Tensor
-_TensorBase = Tensor
+def _get_tracing_state() -> None:
+    """The state of a trace by torch.jit, of which there is none."""
+
+
+def _is_tracing() -> bool:
+    return False
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nothing is logged."""
+
+
+# Types of TorchScript's representation, which annotations name.
+Block, Graph, Node, Type, Value = (absent_class(f"torch._C.{name}") for name in "Block Graph Node Type Value".split())
+_TensorBase = TensorBase
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "TensorBase", "_LinAlgError",
            "_disabled_torch_function_impl"]

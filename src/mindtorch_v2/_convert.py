@@ -75,11 +75,15 @@ _ON_DEVICE = ("cpu", "cuda", "meta", "npu")
 
 
 def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """A copy in page-locked memory, from which an NPU copies without the host waiting; itself if it is there."""
-    from ._backends.npu.memory import pinned_empty
+    """A copy in page-locked memory, from which a device copies without the host waiting; itself if it is there."""
+    from ._backends.cuda.runtime import is_available
     from ._backends.npu.runtime import why_unavailable
 
-    if why_unavailable() is not None:
+    if is_available():
+        from ._backends.cuda.memory import pinned_empty
+    elif why_unavailable() is None:
+        from ._backends.npu.memory import pinned_empty
+    else:
         raise RuntimeError("Cannot access accelerator device when none is available.")
     if self._device is not CPU:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")  # type: ignore[attr-defined]
@@ -89,9 +93,32 @@ def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 def _is_pinned(self: Tensor, device: Any = None) -> bool:
-    """Whether the memory is page-locked; where no NPU was ever used, none is."""
-    memory = sys.modules.get(f"{__package__}._backends.npu.memory")
-    return memory is not None and self._device is CPU and memory.pinned_memory_of(self._array) is not None
+    """Whether the memory is page-locked; where no device was ever used, none is."""
+    memories = (sys.modules.get(f"{__package__}._backends.{name}.memory") for name in ("cuda", "npu"))
+    return self._device is CPU and any(memory.is_pinned(self._array) for memory in memories if memory is not None)
+
+
+def _record_stream(self: Tensor, stream: Any) -> None:
+    """The memory is also used on `stream`, and not given to others before that has run."""
+    if self._device.type == "cuda":
+        from ._backends.cuda.memory import record_stream
+
+        record_stream(self._shared_storage(), stream.cupy_stream)
+    elif self._device.type == "npu":
+        self._shared_storage().record_stream(stream)
+    else:
+        raise NotImplementedError(f"record_stream: there are no streams on device '{self._device}'")
+
+
+def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
+    """What CuPy, Numba and others read to share the memory of a tensor on a GPU."""
+    if self._device.type != "cuda":
+        raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} If CUDA data "
+                             "is required use tensor.cuda() to copy tensor to device memory.")
+    if self.requires_grad:
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't "
+                           "required, use var.detach() to get Variable that doesn't require grad.")
+    return self._array.view.__cuda_array_interface__
 
 
 # questions -----------------------------------------------------------------------------------------------------------
@@ -210,12 +237,9 @@ def _store(self: Tensor, values: list) -> Tensor:
 
 # copies and pickles --------------------------------------------------------------------------------------------------
 
-_OWN_FIELDS = frozenset(Tensor.__annotations__)
-
-
 def user_attributes(tensor: Tensor) -> dict[str, Any]:
     """What the user, or a subclass, has set on a tensor."""
-    return {name: value for name, value in vars(tensor).items() if name not in _OWN_FIELDS}
+    return dict(vars(tensor))
 
 
 def _deepcopy(self: Tensor, memo: dict) -> Any:
@@ -269,6 +293,7 @@ def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
 
 _PROPERTIES = {f"is_{name}": _is_on(name) for name in _ON_DEVICE}
 _PROPERTIES |= dict.fromkeys(_NEVER, property(_never))
+_PROPERTIES["__cuda_array_interface__"] = property(_cuda_array_interface)
 _METHODS: dict[str, Callable] = {
     **{name: _type_method(name, kind) for name, kind in _TYPE_METHODS.items()},
     **dict.fromkeys(("is_conj", "is_neg", "is_distributed"), _never), "is_pinned": _is_pinned,
@@ -278,7 +303,7 @@ _METHODS: dict[str, Callable] = {
     "is_complex": is_complex, "is_floating_point": is_floating_point, "is_nonzero": is_nonzero,
     "is_same_size": is_same_size, "is_shared": _resize.is_shared, "is_signed": is_signed, "map2_": _map2, "map_": _map,
     "new": _legacy.new, "new_tensor": new_tensor, "npu": _device_method("npu"), "pin_memory": _pin_memory,
-    "resize_": _resize.resize_,
+    "record_stream": _record_stream, "resize_": _resize.resize_,
     "resize_as_": _resize.resize_as_, "set_": _resize.set_, "share_memory_": _resize.share_memory_, "to": to,
     "type": _legacy.type_, "type_as": _legacy.type_as,
 }

@@ -33,6 +33,8 @@ class DLDeviceType(IntEnum):
 
 def dlpack_device(self: Tensor) -> tuple[DLDeviceType, int]:
     """Where this tensor's memory is, in DLPack's terms."""
+    if self.device.type == "cuda":
+        return DLDeviceType.kDLCUDA, self.device.index or 0
     if self.device is not CPU:
         raise ValueError(f"Unknown device type {self.device.type} for Dlpack")
     return DLDeviceType.kDLCPU, 0
@@ -43,6 +45,8 @@ def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | Non
     """A capsule through which another library shares this tensor's memory."""
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if self.device.type == "cuda":
+        return self._array.view.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
     if self.device is not CPU:
         raise BufferError(f"Cannot pack tensors on {self.device}")
     array = self._host_array("__dlpack__()")
@@ -73,11 +77,17 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array, or of a capsule."""
-    if isinstance(ext_tensor, Tensor):
+    if isinstance(ext_tensor, Tensor) and ext_tensor.device.type == "cuda":
+        made = ext_tensor.detach()
+    elif isinstance(ext_tensor, Tensor):
         made = wrap(ext_tensor.detach()._host_array("from_dlpack()"))
         made._storage, made._offset = ext_tensor._shared_storage(), ext_tensor._offset
     else:
         source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
+        if source.__dlpack_device__()[0] == DLDeviceType.kDLCUDA:
+            made = _on_gpu(source)
+            made = made.clone() if copy else made  # type: ignore[attr-defined]
+            return made if device is None else made.to(device)  # type: ignore[attr-defined]
         array = np.from_dlpack(source)
         if array.dtype not in OF_ARRAY:
             raise BufferError(f"no torch type for NumPy's {array.dtype}")
@@ -85,3 +95,16 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if copy:
         made = made.clone()  # type: ignore[attr-defined]
     return made if device is None else made.to(device)  # type: ignore[attr-defined]
+
+
+def _on_gpu(source: Any) -> Tensor:
+    """A tensor on the memory of another library's array on a GPU."""
+    from ._backends.cuda.runtime import device_of, require
+
+    require()
+    import cupy
+
+    from ._backends.cuda.array import of_view
+    from ._ops.cuda import wrap_cuda
+
+    return wrap_cuda(of_view(cupy.from_dlpack(source), device_of(source.__dlpack_device__()[1])))

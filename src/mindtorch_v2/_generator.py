@@ -14,6 +14,16 @@ class Generator(_random.Generator):
 
     device: device
 
+    def __new__(cls, device: Any = "cpu") -> "Generator":
+        if cls is Generator and _device(device).type == "cuda":
+            from ._backends.cuda.runtime import require
+
+            require()
+            from ._backends.cuda.random import CudaGenerator
+
+            cls = CudaGenerator
+        return object.__new__(cls)
+
     def __init__(self, device: Any = "cpu") -> None:
         where = _device(device)
         if where.type != "cpu":

@@ -308,6 +308,13 @@ def _class_on(where: _device) -> type[UntypedStorage]:
         from ._backends.npu.array import NpuStorage
 
         return NpuStorage
+    if where.type == "cuda":
+        from ._backends.cuda.runtime import require
+
+        require()
+        from ._backends.cuda.array import CudaStorage
+
+        return CudaStorage
     if where.type not in ("cpu", "meta"):
         raise NotImplementedError(f"there is no memory on devices of type '{where.type}'")
     return MetaStorage if where is META else UntypedStorage

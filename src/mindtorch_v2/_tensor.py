@@ -5,7 +5,7 @@ from the operator table by `_ops.public`; what stands here is state and conversi
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +42,33 @@ _new = object.__new__
 _size = tuple.__new__
 
 
-class Tensor:
+class TensorBase:
+    """What gives tensors their fields; the name is PyTorch's."""
+
+
+fields_of: Callable[[Any], dict[str, Any]] = vars(TensorBase)["__dict__"].__get__  # the library's own fields too
+
+
+class _UserAttributes(dict):
+    """A tensor's `__dict__`: what users set on it. Changes go through to the tensor."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__({name: value for name, value in fields.items() if name not in Tensor.__annotations__})
+        self._fields = fields
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._fields[name] = value
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        del self._fields[name]
+
+    update, setdefault, pop = MutableMapping.update, MutableMapping.setdefault, MutableMapping.pop  # type: ignore[assignment]
+    clear = MutableMapping.clear  # type: ignore[assignment]
+
+
+class Tensor(TensorBase):
     """A multi-dimensional array of one element type that remembers how it was computed."""
 
     _array: Any
@@ -103,6 +129,16 @@ class Tensor:
         with changed_modes(exclude=modes.exclude | PYTHON_MASK):
             result = func(*args, **(kwargs or {}))
         return _as_subclass_everywhere(result, cls)
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return _UserAttributes(fields_of(self))
+
+    @__dict__.setter
+    def __dict__(self, attributes: dict[str, Any]) -> None:
+        own = _UserAttributes(fields_of(self))
+        own.clear()
+        own.update(attributes)
 
     # geometry --------------------------------------------------------------------------------------------------
 
@@ -512,14 +548,25 @@ class Tensor:
             return bool(self._array.read("bool()"))
         return bool(self.item())
 
+    def _number(self, wanted: str = "") -> Any:
+        """The only element, for Python's own conversions; without an imaginary part where a real type is wanted."""
+        if self._array.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        value = self.item()
+        if not wanted or value.__class__ is not complex:
+            return value
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {wanted} without overflow")
+        return value.real
+
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._number("int64_t"))
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._number("double"))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._number())
 
     def __index__(self) -> int:
         if self.dtype.category > 1 or self._array.size != 1:
@@ -549,7 +596,7 @@ class Tensor:
     def _alias(self, cls: type) -> Any:
         plain = self._detached()
         made: Any = _new(cls)
-        made.__dict__.update(plain.__dict__)
+        fields_of(made).update(fields_of(plain))
         made._keys = plain._keys | (cls._keys & PYTHON_MASK)
         return made
 

@@ -1,41 +1,5 @@
 """torch.mtia: devices that this library does not use."""
 
-from typing import Any
+from ._absent_device import absent_device
 
-from ._absent import absent_class
-
-__all__ = ["Event", "Stream", "current_device", "device_count", "empty_cache", "is_available", "manual_seed",
-           "manual_seed_all", "synchronize"]
-
-Event, Stream = absent_class("torch.mtia.Event"), absent_class("torch.mtia.Stream")
-
-
-def is_available() -> bool:
-    return False
-
-
-def is_initialized() -> bool:
-    return False
-
-
-def device_count() -> int:
-    return 0
-
-
-def current_device() -> int:
-    raise RuntimeError("No mtia device is available.")
-
-
-def synchronize(device: Any = None) -> None:
-    raise RuntimeError("No mtia device is available.")
-
-
-def empty_cache() -> None:
-    """Frees nothing: there is no device."""
-
-
-def manual_seed(seed: int) -> None:
-    """Seeds nothing: there is no device."""
-
-
-manual_seed_all = manual_seed
+globals().update(absent_device("mtia", RuntimeError("No mtia device is available.")))

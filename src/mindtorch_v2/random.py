@@ -1,6 +1,7 @@
 """The state of the default generator: seeding it, reading it, keeping it."""
 
 import contextlib
+import importlib
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +14,10 @@ __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "ma
 
 def manual_seed(seed: Any) -> Generator:
     """The default generator, started anew from `seed`."""
-    seeds = sys.modules.get(f"{__package__}._backends.npu.seeds")  # an NPU that was never used needs no seed
-    if seeds is not None:
-        seeds.seed_all(int(seed))
+    for place in ("npu.seeds", "cuda.random"):  # a device that was never used needs no seed
+        seeds = sys.modules.get(f"{__package__}._backends.{place}")
+        if seeds is not None:
+            seeds.seed_all(int(seed))
     return default_generator.manual_seed(int(seed))  # type: ignore[return-value]
 
 
@@ -39,12 +41,17 @@ def set_rng_state(new_state: Tensor) -> None:
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
              device_type: str = "cuda") -> Iterator[None]:
-    """Context at whose end the default generator is as it was before."""
+    """Context at whose end the default generator, and those of devices, are as they were before."""
     if not enabled:
         yield
         return
-    state = get_rng_state()
+    state, module = get_rng_state(), getattr(importlib.import_module(__package__), device_type, None)
+    if devices is None:
+        devices = range(module.device_count()) if hasattr(module, "device_count") else ()
+    kept = [(where, module.get_rng_state(where)) for where in devices]
     try:
         yield
     finally:
         set_rng_state(state)
+        for where, of_device in kept:
+            module.set_rng_state(of_device, where)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from ._ops.declare import RETURN_TYPES
+from ._ops.declare import return_type
 
 
 def __getattr__(name: str) -> Any:
-    kind = RETURN_TYPES.get(name)
+    kind = return_type(name)
     if kind is None:
         raise AttributeError(f"module 'torch.return_types' has no attribute '{name}'")
     return kind

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from .._device import device, get_default_device
+from .._device import device, get_default_device, layout, memory_format
 from .._dtype import dtype
 from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
 from .registry import Operator
@@ -97,9 +97,12 @@ def _quick_check(argument: Argument) -> list[str]:
             lines.append(f"if len({name}) != {argument.size}: {leave}")
         return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines
     test = {"int": "is not int", "bool": "is not bool", "float": "is not float", "Scalar": "not in NUMBERS",
-            "ScalarType": "is not __dtype__", "Device": "is not __device__"}.get(argument.type)
+            "ScalarType": "is not __dtype__", "Device": "is not __device__", "Layout": "is not __layout__",
+            "MemoryFormat": "is not __memory_format__", "str": "is not str"}.get(argument.type)
     if test:
         return [f"if {unless_none}{name}.__class__ {test}: {leave}"]
+    if argument.type == "Generator":
+        return [f"if {name} is not None and not hasattr({name}, 'manual_seed'): {leave}"]
     return [f"if {name} is MISSING: {leave}"] if argument.default is MISSING else []
 
 
@@ -174,7 +177,7 @@ def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any]) -> 
     schema = operator.schema
     defaults = schema.defaults
     kwargs = {k: v for k, v in kwargs.items() if k not in schema.index or v is not defaults[schema.index[k]]}
-    while args and len(args) <= len(defaults) and args[-1] is defaults[len(args) - 1]:
+    while args and len(args) <= len(schema.positional) and args[-1] is defaults[len(args) - 1]:
         args.pop()
     renamed = [schema.index.get(KEYWORD_ALIASES.get(name, ""), len(args)) for name in kwargs]
     left_out = {i for i, a in enumerate(args) if a is MISSING or (i in renamed and a is defaults[i])}
@@ -192,13 +195,13 @@ def _foreign(values: Sequence[Any]) -> list[Any]:
 
 
 def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], out: Any,
-               write_out: Callable | None, public: Callable) -> Any:
+               write_out: Callable | None, public: Callable, is_method: bool) -> Any:
     """The general path of a public function: __torch_function__ of foreign objects, binding, `out=`."""
     args, kwargs = _as_written(operator, list(args), kwargs)
     foreign = _foreign((*args, *kwargs.values()))
     if foreign:
         return call_torch_function(public, foreign, args, kwargs if out is None else {**kwargs, "out": out})
-    values = operator.schema.bind(args, kwargs)
+    values = operator.schema.bind(args, kwargs, is_method=is_method)
     if out is None:
         return call_bound(operator, values)
     assert write_out is not None
@@ -223,20 +226,33 @@ def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kw
 
 
 def _caller_scope(operator: Operator) -> dict[str, Any]:
-    scope: dict[str, Any] = {
+    return {
         "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "unusual": unusual, "table": operator.table,
         "lookup": operator.lookup,
-        "__dtype__": dtype, "__device__": device, "__device_keys__": device_keys, "__opname__": operator.name,
+        "__dtype__": dtype, "__device__": device, "__layout__": layout, "__memory_format__": memory_format,
+        "__device_keys__": device_keys, "__opname__": operator.name,
         "__name__": "mindtorch_v2",
     }
-    return scope | {f"__default_{a.name}__": a.default for a in operator.schema.arguments}
 
 
-def make_caller(operator: Operator, name: str, write_out: Callable | None = None, doc: str = "") -> FunctionType:
+def _with_defaults(operator: Operator, scope: dict[str, Any], source: Callable[[], str]) -> Callable[[], str]:
+    """A function that gives the source, and puts the defaults it names into the scope: neither before they are used."""
+
+    def build() -> str:
+        scope.update({f"__default_{a.name}__": a.default for a in operator.schema.arguments})
+        return source()
+
+    return build
+
+
+def make_caller(operator: Operator, name: str, write_out: Callable | None = None, doc: str = "",
+                is_method: bool = False) -> FunctionType:
     """The public function of one operator."""
     scope = _caller_scope(operator)
-    scope["__bound_call__"] = lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function)
-    function = lazy_function(name, scope, lambda: _caller_source(operator, name, write_out is not None), doc)
+    scope["__bound_call__"] = lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function,
+                                                                   is_method)
+    source = _with_defaults(operator, scope, lambda: _caller_source(operator, name, write_out is not None))
+    function = lazy_function(name, scope, source, doc)
     return function
 
 
@@ -244,18 +260,21 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
                   foreign: Callable) -> FunctionType:
     """The method behind a Python operator (`__add__`): the caller without what an operator can never be given."""
     first, second = ("other", "self") if reflected else ("self", "other")
-    defaults = "".join(f", __default_{n}__" for n in operator.schema.names[2:])
-    source = (f"def {special}(self, other):\n"
-              "    if other.__class__ is not Tensor and other.__class__ in NUMBERS: keys = self._keys\n"
-              "    else:\n"
-              "        try: keys = self._keys | other._keys\n"
-              "        except AttributeError: return __foreign__(self, other)\n"
-              "    if unusual.threads:\n"
-              "        include, allow = modes.masks\n"
-              "        keys = (keys | include) & allow\n"
-              f"    return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n")
+
+    def source() -> str:
+        defaults = "".join(f", __default_{n}__" for n in operator.schema.names[2:])
+        return (f"def {special}(self, other):\n"
+                "    if other.__class__ is not Tensor and other.__class__ in NUMBERS: keys = self._keys\n"
+                "    else:\n"
+                "        try: keys = self._keys | other._keys\n"
+                "        except AttributeError: return __foreign__(self, other)\n"
+                "    if unusual.threads:\n"
+                "        include, allow = modes.masks\n"
+                "        keys = (keys | include) & allow\n"
+                f"    return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n")
+
     scope = _caller_scope(operator) | {"__foreign__": foreign, "Tensor": tensor_class}
-    return lazy_function(special, scope, lambda: source)
+    return lazy_function(special, scope, _with_defaults(operator, scope, source))
 
 
 _LEAVE: Any = type("Leave", (), {"__repr__": lambda self: "<another overload>"})()
@@ -271,7 +290,8 @@ def _strict_checks(operator: Operator) -> list[str]:
     return lines
 
 
-def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable, doc: str = "") -> FunctionType:
+def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable | None,
+                    doc: str = "") -> FunctionType:
     """One public function over several overloads: the first whose schema takes the arguments is run.
 
     Each overload's own caller first looks whether the arguments are exactly what its kernels take; the public function
@@ -280,9 +300,11 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
 
     def quick_caller(operator: Operator, otherwise: Callable) -> FunctionType:
         scope = _caller_scope(operator) | {"__bound_call__": otherwise}
-        takes_out = not operators[0].schema.returns[0].alias if operators[0].schema.returns else False
-        checks = _strict_checks(operator)
-        return lazy_function(name, scope, lambda: _caller_source(operator, name, takes_out, checks), doc)
+
+        def source() -> str:
+            return _caller_source(operator, name, write_out is not None, _strict_checks(operator))
+
+        return lazy_function(name, scope, _with_defaults(operator, scope, source), doc)
 
     def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
         args, kwargs = _as_written(operators[0], list(args), kwargs)

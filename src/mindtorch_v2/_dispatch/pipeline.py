@@ -12,7 +12,7 @@ from typing import Any
 from .._autograd.node import Node
 from .._backends.meta import MetaArray
 from .._device import META, device
-from .._tensor import Tensor, flush_pending
+from .._tensor import Tensor, fields_of, flush_pending
 from .callers import call_bound
 from .keys import (
     BACKEND_MASK,
@@ -89,8 +89,8 @@ class Pipeline:
 def _fill(pending: Sequence[Tensor], results: Sequence[Tensor]) -> None:
     for tensor, result in zip(pending, results, strict=True):
         hooks, grad = tensor._hooks, tensor._grad
-        tensor.__dict__.clear()
-        tensor.__dict__.update(result.__dict__)
+        fields_of(tensor).clear()
+        fields_of(tensor).update(fields_of(result))
         if hooks is not None and tensor._edge is not None:
             for hook in hooks.values():
                 tensor.register_hook(hook)

@@ -47,6 +47,10 @@ class Argument:
         return self.type in ("Tensor", "Tensor|Scalar")
 
     @property
+    def shown_name(self) -> str:
+        return "input" if self.name == "self" else self.name  # what PyTorch's functions call it
+
+    @property
     def shown_type(self) -> str:
         if self.is_list:
             return "tuple of Tensors" if self.type == "Tensor" else f"tuple of {self.type}s"
@@ -79,8 +83,7 @@ class Argument:
         return converted
 
     def _expected(self, value: Any) -> str:
-        name = "input" if self.name == "self" else self.name  # what PyTorch's functions call it
-        return f"argument '{name}' must be {self.shown_type}, not {type(value).__name__}"
+        return f"argument '{self.shown_name}' must be {self.shown_type}, not {type(value).__name__}"
 
 
 _BASES: tuple[Any, ...] = (int, float, complex)
@@ -142,6 +145,8 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "Generator": lambda value: value if hasattr(value, "manual_seed") else MISSING,
 }
 
+_HEAD = re.compile(r"\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\(")
+_SELF = re.compile(r"[\w|]+(?:\([^)]*\))?\??\s+self\b")
 _SCHEMA = re.compile(
     r"\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\((?P<args>.*)\)\s*->\s*(?P<ret>.+?)\s*", re.S
 )
@@ -187,17 +192,41 @@ class Return:
 
 
 class Schema:
-    """One overload's signature."""
+    """One overload's signature. With `lazy`, the arguments are parsed when first asked for: most are never."""
 
-    def __init__(self, text: str, namespace: str = "aten") -> None:
-        match = _SCHEMA.fullmatch(text)
-        if match is None:
+    arguments: tuple[Argument, ...]
+    names: tuple[str, ...]
+    positional: tuple[Argument, ...]
+    returns: tuple[Return, ...]
+    index: dict[str, int]
+    defaults: tuple
+    varargs: str | None
+
+    def __init__(self, text: str, namespace: str = "aten", *, lazy: bool = False) -> None:
+        head = _HEAD.match(text)
+        if head is None:
             raise ValueError(f"not a schema (name(type argument, ...) -> type): {text!r}")
         self.text = " ".join(text.split())
-        self.namespace = match["ns"] or namespace
-        self.base_name: str = match["name"]
-        self.overload: str = match["overload"] or ""
+        self.namespace = head["ns"] or namespace
+        self.base_name: str = head["name"]
+        self.overload: str = head["overload"] or ""
         self.name = self.base_name + (f".{self.overload}" if self.overload else "")
+        first = text[head.end() :].partition(",")[0].partition(")")
+        self.takes_self = _SELF.match(text, head.end()) is not None
+        self.writes = "!" in first[0]  # whether the first argument is written to
+        if not lazy:
+            self._parse()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in Schema.__annotations__:
+            raise AttributeError(f"'Schema' object has no attribute '{name}'")
+        self._parse()
+        return self.__dict__[name]
+
+    def _parse(self) -> None:
+        match = _SCHEMA.fullmatch(self.text)
+        if match is None:
+            raise ValueError(f"not a schema (name(type argument, ...) -> type): {self.text!r}")
         self.arguments = self._parse_arguments(match["args"])
         self.names = tuple(a.name for a in self.arguments)
         self.positional = tuple(a for a in self.arguments if not a.keyword_only)
@@ -206,7 +235,7 @@ class Schema:
         self.defaults = tuple(a.default for a in self.arguments)
         # x.view(2, 3): integers may be given without a tuple where PyTorch's parser allows it.
         rest = [a for a in self.positional if a.name != "self"]
-        self.varargs: str | None = None
+        self.varargs = None
         if (
             len(rest) == 1
             and rest[0].is_list
@@ -262,12 +291,16 @@ class Schema:
 
     # binding ---------------------------------------------------------------------------------------------------
 
-    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """The call's values in the order of the schema, converted; TypeError with the schema if they do not fit."""
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any], *, is_method: bool = False) -> list[Any]:
+        """The call's values in the order of the schema, converted; TypeError with the schema if they do not fit.
+
+        In the text of the error, a method's arguments are counted without `self`.
+        """
         try:
-            return self._bound(args, kwargs)
+            return self._bound(args, kwargs, is_method)
         except Mismatch as error:
-            raise TypeError(f"{self.base_name}(): {error}. Schema: {self}") from None
+            colon = ":" if str(error).startswith("argument") else ""
+            raise TypeError(f"{self.base_name}(){colon} {error}. Schema: {self}") from None
 
     def match(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any] | None:
         """As `bind`, but None if the call does not fit."""
@@ -276,10 +309,14 @@ class Schema:
         except Mismatch:
             return None
 
-    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any], skipped: int = 0) -> list[Any]:
         args = self._gathered(args)
         if len(args) > len(self.positional):
-            raise Mismatch(f"takes {len(self.positional)} positional arguments but {len(args)} were given")
+            most = len(self.positional) - skipped
+            least = sum(a.default is MISSING for a in self.positional) - skipped
+            taken = f"{most} positional argument{'s' * (most != 1)}" if most == least else (
+                f"from {least} to {most} positional arguments")
+            raise Mismatch(f"takes {taken} but {len(args) - skipped} were given")
         values = list(self.defaults)
         values[: len(args)] = args
         for name, value in kwargs.items():
@@ -291,15 +328,16 @@ class Schema:
             if at < len(args):
                 raise Mismatch(f"got multiple values for argument '{name}'")
             values[at] = value
+        lacking = [f'"{a.shown_name}"' for a, v in zip(self.arguments, values) if v is MISSING]
+        if lacking:
+            raise Mismatch(f"missing {len(lacking)} required positional arguments: {', '.join(lacking)}")
         for i, argument in enumerate(self.arguments):
             value = values[i]
-            if value is MISSING:
-                raise Mismatch(f"missing argument '{argument.name}' ({self._received(args, kwargs)})")
             if value is not argument.default:
                 try:
                     values[i] = argument.convert(value)
                 except Mismatch as error:
-                    position = f" (position {i + 1})" if i < len(args) else ""
+                    position = f" (position {i + 1 - skipped})" if i < len(args) else ""
                     raise Mismatch(str(error).replace("' must", f"'{position} must", 1)) from None
         return values
 
@@ -315,8 +353,4 @@ class Schema:
                         for v in rest):
             return (*args[:first], tuple(rest))
         return args
-
-    def _received(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        shown = [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
-        return f"received an invalid combination of arguments - got ({', '.join(shown)})"
 

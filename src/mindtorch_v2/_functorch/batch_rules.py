@@ -12,7 +12,7 @@ from .._device import channels_last, channels_last_3d, contiguous_format
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from .._dtype import bool_, int64, uint8
-from .._ops.rules import common_dtype
+from .._ops.rules import broadcast_shape, common_dtype
 from .._tensor import Tensor, wrapped_dim
 from . import decompositions  # noqa: F401 - registers rules of its own
 from .batching import Call, aligned, broadcast, like_result, one_by_one, rule
@@ -272,7 +272,12 @@ rule("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount", "rep
 
 
 @rule("masked_select")
-def _masked_select(call: Call) -> NoReturn:
+def _masked_select(call: Call) -> Result:
+    if not call.batched[1]:
+        mask = call.values[1]
+        shape = broadcast_shape([call.args[0].shape, mask.shape]) or (1,)
+        value = aligned(call.values[0], True, len(shape)).expand((call.size, *shape))
+        return _call("index.Tensor", value, (None, *mask.expand(shape).nonzero().unbind(1))), True
     raise RuntimeError("vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this "
                        "because for each batch this would return a differently shaped Tensor. Please file an issue at "
                        "https://github.com/pytorch/pytorch/issues if you need this feature.")

@@ -80,7 +80,7 @@ def _like(self: Tensor, rank: int) -> Spec:
 
 def _taken(xp: Any, array: Any, places: np.ndarray, dim: int, fill: float) -> Any:
     """The elements at places along a dimension; `fill` where the place is -1."""
-    made = array.take(xp.asarray(places), dim, mode="wrap")
+    made = xp.take(array, xp.asarray(places), dim, mode="wrap")
     made[(*(slice(None),) * dim, xp.asarray(places < 0))] = fill
     return made
 

@@ -156,6 +156,8 @@ def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: 
         weights = blocks.scores(heads, rows, keys)
         weights -= weight[heads, rows, None]
         xp.exp(weights, out=weights)
+        total = xp.add.reduce(weights, axis=-1, keepdims=True)
+        weights /= xp.where(total == 0, 1, total)  # large scores leave few digits of what was saved
         given = grads[heads, rows]
         of_value[heads, keys] += xp.matmul(weights.transpose(0, 2, 1), given)
         of_scores = xp.matmul(given, values[heads, keys].transpose(0, 2, 1))

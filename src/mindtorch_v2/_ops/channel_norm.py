@@ -4,14 +4,12 @@ import math
 from typing import Any
 
 from .._device import channels_last
-from .._dispatch.callers import call_bound
-from .._dispatch.keys import NPU_MASK, changed_modes
+from .._dispatch.keys import changed_modes
 from .._dtype import COMPUTE, FLOAT, REDUCED, float32, int64
-from .declare import composite, op
-from .families import computes
+from .declare import composite
 from .join import constant_pad_nd
 from .norm import layer_norm_with_statistics
-from .rules import Spec, shape_text
+from .rules import shape_text
 from .samples import case, cases, error, t
 
 
@@ -20,33 +18,8 @@ def _along_channels(parameter: Any, rank: int) -> Any:
     return parameter.reshape((-1,) + (1,) * (rank - 2))
 
 
-def _affine_array(xp: Any, input: Any, scale: Any, shift: Any) -> Any:
-    """input * scale + shift by channel, a sample at a time, so that the sum finds the product in the cache."""
-    planes = input.reshape(*input.shape[:2], -1)
-    made = xp.empty(planes.shape, input.dtype)
-    scale, shift = scale[:, None], shift[:, None]
-    for sample, out in zip(planes, made, strict=True):
-        xp.multiply(sample, scale, out=out)
-        out += shift
-    return made.reshape(input.shape)
-
-
-def _over_channels(grad: Any) -> Any:
-    return grad.sum((0, *range(2, grad.dim())))
-
-
-_AFFINE = op("_channel_affine(Tensor input, Tensor scale, Tensor shift) -> Tensor",
-   kernel=computes(lambda input, scale, shift: Spec(input._array.shape, input.dtype), _affine_array),
-   grad=dict(input=lambda grad, scale: grad * _along_channels(scale, grad.dim()),
-             scale=lambda grad, input: _over_channels(grad * input), shift=lambda grad: _over_channels(grad)),
-   public="", samples=cases(case(t(2, 3, 4), t(3), t(3)), case(t(1, 2, 2, 2), t(2), t(2)), case(t(0, 2, 3), t(2), t(2))))
-
-
 def _scaled(normalised: Any, weight: Any, bias: Any) -> Any:
     kind = normalised.dtype
-    if (weight is not None and bias is not None and normalised.dim() > 2 and not normalised._keys & NPU_MASK
-            and normalised.is_contiguous() and weight.dtype is bias.dtype is kind):
-        return call_bound(_AFFINE, (normalised, weight, bias))
     if weight is not None:
         normalised = normalised * _along_channels(weight, normalised.dim())
     if bias is not None:

@@ -6,13 +6,14 @@ from typing import Any
 
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, can_cast, dtype, finfo, int32
+from .._dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, int32
 from .._tensor import Tensor
+from .copy import stored_number
 from .declare import op
 from .families import Pointwise, computes, pointwise
 from .matmul import c_name
 from .pointwise import conj, undifferentiated, without_derivative
-from .rules import Spec, floating, pointwise_strides
+from .rules import Spec, common_dtype, floating, pointwise_strides
 from .samples import binary, case, cases, error, ints, t, unary, values
 
 # extremes and bounds -------------------------------------------------------------------------------------------------
@@ -48,8 +49,24 @@ op("minimum(Tensor self, Tensor other) -> Tensor",
 def _check_clamp(self: Tensor, min: Any, max: Any) -> None:
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if self.dtype.is_complex:
+    given = [bound for bound in (min, max) if bound is not None]
+    numbers = [bound for bound in given if bound.__class__ in NUMBERS]
+    if numbers and any(hasattr(bound, "_array") and bound._array.ndim for bound in given):
+        shown = ", ".join(type(bound).__name__ for bound in (self, min, max))
+        raise TypeError(f"clamp() received an invalid combination of arguments - got ({shown}), but expected one of:\n"
+                        " * (Tensor input, Tensor min = None, Tensor max = None, *, Tensor out = None)\n"
+                        " * (Tensor input, Number min = None, Number max = None, *, Tensor out = None)\n")
+    if not self.dtype.is_complex and numbers and self.dtype.category == FLOAT and complex in map(type, numbers):
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    _check_bounds(self, given, "clamp" if len(given) == 2 else "maximum" if max is None else "minimum")
+
+
+def _check_bounds(self: Tensor, bounds: Sequence[Any], named: str) -> None:
+    if self.dtype.is_complex or complex in map(type, bounds):
         raise NotImplementedError("clamp is not supported for complex types")
+    for bound in bounds:
+        if bound.__class__ not in NUMBERS and bound.dtype.is_complex:
+            raise NotImplementedError(f'"{named}_cpu" not implemented for \'{bound.dtype.scalar_name}\'')
 
 
 def _clamp(xp: Any, self: Any, min: Any, max: Any) -> Any:
@@ -74,7 +91,16 @@ def _clamp_bound_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> tuple[A
 
 
 class _Clamp(Pointwise):
-    """Refuses to write a result bounded by numbers in place with the names that C++ gives the types."""
+    """Refuses bounds that the result's type cannot hold, and writes in place, with the names C++ gives the types."""
+
+    def plan(
+        self, operator: Operator, args: Sequence[Any], target: Tensor | None = None
+    ) -> tuple[Spec, dtype, list[int]]:
+        spec, kind, at = super().plan(operator, args, target)
+        for bound in args[1:]:
+            if bound.__class__ in NUMBERS:
+                stored_number(bound, spec.dtype)
+        return spec, kind, at
 
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         super().check_write(operator, target, args)
@@ -100,14 +126,14 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
 
 op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
    kernel=_Clamp(lambda xp, self, min: xp.at_least(self, min),
-                    check=lambda self, min: _check_clamp(self, min, None)),
+                 check=lambda self, min: _check_bounds(self, [min], "maximum")),
    npu=("aclnnClampMin(self, min, out)", "aclnnClampMinTensor(self, min, out)"),
    grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
              min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
    samples=binary())
 op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
    kernel=_Clamp(lambda xp, self, max: xp.at_most(self, max),
-                    check=lambda self, max: _check_clamp(self, None, max)),
+                 check=lambda self, max: _check_bounds(self, [max], "minimum")),
    npu=("aclnnClampMax(self, max, out)", "aclnnClampMaxTensor(self, max, out)"),
    grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
              max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
@@ -133,11 +159,6 @@ _declare_nan_ignoring("fmin", "le")
 
 # several operands ----------------------------------------------------------------------------------------------------
 
-# How PyTorch calls element types where it means those of C++.
-_C_NAMES = {"float32": "float", "float64": "double", "complex64": "c10::complex<float>", "int64": "int64_t",
-            "complex128": "c10::complex<double>", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int32": "int"}
-
-
 def _check_lerp(self: Tensor, end: Tensor, weight: Any) -> None:
     kind = self.dtype
     if kind.category < FLOAT and (weight.__class__ in NUMBERS or weight.dtype is kind):
@@ -145,10 +166,9 @@ def _check_lerp(self: Tensor, end: Tensor, weight: Any) -> None:
         raise NotImplementedError(f'"{name}" not implemented for \'{kind.scalar_name}\'')
     for name, operand in (("end", end), ("weight", weight)):
         if operand.__class__ not in NUMBERS and operand.dtype is not kind and (name == "end" or operand.dim()):
-            wanted, came = (_C_NAMES.get(d.name, d.name) for d in (kind, operand.dtype))
-            raise RuntimeError(f"expected dtype {wanted} for `{name}` but got dtype {came}")
-    if weight.__class__ is complex and not kind.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(kind.name, kind.name)} without overflow")
+            raise RuntimeError(f"expected dtype {c_name(kind)} for `{name}` but got dtype {c_name(operand.dtype)}")
+    if weight.__class__ in NUMBERS:
+        stored_number(weight, COMPUTE.get(kind, kind))
 
 
 def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
@@ -173,7 +193,14 @@ def _as_number(xp: Any, value: Any, like: Any) -> Any:
     return value if like.dtype.kind in "fc" else xp.asarray(value).astype(like.dtype)
 
 
+def _check_value(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> None:
+    if value != 1:
+        kind = common_dtype([self, tensor1, tensor2])
+        stored_number(value, COMPUTE.get(kind, kind))
+
+
 def _check_addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> None:
+    _check_value(self, tensor1, tensor2, value)
     if tensor1.dtype.category <= INT and tensor2.dtype.category <= INT:
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a "
@@ -198,7 +225,7 @@ def _accumulated(function: str) -> Callable:
 
 
 op("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-   kernel=pointwise(_accumulated("multiply"), excluding=(BOOL,), named="addcmul_cpu_out"),
+   kernel=pointwise(_accumulated("multiply"), excluding=(BOOL,), named="addcmul_cpu_out", check=_check_value),
    npu="aclnnAddcmul(self, tensor1, tensor2, value, out)",
    grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
              tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value)),

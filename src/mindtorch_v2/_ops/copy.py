@@ -200,10 +200,12 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
 
 def is_current(where: device) -> bool:
     """Whether naming this device's type alone would mean this device."""
-    if where.type != "npu":
+    if where.type == "npu":
+        from .._backends.npu.runtime import current_device
+    elif where.type == "cuda":
+        from .._backends.cuda.runtime import current_device
+    else:
         return True
-    from .._backends.npu.runtime import current_device
-
     return where.index == current_device()
 
 

@@ -26,7 +26,9 @@ from .._tensor import Tensor, wrap
 from .._warn import warn_once
 from .copy import preserved_strides, stored_number
 from .create import Factory, _check_options, required
+from .cuda_arrays import ARRAYS
 from .families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
+from .index import index_spec, picked, whole_key
 from .rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, number_array, pointwise_strides
 from .updates import Updates, check_update
 
@@ -165,7 +167,8 @@ def _guarded(kernel: Callable) -> Callable:
 
 
 def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
-    infer, array, schema, widen = family.infer, family.array, operator.schema, family.widen
+    infer, schema, widen = family.infer, operator.schema, family.widen
+    array = ARRAYS.get(operator.name.removeprefix("aten::"), family.array)
     operands = [i for i, a in enumerate(schema.arguments) if a.is_tensor]
     takes_spec = "spec" in _parameters(array)
     single = len(schema.returns) == 1 and not schema.returns[0].is_list
@@ -464,3 +467,16 @@ def _copy_to_host(target: np.ndarray, src: Tensor, non_blocking: bool) -> None:
 
 
 COPIES = {"clone": clone, "_to_copy": to_copy, "copy_": copy_}
+
+
+# indexing ------------------------------------------------------------------------------------------------------------
+
+
+def picked_elements(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """Indexing by arrays and masks; how many elements a mask picks is waited for, as in PyTorch."""
+    where = self._device
+    arrays = [None if index is None else view_of(index, where) for index in indices]
+    if any(a is not None and a.dtype.kind in "bB" for a in arrays):
+        arrays = [None if part.__class__ is slice else part for part in whole_key(self._array.shape, arrays, xp)]
+    spec = index_spec(self, [None if a is None else wrap_cuda(of_view(a, where)) for a in arrays])
+    return finished(picked(xp, view_of(self), arrays), spec, where)

@@ -3,6 +3,6 @@
 from collections.abc import Callable
 
 from . import cuda_random
-from .cuda import COPIES
+from .cuda import COPIES, picked_elements
 
-KERNELS: dict[str, Callable] = {**COPIES, **cuda_random.KERNELS}
+KERNELS: dict[str, Callable] = {**COPIES, **cuda_random.KERNELS, "index.Tensor": picked_elements}

@@ -4,6 +4,7 @@ A declaration registers the operator with kernels for each backend, its Autograd
 same two, and names the public places (`torch`, `Tensor`, `nn.functional`, ...) where it appears.
 """
 
+import functools
 import re
 import warnings
 from collections import namedtuple
@@ -52,11 +53,19 @@ class Declaration:
         self.inplace_of = inplace_of
         self.inplace: Operator | None = None
         self.public: Callable = operator  # type: ignore[assignment]  # the function users see
-        self.result_type = _result_type(operator.schema)
-        self.derivative = Derivative(operator, grad) if grad else None
         self.node_class: type | None = None
         # The same call as other operators, where the kernel and its formulas will not do: tangents, vmap.
         self.composed: Callable | None = None
+
+    @functools.cached_property
+    def result_type(self) -> Any:
+        """The named tuple of an operator with several outputs; None for a list."""
+        return _result_type(self.operator.schema)
+
+    @functools.cached_property
+    def derivative(self) -> Derivative | None:
+        """The formulas, checked against the schema."""
+        return Derivative(self.operator, self.grad) if self.grad else None
 
     def __repr__(self) -> str:
         return f"<declaration of {self.operator.schema}>"
@@ -81,6 +90,15 @@ def named_result(name: str, fields: Sequence[str]) -> Any:
         members = {"__module__": "torch.return_types", "__slots__": (), "__repr__": _repr_result}
         kind = RETURN_TYPES[name] = type(name, (namedtuple(name, fields),), members)  # type: ignore[misc]
     return kind
+
+
+def return_type(name: str) -> Any:
+    """The named tuple of the operator of that name, or None: they are made when first wanted."""
+    if name not in RETURN_TYPES:
+        for declaration in DECLARATIONS.values():
+            if declaration.operator.schema.base_name == name:
+                declaration.result_type  # noqa: B018 - makes it
+    return RETURN_TYPES.get(name)
 
 
 def tuple_of(*values: Any) -> tuple:
@@ -109,11 +127,11 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one
     with a dot ("special.expit") names its own.
     """
-    parsed = Schema(schema)
+    parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
     operator.mixes_devices = mixes_devices
     declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu)
-    takes_self = parsed.names[:1] == ("self",)
+    takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))
     for place, name in (alias.rsplit(".", 1) for alias in aliases if "." in alias):
@@ -132,7 +150,7 @@ def _declare(operator: Operator, family: Family, kernels: dict[DispatchKey, Any]
     operator.declaration = DECLARATIONS[operator.name] = declaration
     for key, function in kernels.items():
         registry.register_kernel(operator.name, key, function)
-    if declaration.derivative is not None:
+    if grad:
         operator.kernels.pop(DispatchKey.FuncTorch, None)  # its own derivative counts, not that of its parts
         registry.register_kernel(operator.name, DispatchKey.Autograd, Around(_autograd))
     return declaration
@@ -143,7 +161,7 @@ def _autograd(operator: Operator, below: Callable, mask: int) -> Callable:
     assert declaration.derivative is not None
     if declaration.node_class is None:
         declaration.node_class = make_node_class(operator, declaration.derivative)
-    writes = operator.schema.arguments[0].writes
+    writes = operator.schema.writes
     return autograd_kernel(operator, below, mask, declaration.derivative, declaration.node_class, writes,
                            _INPLACE_CONTEXT if writes else {})
 
@@ -155,7 +173,8 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
     name = base + "_" + (f".{overload}" if overload else "")
     text = functional.schema.text.split("(", 1)[1].rsplit("->", 1)[0]
     text = re.sub(r"^Tensor(\(a\)|\|Scalar)? self", "Tensor(a!) self", text)
-    operator = registry.register_schema(f"aten::{name}", f"{name}({text}-> Tensor(a!)")
+    schema = Schema(f"{name}({text}-> Tensor(a!)", lazy=True)
+    operator = registry.register_schema(f"aten::{name}", schema)
     operator.mixes_devices = functional.mixes_devices
     made = _declare(
         operator,
@@ -251,7 +270,8 @@ def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bo
 
 def public_functions(place: str) -> dict[str, Callable]:
     """The functions of a public place by name; the same object wherever the same operators stand."""
-    return {name: _public(name, operators) for name, operators in PUBLIC.get(place, {}).items()}
+    return {name: _public(name, operators, is_method=place == "Tensor")
+            for name, operators in PUBLIC.get(place, {}).items()}
 
 
 def function_of(operator: Operator) -> Callable:
@@ -262,18 +282,18 @@ def function_of(operator: Operator) -> Callable:
 _made: dict[tuple, Callable] = {}
 
 
-def _public(name: str, operators: Sequence[Operator]) -> Callable:
-    key = tuple(operators)
+def _public(name: str, operators: Sequence[Operator], is_method: bool = False) -> Callable:
+    key = (is_method, *operators)
     function = _made.get(key)
     if function is not None:
         return function
+    first = operators[0]
     doc = "\n".join(str(o.schema) for o in operators)
+    store = None if is_method or first.declaration.family.is_view or first.schema.writes else write_out
     if len(operators) == 1:
-        takes_out = not (operators[0].declaration.family.is_view or operators[0].schema.arguments[:1]
-                         and operators[0].schema.arguments[0].writes)
-        function = make_caller(operators[0], operators[0].schema.base_name, write_out if takes_out else None, doc)
+        function = make_caller(first, first.schema.base_name, store, doc, is_method)
     else:
-        function = make_overloaded(operators[0].schema.base_name, operators, write_out, doc)
+        function = make_overloaded(first.schema.base_name, operators, store, doc)
     for operator in operators:
         operator.declaration.public = function
     _made[key] = function

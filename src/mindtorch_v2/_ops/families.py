@@ -15,7 +15,18 @@ from .._autograd.views import MULTI_OUTPUT, creation_now, wake
 from .._backends.cpu import xp as cpu_xp
 from .._device import CPU
 from .._dispatch.callers import call_bound, compile_function
-from .._dispatch.keys import BACKEND_MASK, BACKENDS, CPU_MASK, CUDA_MASK, FUNC_MASK, NPU_MASK, VIEW_MASK, DispatchKey, modes, unusual
+from .._dispatch.keys import (
+    BACKEND_MASK,
+    BACKENDS,
+    CPU_MASK,
+    CUDA_MASK,
+    FUNC_MASK,
+    NPU_MASK,
+    VIEW_MASK,
+    DispatchKey,
+    modes,
+    unusual,
+)
 from .._dispatch.registry import Lazy, Operator, refuse_mixed, registry
 from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import (
@@ -36,7 +47,6 @@ from .rules import (
     broadcast_shape,
     check_overlap,
     check_result_fits,
-    check_shape_fits,
     check_writable,
     common_dtype,
     laid_out,
@@ -281,7 +291,7 @@ class Pointwise(Family):
         shapes = [t._array.shape for t in operands if t.__class__ not in NUMBERS]
         shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shape(shapes)
         if target is not None:
-            check_shape_fits(target, shape)
+            check_result_fits(target, Spec(shape, self.result(common_dtype(operands))[1]))
         compute, out = self.types(operator, operands)
         return Spec(shape, out, None), compute, at
 
@@ -342,7 +352,7 @@ class Pointwise(Family):
                                        checked=self.check is not None)
         scope: dict[str, Any] = {
             "plain": frozenset(plain), "usual": float32.np if float32.np in plain else None,
-            "NUMBERS": NUMBERS,
+            "NUMBERS": NUMBERS, "REAL": frozenset((int, float)),
             "general": general,
             "ndarray": _ndarray,
             "asarray": np.asarray,

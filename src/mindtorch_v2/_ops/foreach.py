@@ -95,12 +95,12 @@ _EACH: dict[str, Callable] = {"norm": _norm, "powsum": _powsum, "max": _max, "cl
 _METHODS = {"maximum": "clamp_min", "minimum": "clamp_max", "maximum_": "clamp_min_", "minimum_": "clamp_max_"}
 
 
-def _applied(name: str, schema: Schema) -> Callable:
+def _applied(name: str, arguments: str) -> Callable:
     """The function that a foreach operator calls for each tensor."""
     if name in _EACH:
         return _EACH[name]
     method = _METHODS.get(name, name)
-    keyword = "alpha" if "alpha" in schema.index else "value" if name.startswith("addc") else None
+    keyword = "alpha" if " alpha" in arguments else "value" if name.startswith("addc") else None
     if keyword is None:
         return lambda tensor, *args: getattr(tensor, method)(*args)
     return lambda tensor, *args: getattr(tensor, method)(*args[:-1], **{keyword: args[-1]})
@@ -163,7 +163,7 @@ def _declare(name: str, overload: str, arguments: str, *, inplace: bool = False)
 
     schema = op(f"{own}({lists} self{', ' * bool(arguments)}{arguments}) -> {result}", kernel=Composite(run),
                 public="torch", mixes_devices=True).schema
-    each = _applied(name, schema)
+    each = _applied(name, arguments)
 
 
 for _name, _overloads in (WITH_INPLACE | FUNCTIONAL).items():

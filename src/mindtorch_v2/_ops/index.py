@@ -35,7 +35,7 @@ DATA_DEPENDENT = (
 # index ---------------------------------------------------------------------------------------------------------------
 
 
-def whole_key(shape: tuple[int, ...], indices: Sequence[Any]) -> list:
+def whole_key(shape: tuple[int, ...], indices: Sequence[Any], xp: Any = np) -> list:
     """NumPy's key for a list of index arrays: a full slice for None, the places of its True for a mask."""
     key: list[Any] = []
     for index in indices:
@@ -49,7 +49,7 @@ def whole_key(shape: tuple[int, ...], indices: Sequence[Any]) -> list:
             if kind is not bool_.np:
                 warn_once(_BYTE_MASK)
             check_mask(shape, index.shape, len(key))
-            key.extend(index.nonzero() if index.ndim else [np.zeros(1 if index else 0, np.int64)])
+            key.extend(index.nonzero() if index.ndim else [xp.zeros(1 if index else 0, np.int64)])
         else:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if len(key) > len(shape):
@@ -79,7 +79,7 @@ def picked(xp: Any, array: Any, indices: Sequence[Any]) -> Any:
                 return array.reshape(-1).compress(index.reshape(-1))
             check_mask(array.shape, index.shape, 0)
             return array[index]
-    key = whole_key(array.shape, indices)
+    key = whole_key(array.shape, indices, xp)
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
     if not array.size:
         return xp.empty(shown_shape(array.shape, at, check_places(array.shape, key, at)), array.dtype)
@@ -118,6 +118,8 @@ def check_places(shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int]) 
         return places
     for nr, d in enumerate(at):
         n, index = shape[d], key[d]
+        if index.__class__ is not np.ndarray:  # a device is not waited for
+            continue
         outside = index[(index >= n) | (index < -n)]
         if outside.size:
             raise IndexError(f"index {outside.flat[0]} is out of bounds for dimension {nr} with size {n}")
@@ -228,6 +230,8 @@ _FEW = 32  # up to so many elements Python is quicker than a reduction
 
 def in_range(xp: Any, index: Any, n: int) -> bool:
     """Whether all indices are between 0 and n - 1; in one pass, since a negative one is large without its sign."""
+    if index.__class__ is not np.ndarray:  # a device is not waited for
+        return True
     if index.size <= _FEW:
         numbers = index.reshape(-1).tolist()
         return not numbers or (min(numbers) >= 0 and max(numbers) < n)
@@ -279,13 +283,13 @@ def _gather_spec(self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Sp
 
 
 @functools.lru_cache(maxsize=256)
-def _cell_offsets(shape: tuple[int, ...], places: tuple[int, ...], dim: int) -> np.ndarray:
+def _cell_offsets(xp: Any, shape: tuple[int, ...], places: tuple[int, ...], dim: int) -> Any:
     """What the dimensions other than `dim` add to the flat place of a cell."""
-    made = np.zeros((1,) * len(shape), np.int64)
+    made = xp.zeros((1,) * len(shape), xp.int64)
     for d, n in enumerate(places):
         if d != dim and n > 1:
             step = math.prod(shape[d + 1 :])
-            made = made + np.arange(0, n * step, step).reshape((-1,) + (1,) * (len(shape) - 1 - d))
+            made = made + xp.arange(0, n * step, step).reshape((-1,) + (1,) * (len(shape) - 1 - d))
     return made
 
 
@@ -295,7 +299,7 @@ def flat_places(xp: Any, shape: tuple[int, ...], dim: int, index: Any) -> Any:
         return index
     step = math.prod(shape[dim + 1 :])
     small = index.size <= 4096  # what is cached should not be large
-    offsets = (_cell_offsets if small else _cell_offsets.__wrapped__)(shape, index.shape, dim)
+    offsets = (_cell_offsets if small else _cell_offsets.__wrapped__)(xp, shape, index.shape, dim)
     return index * step + offsets if step > 1 else index + offsets
 
 

@@ -8,7 +8,7 @@ from .._device import META
 from .._dispatch.levels import innermost
 from .._dtype import COMPUTE, FLOAT, dtype
 from .._tensor import Tensor, element_strides
-from .declare import RETURN_TYPES
+from .declare import return_type
 from .rules import Spec
 from .sort import laid_out
 
@@ -40,7 +40,7 @@ def placed(xp: Any, array: Any, spec: Spec) -> Any:
 
 def named(name: str, *values: Any) -> Any:
     """Several results as the named tuple of an operator."""
-    return RETURN_TYPES[name](*values)
+    return return_type(name)(*values)
 
 
 # argument errors -----------------------------------------------------------------------------------------------------

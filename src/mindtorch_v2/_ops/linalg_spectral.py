@@ -250,7 +250,7 @@ def _limit(xp: Any, S: Any, size: int, atol: Any, rtol: Any) -> Any:
     usual = size * xp.finfo(S.dtype).eps
     if rtol is None:
         rtol = usual if atol is None else xp.where(xp.asarray(atol) > 0, 0.0, usual)
-    relative = xp.asarray(rtol)[..., None] * S.max(-1, keepdims=True, initial=0)
+    relative = xp.asarray(rtol)[..., None] * xp.maximum.reduce(S, -1, keepdims=True, initial=0)
     return relative if atol is None else xp.maximum(xp.asarray(atol)[..., None], relative)
 
 

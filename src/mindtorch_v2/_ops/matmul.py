@@ -94,11 +94,11 @@ def _combined(product: Any, self: Any, beta: Any, alpha: Any) -> Any:
     """`beta * self + alpha * product` in the product's memory; with beta 0, `self` may hold anything."""
     kind = OF_ARRAY[product.dtype]
     if alpha != 1:
-        product *= number_array(alpha, kind)
+        product *= number_array(alpha, kind)[()]
     if beta == 1:
         product += self
     elif beta != 0:
-        product += self * number_array(beta, kind)
+        product += self * number_array(beta, kind)[()]
     return product
 
 

@@ -96,11 +96,7 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 
 @composite("rsub(Tensor self, Tensor|Scalar other, Scalar alpha=1) -> Tensor", public="torch", samples=binary())
 def _rsub(self, other, alpha):
-    if other.__class__ in NUMBERS and alpha == 1 and self.dtype.category != BOOL:
-        return other - self
-    if other.__class__ in NUMBERS:
-        return -(self * alpha - other) if self.dtype.category != BOOL else self - other
-    return other.sub(self, alpha=alpha)
+    return Tensor.sub(other, self, alpha=alpha)
 
 
 op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
@@ -241,8 +237,14 @@ op("neg(Tensor self) -> Tensor",
    kernel=pointwise("negative", check=_check_neg),
    npu="aclnnNeg(self, out)", grad=dict(self=lambda grad: -grad), aliases=("negative",),
    samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))])
+class _Absolute(Pointwise):
+    def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
+        if target.dtype.is_complex:
+            raise RuntimeError("In-place abs is not supported for complex tensors.")
+
+
 op("abs(Tensor self) -> Tensor",
-   kernel=pointwise("absolute", real_of_complex, excluding=(BOOL,)),
+   kernel=_Absolute("absolute", real_of_complex, excluding=(BOOL,)),
    npu="aclnnAbs(self, out)",
    grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary())
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .._dispatch.callers import make_operator
+from .._dtype import INT
 from .._tensor import Tensor
 from .declare import PUBLIC, public_functions
 
 FAMILIES = """
-    copy create random dropout pointwise combine compare elementary special activation reduce extreme moments
+    copy create implicit random dropout pointwise combine compare elementary special activation reduce extreme moments
     softmax scan sort unique arrange view join parts restride index scatter matmul products einsum norm channel_norm
     loss class_loss embedding distance attention pool adaptive_pool unpool resample grid rnn ctc linalg
     linalg_triangular linalg_factor linalg_solve linalg_spectral linalg_lstsq linalg_measure foreach fused_steps fft
@@ -46,7 +47,6 @@ _OPERATORS = {
     "__ge__": "ge",
     "__neg__": "neg",
     "__abs__": "abs",
-    "__invert__": "bitwise_not",
     "__floordiv__": "floor_divide",
 }
 _INPLACE_OPERATORS = {
@@ -70,6 +70,13 @@ def attach_methods() -> None:
                 setattr(Tensor, special, _operator(functions[name], name, special, reflected))
     for special in ("__rtruediv__", "__rdiv__"):
         setattr(Tensor, special, _reflected_division)
+    Tensor.__invert__ = _inverted  # type: ignore[method-assign]
+
+
+def _inverted(self: Any) -> Any:
+    if self.dtype.category > INT:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return self.bitwise_not()
 
 
 def _reflected_division(self: Any, other: Any) -> Any:
@@ -101,4 +108,4 @@ def _operator(function: Callable, name: str, special: str, reflected: bool) -> C
     return operator
 
 
-_UNARY = ("__neg__", "__abs__", "__invert__")
+_UNARY = ("__neg__", "__abs__")

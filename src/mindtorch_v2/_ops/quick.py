@@ -17,7 +17,7 @@ def _operand_lines(operand: Argument, array: str, leave: str) -> list[str]:
     if operand.type != "Tensor|Scalar":
         return [f"if {name}._array.dtype is not kind: {leave}", f"{array} = {name}._array"]
     return [f"if {name}.__class__ is not Tensor and {name}.__class__ in NUMBERS:",
-            f"    if kind.kind != 'f' or {name}.__class__ is complex: {leave}",
+            f"    if kind.kind != 'f' or {name}.__class__ not in REAL: {leave}",
             f"    {array} = {name}",
             f"elif {name}._array.dtype is kind: {array} = {name}._array",
             f"else: {leave}"]
@@ -88,7 +88,7 @@ def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: b
         lines.append(f"if {first}.__class__ is not Tensor and {first}.__class__ in NUMBERS:")
         if reflected and is_ufunc:
             second = arguments[1].name
-            lines += [f"    if {second}.__class__ not in NUMBERS and {first}.__class__ is not complex and "
+            lines += [f"    if {second}.__class__ not in NUMBERS and {first}.__class__ in REAL and "
                       f"{_at_default(arguments)}:",
                       f"        a = {second}._array",
                       "        kind = a.dtype",
@@ -107,7 +107,7 @@ def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: b
 
 def _at_default(arguments: Sequence[Argument]) -> str:
     """The test that every argument that is no operand has its default."""
-    return " and ".join(f"{a.name} == default_{a.name}" for a in arguments if not a.is_tensor) or "True"
+    return " and ".join(f"{a.name} is default_{a.name}" for a in arguments if not a.is_tensor) or "True"
 
 
 def _call(arguments: Sequence[Argument]) -> str:

@@ -28,9 +28,10 @@ from .copy import fits, preserved_strides, stored_number, uninitialised
 from .create import LIKE, OPTIONS, Factory, checked_size
 from .declare import composite, op
 from .families import moves, writes
-from .implicit import STANDARD_GAMMA_GRAD, not_implemented
+from .implicit import STANDARD_GAMMA_GRAD
 from .rules import Spec, broadcast_shape
 from .samples import case, cases, error, ints, t
+from .special import not_differentiable
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long",
             "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float",
@@ -499,5 +500,5 @@ op("_standard_gamma(Tensor self, Generator? generator=None) -> Tensor",
    grad=dict(self=lambda grad, self, result: grad * call_bound(STANDARD_GAMMA_GRAD, (self, result))),
    samples=cases(error(NotImplementedError, "\"gamma_cpu\" not implemented for 'Long'", ints(2))))
 op("_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor",
-   kernel=moves(_gamma_spec("dirichlet"), _dirichlet_array), grad=dict(self=not_implemented("_sample_dirichlet")),
+   kernel=moves(_gamma_spec("dirichlet"), _dirichlet_array), grad=dict(self=not_differentiable("_sample_dirichlet")),
    public="torch", samples=cases(error(NotImplementedError, "\"dirichlet\" not implemented for 'Long'", ints(2))))

@@ -87,6 +87,8 @@ def folded(reduce: Callable, array: Any, axes: tuple[int, ...] | None, keepdim: 
 
 def summed(array: Any, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     """The sum over the axes (None for all), exact to a few units in the last place however many are added."""
+    if array.__class__ is not _ndarray:  # a GPU adds in many lanes anyhow
+        return array.sum(axis=axes, keepdims=keepdim)
     if array.size <= BLOCK * 8 or array.dtype.kind not in "fc":
         return folded(np.add.reduce, array, axes, keepdim)
     axes = None if axes is not None and len(axes) == array.ndim else axes

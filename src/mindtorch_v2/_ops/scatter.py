@@ -71,7 +71,8 @@ def _cells(xp: Any, shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int
     for d, n in enumerate(shape):
         step = math.prod(shape[d + 1 :])
         if d in at:
-            index = key[d] if key[d].size and key[d].min() >= 0 else xp.where(key[d] < 0, key[d] + n, key[d])
+            known = key[d].__class__ is np.ndarray and key[d].size and key[d].min() >= 0  # a device is not waited for
+            index = key[d] if known else xp.where(key[d] < 0, key[d] + n, key[d])
             made = made + (index * step).reshape((*index.shape, *(1,) * (len(kept) - front)))
         elif n:
             made = made + xp.arange(0, n * step, step or 1).reshape((n,) + (1,) * behind[d])
@@ -83,7 +84,7 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
         check_mask(self.shape, indices[0].shape, 0)
         self[indices[0]] = values.reshape(())
         return
-    key = whole_key(self.shape, indices)
+    key = whole_key(self.shape, indices, xp)
     if not accumulate:
         try:
             self[tuple(key)] = values

@@ -38,7 +38,7 @@ def _function(name: str, compute: str | Callable, samples: Callable, grad: Calla
               samples=samples)
 
 
-def _not_differentiable(name: str) -> Callable[[Tensor], Tensor]:
+def not_differentiable(name: str) -> Callable[[Tensor], Tensor]:
     def raises(grad: Tensor) -> Tensor:
         raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
 
@@ -95,18 +95,18 @@ _GAMMA_CASES = cases(case(t(2, 3, low=0.3, grad=False), t(2, 3, low=0.3)),
                      case(t(3, low=0.3, grad=False), t(2, 1, low=0.3)))
 op("igamma(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("gammainc", excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=_not_differentiable("igamma: input"), other=_gamma_density),
+   grad=dict(self=not_differentiable("igamma: input"), other=_gamma_density),
    aliases=("special.gammainc",),
    samples=_GAMMA_CASES)
 op("igammac(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("gammaincc", excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=_not_differentiable("igammac: input"),
+   grad=dict(self=not_differentiable("igammac: input"),
              other=lambda grad, self, other: -_gamma_density(grad, self, other)),
    aliases=("special.gammaincc",),
    samples=_GAMMA_CASES)
 ZETA = op("special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(lambda xp, self, other: xp.zeta(self, other), _whole_precision("zeta"), excluding=(COMPLEX,)),
-   grad=dict(self=_not_differentiable("zeta"),
+   grad=dict(self=not_differentiable("zeta"),
              other=lambda grad, self, other: grad * -self * call_bound(ZETA, (self + 1.0, other))),
    public="", aliases=("special.zeta",), inplace=False,
    samples=cases(case(t(2, 3, low=1.5, grad=False), t(2, 3, low=0.3)), case(2, t(3, low=0.3)),
@@ -154,7 +154,7 @@ def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = la
         degree, highest = n.astype(xp.int64), limit(xp, x)
         before, now = xp.ones_like(x), first(x)
         made = xp.where(degree < 0, 0, xp.where(degree == 0, before, now))
-        last = int(degree.max(initial=0))
+        last = max(int(degree.max()), 0) if degree.size else 0
         for k in range(1, last if highest is None else min(last, highest)):
             before, now = now, step(x, k, before, now)
             made = xp.where(degree == k + 1, now, made)

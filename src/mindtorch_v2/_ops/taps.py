@@ -33,7 +33,7 @@ def mapped(xp: Any, array: Any, taps: Taps, dim: int) -> Any:
     """The array with one dimension mapped."""
     total = None
     for nr, places in enumerate(taps.places):
-        part = array.take(xp.asarray(places), dim, mode="wrap")
+        part = xp.take(array, xp.asarray(places), dim, mode="wrap")
         absent = places < 0
         if taps.weights is not None:
             weights = xp.asarray(taps.weights[nr].astype(array.dtype))

@@ -128,6 +128,11 @@ def combine_at(combine: Any, flat: Any, places: Any, source: Any, *, widen: bool
 
     Half types are combined in float32 and rounded once, or, as PyTorch does here and there, after each step.
     """
+    if flat.__class__ is not np.ndarray:
+        from .._backends.cuda.namespace import combine_rounded
+
+        combine_rounded(combine.__name__, flat, places.reshape(-1), source, widen)
+        return
     places, source = places.reshape(-1), np.asarray(source)
     if source.ndim:
         source = source.reshape(-1)

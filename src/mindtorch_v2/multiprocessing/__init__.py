@@ -30,7 +30,8 @@ def set_sharing_strategy(new_strategy: str) -> None:
     """Says how memory is shared from now on: `file_descriptor` needs one open file for each storage, `file_system` a
     name in the file system, which stays behind if the process is killed."""
     if new_strategy not in _shared_memory.STRATEGIES:
-        raise AssertionError(f"invalid sharing strategy '{new_strategy}', expected one of {get_all_sharing_strategies()}")
+        known = get_all_sharing_strategies()
+        raise AssertionError(f"invalid sharing strategy '{new_strategy}', expected one of {known}")
     _shared_memory.strategy[0] = new_strategy
 
 

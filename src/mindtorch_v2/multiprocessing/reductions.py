@@ -5,6 +5,7 @@ The memory is moved to where others can map it, and stays there; both sides then
 
 import os
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
@@ -25,9 +26,9 @@ _known: weakref.WeakValueDictionary[tuple[int, int], UntypedStorage] = weakref.W
 
 def refuse_graph(tensor: Tensor) -> None:
     if tensor.requires_grad and not tensor.is_leaf:
-        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not "
-                           "support crossing process boundaries.  If you just want to transfer the data, call detach() "
-                           "on the tensor before serializing (e.g., putting it on the queue).")
+        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does "
+                           "not support crossing process boundaries.  If you just want to transfer the data, call "
+                           "detach() on the tensor before serializing (e.g., putting it on the queue).")
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Callable, tuple]:
@@ -40,9 +41,10 @@ def reduce_tensor(tensor: Tensor) -> tuple[Callable, tuple]:
                             tuple(tensor.shape), tensor.stride(), tensor.requires_grad)
 
 
-def rebuild_tensor(cls: type, storage: UntypedStorage, kind: dtype, *geometry: Any) -> Tensor:
-    *place, requires_grad = geometry
-    tensor = _rebuild_tensor_v3(storage, *place, requires_grad and cls is not Parameter, {}, kind)  # type: ignore[arg-type]
+def rebuild_tensor(cls: type, storage: UntypedStorage, kind: dtype, offset: int, size: tuple[int, ...],
+                   stride: tuple[int, ...], requires_grad: bool) -> Tensor:
+    leaf = requires_grad and cls is not Parameter
+    tensor = _rebuild_tensor_v3(storage, offset, size, stride, leaf, OrderedDict(), kind)
     return Parameter(tensor, requires_grad) if cls is Parameter else tensor
 
 

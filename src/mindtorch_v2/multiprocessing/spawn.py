@@ -131,7 +131,8 @@ class ProcessContext:
                 name = signal.Signals(-code).name
             except ValueError:
                 name = f"<Unknown signal {-code}>"
-            return ProcessExitedException(f"process {index} terminated with signal {name}", index, process.pid, code, name)
+            text = f"process {index} terminated with signal {name}"
+            return ProcessExitedException(text, index, process.pid, code, name)
         return ProcessExitedException(f"process {index} terminated with exit code {code}", index, process.pid, code)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from .._backends.cuda.runtime import is_available as cuda_is_available
 from .._device import DEVICE_TYPES, device
 from .._storage import TypedStorage, UntypedStorage
 
@@ -68,7 +69,7 @@ def _restorer(kind: str) -> Restorer:
     def restore(storage: UntypedStorage, location: str) -> UntypedStorage | None:
         if location.partition(":")[0] != kind:
             return None
-        if kind == "cuda":
+        if kind == "cuda" and not cuda_is_available():
             raise RuntimeError(
                 "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
                 "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map "

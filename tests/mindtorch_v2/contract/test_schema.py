@@ -122,9 +122,10 @@ def test_tensor_or_number() -> None:
 
 
 @pytest.mark.parametrize(("args", "kwargs", "part"), [
-    ((), {}, "missing argument 'self'"),
-    ((1,), {}, "'self'"),
-    ((torch.zeros(1),), {}, "missing argument 'dim'"),
+    ((), {}, 'missing 2 required positional arguments: "input", "dim"'),
+    ((1,), {}, 'missing 1 required positional arguments: "dim"'),
+    ((1, 0), {}, "argument 'input' (position 1) must be Tensor, not int"),
+    ((torch.zeros(1),), {}, 'missing 1 required positional arguments: "dim"'),
     ((torch.zeros(1), 1.5), {}, "argument 'dim' (position 2) must be int, not float"),
     ((torch.zeros(1), 0, 1, 2), {}, "positional arguments"),
     ((torch.zeros(1), 0), {"dim": 0}, "multiple values for argument 'dim'"),

@@ -13,7 +13,7 @@ import numpy as np
 
 def in_columns(matrices: Any) -> Any:
     """A copy that lies column by column."""
-    return cupy.ascontiguousarray(matrices.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return matrices.swapaxes(-1, -2).copy().swapaxes(-1, -2)
 
 
 def _places(matrices: Any) -> Iterator[tuple[int, ...]]:

@@ -29,7 +29,8 @@ class Ufunc:
     """A CuPy ufunc with NumPy's keywords and methods."""
 
     def __init__(self, name: str, ufunc: Callable) -> None:
-        self.name, self.ufunc = name, ufunc
+        self.name = self.__name__ = name
+        self.ufunc = ufunc
 
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None, order: Any = None) -> Any:
         given = {} if dtype is None else {"dtype": dtype}
@@ -129,6 +130,19 @@ def combine_at(name: str, array: Any, indices: Any, values: Any) -> None:
             array, indices, plain(values))
         return
     _combine_in_rounds(name, array, indices, values)
+
+
+def combine_rounded(name: str, flat: Any, places: Any, source: Any, widen: bool) -> None:
+    """`combine_at` on a flat array; half types in float32, rounded once, or without `widen` after each step."""
+    source = plain(source)
+    if source.__class__ is cupy.ndarray and source.ndim:
+        source = source.reshape(-1)
+    if flat.dtype.itemsize == 2 and flat.dtype.kind not in "iu" and widen:
+        wide = flat.astype(np.float32)
+        combine_at(name, wide, places, source if source.__class__ is not cupy.ndarray else source.astype(np.float32))
+        flat[...] = wide
+    else:
+        combine_at(name, flat, places, source.astype(flat.dtype) if hasattr(source, "astype") else source)
 
 
 def _combine_in_rounds(name: str, array: Any, indices: Any, values: Any) -> None:
@@ -279,7 +293,7 @@ class Namespace:
     def roll(self, x: Any, shift: Any, axis: Any = None) -> Any:
         return cupy.roll(x, shift, axis) if x.size else x.copy()
 
-    def take(self, x: Any, indices: Any, axis: Any = None) -> Any:
+    def take(self, x: Any, indices: Any, axis: Any = None, mode: str = "wrap") -> Any:
         return cupy.take(x, cupy.asarray(indices), axis)
 
     def argpartition(self, x: Any, kth: Any, axis: int = -1) -> Any:
@@ -292,10 +306,14 @@ class Namespace:
         return cupy.stack([plain(a) for a in arrays], axis)
 
     def searchsorted(self, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-        return cupy.searchsorted(a, cupy.ascontiguousarray(v), side, sorter)
+        v = cupy.asarray(v)
+        return cupy.searchsorted(a, cupy.ascontiguousarray(v) if v.ndim else v, side, sorter)
 
     def shape(self, x: Any) -> tuple[int, ...]:
-        return x.shape
+        return getattr(x, "shape", ())
+
+    def isin(self, elements: Any, test: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+        return cupy.isin(cupy.asarray(elements), cupy.asarray(test), assume_unique=assume_unique, invert=invert)
 
     def bincount(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
         if not x.size:

@@ -330,6 +330,10 @@ def pinned_memory_of(array: np.ndarray) -> PinnedMemory | None:
     return owner if isinstance(owner, PinnedMemory) else None
 
 
+def is_pinned(array: np.ndarray) -> bool:
+    return pinned_memory_of(array) is not None
+
+
 def _free_all(runtime: Runtime) -> None:
     for address, _ in _unpinned:
         runtime.functions["aclrtFreeHost"](address)

@@ -9,7 +9,8 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
+from multiprocessing.util import register_after_fork
 from typing import Any, Generic, TypeVar
 
 from ... import accelerator
@@ -96,8 +97,8 @@ class DataLoader(Generic[_T_co]):
                 sampler = SequentialSampler(dataset)  # type: ignore[arg-type]
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
-        self.batch_size, self.drop_last, self.sampler, self.batch_sampler = batch_size, drop_last, sampler, batch_sampler
-        self.generator = generator
+        self.batch_size, self.drop_last, self.sampler = batch_size, drop_last, sampler
+        self.batch_sampler, self.generator = batch_sampler, generator
         self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
         self.persistent_workers = persistent_workers
         self.__initialized = True
@@ -120,8 +121,8 @@ class DataLoader(Generic[_T_co]):
                                                 f"{methods!r}, but got multiprocessing_context={context!r}")
                 context = python_multiprocessing.get_context(context)
             if not isinstance(context, python_multiprocessing.context.BaseContext):
-                raise TypeError("multiprocessing_context option should be a valid context object or a string specifying "
-                                f"the start method, but got multiprocessing_context={context}")
+                raise TypeError("multiprocessing_context option should be a valid context object or a string "
+                                f"specifying the start method, but got multiprocessing_context={context}")
         self.__multiprocessing_context = context
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -165,10 +166,10 @@ class DataLoader(Generic[_T_co]):
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if usable is not None and self.num_workers > usable:
             warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "
-                f"worker in current system is {usable}, which is smaller than what this DataLoader is going to create. "
-                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower "
-                "the worker number to avoid potential slowness/freeze if necessary.", stacklevel=3)
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
+                f"of worker in current system is {usable}, which is smaller than what this DataLoader is going to "
+                "create. Please be aware that excessive worker creation might get DataLoader running slow or even "
+                "freeze, lower the worker number to avoid potential slowness/freeze if necessary.", stacklevel=3)
 
 
 class _BaseDataLoaderIter:
@@ -264,9 +265,10 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._stop = weakref.finalize(self, _stop_workers, self._workers, self._connections, os.getpid())
         for i in range(self._num_workers):
             ours, theirs = context.Pipe()
+            register_after_fork(ours, Connection.close)  # or workers would not see that this process has died
             process = context.Process(
-                target=_worker_loop, daemon=True,
-                args=(fetcher, self._dataset, options, theirs, self._base_seed, loader.worker_init_fn, i, self._num_workers))
+                target=_worker_loop, daemon=True, args=(fetcher, self._dataset, options, theirs, self._base_seed,
+                                                        loader.worker_init_fn, i, self._num_workers))
             process.start()
             theirs.close()  # its other copy is the worker's: when that process ends, so does the connection
             self._workers.append(process)
@@ -378,8 +380,8 @@ def _death_notice(process: Any) -> RuntimeError:
     """How a worker ended, in PyTorch's words."""
     who, code = f"DataLoader worker (pid {process.pid})", process.exitcode
     if code > 0:
-        return RuntimeError(f"{who} exited unexpectedly with exit code {code}. Details are lost due to multiprocessing. "
-                            "Rerunning with num_workers=0 may give better error trace.")
+        return RuntimeError(f"{who} exited unexpectedly with exit code {code}. Details are lost due to "
+                            "multiprocessing. Rerunning with num_workers=0 may give better error trace.")
     hint = ""
     if -code == getattr(signal, "SIGBUS", None):
         hint = ("It is possible that dataloader's workers are out of shared memory. Please try to raise your shared "

@@ -18,7 +18,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class Dataset(Generic[_T_co]):
-    """Samples by key. A subclass has `__getitem__`, mostly `__len__`, and `__getitems__` if it can give many at once."""
+    """Samples by key: a subclass has `__getitem__`, mostly `__len__`, and `__getitems__` if it gives many at once."""
 
     def __getitem__(self, index: Any) -> _T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -64,8 +64,8 @@ class StackDataset(Dataset[Any]):
 
     def __init__(self, *args: Dataset[_T_co], **kwargs: Dataset[_T_co]) -> None:
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, "
-                             "but both types are given.")
+            raise ValueError("Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like "
+                             "input/output, but both types are given.")
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         self.datasets = args or kwargs
@@ -184,7 +184,8 @@ def random_split(dataset: Dataset[_T], lengths: Sequence[int | float],
             counts[i % len(counts)] += 1
         for i, count in enumerate(counts):
             if count == 0:
-                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
+                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.",
+                              stacklevel=2)
         lengths = counts
     if sum(lengths) != size:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")

@@ -47,9 +47,10 @@ class _Pickler(pickle.Pickler):
         refuse_graph(obj)
         flush_pending[0]()
         array = obj._array
-        if obj.__class__ is not Tensor or array.__class__ is not np.ndarray or obj.requires_grad or user_attributes(obj):
+        plain = obj.__class__ is Tensor and array.__class__ is np.ndarray and not obj.requires_grad
+        if not plain or user_attributes(obj):
             return NotImplemented
-        span = UntypedStorage.of_array(array).data
+        span: Any = UntypedStorage.of_array(array).data
         if span.nbytes > 2 * array.nbytes:  # a few columns of a wide table: the rest stays here
             array = np.ascontiguousarray(array)
             span = UntypedStorage.of_array(array).data

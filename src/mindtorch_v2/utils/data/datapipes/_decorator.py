@@ -36,7 +36,8 @@ class non_deterministic:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if isinstance(self.arg, type):
             if guaranteed_datapipes_determinism.active:
-                raise TypeError(f"{self.arg.__name__} is non-deterministic, but you set 'guaranteed_datapipes_determinism'. ")
+                raise TypeError(f"{self.arg.__name__} is non-deterministic, but you set "
+                                "'guaranteed_datapipes_determinism'. ")
             return self.arg(*args, **kwargs)
         return args[0]
 

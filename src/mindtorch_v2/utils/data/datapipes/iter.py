@@ -97,7 +97,8 @@ class Filter(_OnPipe):
 class Batcher(_OnPipe):
     """Several samples at a time."""
 
-    def __init__(self, datapipe: Any, batch_size: int, drop_last: bool = False, wrapper_class: type = DataChunk) -> None:
+    def __init__(self, datapipe: Any, batch_size: int, drop_last: bool = False,
+                 wrapper_class: type = DataChunk) -> None:
         if batch_size <= 0:
             raise AssertionError("Batch size is required to be larger than 0!")
         super().__init__(datapipe)

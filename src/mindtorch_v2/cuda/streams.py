@@ -1,0 +1,5 @@
+"""torch.cuda.streams."""
+
+from . import Event, ExternalStream, Stream
+
+__all__ = ["Event", "ExternalStream", "Stream"]
