@@ -28,6 +28,7 @@ test-npu: .venv/.ready
 
 parity: .venv-torch/.ready
 	@.venv-torch/bin/python tests/parity/run_opdb.py
+	@.venv-torch/bin/python tests/parity/run_opdb.py --more-types
 	@.venv-torch/bin/python -m pytest -q tests/parity
 
 bench: .venv-torch/.ready

@@ -60,7 +60,18 @@ from ._operator_names import ops
 from ._ops import public as _public
 from ._ops.declare import public_functions as _public_functions
 from ._printing import set_printoptions
+from . import _sparse_api
 from ._resize import resize_as_
+from ._sparse_api import (
+    hspmm,
+    smm,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+)
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor
 from ._warn import is_warn_always_enabled, set_warn_always
@@ -71,6 +82,7 @@ __version__ = _TorchVersion("2.13.0+mindtorch2")
 
 _public.attach_methods()
 _convert.attach()
+_sparse_api.attach()
 _indexing.attach()
 # Methods that PyTorch has as functions too.
 globals().update({_name: getattr(Tensor, _name) for _name in """
@@ -79,6 +91,7 @@ globals().update({_name: getattr(Tensor, _name) for _name in """
 legacy_contiguous_format, newaxis = contiguous_format, None
 globals().update(_dtype_module.NAMES)
 globals().update(_public_functions("torch"))
+spmm = hsmm = dsmm = Tensor.mm  # type: ignore[attr-defined]
 globals().update(_TENSOR_TYPES)
 from ._ops.index import nonzero  # noqa: E402
 from .functional import (  # noqa: E402 - stands on the operators

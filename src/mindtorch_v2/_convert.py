@@ -13,7 +13,7 @@ import numpy as np
 from . import _dlpack, _dtype, _legacy, _printing, _resize, _utils
 from ._device import CPU, META, device, memory_format, preserve_format
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import PYTHON_MASK, WITH_GRAD, changed_modes, modes
+from ._dispatch.keys import PYTHON_MASK, SPARSE_MASK, WITH_GRAD, changed_modes, modes
 from ._dtype import dtype, get_default_dtype
 from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
@@ -69,7 +69,7 @@ def _device_method(name: str) -> Callable:
 
 _device = device  # the method above has a parameter of that name
 
-_NEVER = ("is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xla", "is_xpu",
+_NEVER = ("is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xla", "is_xpu",
           "is_ipu", "is_vulkan", "is_mtia", "is_maia")
 _ON_DEVICE = ("cpu", "cuda", "meta", "npu")
 
@@ -251,10 +251,13 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
     if id(self) in memo:
         return memo[id(self)]
     flush_pending[0]()
-    storage = copy.deepcopy(self._shared_storage(), memo)
     made = object.__new__(type(self))
-    made._array = storage.array(self._array.shape, self._array.dtype, self._offset, self._array.strides)
-    made._storage, made._offset, made._device = storage, self._offset, self._device
+    if self._keys & SPARSE_MASK:
+        made._array = self.detach().clone()._array  # type: ignore[attr-defined]
+    else:
+        storage = copy.deepcopy(self._shared_storage(), memo)
+        made._array = storage.array(self._array.shape, self._array.dtype, self._offset, self._array.strides)
+        made._storage, made._offset, made._device = storage, self._offset, self._device
     made._keys = WITH_GRAD[self._backend_mask()] if self.requires_grad else self._backend_mask()
     made._keys |= type(self)._keys & PYTHON_MASK
     made._bump_version()  # as PyTorch, which fills an empty tensor
@@ -281,6 +284,8 @@ def _reduce_ex(self: Tensor, protocol: int) -> tuple:
 
 def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
     flush_pending[0]()
+    if self._keys & SPARSE_MASK:
+        return _utils._rebuild_sparse_tensor, self._array.pickled()
     size, stride = tuple(self.shape), tuple(self.stride())
     if self.device is META:
         return _utils._rebuild_meta_tensor_no_storage, (self.dtype, size, stride, self.requires_grad)

@@ -60,13 +60,14 @@ float16 = dtype("float16", np.float16, "Half", FLOAT)
 bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, "BFloat16", FLOAT)
 float32 = dtype("float32", np.float32, "Float", FLOAT)
 float64 = dtype("float64", np.float64, "Double", FLOAT)
-float8_e4m3fn = dtype("float8_e4m3fn", ml_dtypes.float8_e4m3fn, "Float8_e4m3fn", FLOAT)
-float8_e5m2 = dtype("float8_e5m2", ml_dtypes.float8_e5m2, "Float8_e5m2", FLOAT)
+FLOAT8 = tuple(dtype(name, getattr(ml_dtypes, name), name.capitalize(), FLOAT) for name in (
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"))
+float8_e4m3fn, float8_e5m2 = FLOAT8[:2]
 complex64 = dtype("complex64", np.complex64, "ComplexFloat", COMPLEX)
 complex128 = dtype("complex128", np.complex128, "ComplexDouble", COMPLEX)
 
 ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, bfloat16, float32, float64,
-       float8_e4m3fn, float8_e5m2, complex64, complex128)
+       *FLOAT8, complex64, complex128)
 
 # The public names; `bool` is left to the package, which must not shadow the builtin here.
 NAMES = {d.name: d for d in ALL} | {
@@ -76,11 +77,10 @@ NAMES = {d.name: d for d in ALL} | {
 
 OF_ARRAY = {d.np: d for d in ALL}
 # Types narrower than float32 compute in it, as PyTorch's kernels do, and round once at the end.
-COMPUTE = {float16: float32, bfloat16: float32, float8_e4m3fn: float32, float8_e5m2: float32}
+COMPUTE = dict.fromkeys((float16, bfloat16, *FLOAT8), float32)
 REDUCED = frozenset(d.np for d in COMPUTE)
 
 _PYTHON_TYPES = {float: float64, int: int64, bool: bool_, complex: complex128}
-_FLOAT8 = (float8_e4m3fn, float8_e5m2)
 _WIDE_UNSIGNED = (uint16, uint32, uint64)
 
 
@@ -117,7 +117,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest type that can hold both, in PyTorch's lattice."""
     if type1 is type2:
         return type1
-    if type1 in _FLOAT8 or type2 in _FLOAT8:
+    if type1 in FLOAT8 or type2 in FLOAT8:
         raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
                            f"{type1.scalar_name} and {type2.scalar_name}")
     low, high = sorted((type1, type2), key=lambda d: d.category)

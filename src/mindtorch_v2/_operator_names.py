@@ -1,36 +1,81 @@
 """`torch.ops`: operators by namespace, name and overload."""
 
+import functools
+from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from ._dispatch.callers import call_bound
 from ._dispatch.registry import Operator, registry
 
+# Of these, PyTorch runs the overload for tensors even if it is given a number.
+_NUMBER_AS_TENSOR = frozenset("add sub rsub mul div true_divide floor_divide".split())
+
 
 class OpOverload:
-    """One overload, callable."""
+    """One overload, callable. There is one object for each."""
 
     def __init__(self, operator: Operator, name: str, overload: str) -> None:
         self._operator, self._schema = operator, operator.schema
-        self._overloadname = overload
-        self.__name__ = f"{name.partition('::')[2]}.{overload}"
-        self.namespace = name.partition("::")[0]
+        self._overloadname, self._qualified = overload, name
+        self.namespace, _, self._opname = name.partition("::")
+        self.__name__ = f"{self._opname}.{overload}"
+        self.__module__ = f"torch._ops.{self.namespace}"
+        self.tags: list = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return call_bound(self._operator, self._operator.schema.bind(args, kwargs))
 
+    op = __call__
+
+    @property
+    def overloadpacket(self) -> "OpOverloadPacket":
+        return _packet(self._qualified)
+
+    _overloadpacket = overloadpacket
+
     def name(self) -> str:
-        return self._operator.name
+        return self._qualified if self._overloadname == "default" else f"{self._qualified}.{self._overloadname}"
+
+    @property
+    def is_view(self) -> bool:
+        returns = self._schema.returns
+        return bool(returns and returns[0].alias and "!" not in returns[0].alias)
+
+    def __deepcopy__(self, memo: dict) -> "OpOverload":
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.__name__}"
 
     def __repr__(self) -> str:
-        return f"<OpOverload(op='{self.namespace}.{self.__name__.partition('.')[0]}', overload='{self._overloadname}')>"
+        return f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
+
+
+@functools.cache
+def _overload(operator: Operator, name: str, overload: str) -> OpOverload:
+    return OpOverload(operator, name, overload)
+
+
+def overload_for(operator: Operator, values: Sequence[Any]) -> OpOverload:
+    """The overload that a call of an operator is, by PyTorch's names."""
+    schema = operator.schema
+    overload = schema.overload
+    if not overload:
+        mixed = next((i for i, a in enumerate(schema.arguments) if a.type == "Tensor|Scalar"), None)
+        if mixed is not None:
+            plain = schema.base_name.rstrip("_") in _NUMBER_AS_TENSOR or hasattr(values[mixed], "_keys")
+            overload = "Tensor" if plain else "Scalar"
+    return _overload(operator, operator.name.partition(".")[0], overload or "default")
 
 
 class OpOverloadPacket:
     """All overloads of a name; called, it picks one by the arguments."""
 
     def __init__(self, name: str) -> None:
-        self._qualified = name
+        self._qualified = self._qualified_op_name = name
         self.__name__ = name.partition("::")[2]
+        self.__module__ = f"torch._ops.{name.partition('::')[0]}"
 
     def _operators(self) -> dict[str, Operator]:
         found = {}
@@ -61,18 +106,25 @@ class OpOverloadPacket:
         )
         if operator is None:
             raise AttributeError(f"The underlying op of '{self._qualified}' has no overload name '{overload}'")
-        return OpOverload(operator, self._qualified, overload)
+        return _overload(operator, self._qualified, overload)
+
+    def __str__(self) -> str:
+        return self._qualified.replace("::", ".")
 
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='{self._qualified.replace('::', '.')}')>"
+        return f"<OpOverloadPacket(op='{self}')>"
 
 
-class _OpNamespace:
+_packet = functools.cache(OpOverloadPacket)
+
+
+class _OpNamespace(ModuleType):
     def __init__(self, name: str) -> None:
+        super().__init__(f"torch.ops.{name}")
         self.name = name
 
     def __getattr__(self, op_name: str) -> OpOverloadPacket:
-        packet = OpOverloadPacket(f"{self.name}::{op_name}")
+        packet = _packet(f"{self.name}::{op_name}")
         if op_name.startswith("__") or not packet._operators():
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op_name}'")
         return packet
@@ -81,12 +133,20 @@ class _OpNamespace:
 class Ops:
     """The root: `torch.ops.aten.add`."""
 
+    loaded_libraries: set[str] = set()
+
     def __getattr__(self, namespace: str) -> _OpNamespace:
         if namespace.startswith("__"):
             raise AttributeError(namespace)
         made = _OpNamespace(namespace)
         setattr(self, namespace, made)
         return made
+
+    def load_library(self, path: str) -> None:
+        """Compiled operators are PyTorch's own format."""
+        from ._absent import refuse
+
+        refuse("torch.ops.load_library", "Declare operators with torch.library.")
 
 
 ops = Ops()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._device import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from ._device import Size, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from ._dispatch.keys import COMPRESSED_MASK, COO_MASK, SPARSE_MASK, modes
 from ._tensor import Tensor, wrap
 
@@ -54,6 +54,16 @@ class SparseArray:
 
     def to_host(self) -> np.ndarray:
         raise TypeError(f"can't convert {LAYOUT_NAMES[self.layout]} layout tensor to numpy. Use Tensor.to_dense() first.")
+
+    def shown(self) -> list[tuple[str, Tensor]]:
+        """The parts by the names under which a repr shows them."""
+        names = ("indices",) if self.layout is sparse_coo else PARTS[self.layout][:2]
+        return [*zip(names, self.parts, strict=True), ("values", self.values)]
+
+    def pickled(self) -> tuple:
+        """Layout and parts, as PyTorch's files hold them."""
+        parts = (*self.parts, self.values, Size(self.shape))
+        return self.layout, (*parts, self.coalesced) if self.layout is sparse_coo else parts
 
     # indices ---------------------------------------------------------------------------------------------------
 

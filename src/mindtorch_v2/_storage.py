@@ -10,21 +10,20 @@ import numpy as np
 from ._backends.meta import MetaArray
 from ._device import CPU, META, device
 from ._dtype import (
+    FLOAT8,
     NAMES,
     OF_ARRAY,
     bfloat16,
     complex64,
     complex128,
     dtype,
-    float8_e4m3fn,
-    float8_e5m2,
     get_default_dtype,
     uint8,
 )
 
 _ndarray = np.ndarray
 _NO_BYTES = np.empty(0, np.uint8)
-_NOT_EXPORTED = frozenset((bfloat16.np, float8_e4m3fn.np, float8_e5m2.np))  # no code in the buffer protocol
+_NOT_EXPORTED = frozenset(d.np for d in (bfloat16, *FLOAT8))  # no code in the buffer protocol
 DEPRECATED = ("TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only "
               "storage class. This should only matter to you if you are using storages directly.  To access "
               "UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()")
@@ -440,7 +439,7 @@ _dtype = dtype
 LEGACY_NAMES = {
     kind: f"{kind.scalar_name}Storage"
     for kind in OF_ARRAY.values()
-    if kind.name not in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+    if kind.name not in ("uint16", "uint32", "uint64") and kind not in FLOAT8
 }
 
 

@@ -19,12 +19,14 @@ from ._dispatch.callers import call_bound, call_torch_function
 from ._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
+    COO_MASK,
     CPU_MASK,
     FUNC_MASK,
     INFERENCE_MASK,
     META_MASK,
     PYTHON_MASK,
     REQUIRES_GRAD,
+    SPARSE_MASK,
     VIEW_MASK,
     WITH_GRAD,
     DispatchKey,
@@ -188,7 +190,9 @@ class Tensor(TensorBase):
     def device(self) -> device:
         return self._device
 
-    layout: layout = strided
+    @property
+    def layout(self) -> layout:
+        return self._array.layout if self._keys & SPARSE_MASK else strided
 
     def _backend_mask(self) -> int:
         return self._keys & BACKEND_MASK
@@ -219,17 +223,23 @@ class Tensor(TensorBase):
         return storage
 
     def untyped_storage(self) -> UntypedStorage:
-        return self._shared_storage()
+        storage = self._shared_storage()
+        if storage is None:
+            name = "SparseTensorImpl" if self._keys & COO_MASK else "SparseCsrTensorImpl"
+            raise NotImplementedError(f"Cannot access storage of {name}")
+        return storage
 
     def storage(self) -> TypedStorage:
         warn_once(DEPRECATED)
         return self._typed_storage()
 
     def _typed_storage(self) -> TypedStorage:
-        return TypedStorage(wrap_storage=self._shared_storage(), dtype=self.dtype)
+        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
     def data_ptr(self) -> int:
         storage = self._shared_storage()
+        if storage is None:
+            raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
         return storage.data_ptr() + self._offset if self._array.size else 0
 
     # graph -----------------------------------------------------------------------------------------------------
@@ -496,6 +506,8 @@ class Tensor(TensorBase):
         array = self._array
         if array.__class__ is np.ndarray:
             return array
+        if self._keys & SPARSE_MASK and action == "item()":
+            return self.detach().to_dense()._array if array.size == 1 else array  # type: ignore[attr-defined]
         return array.read(action) if self._keys & FUNC_MASK else array.to_host()
 
     def item(self) -> Any:

@@ -2,7 +2,6 @@
 
 import math
 import sys
-import traceback
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -81,6 +80,12 @@ def _rebuild_meta_tensor_no_storage(
     return tensor.requires_grad_() if requires_grad else tensor
 
 
+def _rebuild_sparse_tensor(layout: Any, data: tuple) -> Tensor:
+    from ._sparse_api import rebuild
+
+    return rebuild(layout, data)
+
+
 def _rebuild_device_tensor_from_numpy(data: Any, dtype: dtype_type, device: device_type, requires_grad: bool) -> Tensor:
     from ._from_data import from_numpy
 
@@ -112,6 +117,8 @@ class ExceptionWrapper:
     """An exception on its way to another thread or process: its type and its traceback as text."""
 
     def __init__(self, exc_info: tuple | None = None, where: str = "in background") -> None:
+        import traceback
+
         info = exc_info or sys.exc_info()
         self.exc_type, self.exc_msg, self.where = info[0], "".join(traceback.format_exception(*info)), where
 

@@ -1,6 +1,7 @@
 """Compares a library with PyTorch over the operator database of torch.testing.
 
     python tests/parity/run_opdb.py                       # the entries in expected_pass.txt: all must pass
+    python tests/parity/run_opdb.py --more-types          # in other dtypes, those in expected_pass_more_types.txt
     python tests/parity/run_opdb.py --all                 # every entry of the database
     python tests/parity/run_opdb.py --ops '^linalg' -v    # some of them, one line each
     python tests/parity/run_opdb.py --module torch --all  # the runner against itself
@@ -41,9 +42,11 @@ from bridge import CARRIERS, Bridge, Unavailable, attempt, dtype_name, find  # n
 from closeness import another_right_answer, leaves, structure_difference, tolerances, value_difference  # noqa: E402
 
 EXPECTED = Path(__file__).with_name("expected_pass.txt")
+EXPECTED_MORE = Path(__file__).with_name("expected_pass_more_types.txt")
 FAILURES = ["missing", "forward error", "dtype or shape", "forward value", "backward error", "backward value"]
 NAMESPACES = ("torch", "Tensor", "nn.functional", "linalg", "special", "fft", "masked", "signal", "sparse", "private")
 DTYPES = ("float32", "int64", "bool")
+MORE_DTYPES = "float64,complex64,bfloat16,int32,bool"
 OTHER_DTYPES = ("complex64", "float64", "int32", "uint8", "float16", "bfloat16")
 UNINITIALISED = re.compile(r"(new_)?empty(_like|_strided|_permuted)?|resize(_as)?_")
 INVARIANT = {"svd", "linalg.svd", "svd_lowrank", "pca_lowrank", "linalg.eig", "linalg.eigh"}
@@ -400,7 +403,7 @@ def show_table(outcomes: list[Outcome]) -> None:
     print(f"{samples} samples, {gradients} of them with gradients")
 
 
-def verdict(outcomes: list[Outcome], expected: set[str], update: bool) -> int:
+def verdict(outcomes: list[Outcome], expected: set[str], file: Path, update: bool) -> int:
     """The exit status; prints the broken and the newly passing entries, or records them."""
     passing = {each.entry for each in outcomes if each.status == "pass"}
     broken = {each.entry: each for each in outcomes if each.entry in expected and each.status != "pass"}
@@ -413,11 +416,11 @@ def verdict(outcomes: list[Outcome], expected: set[str], update: bool) -> int:
     if update:
         kept = sorted((expected | passing) - set(broken) - gone)
         head = "# Entries of PyTorch's operator database that must pass; written by run_opdb.py --update."
-        EXPECTED.write_text("\n".join([head, *kept, ""]))
-        print(f"{EXPECTED.name}: {fresh} added, {len(broken) + len(gone)} removed, {len(kept)} listed")
+        file.write_text("\n".join([head, *kept, ""]))
+        print(f"{file.name}: {fresh} added, {len(broken) + len(gone)} removed, {len(kept)} listed")
         return 0
     if fresh:
-        print(f"{fresh} entries pass that {EXPECTED.name} does not list; --update records them")
+        print(f"{fresh} entries pass that {file.name} does not list; --update records them")
     return 1 if broken or gone else 0
 
 
@@ -427,6 +430,7 @@ def main() -> int:
     parser.add_argument("--ops", help="entries (name.variant) that match this regular expression")
     parser.add_argument("--all", action="store_true", help="all entries, not only the expected ones")
     parser.add_argument("--dtype", help="dtypes, separated by commas")
+    parser.add_argument("--more-types", action="store_true", help=f"the dtypes {MORE_DTYPES}, with a list of their own")
     parser.add_argument("--samples", type=int, default=12, help="samples for each dtype")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--time-limit", type=float, default=30, help="seconds for an entry")
@@ -439,12 +443,14 @@ def main() -> int:
     options = parser.parse_args()
     if options.update and (options.dtype or options.module == "torch"):
         parser.error("--update needs all dtypes and the library itself")
-    lines = EXPECTED.read_text().splitlines() if EXPECTED.exists() else []
+    file = EXPECTED_MORE if options.more_types else EXPECTED
+    options.dtype = MORE_DTYPES if options.more_types else options.dtype
+    lines = file.read_text().splitlines() if file.exists() else []
     expected = {line for line in lines if line and not line.startswith("#")}
     listed_only = options.ops is None and not options.all
     names = [name for name in database() if (name in expected if listed_only else re.search(options.ops or "", name))]
     if not names:
-        parser.error(f"no entries to run: is {EXPECTED.name} there?" if listed_only else "no entry matches --ops")
+        parser.error(f"no entries to run: is {file.name} there?" if listed_only else "no entry matches --ops")
     if options.list:
         for name in names:
             print(f"{name:<60} {' '.join(way_to_call(database()[name]))}")
@@ -454,7 +460,7 @@ def main() -> int:
     show_table(outcomes)
     if options.json:
         options.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
-    return verdict(outcomes, expected, options.update)
+    return verdict(outcomes, expected, file, options.update)
 
 
 if __name__ == "__main__":

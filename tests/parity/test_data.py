@@ -111,7 +111,8 @@ def test_streams_of_workers(sizes: tuple[int, int], batch_size: int | None, drop
                 worker = library.utils.data.get_worker_info().id
                 return iter(range(100 * worker, 100 * worker + sizes[worker]))
 
-        loader = library.utils.data.DataLoader(Stream(), batch_size, num_workers=2, drop_last=drop_last and batch_size is not None)
+        drop = drop_last and batch_size is not None
+        loader = library.utils.data.DataLoader(Stream(), batch_size, num_workers=2, drop_last=drop)
         return [plain(batch) for batch in loader]
 
     theirs, here = both(run)

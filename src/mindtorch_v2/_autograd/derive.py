@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._dispatch.callers import compile_function
-from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, REQUIRES_GRAD, WITH_GRAD
+from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, REQUIRES_GRAD, SPARSE_MASK, WITH_GRAD
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import FLOAT, OF_ARRAY
@@ -122,7 +122,7 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
     return f"{base}.{field}", "None"
 
 
-def kernel_source(operator: Operator, derivative: Derivative, inplace: bool) -> str:
+def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, grad_keys: str) -> str:
     """Source of `make(below, grad_keys)`, which gives the Autograd kernel."""
     schema = operator.schema
     names = ", ".join(schema.names)
@@ -155,7 +155,7 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool) -> 
         body.append(f"node.versions = ({''.join(v + ', ' for _, v in expressions)})")
     if len(schema.returns) == 1 and not schema.returns[0].is_list:
         body += ["array = result._array", "node.outputs = ((array.shape, array.dtype, result._device),)"]
-        body += ["rebase(self, node)"] if inplace else ["result._edge = (node, 0)", "result._keys = grad_keys"]
+        body += ["rebase(self, node)"] if inplace else ["result._edge = (node, 0)", f"result._keys = {grad_keys}"]
     else:
         body.append("attach_all(result, node, grad_keys)")
     body += ["if saving_hooks.users: pack_saved(node)", "return result"]
@@ -259,7 +259,10 @@ def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: 
         "differentiable": differentiable, "Backward": node_class,
         "__opname__": f"{operator.name} autograd", **context,
     }
-    make = compile_function("make", kernel_source(operator, derivative, inplace), scope)
+    grad_keys = "grad_keys"
+    if mask & SPARSE_MASK or operator.declaration.family.changes_layout:  # the result may be sparse or not
+        grad_keys, scope["WITH_GRAD"] = f"WITH_GRAD[result._keys & {BACKEND_MASK}]", WITH_GRAD
+    make = compile_function("make", kernel_source(operator, derivative, inplace, grad_keys), scope)
     kernel = make(below, WITH_GRAD[backend])
     return refuse_inference(operator, derivative, kernel) if mask & INFERENCE_MASK and derivative.saved else kernel
 

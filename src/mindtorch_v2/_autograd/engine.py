@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._backends.meta import MetaArray
-from .._dispatch.keys import BACKEND_MASK, FUNC_MASK, PIPELINE_MASK, REQUIRES_GRAD, modes
+from .._dispatch.keys import BACKEND_MASK, FUNC_MASK, PIPELINE_MASK, REQUIRES_GRAD, SPARSE_MASK, modes
 from .._dtype import COMPLEX, OF_ARRAY
 from .._warn import warn_once
 from .node import AccumulateGrad, HookDict, Node
@@ -132,7 +132,7 @@ class Task:
         elif not modes.grad_enabled and sys.getrefcount(old) <= _BUFFER_REFERENCES and _owns_memory(old):
             old.add_(grad)
         else:
-            buffer[at] = old + grad
+            buffer[at] = _added(old, grad)
 
     def run(self) -> None:
         heap, buffers, keep_graph = self.heap, self.buffers, self.keep_graph
@@ -330,7 +330,9 @@ def retain(tensor: Any, grad: Any) -> None:
 def accumulate(leaf: Any, grad: Any) -> None:
     """Adds into `leaf.grad`; takes the gradient itself where nobody else can see it, else a copy."""
     old = leaf._grad
-    if old is None:
+    if (grad._keys if old is None else grad._keys | old._keys) & SPARSE_MASK:
+        leaf._grad = _sparse_sum(old, grad)
+    elif old is None:
         if modes.grad_enabled:
             leaf._grad = _copy_like(grad, leaf)
         elif _is_ours(grad, leaf._array):
@@ -343,6 +345,20 @@ def accumulate(leaf: Any, grad: Any) -> None:
         leaf._grad = old + grad
     else:
         old.add_(grad)
+
+
+def _added(old: Any, grad: Any) -> Any:
+    """The sum of two gradients, which is dense if one is."""
+    return grad + old if old._keys & SPARSE_MASK and not grad._keys & SPARSE_MASK else old + grad
+
+
+def _sparse_sum(old: Any, grad: Any) -> Any:
+    """What `.grad` becomes if it, or what is added, is sparse: itself unless it has to become dense."""
+    if old is None:
+        return grad.clone() if modes.grad_enabled else grad.detach().clone()
+    if modes.grad_enabled or old._keys & SPARSE_MASK and not grad._keys & SPARSE_MASK:
+        return _added(old, grad)
+    return old.add_(grad)
 
 
 def _is_ours(grad: Any, like: Any) -> bool:

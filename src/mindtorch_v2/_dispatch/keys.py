@@ -23,27 +23,29 @@ class DispatchKey(IntEnum):
     SparseCsrCPU = 5
     # A tensor inside a transform of torch.func: its array wraps a tensor of the level below (_dispatch/levels.py).
     FuncTorch = 6
+    # A call inside a TorchDispatchMode, which sees it below autograd.
+    PythonDispatch = 7
     # A tensor made in inference mode, or a call inside it: results are marked, writes from outside refused.
-    Inference = 7
-    Autograd = 8
-    AutogradMeta = 9
-    AutogradNPU = 10
-    AutogradCUDA = 11
-    AutogradCPU = 12
+    Inference = 8
+    Autograd = 9
+    AutogradMeta = 10
+    AutogradNPU = 11
+    AutogradCUDA = 12
+    AutogradCPU = 13
     # A view of a tensor that does not need grad. Its base may come to need it through an in-place write
     # on a sibling, and then so does the view: the key's kernel looks before the call goes on.
-    ADInplaceOrView = 13
+    ADInplaceOrView = 14
     # A tensor that carries a tangent (_autograd/forward.py).
-    ForwardAD = 14
-    Functionalize = 15
-    Autocast = 16
-    Pipeline = 17
+    ForwardAD = 15
+    Functionalize = 16
+    Autocast = 17
+    Pipeline = 18
     # A call inside vmap: operators that draw random numbers ask what to do about it.
-    FuncTorchVmapMode = 18
+    FuncTorchVmapMode = 19
     # A subclass of Tensor, or a mode, whose __torch_function__ sees the call first.
-    Python = 19
+    Python = 20
     # A call while a profiler runs: its time, and what it calls, are written down.
-    Profiler = 20
+    Profiler = 21
 
 
 BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.NPU, DispatchKey.Meta)
@@ -69,6 +71,7 @@ PIPELINE_MASK = 1 << DispatchKey.Pipeline
 VMAP_MASK = 1 << DispatchKey.FuncTorchVmapMode
 PYTHON_MASK = 1 << DispatchKey.Python
 PROFILER_MASK = 1 << DispatchKey.Profiler
+DISPATCH_MODE_MASK = 1 << DispatchKey.PythonDispatch
 ALL_KEYS = (1 << len(DispatchKey)) - 1
 
 DEVICE_MASKS = {"cpu": CPU_MASK, "cuda": CUDA_MASK, "npu": NPU_MASK, "meta": META_MASK}

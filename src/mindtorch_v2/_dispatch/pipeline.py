@@ -19,6 +19,7 @@ from .keys import (
     META_MASK,
     PIPELINE_MASK,
     REQUIRES_GRAD,
+    SPARSE_MASK,
     WITH_GRAD,
     DispatchKey,
     changed_modes,
@@ -158,6 +159,7 @@ def _pipeline_kernel(operator: Operator) -> Callable:
         pipe = modes.__dict__.get("pipeline")
         active = pipe is not None and modes.include & PIPELINE_MASK
         defers = (active and tensors and not writes and not level_of(args)
+                  and not any(t._keys & SPARSE_MASK for t in tensors)
                   and len({t._device for t in tensors} | set(_devices(args))) == 1)
         result = _inferred(operator, args) if defers else None
         if result is None:

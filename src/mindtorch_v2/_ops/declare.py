@@ -6,24 +6,19 @@ same two, and names the public places (`torch`, `Tensor`, `nn.functional`, ...) 
 
 import functools
 import re
-import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from .._autograd.derive import Derivative, autograd_kernel, make_node_class
-from .._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
-from .._device import META
-from .._dispatch.callers import call_bound, keys_of, make_caller, make_overloaded
-from .._dispatch.keys import DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, DispatchKey, changed_modes, modes
+from .._autograd.views import check_inplace, rebase
+from .._dispatch.callers import make_caller, make_overloaded
+from .._dispatch.keys import SPARSE_MASK, DispatchKey
 from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
-from .._dtype import can_cast
 from .._tensor import Tensor
 from .families import Composite, Family
-from .rules import Spec, check_result_fits, shape_text
+from .out import write_out
 
 DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max.dim"
 # public place -> name -> the operators behind it, in the order in which their schemas are tried
@@ -159,6 +154,8 @@ def _declare(operator: Operator, family: Family, kernels: dict[DispatchKey, Any]
 def _autograd(operator: Operator, below: Callable, mask: int) -> Callable:
     declaration: Declaration = operator.declaration
     assert declaration.derivative is not None
+    if mask & SPARSE_MASK and getattr(below, "composed", False):  # its parts are recorded
+        return below
     if declaration.node_class is None:
         declaration.node_class = make_node_class(operator, declaration.derivative)
     writes = operator.schema.writes
@@ -203,66 +200,6 @@ def composite(schema: str, *, samples: Callable | None = None, public: str | Non
         return function
 
     return decorate
-
-
-# out= ----------------------------------------------------------------------------------------------------------------
-
-
-def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
-    """Runs an operator and stores its results in the tensors given as `out=`."""
-    name = operator.schema.base_name
-    targets = out if isinstance(out, (tuple, list)) else (out,)
-    for target in targets:
-        if not isinstance(target, Tensor):
-            raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
-        if target._keys & INFERENCE_MASK and not modes.inference:
-            raise RuntimeError(WRITE_TO_INFERENCE)
-    keys = keys_of(operator, values)
-    if keys & DUAL_MASK:
-        raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an "
-                                  "out= function")
-    needs_grad = keys & REQUIRES_GRAD or any(t.requires_grad for t in targets)
-    if modes.grad_enabled and needs_grad:
-        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but "
-                           "one of the arguments requires grad.")
-    accepted, at = operator.declaration.family.out_types, operator.schema.index.get("dtype")
-    if accepted == "own" and at is not None and values[at] not in (None, out.dtype):
-        raise RuntimeError(f"dtype {values[at].scalar_name} does not match dtype of out parameter "
-                           f"({out.dtype.scalar_name})")
-    if accepted in ("any", "own") and at is not None and values[at] is None:  # then `out` says in which type to compute
-        values = [*values[:at], targets[0].dtype, *values[at + 1 :]]
-    with changed_modes(grad_enabled=False):
-        result = call_bound(operator, values)
-        results = result if isinstance(result, (tuple, list)) else (result,)
-        for target, value in zip(targets, results, strict=True):
-            _store(target, value, values, explicit=at is not None, name=name, accepted=accepted)
-    if not isinstance(out, (tuple, list)):
-        return out
-    kind = operator.declaration.result_type
-    return out if kind is None else kind(*targets)
-
-
-def _store(target: Tensor, value: Tensor, inputs: Sequence[Any], *, explicit: bool, name: str, accepted: str) -> None:
-    if target._array.shape != value._array.shape:
-        if target.numel() and accepted != "own":
-            warnings.warn("An output with one or more elements was resized since it had shape "
-                          f"{shape_text(target.shape)}, which does not match the required output shape "
-                          f"{shape_text(value.shape)}. This behavior is deprecated, and in a future PyTorch release "
-                          "outputs will not be resized unless they have zero elements. You can explicitly reuse an out "
-                          "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-                          stacklevel=4)
-        target.resize_(value.shape)  # type: ignore[attr-defined]
-    narrows = explicit and value.dtype.category > target.dtype.category
-    if target.dtype is not value.dtype and (narrows or accepted == "exact"):
-        raise RuntimeError(f"Expected out tensor to have dtype {value.dtype}, but got {target.dtype} instead")
-    if accepted == "joined" and not can_cast(value.dtype, target.dtype):
-        raise TypeError("torch.cat(): input types can't be cast to the desired output type " + target.dtype.scalar_name)
-    check_result_fits(target, Spec(value._array.shape, value.dtype))
-    if target._array.__class__ is np.ndarray:
-        np.copyto(target._array, value._array, casting="unsafe")
-    elif target._device is not META:
-        target.copy_(value)  # type: ignore[attr-defined]
-    target._bump_version()
 
 
 # public names --------------------------------------------------------------------------------------------------------

@@ -115,6 +115,7 @@ class Family:
     inplace = False  # whether members have an in-place form unless they say otherwise
     is_view = False
     elementwise = False
+    changes_layout = False  # whether results may be of another layout, sparse or not, than the arguments
     # Which types `out=` may have: those a result casts to, "any", "exact"ly its, or its "own", then computed in.
     # "joined" is "castable" with the error of torch.cat.
     out_types = "castable"

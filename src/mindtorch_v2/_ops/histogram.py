@@ -127,7 +127,7 @@ def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any
     rows, weights = self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
     _check(rows, weights)
     _check_edges(rows, (bins,))
-    return named_result("histogram", ())(_counted(rows, (bins,), weights, density), bins.clone())
+    return named_result("histogram", ("hist", "bin_edges"))(_counted(rows, (bins,), weights, density), bins.clone())
 
 
 @composite("histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool "
@@ -140,7 +140,7 @@ def _histogram_of_count(self: Any, bins: int, range: Any, weight: Any, density: 
     rows, weights = self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
     _check(rows, weights)
     edges = _equal_edges(rows, (bins,), range)
-    return named_result("histogram", ())(_counted(rows, edges, weights, density), edges[0])
+    return named_result("histogram", ("hist", "bin_edges"))(_counted(rows, edges, weights, density), edges[0])
 
 
 # several dimensions --------------------------------------------------------------------------------------------------

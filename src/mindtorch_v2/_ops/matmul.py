@@ -10,21 +10,13 @@ from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, ui
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import ArrayFamily, computes
-from .rules import Spec, broadcast_shape, number_array, shape_text, type_text
+from .rules import Spec, broadcast_shape, c_name, number_array, shape_text, type_text
 from .samples import case, cases, error, t
 from .view import _unsafe_view
 
 _new = object.__new__
 FLOAT32, FLOAT64 = float32.np, float64.np
 _NO_PRODUCT = frozenset((uint16, uint32, uint64))
-# What a C++ compiler calls the element types; some of PyTorch's messages show these names.
-C_NAMES = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "int16": "short int",
-           "int8": "signed char", "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half",
-           "bfloat16": "c10::BFloat16", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
-
-
-def c_name(kind: dtype) -> str:
-    return C_NAMES.get(kind.name, kind.name)
 
 
 def conj(tensor: Any) -> Any:

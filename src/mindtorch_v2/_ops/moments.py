@@ -280,3 +280,9 @@ def _norm_except_dim(v, pow, dim):
     if dim == -1:
         return call_bound(_VECTOR_NORM, (v, pow, None, False, None))
     return call_bound(_VECTOR_NORM, (v, pow, tuple([d for d in range(v.dim()) if d != dim]), True, None))
+
+
+@composite("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
+           samples=cases(case(t(3, 4), t(3, 1)), case(t(3, 4), t(1, 4), 1), case(t(2, 3), t(()), -1)))
+def _weight_norm(v, g, dim):
+    return v * (g / _norm_except_dim(v, 2, dim))

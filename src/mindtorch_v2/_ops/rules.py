@@ -41,6 +41,16 @@ def shape_text(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
+# What a C++ compiler calls the element types; some of PyTorch's messages show these names.
+C_NAMES = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "int16": "short int",
+           "int8": "signed char", "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half",
+           "bfloat16": "c10::BFloat16", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+
+
+def c_name(kind: dtype) -> str:
+    return C_NAMES.get(kind.name, kind.name)
+
+
 _WITH_TENSOR_TYPE = frozenset(("Half", "Float", "Double", "Char", "Byte", "Short", "Int", "Long"))
 
 
@@ -214,19 +224,19 @@ def shares_storage(one: Tensor, other: Tensor) -> bool:
     return a is b or (a._storage is not None and a._storage is b._storage)
 
 
-def check_overlap(target: Tensor, source: Any) -> None:
-    """Raises if `source` shows some, but not exactly, the elements that are written.
+def check_overlap(target: Tensor, source: Any, *, same: bool = True) -> None:
+    """Raises if `source` shows some of the elements that are written; `same` allows exactly those.
 
     As in PyTorch only where it is easy to tell: both must lie densely.
     """
-    if source.__class__ in NUMBERS or source is target or not shares_storage(target, source):
+    if source.__class__ in NUMBERS or (source is target and same) or not shares_storage(target, source):
         return
     a, b = target._array, source._array
     if not a.size or not b.size or not is_dense(a) or not is_dense(b):
         return
     start, end = target._offset, target._offset + a.size * a.itemsize
     other, other_end = source._offset, source._offset + b.size * b.itemsize
-    if (start, end) == (other, other_end) and a.strides == b.strides:
+    if same and (start, end) == (other, other_end) and a.strides == b.strides:
         return
     if start < other_end and other < end:
         raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer "

@@ -41,19 +41,19 @@ where, full, cat, zeros = (function_of(registry.get(name)) for name in ("where.s
 _LAYOUT_KEYS = (DispatchKey.SparseCPU, DispatchKey.SparseCsrCPU)
 
 
-def _refusal(operator: Operator, backend: str) -> Callable:
+def refuse_backend(name: str, backend: str, *args: Any) -> NoReturn:
+    layouts = {v.layout for a in args for v in (a if a.__class__ in (tuple, list) else (a,)) if hasattr(v, "_keys")}
+    raise NotImplementedError(f"Could not run '{name}' with arguments from the '{backend}' backend: there is no kernel "
+                              f"for layout {', '.join(sorted(map(str, layouts)))}.")
+
+
+def refusal(operator: Operator, backend: str) -> Callable:
     """The kernel of an operator that a layout does not have."""
-
-    def kernel(*args: Any) -> NoReturn:
-        layouts = {v.layout for a in args for v in (a if a.__class__ in (tuple, list) else (a,)) if hasattr(v, "_keys")}
-        raise NotImplementedError(f"Could not run '{operator.name}' with arguments from the '{backend}' backend: there "
-                                  f"is no kernel for layout {', '.join(sorted(map(str, layouts)))}.")
-
-    return kernel
+    return lambda *args: refuse_backend(operator.name, backend, *args)
 
 
 for _key in _LAYOUT_KEYS:
-    registry.register_for_all(_key, PerOperator(lambda operator, name=_key.name: _refusal(operator, name)))
+    registry.register_for_all(_key, PerOperator(lambda operator, name=_key.name: refusal(operator, name)))
 
 
 class Layouts(Family):
@@ -67,7 +67,7 @@ class Layouts(Family):
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         keys = (DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, *_LAYOUT_KEYS)
-        return {key: self.by_key.get(key) or _refusal(operator, key.name) for key in keys}
+        return {key: self.by_key.get(key) or refusal(operator, key.name) for key in keys}
 
 
 def composed(function: Callable) -> Callable:
@@ -317,7 +317,7 @@ def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: layout | N
 @composed
 def _sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     if not is_sparse(mask):
-        _refusal(registry.get("sparse_mask"), "CPU")(self, mask)
+        refusal(registry.get("sparse_mask"), "CPU")(self, mask)
     if self._array.shape != mask._array.shape:
         raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {shape_text(self.shape)} but "
                            f"mask has size {shape_text(mask.shape)}")
@@ -512,10 +512,10 @@ def _mul_sparse(self: Tensor, other: Tensor) -> Tensor:
     at = np.searchsorted(known, asked)
     kept = np.flatnonzero(known[np.minimum(at, len(known) - 1)] == asked) if len(known) else at[:0]
     values = values_of(self).index_select(0, wrap(kept)) * values_of(other).index_select(0, wrap(at[kept]))
-    return _from_parts(self._array.parts[0]._array[:, kept], values, self.shape, self._array.coalesced)
+    return from_parts(self._array.parts[0]._array[:, kept], values, self.shape, self._array.coalesced)
 
 
-def _from_parts(indices: np.ndarray, values: Tensor, size: Sequence[int], coalesced: bool = False) -> Tensor:
+def from_parts(indices: np.ndarray, values: Tensor, size: Sequence[int], coalesced: bool = False) -> Tensor:
     """A COO tensor with the history of its values."""
     indices = wrap(np.ascontiguousarray(indices, np.int64))
     return call_bound(_COO, (len(indices), values.dim() - 1, tuple(size), indices, values,
@@ -535,7 +535,7 @@ def _div(self: Any, other: Any, rounding_mode: str | None = None) -> Tensor:
 @composed
 def _pow(self: Any, exponent: Any) -> Tensor:
     if exponent.__class__ not in NUMBERS:
-        _refusal(registry.get("pow"), "SparseCPU")(self, exponent)
+        refusal(registry.get("pow"), "SparseCPU")(self, exponent)
     if exponent == 0:
         raise RuntimeError("pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense")
     return _on_values("pow", linear=False)(self, exponent)
@@ -565,7 +565,7 @@ def sum_over(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tens
     places = array.parts[0]._array
     if keepdim:
         places = np.where(np.isin(np.arange(len(places)), left)[:, None], places, 0)
-    return coalesce(_from_parts(places if keepdim else places[left], values, shape))
+    return coalesce(from_parts(places if keepdim else places[left], values, shape))
 
 
 def _sum(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
@@ -587,7 +587,7 @@ def _sum_compressed(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) 
 serves("sum", _sum, _sum_compressed)
 serves("any", lambda self: self._array.values.any())
 serves("norm", composed(lambda self, p, dim, keepdim, dtype: values_of(coalesce(self)).norm(p, dtype=dtype)
-                        if dim is None else _refusal(registry.get("norm"), "SparseCPU")(self)))
+                        if dim is None else refusal(registry.get("norm"), "SparseCPU")(self)))
 
 # rearrangement -------------------------------------------------------------------------------------------------------
 
@@ -650,8 +650,8 @@ def _unsqueezed(self: Tensor, dim: int) -> Tensor:
     shape = (*array.shape[:dim], 1, *array.shape[dim:])
     places = array.parts[0]._array
     if dim <= array.sparse_dim:
-        return _from_parts(np.insert(places, dim, 0, axis=0), values_of(self), shape)
-    return _from_parts(places, values_of(self).unsqueeze(dim - array.sparse_dim + 1), shape)
+        return from_parts(np.insert(places, dim, 0, axis=0), values_of(self), shape)
+    return from_parts(places, values_of(self).unsqueeze(dim - array.sparse_dim + 1), shape)
 
 
 @composed
@@ -660,7 +660,7 @@ def _index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
     shape = (*array.shape[:dim], index.numel(), *array.shape[dim + 1 :])
     places = array.parts[0]._array
     if dim >= array.sparse_dim:
-        return _from_parts(places, values_of(self).index_select(dim - array.sparse_dim + 1, index), shape)
+        return from_parts(places, values_of(self).index_select(dim - array.sparse_dim + 1, index), shape)
     wanted = index._array.reshape(-1)
     wrong = wanted[(wanted < -array.shape[dim]) | (wanted >= array.shape[dim])]
     if wrong.size:
@@ -673,7 +673,7 @@ def _index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
     taken = order[np.arange(counts.sum()) + np.repeat(begin - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)]
     found = places[:, taken]
     found[dim] = np.repeat(np.arange(len(wanted)), counts)
-    return _from_parts(found, values_of(self).index_select(0, wrap(taken)), shape)
+    return from_parts(found, values_of(self).index_select(0, wrap(taken)), shape)
 
 
 @composed
@@ -688,12 +688,12 @@ def _selected(self: Tensor, dim: int, index: int) -> Tensor:
     shape = (*array.shape[:dim], *array.shape[dim + 1 :])
     places = array.parts[0]._array
     if dim >= array.sparse_dim:
-        return _from_parts(places, values_of(self).select(dim - array.sparse_dim + 1, index), shape)
+        return from_parts(places, values_of(self).select(dim - array.sparse_dim + 1, index), shape)
     kept = np.flatnonzero(places[dim] == index % array.shape[dim])
     values = values_of(self).index_select(0, wrap(kept))
     if array.sparse_dim == 1:
         return values.sum(0, dtype=values.dtype)
-    return _from_parts(np.delete(places, dim, axis=0)[:, kept], values, shape, array.coalesced)
+    return from_parts(np.delete(places, dim, axis=0)[:, kept], values, shape, array.coalesced)
 
 
 @composed
@@ -705,7 +705,7 @@ def _narrowed(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     kept = np.flatnonzero((places[dim] >= start) & (places[dim] < start + length))
     found = places[:, kept]
     found[dim] -= start
-    return _from_parts(found, values_of(self).index_select(0, wrap(kept)),
+    return from_parts(found, values_of(self).index_select(0, wrap(kept)),
                        (*array.shape[:dim], length, *array.shape[dim + 1 :]), array.coalesced)
 
 
@@ -733,7 +733,7 @@ def _joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     else:
         values = [_padded(v, dim - first.sparse_dim + 1, start, sum(lengths))
                   for v, start in zip(values, starts, strict=True)]
-    return _from_parts(np.concatenate(places, axis=1), cat(values), size)
+    return from_parts(np.concatenate(places, axis=1), cat(values), size)
 
 
 def _padded(values: Tensor, dim: int, start: int, length: int) -> Tensor:

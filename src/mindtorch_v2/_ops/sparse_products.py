@@ -1,11 +1,10 @@
 """Products in which a matrix is sparse, through SciPy."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .._device import sparse_coo, sparse_csc, sparse_csr
+from .._device import sparse_coo, sparse_csr
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from .._dtype import REDUCED
@@ -16,12 +15,13 @@ from .matmul import check_same_scalar, conj
 from .rules import shape_text
 from .sparse import (
     Layouts,
-    _refusal,
     coalesce,
     composed,
+    from_parts,
     indices_of,
     plain,
     rebuilt,
+    refusal,
     serves,
     to_sparse,
     values_of,
@@ -82,7 +82,7 @@ def _mv(self: Tensor, vec: Tensor) -> Tensor:
 def _bmm(self: Tensor, mat2: Tensor) -> Tensor:
     """A block diagonal matrix times the batches on top of each other."""
     if self.layout is not sparse_coo or is_sparse(mat2):
-        _refusal(registry.get("bmm"), "SparseCPU")(self, mat2)
+        refusal(registry.get("bmm"), "SparseCPU")(self, mat2)
     if self.dim() != 3 or mat2.dim() != 3 or self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
         raise RuntimeError("Expected size for first two dimensions of batch2 tensor to be: "
                            f"{[self.size(0), self.size(2)]} but got: {list(mat2.shape[:2])}.")
@@ -164,7 +164,7 @@ def _check_reduced(mat1: Tensor, mat2: Tensor, reduce: str) -> None:
     if reduce == "prod" or reduce not in _REDUCTIONS:
         raise RuntimeError(f"sparse_mm_reduce: reduce type of {reduce} has not been enabled.")
     if mat1.layout is not sparse_csr:
-        _refusal(registry.get("_sparse_addmm"), "SparseCPU")(mat1, mat2)
+        refusal(registry.get("_sparse_addmm"), "SparseCPU")(mat1, mat2)
     if mat1.size(1) != mat2.size(0):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied "
                            f"({'x'.join(map(str, mat1.shape))} and {'x'.join(map(str, mat2.shape))})")
@@ -197,7 +197,7 @@ def mm_reduced(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
 
 def _check_sampled(self: Tensor, mat1: Tensor, mat2: Tensor) -> None:
     if self.layout not in COMPRESSED:
-        _refusal(registry.get("sparse_sampled_addmm"), "SparseCPU" if is_sparse(self) else "CPU")(self, mat1, mat2)
+        refusal(registry.get("sparse_sampled_addmm"), "SparseCPU" if is_sparse(self) else "CPU")(self, mat1, mat2)
     shapes = f"({'x'.join(map(str, mat1.shape[-2:]))} and {'x'.join(map(str, mat2.shape[-2:]))})"
     if mat1.size(-1) != mat2.size(-2):
         raise RuntimeError(f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied {shapes}")
@@ -229,14 +229,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """A COO matrix times a dense one, as a COO tensor of those rows that are not empty."""
     rows = np.unique(mat1._array.parts[0]._array[0])
-    made = mat1.mm(mat2).index_select(0, wrap(rows))
-    return _rows_of(rows, made, (mat1.size(0), mat2.size(1)))
-
-
-def _rows_of(rows: np.ndarray, values: Tensor, size: Sequence[int]) -> Tensor:
-    from .sparse import _from_parts
-
-    return _from_parts(rows[None], values, size, True)
+    return from_parts(rows[None], mat1.mm(mat2).index_select(0, wrap(rows)), (mat1.size(0), mat2.size(1)), True)
 
 
 def smm(input: Tensor, mat: Tensor) -> Tensor:
@@ -244,9 +237,4 @@ def smm(input: Tensor, mat: Tensor) -> Tensor:
     rows = hspmm(input, mat)
     number, width = rows._array.parts[0]._array[0], mat.size(1)
     places = np.stack((np.repeat(number, width), np.tile(np.arange(width), len(number))))
-    from .sparse import _from_parts
-
-    return _from_parts(places, values_of(rows).reshape(-1), rows.shape, True)
-
-
-assert sparse_csc in COMPRESSED
+    return from_parts(places, values_of(rows).reshape(-1), rows.shape, True)

@@ -20,7 +20,7 @@ def test_datasets_are_combined() -> None:
     both = Numbers() + Numbers(3)
     assert isinstance(both, data.ConcatDataset) and both.cumulative_sizes == [5, 8]
     assert [both[i] for i in (0, 4, 5, -1, -8)] == [0, 4, 0, 2, 0]
-    assert list(Stream(2) + Stream(3)) == [0, 1, 0, 1, 2] and len(data.ChainDataset([SizedStream(2), SizedStream(3)])) == 5
+    assert list(Stream(2) + Stream(3)) == [0, 1, 0, 1, 2] and len(SizedStream(2) + SizedStream(3)) == 5
     pairs = data.StackDataset(Numbers(), Numbers())
     named = data.StackDataset(a=Numbers(), b=Numbers())
     assert pairs[2] == (2, 2) and named[2] == {"a": 2, "b": 2} and len(named) == 5
@@ -123,7 +123,8 @@ def test_each_process_gets_its_share() -> None:
     for sampler in dropping:
         sampler.set_epoch(1)
     assert sorted(i for d in dropping for i in d) != [0, 2, 3, 5, 6, 7, 8, 9, 10] and len(dropping[0]) == 3
-    assert [list(data.DistributedSampler(Numbers(2), 5, r, shuffle=False)) for r in range(5)] == [[0], [1], [0], [1], [0]]
+    more = [data.DistributedSampler(Numbers(2), 5, rank, shuffle=False) for rank in range(5)]
+    assert [list(sampler) for sampler in more] == [[0], [1], [0], [1], [0]]
 
 
 def test_collating_keeps_containers() -> None:

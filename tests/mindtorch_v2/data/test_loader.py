@@ -102,8 +102,8 @@ def test_warnings() -> None:
     with pytest.warns(UserWarning, match="This DataLoader will create 1000 worker processes in total."):
         DataLoader(Numbers(), num_workers=1000)
     loader = DataLoader(Numbers(), pin_memory=True)
-    with pytest.warns(UserWarning, match="'pin_memory' argument is set as true but no accelerator is found, then device "
-                                         "pinned memory won't be used."):
+    with pytest.warns(UserWarning, match="'pin_memory' argument is set as true but no accelerator is found, then "
+                                         "device pinned memory won't be used."):
         assert not next(iter(loader)).is_pinned()
 
 

@@ -123,7 +123,8 @@ def test_worker_init_fn_runs_in_the_worker() -> None:
 def test_an_exception_is_raised_again_with_the_workers_traceback() -> None:
     iterator = iter(DataLoader(Acting(fail), num_workers=2))
     assert [next(iterator).item() for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="^Caught ValueError in DataLoader worker process 1.\nOriginal Traceback") as info:
+    text = "^Caught ValueError in DataLoader worker process 1.\nOriginal Traceback"
+    with pytest.raises(ValueError, match=text) as info:
         next(iterator)
     assert "in fail\n" in str(info.value) and str(info.value).endswith("ValueError: bad sample\n")
     assert [next(iterator).item() for _ in range(6)] == [4, 5, 6, 7, 8, 9]  # the worker goes on
@@ -152,7 +153,7 @@ def test_other_things_that_fail_in_a_worker() -> None:
 
 DEATHS = {
     "is killed by signal: Killed. ": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "is killed by signal: Segmentation fault. ": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "is killed by signal: Terminated. ": lambda: os.kill(os.getpid(), signal.SIGTERM),
     "exited unexpectedly with exit code 3. Details are lost due to multiprocessing. Rerunning with num_workers=0 may "
     "give better error trace.": lambda: os._exit(3),
 }
@@ -256,7 +257,7 @@ def open_files() -> int:
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files in /proc")
 def test_nothing_is_left_of_loaders() -> None:
     list(DataLoader(Shapes(), batch_size=None, num_workers=2))
-    before = open_files()
+    before, children = open_files(), multiprocessing.active_children()
     for _ in range(3):
         iterator = iter(DataLoader(Numbers(1000), num_workers=2))
         processes = iterator._workers
@@ -266,7 +267,7 @@ def test_nothing_is_left_of_loaders() -> None:
         del processes
         list(DataLoader(Shapes(), batch_size=None, num_workers=2))
     kept = list(DataLoader(Shapes(), batch_size=None, num_workers=2))
-    assert open_files() == before and not multiprocessing.active_children() and kept
+    assert open_files() == before and set(multiprocessing.active_children()) <= set(children) and kept
 
 
 def resident() -> int:
@@ -356,4 +357,4 @@ def test_workers_end_when_their_loader_is_killed(tmp_path: Path) -> None:
     program, pids = started(tmp_path, "fork")
     program.kill()
     program.communicate()
-    assert len(pids) == 2 and wait_till_gone(pids, 10)
+    assert len(pids) == 2 and wait_till_gone(pids, 3)

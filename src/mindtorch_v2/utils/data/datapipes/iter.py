@@ -171,9 +171,8 @@ class Shuffler(_OnPipe):
             at = source.randint(0, len(buffer) - 1)
             yield buffer[at]
             buffer[at] = sample
-        source.shuffle(buffer)
         while buffer:
-            yield buffer.pop()
+            yield buffer.pop(source.randint(0, len(buffer) - 1))
 
 
 @functional_datapipe("sharding_filter")

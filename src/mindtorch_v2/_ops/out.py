@@ -1,0 +1,194 @@
+"""`out=`: runs an operator and stores its results in the tensors given, once all of them are known to take them."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._autograd.views import WRITE_TO_INFERENCE
+from .._device import META
+from .._dispatch.callers import call_bound, keys_of
+from .._dispatch.keys import DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, changed_modes, modes
+from .._dispatch.registry import Operator
+from .._dtype import can_cast
+from .._tensor import Tensor
+from .rules import c_name, check_overlap, check_writable, shape_text
+
+
+class _Rule(NamedTuple):
+    """Which types `out=` may have: exactly the result's or any it casts to; and what is said of others."""
+
+    exact: bool
+    text: str
+
+
+_CASTABLE = _Rule(False, "result type {made} can't be cast to the desired output type {given}")
+_EXACT = _Rule(True, "Expected out tensor to have dtype {c_made}, but got {c_given} instead")
+_JOINED = _Rule(False, "torch.cat(): input types can't be cast to the desired output type {given}")
+_SAFE = "Expected {} to be safely castable from {{made}} dtype, but got {} with dtype {{given}}"
+
+# Operators that say it in words of their own.
+_EXACTLY = {
+    "Found dtype {given} but expected {made}":
+        "abs ceil conj_physical frac floor softshrink hardshrink gelu neg round sign sgn trunc softplus bitwise_not",
+    "{name} does not support non-boolean outputs.": "signbit isposinf isneginf",
+    "expected scalar_type {made} but found {given}": "cummax cummin diff logcumsumexp",
+    "expected scalar type {made} but found {given}": "log_sigmoid linalg_solve_triangular",
+    "expected scalar type '{made}' but got '{given}' for values output": "mode",
+    "output values must be of same type as input": "kthvalue",
+    "result dtype {given} does not match input dtype {made}": "dot vdot",
+    "{name}(): self and result must have the same scalar type": "masked_select index_select",
+    "{name}(): self and out expected to have the same dtype, but got self.dtype = {made} and out.dtype = {given}": "take",
+    "{name} only supports bool tensor for result, got: {given}": "all any",
+    "{name}: dtype of out: {given} should be same as input: {made}": "nan_to_num",
+    "quantile() out tensor must be same dtype as the input tensor": "quantile nanquantile",
+    "multinomial expects Long tensor out, got: {given}": "multinomial",
+    "addmv input tensors must have the same dtype, but got {given}, {made}, and {made}": "mv",
+    "tensordot: Expected the output tensor to have dtype {made}, but got an output tensor with dtype {given}": "inner",
+    "linalg.vecdot: Expected out of dtype{made} but found {given}": "linalg_vecdot",
+    "linalg.norm expected out tensor dtype {made} but got: {given}": "linalg_norm",
+    "linalg.matrix_norm expected out tensor dtype {made} but got: {given}": "linalg_matrix_norm",
+    "multi_dot(): expected out tensor to have dtype {c_made} but got {c_given}": "linalg_multi_dot",
+    "Expected object of scalar type {made} but got scalar type {given} for argument 'out'": "complex polar",
+    "torch.histogram: input tensor and hist tensor should have the same dtype, but got input {c_made} and hist "
+    "{c_given}": "histogram histc",
+    "Expected the dtype for input and out to match, but got {made} for input's dtype and {given} for out's dtype.":
+        "amax amin",
+    "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on "
+    "whether out_int32 flag is True, but we got output tensor's dtype {given} and out_int32 flag is False":
+        "searchsorted bucketize",
+    "torch.ormqr: Expected input and result to have the same dtype, but input has dtype{made} and result has dtype "
+    "{given}": "ormqr",
+    "Expected result to be of dtype uint64, but got {given}": "hash_tensor",
+    "nonzero: Expected out tensor to have scalar type Long but got scalar type{given}": "nonzero",
+    "torch.frexp() expects mantissa to have dtype {c_made} but got {c_given}": "frexp",
+}
+_CASTABLY = {
+    _CASTABLE.text: "addr outer ger kron std var mean logsumexp bernoulli poisson binomial normal mvlgamma",
+    "{name}: " + _SAFE.format("result", "result"): "cholesky cholesky_inverse cholesky_solve",
+    "linalg.cond: " + _SAFE.format("result", "result"): "linalg_cond",
+    "linalg.pinv: " + _SAFE.format("result", "result"): "linalg_pinv",
+    "matrix_power: " + _SAFE.format("result", "result"): "linalg_matrix_power matrix_power",
+    "tensorinv: " + _SAFE.format("result", "result"): "linalg_tensorinv",
+    "tensorsolve: " + _SAFE.format("result", "result"): "linalg_tensorsolve",
+    "torch.geqrf: " + _SAFE.format("a", "a"): "geqrf",
+    "torch.linalg.eig: " + _SAFE.format("eigenvalues", "eigenvalues"): "linalg_eig",
+    "torch.linalg.eigvals: " + _SAFE.format("eigenvalues", "eigenvalues"): "linalg_eigvals",
+    "torch.linalg.householder_product: " + _SAFE.format("result", "result"): "linalg_householder_product",
+    "torch.linalg.lstsq: " + _SAFE.format("solution", "solution"): "linalg_lstsq",
+    "ldexp can't be cast to the desired output type {given}": "ldexp",
+    "the output given to float_power has dtype {given} but the operation's result requires dtype {made}": "float_power",
+}
+_RULES = {name: _Rule(exact, text) for exact, table in ((True, _EXACTLY), (False, _CASTABLY))
+          for text, names in table.items() for name in names.split()}
+_RULES |= {f"fft_{name}": _Rule(False, f"{shown} expects a complex output tensor, but got {{given}}") for name, shown in {
+    "fft": "fft", "ifft": "ifft", "fft2": "fftn", "ifft2": "fftn", "fftn": "fftn", "ifftn": "fftn", "rfft": "rfft",
+    "rfft2": "rfftn", "rfftn": "rfftn", "ihfft": "ihfft", "ihfft2": "ihfftn", "ihfftn": "ihfftn"}.items()}
+_RULES |= {f"fft_{name}": _Rule(False, f"{shown} expects a floating point output tensor, but got {{given}}")
+           for name, shown in {"irfft": "irfft", "irfft2": "irfftn", "irfftn": "irfftn", "hfft": "hfft",
+                               "hfft2": "hfftn", "hfftn": "hfftn"}.items()}
+# What they read may not lie where they write, though elements would agree.
+_READ_BEFORE_WRITTEN = frozenset(("cat", "stack", "gather", "index_select"))
+
+
+def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
+    """Runs an operator and stores its results in the tensors given as `out=`."""
+    name = operator.schema.base_name
+    targets = _checked_targets(operator, out)
+    keys = keys_of(operator, values)
+    if keys & DUAL_MASK:
+        raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an "
+                                  "out= function")
+    needs_grad = keys & REQUIRES_GRAD or any(t.requires_grad for t in targets)
+    if modes.grad_enabled and needs_grad:
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but "
+                           "one of the arguments requires grad.")
+    family, at = operator.declaration.family, operator.schema.index.get("dtype")
+    asked = None if at is None else values[at]
+    if asked is not None and asked is not targets[0].dtype:
+        raise RuntimeError(_EXACT.text.format(c_made=c_name(asked), c_given=c_name(targets[0].dtype))
+                           if family.out_types != "own" else f"dtype {asked.scalar_name} does not match dtype of out "
+                                                             f"parameter ({targets[0].dtype.scalar_name})")
+    if family.out_types in ("any", "own") and at is not None and asked is None:  # `out` says in which type to compute
+        values = [*values[:at], targets[0].dtype, *values[at + 1 :]]
+    for target in targets:
+        check_writable(target)
+        for source in _tensors(values):
+            if family.elementwise:
+                check_overlap(target, source)
+            elif name in _READ_BEFORE_WRITTEN:
+                check_overlap(target, source, same=False)
+    with changed_modes(grad_enabled=False):
+        result = call_bound(operator, values)
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        for target, value in zip(targets, results, strict=True):
+            _check_fits(target, value, name, family)
+        for target, value in zip(targets, results, strict=True):
+            _store(target, value, is_own=family.out_types == "own")
+    if not isinstance(out, (tuple, list)):
+        return out
+    kind = operator.declaration.result_type
+    return out if kind is None else kind(*targets)
+
+
+def _checked_targets(operator: Operator, out: Any) -> Sequence[Tensor]:
+    """The tensors of `out=`, as many as there are results."""
+    name, returns = operator.schema.base_name, operator.schema.returns
+    targets = out if isinstance(out, (tuple, list)) else (out,)
+    if len(returns) == 1 and not returns[0].is_list and targets is out:
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if len(returns) > 1 and targets is not out:
+        raise TypeError(f"{name}(): argument 'out' must be tuple of Tensors, not {type(out).__name__}")
+    if len(returns) > 1 and len(targets) != len(returns):
+        raise TypeError(f"expected tuple of {len(returns)} elements but got {len(targets)}")
+    for target in targets:
+        if not isinstance(target, Tensor):
+            raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
+        if target._keys & INFERENCE_MASK and not modes.inference:
+            raise RuntimeError(WRITE_TO_INFERENCE)
+    return targets
+
+
+def _tensors(values: Sequence[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from _tensors(value)
+        elif isinstance(value, Tensor):
+            yield value
+
+
+def _check_fits(target: Tensor, value: Tensor, name: str, family: Any) -> None:
+    """Raises unless a result may be stored in `target`; nothing is stored yet."""
+    if target._device.type != value._device.type:
+        raise RuntimeError(f"Attempting to copy from device {value.device} to device {target.device}, but cross-device "
+                           "copies are not allowed!")
+    made, given = value.dtype, target.dtype
+    if family.out_types == "joined":
+        rule = _JOINED
+    else:
+        exact = family.out_types == "exact" or (family.out_types == "castable" and not family.elementwise)
+        rule = _RULES.get(name) or (_EXACT if exact else _CASTABLE)
+    if made is given if rule.exact else can_cast(made, given) and (made.is_complex or not name.startswith("fft_")
+                                                                   or not given.is_complex):
+        return
+    error = TypeError if rule is _JOINED else RuntimeError
+    raise error(rule.text.format(made=made.scalar_name, given=given.scalar_name, c_made=c_name(made),
+                                 c_given=c_name(given), name=name))
+
+
+def _store(target: Tensor, value: Tensor, *, is_own: bool) -> None:
+    if target._array.shape != value._array.shape:
+        if target.numel() and not is_own:
+            warnings.warn("An output with one or more elements was resized since it had shape "
+                          f"{shape_text(target.shape)}, which does not match the required output shape "
+                          f"{shape_text(value.shape)}. This behavior is deprecated, and in a future PyTorch release "
+                          "outputs will not be resized unless they have zero elements. You can explicitly reuse an out "
+                          "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                          stacklevel=4)
+        target.resize_(value.shape)  # type: ignore[attr-defined]
+    if target._array.__class__ is np.ndarray:
+        np.copyto(target._array, value._array, casting="unsafe")
+    elif target._device is not META:
+        target.copy_(value)  # type: ignore[attr-defined]
+    target._bump_version()
