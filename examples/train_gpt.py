@@ -48,7 +48,9 @@ class Block(nn.Module):
         self.heads, self.dropout = heads, dropout
         self.before_attention, self.before_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(dropout))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(dropout)
+        )
 
     def forward(self, x):
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -94,7 +96,9 @@ class GPT(nn.Module):
 def documentation() -> str:
     """All Markdown files of the project, one after another."""
     root = HERE.parent
-    return "\n\n".join(path.read_text(encoding="utf-8") for path in [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md"))])
+    return "\n\n".join(
+        path.read_text(encoding="utf-8") for path in [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md"))]
+    )
 
 
 def progress(steps: int):
@@ -165,7 +169,9 @@ def main() -> None:
     data = Characters(text, length=64)
     model = GPT(len(data.alphabet))
     count = sum(parameter.numel() for parameter in model.parameters())
-    print(f"torch {torch.__version__}; {len(text)} characters of text, {len(data.alphabet)} different; {count} parameters")
+    print(
+        f"torch {torch.__version__}; {len(text)} characters of text, {len(data.alphabet)} different; {count} parameters"
+    )
 
     started = time.perf_counter()
     losses = train(model, data, options.steps, options.batch)

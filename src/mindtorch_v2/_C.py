@@ -28,6 +28,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         prefix = "" if name in ("_nn", "_functorch") else f"{name[1:]}_"
         return _Prefixed(_HOMES[name], prefix) if prefix else importlib.import_module(f"mindtorch_v2.{_HOMES[name]}")
+    if name == "_distributed_rpc":
+        return importlib.import_module("mindtorch_v2.distributed.rpc.api")
     if name == "_VariableFunctions":
         return importlib.import_module("mindtorch_v2")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

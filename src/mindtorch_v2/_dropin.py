@@ -44,7 +44,7 @@ class _Finder:
             raise ModuleNotFoundError(f"No module named '{name}' (mindtorch_v2, which stands in for PyTorch here, has "
                                       "no such module)", name=name)
         is_package = found is not None and found.submodule_search_locations is not None
-        return ModuleSpec(name, _Loader(ours), is_package=is_package)
+        return ModuleSpec(name, _Loader(ours), is_package=is_package)  # type: ignore[arg-type]
 
     @staticmethod
     def find_distributions(context: Any = None) -> Iterator[importlib.metadata.Distribution]:

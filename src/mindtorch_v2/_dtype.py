@@ -27,7 +27,7 @@ class dtype:
         self.itemsize = self.np.itemsize
         self.is_floating_point = category == FLOAT
         self.is_complex = category == COMPLEX
-        self.is_signed = category >= FLOAT or (category == INT and name.startswith("int"))
+        self.is_signed = category >= FLOAT and name != "float8_e8m0fnu" or (category == INT and name.startswith("int"))
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"

@@ -2,10 +2,13 @@
 
 from typing import Any, Final
 
-from .jit import _overload, _overload_method, export, ignore, is_scripting, unused
+from .jit import _overload, _overload_method, _unchanged, export, ignore, is_scripting, unused
 
 __all__ = ["BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Final", "_overload", "_overload_method",
            "boolean_dispatch", "export", "ignore", "is_scripting", "unused"]
+
+
+_copy_to_script_wrapper = _unchanged
 
 
 class _BroadcastingList:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ._device import CPU, device
+from ._dispatch.keys import COO_MASK, SPARSE_MASK
 from ._dtype import (
     BOOL,
     OF_ARRAY,
@@ -99,7 +100,8 @@ class tensortype(type):
     is_cuda = is_sparse = False
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == "cpu"
+        return (isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == "cpu"
+                and not instance._keys & SPARSE_MASK)
 
     def __call__(cls, *args: Any, device: Any = None, size: Any = None) -> Tensor:
         if len(args) == 1 and isinstance(args[0], Tensor) and args[0].dtype is not cls.dtype:
@@ -121,6 +123,10 @@ _BY_NAME = {f"torch.{kind.scalar_name}Tensor": kind for kind in OF_ARRAY.values(
 def type_name(tensor: Tensor) -> str:
     """The old name of a tensor's type, torch.FloatTensor and the like."""
     module = "torch." if tensor.device.type == "cpu" else f"torch.{tensor.device.type}."
+    if tensor._keys & SPARSE_MASK:
+        if not tensor._keys & COO_MASK:
+            raise RuntimeError("Unimplemented backend SparseCsrCPU")
+        module = "torch.sparse."
     return f"{module}{tensor.dtype.scalar_name}Tensor"
 
 
@@ -144,6 +150,8 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tensor:
     """The old constructor, in this tensor's type."""
+    if self._keys & SPARSE_MASK:
+        return self.new_zeros(*args)  # type: ignore[attr-defined]
     return legacy_tensor(self.dtype, args, device, size)
 
 

@@ -176,7 +176,14 @@ class Tensor(TensorBase):
         return self._array.itemsize
 
     itemsize = property(element_size)
-    nbytes = property(lambda self: self._array.itemsize * self._array.size)
+
+    @property
+    def nbytes(self) -> int:
+        if self._keys & SPARSE_MASK:
+            raise RuntimeError("nbytes is not defined for sparse tensors.  If you want the size of the constituent "
+                               "tensors, add the nbytes of the indices and values.  If you want the size of the  "
+                               "equivalent dense tensor, multiply numel() by element_size()")
+        return self._array.itemsize * self._array.size
 
     def dim_order(self) -> tuple[int, ...]:
         strides = self.stride()
@@ -826,13 +833,13 @@ def _torch_function_kernel(operator: Operator) -> Callable:
         public: Any = operator.declaration.public if operator.declaration is not None else operator
         stack = modes.__dict__.get("function_modes")
         if stack:
-            return _call_mode(stack, public, owners, tuple(args), kwargs)
+            return call_function_mode(stack, public, owners, tuple(args), kwargs)
         return call_torch_function(public, owners, tuple(args), kwargs)
 
     return kernel
 
 
-def _call_mode(stack: list, public: Callable, owners: list, args: tuple, kwargs: dict) -> Any:
+def call_function_mode(stack: list, public: Callable, owners: list, args: tuple, kwargs: dict) -> Any:
     """Asks the innermost mode, which is out of force while it runs."""
     mode = stack.pop()
     include = modes.include

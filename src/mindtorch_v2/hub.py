@@ -15,7 +15,7 @@ from ._absent import refuse
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
-_HASH = re.compile(r"-([a-f0-9]*)\.")
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _BLOCK = 128 * 1024
 _chosen: dict[str, str] = {}
 
@@ -78,7 +78,7 @@ def load_state_dict_from_url(url: str, model_dir: str | None = None, map_locatio
     cached = folder / name
     if not cached.exists():
         sys.stderr.write(f'Downloading: "{url}" to {cached}\n')
-        found = _HASH.search(name) if check_hash else None
+        found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, str(cached), found.group(1) if found else None, progress)
     return load_file(cached, map_location=map_location, weights_only=weights_only)
 

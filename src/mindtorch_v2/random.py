@@ -45,7 +45,8 @@ def fork_rng(devices: Any = None, enabled: bool = True, _caller: str = "fork_rng
     if not enabled:
         yield
         return
-    state, module = get_rng_state(), getattr(importlib.import_module(__package__), device_type, None)
+    state: Any = get_rng_state()
+    module: Any = getattr(importlib.import_module(__package__), device_type, None)
     if devices is None:
         devices = range(module.device_count()) if hasattr(module, "device_count") else ()
     kept = [(where, module.get_rng_state(where)) for where in devices]

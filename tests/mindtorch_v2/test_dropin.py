@@ -79,12 +79,17 @@ def test_a_module_that_is_not_here_says_so():
 
 def test_install_refuses_when_another_torch_is_imported(tmp_path):
     (tmp_path / "torch.py").write_text("__version__ = '2.13.0'\n")
-    done = run("-c", "import sys; sys.path.insert(0, '.'); import torch, mindtorch_v2; mindtorch_v2.install()", cwd=tmp_path)
+    done = run(
+        "-c", "import sys; sys.path.insert(0, '.'); import torch, mindtorch_v2; mindtorch_v2.install()", cwd=tmp_path
+    )
     assert "RuntimeError: mindtorch_v2.install(): torch 2.13.0 is imported already" in done.stderr
 
 
 def test_install_twice_is_install_once():
-    assert run("-c", "import mindtorch_v2 as m; m.install(); m.install(); import torch; print(torch is m)").stdout == "True\n"
+    assert (
+        run("-c", "import mindtorch_v2 as m; m.install(); m.install(); import torch; print(torch is m)").stdout
+        == "True\n"
+    )
 
 
 NOT_HERE = {

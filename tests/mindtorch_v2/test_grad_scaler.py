@@ -54,7 +54,13 @@ def test_state_is_saved_and_loaded():
     other.load_state_dict(scaler.state_dict())
     assert other.get_scale() == 32.0
     assert pickle.loads(pickle.dumps(scaler)).get_scale() == 32.0
-    assert list(scaler.state_dict()) == ["scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"]
+    assert list(scaler.state_dict()) == [
+        "scale",
+        "growth_factor",
+        "backoff_factor",
+        "growth_interval",
+        "_growth_tracker",
+    ]
 
 
 def test_disabled_it_does_nothing():

@@ -83,7 +83,11 @@ def test_make_tensor(kind):
 
 def test_make_tensor_gives_pytorchs_numbers():
     torch.manual_seed(0)
-    assert [round(v, 4) for v in make_tensor(3, dtype=torch.float32, device="cpu").tolist()] == [-0.0674, 4.828, -7.4074]
+    assert [round(v, 4) for v in make_tensor(3, dtype=torch.float32, device="cpu").tolist()] == [
+        -0.0674,
+        4.828,
+        -7.4074,
+    ]
     assert make_tensor((3,), dtype=torch.int64, device="cpu").tolist() == [-9, 2, -2]
 
 

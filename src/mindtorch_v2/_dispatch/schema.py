@@ -349,8 +349,10 @@ class Schema:
         rest = args[first:]
         if len(rest) == 1 and hasattr(rest[0], "_keys") and rest[0].numel() != 1:
             return args
-        if rest and all(v.__class__ is int or hasattr(v, "_keys") or (hasattr(v, "__index__") and not hasattr(v, "__len__"))
-                        for v in rest):
+        if rest and all(
+            v.__class__ is int or hasattr(v, "_keys") or (hasattr(v, "__index__") and not hasattr(v, "__len__"))
+            for v in rest
+        ):
             return (*args[:first], tuple(rest))
         return args
 

@@ -11,9 +11,8 @@ from .._tensor import Tensor
 from .copy import stored_number
 from .declare import op
 from .families import Pointwise, computes, pointwise
-from .matmul import c_name
 from .pointwise import conj, undifferentiated, without_derivative
-from .rules import Spec, common_dtype, floating, pointwise_strides
+from .rules import Spec, c_name, common_dtype, floating, pointwise_strides
 from .samples import binary, case, cases, error, ints, t, unary, values
 
 # extremes and bounds -------------------------------------------------------------------------------------------------

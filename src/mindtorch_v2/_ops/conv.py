@@ -13,8 +13,8 @@ from .declare import composite, function_of, op
 from .elementary import COMPLEX_OF_PARTS
 from .families import computes
 from .join import constant_pad_nd
-from .matmul import c_name, check_same_scalar
-from .rules import Spec, shape_text, type_text
+from .matmul import check_same_scalar
+from .rules import Spec, c_name, shape_text, type_text
 from .samples import case, cases, error, ints, t
 
 # The types that PyTorch computes with oneDNN, which refuses and lays out differently.

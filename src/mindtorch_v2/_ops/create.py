@@ -58,13 +58,15 @@ class Factory(Copies):
         )
         source = (
             f"def {schema.base_name}({names}):\n"
-            "    if layout is not None or pin_memory: check_options(operator, layout, pin_memory)\n"
+            "    if layout is not None or pin_memory:\n"
+            f"        made = other_layout(operator, layout, pin_memory, ({names},))\n"
+            "        if made is not None: return made\n"
             "    made = new(Tensor)\n"
             f"    made._array = array(xp, {passed}, spec=infer({names}))\n"
             "    return required(made) if requires_grad else made\n"
         )
         scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "new": object.__new__, "Tensor": Tensor,
-                 "required": required, "operator": operator, "check_options": _check_options,
+                 "required": required, "operator": operator, "other_layout": _other_layout,
                  "__opname__": f"{operator.name} cpu"}
         return compile_function(schema.base_name, source, scope)
 
@@ -78,6 +80,17 @@ class Factory(Copies):
             return required(made) if args[grad] else made
 
         return factory
+
+
+def _other_layout(operator: Operator, layout: layout_type | None, pin_memory: bool | None,
+                  args: tuple) -> Tensor | None:
+    """The result in a sparse layout; None if it is to be strided."""
+    if layout is not None and layout is not strided and not pin_memory and operator.name in sparse_factories:
+        return sparse_factories[operator.name](*args)
+    return _check_options(operator, layout, pin_memory)
+
+
+sparse_factories: dict[str, Callable] = {}  # by operator name; a layer above puts them here
 
 
 def _check_options(operator: Operator, layout: layout_type | None, pin_memory: bool | None) -> None:

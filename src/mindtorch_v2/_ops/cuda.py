@@ -466,7 +466,7 @@ def _copy_to_host(target: np.ndarray, src: Tensor, non_blocking: bool) -> None:
     wrap(target).copy_(wrap(source.to_host()))
 
 
-COPIES = {"clone": clone, "_to_copy": to_copy, "copy_": copy_}
+COPIES: dict[str, Callable] = {"clone": clone, "_to_copy": to_copy, "copy_": copy_}
 
 
 # indexing ------------------------------------------------------------------------------------------------------------

@@ -29,8 +29,6 @@ def _embedding_spec(weight: Tensor, indices: Tensor, padding_idx: int, scale_gra
     if weight._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     _check_indices(indices)
-    if sparse:
-        raise NotImplementedError("embedding: sparse gradients (sparse=True) are not available")
     return Spec((*indices._array.shape, weight._array.shape[1]), weight.dtype)
 
 
@@ -44,8 +42,22 @@ def _rows_at(xp: Any, weight: Any, indices: Any, *options: Any) -> Any:
     return made
 
 
-def _embedding_grad(grad, indices, weight_shape, padding_idx, scale_grad_by_freq):
+def _embedding_grad(grad, indices, weight_shape, padding_idx, scale_grad_by_freq, sparse):
+    if sparse:
+        return _sparse_rows(grad, indices, weight_shape, padding_idx, scale_grad_by_freq)
     return call_bound(_DENSE_BACKWARD, (grad, indices, weight_shape[0], padding_idx, scale_grad_by_freq))
+
+
+def _sparse_rows(grad: Any, indices: Any, weight_shape: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    """The gradient of a table as a COO tensor: a row for each place that shows one, in their order."""
+    if scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    places, rows = indices.reshape(-1), grad.reshape(-1, weight_shape[1])
+    if padding_idx >= 0:
+        kept = (places != padding_idx).nonzero().reshape(-1)
+        places, rows = places.index_select(0, kept), rows.index_select(0, kept)
+    return call_bound(registry.get("_sparse_coo_tensor_with_dims_and_tensors"),
+                      (1, 1, weight_shape, places.to(int64).unsqueeze(0), rows, False))
 
 
 _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool "
@@ -165,8 +177,6 @@ def _bag_specs(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_f
         raise RuntimeError("Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
                            f"'per_sample_weights'; but type {type_text(weight)} does not equal "
                            f"{type_text(per_sample_weights)} (while checking arguments for embedding_bag)")
-    if sparse:
-        raise NotImplementedError("embedding_bag: sparse gradients (sparse=True) are not available")
     given, width = offsets._array.shape[0], weight._array.shape[1]
     if include_last_offset and not given:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
@@ -230,7 +240,7 @@ def _grad_of_rows(grad: Any, indices: Any, offsets: Any) -> Any:
     return cat((grad, grad.new_zeros(1, grad.size(1)))).index_select(0, bag)
 
 
-def _bag_grad(grads, weight_shape, indices, offsets, scale_grad_by_freq, mode, per_sample_weights, padding_idx,
+def _bag_grad(grads, weight_shape, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx,
               bag_size, max_indices):
     grad, rows = grads[0], weight_shape[0]
     bags = grad.size(0)
@@ -242,6 +252,8 @@ def _bag_grad(grads, weight_shape, indices, offsets, scale_grad_by_freq, mode, p
     each = _grad_of_rows(grad, indices, offsets)
     if per_sample_weights is not None:
         each = each * per_sample_weights.unsqueeze(1)
+    if sparse:
+        return _sparse_rows(each, indices, weight_shape, padding_idx, scale_grad_by_freq)
     return call_bound(_DENSE_BACKWARD, (each, indices, rows, padding_idx, scale_grad_by_freq))
 
 

@@ -116,8 +116,8 @@ class Family:
     is_view = False
     elementwise = False
     changes_layout = False  # whether results may be of another layout, sparse or not, than the arguments
-    # Which types `out=` may have: those a result casts to, "any", "exact"ly its, or its "own", then computed in.
-    # "joined" is "castable" with the error of torch.cat.
+    # Which types `out=` may have: those an elementwise result casts to, else the result's; "any", "exact"ly the
+    # result's, or its "own", then computed in. "joined" is castable with the error of torch.cat. See also out.py.
     out_types = "castable"
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:

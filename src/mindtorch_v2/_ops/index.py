@@ -10,6 +10,7 @@ import numpy as np
 from .._backends.cpu import xp as cpu_xp
 from .._backends.meta import contiguous_strides
 from .._device import META
+from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
 from .._dtype import bool_, int32, int64, uint8
@@ -324,10 +325,20 @@ def _gather(xp: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
     return self.reshape(-1).take(flat_places(xp, self.shape, dim, index), mode="clip")
 
 
+def _gather_grad(grad: Tensor, shape: tuple[int, ...], dim: int, index: Tensor, sparse_grad: bool) -> Any:
+    if not sparse_grad or not shape:
+        return grad.new_zeros(shape).scatter_add_(dim, index, grad)  # type: ignore[attr-defined]
+    places = np.indices(index._array.shape)
+    places[dim] = index._array
+    return call_bound(registry.get("_sparse_coo_tensor_with_dims_and_tensors"), (
+        len(shape), 0, shape, wrap(places.reshape((len(shape), -1))), grad.reshape(-1), False))  # type: ignore[attr-defined]
+
+
 op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
    kernel=moves(_gather_spec, _gather),
    npu="aclnnGather(self, dim, index, out)",
-   grad=dict(self=lambda grad, self_shape, dim, index: grad.new_zeros(self_shape).scatter_add_(dim, index, grad)),
+   grad=dict(self=lambda grad, self_shape, dim, index, sparse_grad: _gather_grad(grad, self_shape, dim, index,
+                                                                                 sparse_grad)),
    samples=cases(case(t(2, 3), 1, ints(2, 2, high=3)), case(t(2, 3), 0, ints(1, 3, high=2)), case(t(), 0, ints(high=1)),
                  case(t(2, 3, 4), -2, ints(2, 5, 4, high=3)), case(t(3), 0, ints(high=3)), case(t(2, 3), 1, ints(2, 0)),
                  error(RuntimeError, "index 3 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[3]])),

@@ -26,7 +26,7 @@ from .linalg_solve import REGULAR, _solve_ex, linalg_inv, linalg_inv_ex
 from .linalg_spectral import linalg_svd_of, linalg_svdvals
 from .matmul import conj
 from .moments import _VECTOR_NORM
-from .rules import Spec, anywhere, shape_text
+from .rules import Spec, anywhere, c_name, shape_text
 from .samples import case, cases, error, t
 
 INF = math.inf

@@ -283,6 +283,6 @@ def _norm_except_dim(v, pow, dim):
 
 
 @composite("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
-           samples=cases(case(t(3, 4), t(3, 1)), case(t(3, 4), t(1, 4), 1), case(t(2, 3), t(()), -1)))
+           samples=cases(case(t(3, 4), t(3, 1)), case(t(3, 4), t(1, 4), 1), case(t(2, 3), t(), -1)))
 def _weight_norm(v, g, dim):
     return v * (g / _norm_except_dim(v, 2, dim))

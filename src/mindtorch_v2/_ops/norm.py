@@ -10,8 +10,7 @@ from .._dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
-from .matmul import c_name
-from .rules import Spec, broadcast_shape, shape_text
+from .rules import Spec, broadcast_shape, c_name, shape_text
 from .samples import case, cases, error, t
 
 # Rows are normalised a block at a time, so that the passes over a block find it in the cache.

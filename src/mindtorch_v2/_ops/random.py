@@ -415,7 +415,7 @@ op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None)
                  fill_drawn(self, generator, lambda g, shape, kind: _random.bernoulli_scalar(g, shape, p))),
    grad=dict(self=_zero_grad), public="Tensor")
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad))
+   kernel=moves(_bernoulli_spec, _bernoulli_array, out_types="any"), grad=dict(self=_zero_grad))
 
 
 @composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")

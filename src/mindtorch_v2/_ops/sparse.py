@@ -12,10 +12,10 @@ import numpy as np
 
 from .._device import CPU, layout, sparse_bsc, sparse_bsr, sparse_coo, strided
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import COO_MASK, SPARSE_MASK, DispatchKey
+from .._dispatch.keys import COO_MASK, DispatchKey
 from .._dispatch.registry import Operator, PerOperator, registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import dtype, int64
+from .._dtype import dtype, get_default_dtype, int64
 from .._sparse import (
     COMPRESSED,
     LAYOUT_NAMES,
@@ -30,11 +30,12 @@ from .._sparse import (
     wrap_sparse,
 )
 from .._tensor import Tensor, wrap, wrapped_dim
-from .declare import composite, function_of, op
+from .create import sparse_factories
+from .declare import function_of, op
 from .families import Family
 from .rules import Spec, broadcast_shape, check_result_fits, common_dtype, shape_text
 
-where, full, cat, zeros = (function_of(registry.get(name)) for name in ("where.self", "full", "cat", "zeros"))
+cat, zeros = (function_of(registry.get(name)) for name in ("cat", "zeros"))
 
 # dispatch ------------------------------------------------------------------------------------------------------------
 
@@ -373,6 +374,9 @@ def _new_empty(self: Tensor, size: Sequence[int], *options: Any) -> Tensor:
     return _empty_like(empty_sparse(options[1] or self.layout, size, self._array.values), *options)
 
 
+sparse_factories["aten::zeros"] = sparse_factories["aten::empty"] = (
+    lambda size, dtype, layout, *options: _empty_like(
+        empty_sparse(layout, size, wrap(np.empty(0, (dtype or get_default_dtype()).np))), dtype, layout, *options))
 for _name, _kernel in {"clone": lambda self, memory_format: _copied(self, None, None),
                        "_to_copy": lambda self, dtype, device, *rest: _copied(self, dtype, device),
                        "zero_": _cleared, "copy_": _stored, "zeros_like": _empty_like, "empty_like": _empty_like,
@@ -585,7 +589,8 @@ def _sum_compressed(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) 
 
 
 serves("sum", _sum, _sum_compressed)
-serves("any", lambda self: self._array.values.any())
+serves("any", lambda self, dim, keepdim: self._array.values.any() if dim is None
+       else refusal(registry.get("any"), "SparseCPU")(self))
 serves("norm", composed(lambda self, p, dim, keepdim, dtype: values_of(coalesce(self)).norm(p, dtype=dtype)
                         if dim is None else refusal(registry.get("norm"), "SparseCPU")(self)))
 

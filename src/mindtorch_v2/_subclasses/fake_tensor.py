@@ -5,3 +5,7 @@ from .._tensor import Tensor
 
 FakeTensor = absent_class("torch._subclasses.FakeTensor", "Use device='meta'.", Tensor)
 FakeTensorMode = absent_class("torch._subclasses.FakeTensorMode", "Use device='meta'.")
+
+
+def is_fake(x: object) -> bool:
+    return isinstance(x, FakeTensor)

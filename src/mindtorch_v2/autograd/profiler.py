@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._absent import refuse
-from .._profile import USER_SCOPE, Entry, Recorder, recorder
+from .._profile import USER_SCOPE, Recorder, marked, recorder
 from .profiler_util import DeviceType, EventList, FunctionEvent, FunctionEventAvg, Interval, Kernel
 
 __all__ = ["EnforceUnique", "EventList", "FunctionEvent", "KinetoStepTracker", "emit_itt", "emit_nvtx", "load_nvprof",
@@ -122,24 +122,16 @@ def events_of(recorded: Recorder) -> list[FunctionEvent]:
     return list(made.values())
 
 
-class record_function(contextlib.ContextDecorator):
+class record_function(marked, contextlib.ContextDecorator):
     """Marks a block, or the calls of a function, with a name that profiles show."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
-        self.name, self.args = name, args
-        self._entry: tuple[Recorder, Entry] | None = None
+        super().__init__(name)
+        self.args = args
 
-    def __enter__(self) -> "record_function":
-        current = recorder()
-        if current is not None:
-            self._entry = current, current.begin(self.name, USER_SCOPE)
+    def __enter__(self) -> "record_function":  # type: ignore[override]
+        super().__enter__()
         return self
-
-    def __exit__(self, *exception: Any) -> None:
-        if self._entry is not None:
-            current, entry = self._entry
-            current.finish(entry)
-            self._entry = None
 
     def _recreate_cm(self) -> "record_function":
         return record_function(self.name, self.args)

@@ -490,9 +490,7 @@ class AffineTransform(Transform):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         stretch = torch.full_like(x, math.log(abs(self.scale))) if isinstance(self.scale, Number) else (
             torch.abs(self.scale).log())
-        summed = _sum_rightmost(stretch.expand(torch.broadcast_shapes(x.shape, stretch.shape)) if self.event_dim
-                                else stretch, self.event_dim)
-        return summed.expand(x.shape[: x.dim() - self.event_dim])
+        return _sum_rightmost(stretch, self.event_dim).expand(x.shape[: x.dim() - self.event_dim])
 
     def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
         return torch.broadcast_shapes(shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))

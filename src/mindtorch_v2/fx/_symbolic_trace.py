@@ -78,24 +78,6 @@ def _recording(original: Callable) -> Callable:
     return wrapped
 
 
-def _recording_functional(original: Callable) -> Callable:
-    """As `_recording`; arguments with defaults go by name, as nn.functional hands them on."""
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = _has_proxy(args, kwargs)
-        if proxy is None:
-            return original(*args, **kwargs)
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        plain = [p.name for p in signature.parameters.values() if p.default is inspect.Parameter.empty]
-        named = {key: value for key, value in bound.arguments.items() if key not in plain}
-        return proxy.tracer.create_proxy("call_function", original, tuple(bound.arguments[n] for n in plain), named)
-
-    return wrapped
-
-
 class Tracer(TracerBase):
     """Records what a module's `forward`, or a function, does. Subclasses say which modules are not looked into."""
 
@@ -239,7 +221,6 @@ class Tracer(TracerBase):
         def traced_attribute(module: Module, name: str) -> Any:
             return self.getattr(name, attribute(module, name), self._parameter_proxies)
 
-        functional = torch.nn.functional
         with ExitStack() as undo:
             def replace(scope: Any, name: str, value: Any) -> None:
                 names = vars(scope) if isinstance(scope, (type, ModuleType)) else scope
@@ -251,9 +232,6 @@ class Tracer(TracerBase):
             replace(Module, "__call__", traced_call)
             replace(Module, "__getattr__", traced_attribute)
             replace(torch, "_assert", _recording(torch._assert))
-            for name, value in list(vars(functional).items()):
-                if inspect.isfunction(value) and value.__module__.startswith(functional.__name__):
-                    replace(functional, name, _recording_functional(value))
             for (_, name), scope in _wrapped.items():
                 import builtins
 

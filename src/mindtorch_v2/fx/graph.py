@@ -284,16 +284,19 @@ def _candidate(target: Any) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name).lower()
 
 
+def common_globals() -> dict[str, Any]:
+    """The names that the code of every graph may use."""
+    import mindtorch_v2 as torch
+
+    return {"inf": math.inf, "nan": math.nan, "NoneType": type(None), "torch": torch, "device": torch.device}
+
+
 class _Writer:
     """Writes a graph's code."""
 
     def __init__(self, graph: Graph, root: str) -> None:
-        import mindtorch_v2 as torch
-
         self.graph, self.root = graph, root
-        self.globals: dict[str, Any] = {"inf": math.inf, "nan": math.nan, "NoneType": type(None), "torch": torch,
-                                        "device": torch.device}
-        self.globals |= dict(graph._codegen.additional_globals())
+        self.globals = common_globals() | dict(graph._codegen.additional_globals())
         self.wrapped: list[str] = []
 
     def code(self) -> PythonCode:

@@ -6,7 +6,7 @@ import linecache
 from typing import Any
 
 from ..nn import Module
-from .graph import Graph, PythonCode
+from .graph import Graph, PythonCode, common_globals
 
 __all__ = ["GraphModule"]
 
@@ -129,19 +129,21 @@ class GraphModule(Module):
 
     def __reduce__(self) -> tuple:
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
-        return _rebuilt, (state, type(self).__name__, self._graph.python_code("self"))
+        code = self._graph.python_code("self")
+        return _rebuilt, (state, type(self).__name__, code.src, {k: v for k, v in code.globals.items()
+                                                                 if k not in common_globals()})
 
     def __str__(self) -> str:
         return "\n".join([super().__repr__(), self._code,
                           "# To see more debug info, please use `graph_module.print_readable()`"])
 
 
-def _rebuilt(state: dict[str, Any], class_name: str, code: PythonCode) -> GraphModule:
+def _rebuilt(state: dict[str, Any], class_name: str, source: str, names: dict[str, Any]) -> GraphModule:
     """A GraphModule out of a pickle: its code is traced again."""
     from ._symbolic_trace import Tracer
 
     class Code(Module):
-        forward = _compiled(code)
+        forward = _compiled(PythonCode(source, common_globals() | names))
 
     class EveryModuleIsALeaf(Tracer):
         def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:

@@ -47,7 +47,7 @@ def _unchanged(fn: _T) -> _T:
     return fn
 
 
-export = script_method = script_if_tracing = interface = _overload = _overload_method = _unchanged
+export = script_method = script_if_tracing = _script_if_tracing = interface = _overload = _overload_method = _unchanged
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:

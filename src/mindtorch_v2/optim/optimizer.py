@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import mindtorch_v2 as torch
 
+from .._profile import marked
 from ..nn.modules._hooks import RemovableHandle, registered
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -146,7 +147,8 @@ class Optimizer:
                             f"{func} must return None or a tuple of (new_args, new_kwargs), but got {answer}."
                         )
                     args, kwargs = answer
-            result = func(*args, **kwargs)
+            with marked(f"Optimizer.step#{type(self).__name__}.step"):
+                result = func(*args, **kwargs)
             if own_after or _global_optimizer_post_hooks:
                 for hook in chain(own_after.values(), _global_optimizer_post_hooks.values()):
                     hook(self, args, kwargs)
@@ -263,6 +265,10 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all parameters' gradients, or fills them with zeros."""
+        with marked(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
+            self._drop_gradients(set_to_none)
+
+    def _drop_gradients(self, set_to_none: bool) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:

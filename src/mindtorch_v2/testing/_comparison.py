@@ -125,7 +125,9 @@ class _Comparison:
         if first.device.type == "meta" or second.device.type == "meta":
             return
         tolerances = self._tolerances(first, second)
-        first, second = (t.detach().to_dense() if t.layout is not torch.strided else t.detach() for t in (first, second))
+        first, second = (
+            t.detach().to_dense() if t.layout is not torch.strided else t.detach() for t in (first, second)
+        )
         if first.device != second.device:
             first, second = first.cpu(), second.cpu()
         if first.dtype != second.dtype:
@@ -162,7 +164,9 @@ class _Comparison:
         for kind, difference, allowed in (("absolute", absolute, atol), ("relative", relative, rtol)):
             at = int(difference.flatten().argmax())
             index = tuple(int(i) for i in np.unravel_index(at, tuple(difference.shape)))
-            lines.append("Greatest " + _allowed(difference.flatten()[at].item(), index, None if exact else allowed, kind))
+            lines.append(
+                "Greatest " + _allowed(difference.flatten()[at].item(), index, None if exact else allowed, kind)
+            )
         raise _Mismatch(_heading("Tensor-likes", rtol, atol) + "\n".join(lines), place)
 
 
@@ -170,10 +174,20 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
-def assert_close(actual: Any, expected: Any, *, allow_subclasses: bool = True, rtol: float | None = None,
-                 atol: float | None = None, equal_nan: bool = False, check_device: bool = True, check_dtype: bool = True,
-                 check_layout: bool = True, check_stride: bool = False,
-                 msg: str | Callable[[str], str] | None = None) -> None:
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
+) -> None:
     """Raises AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere."""
     checked = {"device": check_device, "dtype": check_dtype, "layout": check_layout, "stride": check_stride}
     try:

@@ -10,6 +10,8 @@ __all__ = ["make_tensor"]
 
 def _limits(kind: Any, low: Any, high: Any) -> tuple[Any, Any]:
     """The interval to draw from, inside what the type holds."""
+    lowest: Any
+    highest: Any
     if kind is torch.bool:
         lowest, highest, usual = 0, 2, (0, 2)
     elif kind.is_floating_point or kind.is_complex:
@@ -24,8 +26,12 @@ def _limits(kind: Any, low: Any, high: Any) -> tuple[Any, Any]:
     if low == high and (kind.is_floating_point or kind.is_complex):
         import warnings
 
-        warnings.warn("Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated "
-                      "since 2.1 and will be removed in 2.3. Use `torch.full(...)` instead.", FutureWarning, stacklevel=3)
+        warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated "
+            "since 2.1 and will be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+            stacklevel=3,
+        )
     elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     return max(low, lowest), min(high, highest)
@@ -41,7 +47,9 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: float | None = None, 
                          f"noncontiguous={noncontiguous!r} and memory_format={memory_format!r}")
     whole = not (dtype.is_floating_point or dtype.is_complex)
     if requires_grad and whole:
-        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype!r}")
+        raise ValueError(
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype!r}"
+        )
     drawn = (*size[:-1], 2 * size[-1]) if noncontiguous and size and math.prod(size) >= 2 else size
     least, most = _limits(dtype, low, high)
     if dtype is torch.bool:

@@ -63,7 +63,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
     """Devices other than the CPU that the arguments are on, with the states of their generators."""
     places = {a.device for a in args if isinstance(a, torch.Tensor)}
     devices = sorted((place for place in places if place.type not in ("cpu", "meta")), key=str)
-    return [d.index for d in devices], [getattr(torch, d.type).get_rng_state(d) for d in devices]
+    return [d.index or 0 for d in devices], [getattr(torch, d.type).get_rng_state(d) for d in devices]
 
 
 def set_device_states(devices: list[int], states: list[Any], *, device_type: str | None = None) -> None:
@@ -109,9 +109,11 @@ class CheckpointFunction(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         if modes.__dict__["backward_pass"].needed is not None:  # a pass that goes to some inputs only
-            raise RuntimeError("When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing "
-                               "an `inputs` parameter to .backward(). To resolve this error, you can either set "
-                               "use_reentrant=False, or call .backward() without passing the `inputs` argument.")
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing "
+                "an `inputs` parameter to .backward(). To resolve this error, you can either set "
+                "use_reentrant=False, or call .backward() without passing the `inputs` argument."
+            )
         inputs = list(ctx.others)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[place] = tensor
@@ -187,14 +189,25 @@ class _Recomputation:
                                   "metadata than during the forward pass.\n" + "\n".join(lines))
 
 
-def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None, context_fn: Callable = noop_context_fn,
-               determinism_check: str = "default", debug: bool = False, early_stop: bool = True, **kwargs: Any) -> Any:
+def checkpoint(
+    function: Callable,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
     """`function(*args, **kwargs)`, keeping none of what it saves for backward: backward runs it a second time."""
     if use_reentrant is None:
-        warnings.warn("torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in "
-                      "PyTorch 2.9, calling checkpoint without use_reentrant will raise an exception. use_reentrant=False "
-                      "is recommended, but if you need to preserve the current default behavior, you can pass "
-                      "use_reentrant=True.", stacklevel=2)
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in "
+            "PyTorch 2.9, calling checkpoint without use_reentrant will raise an exception. use_reentrant=False "
+            "is recommended, but if you need to preserve the current default behavior, you can pass "
+            "use_reentrant=True.",
+            stacklevel=2,
+        )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs and use_reentrant:

@@ -162,13 +162,13 @@ def _given_back(memory: Any, stream: Any) -> None:
 # host memory ---------------------------------------------------------------------------------------------------------
 
 
-def pinned_empty(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+def pinned_empty(shape: tuple[int, ...], type: np.dtype) -> np.ndarray:  # noqa: A002
     """An uninitialised ndarray in page-locked memory."""
     count = int(np.prod(shape, dtype=np.int64))
     if not count:
-        return np.empty(shape, kind)
-    owner = _Pinned(cupy.cuda.alloc_pinned_memory(count * kind.itemsize), count * kind.itemsize)
-    return np.asarray(owner).view(kind).reshape(shape)
+        return np.empty(shape, type)
+    nbytes = count * type.itemsize
+    return np.asarray(_Pinned(cupy.cuda.alloc_pinned_memory(nbytes), nbytes)).view(type).reshape(shape)
 
 
 class _Pinned:

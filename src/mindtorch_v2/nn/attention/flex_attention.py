@@ -1,7 +1,7 @@
 """flex_attention: attention whose scores and mask are functions of the places of query and key.
 
-The functions are evaluated over all places at once by broadcasting index tensors, which gives what PyTorch gives when the
-function is not compiled. A BlockMask keeps the mask function, and which blocks of places it leaves empty.
+The functions are evaluated over all places at once by broadcasting index tensors, which gives what PyTorch gives when
+the function is not compiled. A BlockMask keeps the mask function, and which blocks of places it leaves empty.
 """
 
 from collections import namedtuple
@@ -109,9 +109,19 @@ def create_block_mask(mask_mod: Callable, B: int | None, H: int | None, Q_LEN: i
     return BlockMask(mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), block, blocks.any(5).any(3))
 
 
-def flex_attention(query: Any, key: Any, value: Any, score_mod: Callable | None = None,
-                   block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
-                   return_lse: bool = False, kernel_options: Any = None, *, return_aux: AuxRequest | None = None) -> Any:
+def flex_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    score_mod: Callable | None = None,
+    block_mask: BlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: Any = None,
+    *,
+    return_aux: AuxRequest | None = None,
+) -> Any:
     """softmax(score_mod(query @ key^T * scale)) @ value, where the block mask lets through."""
     heads, kv_heads = query.size(1), key.size(1)
     if heads != kv_heads:
@@ -121,7 +131,8 @@ def flex_attention(query: Any, key: Any, value: Any, score_mod: Callable | None 
         key, value = (t.repeat_interleave(heads // kv_heads, 1) for t in (key, value))
     scale = query.size(-1) ** -0.5 if scale is None else scale
     scores = (query @ key.transpose(-2, -1)).to(torch.float32) * scale
-    places = _places(*scores.shape, query.device)
+    batch, heads, queries, keys = scores.shape
+    places = _places(batch, heads, queries, keys, query.device)
     scores = (score_mod or _identity)(scores, *places)
     if block_mask is not None:
         scores = torch.where(block_mask.mask_mod(*places), scores, float("-inf"))

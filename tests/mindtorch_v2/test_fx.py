@@ -1,0 +1,233 @@
+"""torch.fx: tracing, graphs and their code, running them node by node."""
+
+import copy
+import math
+import operator
+import pickle
+
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2 import fx, nn
+
+
+@fx.wrap
+def halved(x):
+    return x / 2 if x.sum() > 0 else x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 3)
+        self.w = nn.Parameter(torch.ones(3))
+        self.seq = nn.Sequential(nn.ReLU(), nn.Linear(3, 3))
+        self.register_buffer("shift", torch.full((3,), 0.5))
+
+    def forward(self, x, scale=2):
+        a = torch.relu(self.lin(x)) + self.w * scale - self.shift
+        return {"out": self.seq(a), "rest": (a[:, 0:2].view(-1, a.size(0)), a.shape[1], math.sqrt(4.0))}
+
+
+CODE = '''
+
+
+def forward(self, x, scale = 2):
+    lin = self.lin(x);  x = None
+    relu = torch.relu(lin);  lin = None
+    w = self.w
+    mul = w * scale;  w = scale = None
+    add = relu + mul;  relu = mul = None
+    shift = self.shift
+    sub = add - shift;  add = shift = None
+    seq_0 = getattr(self.seq, "0")(sub)
+    seq_1 = getattr(self.seq, "1")(seq_0);  seq_0 = None
+    getitem = sub[(slice(None, None, None), slice(0, 2, None))]
+    size = sub.size(0)
+    view = getitem.view(-1, size);  getitem = size = None
+    getattr_1 = sub.shape;  sub = None
+    getitem_1 = getattr_1[1];  getattr_1 = None
+    return {'out': seq_1, 'rest': (view, getitem_1, 2.0)}
+    '''
+
+
+@pytest.fixture
+def traced():
+    torch.manual_seed(0)
+    net = Net()
+    return net, fx.symbolic_trace(net), torch.randn(2, 4)
+
+
+def test_the_code_of_a_module(traced):
+    assert traced[1].code == CODE
+
+
+def test_a_traced_module_computes_what_the_module_does(traced):
+    net, module, x = traced
+    expected, got = net(x, 3), module(x, 3)
+    assert torch.equal(expected["out"], got["out"]) and torch.equal(expected["rest"][0], got["rest"][0])
+    assert expected["rest"][1:] == got["rest"][1:]
+    assert list(module.state_dict()) == list(net.state_dict())
+    got["out"].sum().backward()
+    assert net.lin.weight.grad is module.lin.weight.grad is not None
+
+
+def test_the_text_of_a_graph():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    y = graph.call_function(torch.add, (x, 1))
+    graph.output(graph.call_method("relu", (y,)))
+    assert str(graph) == (
+        "graph():\n"
+        "    %x : [num_users=1] = placeholder[target=x]\n"
+        "    %add : [num_users=1] = call_function[target=torch.add](args = (%x, 1), kwargs = {})\n"
+        "    %relu : [num_users=1] = call_method[target=relu](args = (%add,), kwargs = {})\n"
+        "    return relu")
+    module = fx.GraphModule(nn.Module(), graph)
+    assert module(torch.tensor([-3.0, 1.0])).tolist() == [0.0, 2.0]
+
+
+def test_nodes_can_be_replaced_inserted_and_erased():
+    module = fx.symbolic_trace(lambda x: torch.neg(x) + 1)
+    graph = module.graph
+    (neg,) = graph.find_nodes(op="call_function", target=torch.neg)
+    with pytest.raises(RuntimeError, match="Tried to erase Node neg but it still had 1 users in the graph"):
+        graph.erase_node(neg)
+    with graph.inserting_after(neg):
+        new = graph.call_function(torch.exp, neg.args)
+    assert neg.replace_all_uses_with(new) == [next(n for n in graph.nodes if n.name == "add")]
+    graph.erase_node(neg)
+    graph.lint()
+    module.recompile()
+    assert [n.name for n in graph.nodes] == ["x", "exp", "add", "output"]
+    assert torch.equal(module(torch.zeros(2)), torch.full((2,), 2.0))
+
+
+def test_what_nobody_uses_goes_and_what_writes_stays():
+    def function(x):
+        x.add_(1)
+        torch.exp(x)
+        return x * 2
+
+    module = fx.symbolic_trace(function)
+    assert module.graph.eliminate_dead_code()
+    assert [n.name for n in module.graph.nodes] == ["x", "add_", "mul", "output"]
+
+
+def test_lint_finds_a_node_of_another_graph():
+    graph, other = fx.Graph(), fx.Graph()
+    graph.call_function(torch.neg, (other.placeholder("z"),))
+    with pytest.raises(RuntimeError, match="Argument 'z' of Node 'neg' does not belong to this Graph"):
+        graph.lint()
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "message"),
+    [
+        (lambda x: x if x.sum() > 0 else -x, fx.proxy.TraceError, "cannot be used as inputs to control flow"),
+        (lambda x: [row for row in x], fx.proxy.TraceError, "Proxy object cannot be iterated"),
+        (lambda x: len(x), RuntimeError, "'len' is not supported in symbolic tracing by default"),
+    ],
+)
+def test_what_a_graph_cannot_say_is_refused(function, kind, message):
+    with pytest.raises(kind, match=message):
+        fx.symbolic_trace(function)
+
+
+def test_unpacking_a_known_number_of_values_is_traced():
+    def function(x):
+        a, b = x
+        return a - b
+
+    assert fx.symbolic_trace(function)(torch.tensor([5.0, 2.0])).item() == 3.0
+
+
+def test_wrapped_functions_are_one_node():
+    module = fx.symbolic_trace(lambda x: halved(x) + 1)
+    assert [n.target for n in module.graph.nodes if n.op == "call_function"] == [halved, operator.add]
+    assert module(torch.tensor([4.0])).item() == 3.0
+
+
+def test_star_arguments_and_annotations_are_kept():
+    def function(x: torch.Tensor, *rest, **named) -> torch.Tensor:
+        return x + rest[0] * named["k"]
+
+    module = fx.symbolic_trace(function)
+    assert "def forward(self, x : torch.Tensor, *rest, **named) -> torch.Tensor:" in module.code
+    assert module(torch.ones(1), 2, k=3).item() == 7.0
+
+
+def test_concrete_arguments_are_checked_when_the_module_runs():
+    module = fx.symbolic_trace(lambda x, flag: x * 2 if flag else x, concrete_args={"flag": True})
+    assert module(torch.ones(1), True).item() == 2.0
+    with pytest.raises(AssertionError, match="flag has been specialized to have value True but got another value"):
+        module(torch.ones(1), False)
+
+
+def test_a_tensor_that_is_no_attribute_becomes_a_constant():
+    module = fx.symbolic_trace(lambda x: torch.tensor([1, 2]) + x)
+    assert module._tensor_constant0.tolist() == [1, 2]
+    assert module(torch.tensor([1, 1])).tolist() == [2, 3]
+
+
+def test_nn_functional_with_keywords_is_one_node():
+    module = fx.symbolic_trace(lambda x, y: nn.functional.cross_entropy(x, y, label_smoothing=0.1))
+    assert [n.target.__name__ for n in module.graph.nodes if n.op == "call_function"] == ["cross_entropy"]
+    x, y = torch.randn(3, 4), torch.tensor([0, 1, 2])
+    assert torch.equal(module(x, y), nn.functional.cross_entropy(x, y, label_smoothing=0.1))
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_and_pickles_run(traced, again):
+    net, module, x = traced
+    other = again(module)
+    assert other.code == module.code and type(other).__name__ == "Net"
+    assert torch.equal(other(x)["out"], net(x)["out"])
+
+
+def test_an_interpreter_runs_the_nodes(traced):
+    net, module, x = traced
+    seen = []
+
+    class Watching(fx.Interpreter):
+        def run_node(self, n):
+            result = super().run_node(n)
+            seen.append((n.op, n.name))
+            return result
+
+    assert torch.equal(Watching(module).run(x)["out"], net(x)["out"])
+    assert seen[0] == ("placeholder", "x") and seen[-1] == ("output", "output") and len(seen) == len(module.graph.nodes)
+
+
+def test_an_interpreter_says_which_node_failed():
+    module = fx.symbolic_trace(lambda x: x.sum() + x.missing)
+    with pytest.raises(AttributeError) as error:
+        fx.Interpreter(module).run(torch.ones(1))
+    assert "While executing %getattr_1" in error.value.__notes__[0]
+
+
+def test_a_transformer_rewrites_a_graph():
+    class Swapped(fx.Transformer):
+        def call_function(self, target, args, kwargs):
+            return super().call_function(torch.sigmoid if target is torch.relu else target, args, kwargs)
+
+    module = Swapped(fx.symbolic_trace(lambda x: torch.relu(x) * 2)).transform()
+    assert torch.equal(module(torch.zeros(1)), torch.ones(1))
+
+
+def test_a_tracer_decides_which_modules_it_looks_into(traced):
+    class Deep(fx.Tracer):
+        def is_leaf_module(self, m, name):
+            return not isinstance(m, nn.Linear) and super().is_leaf_module(m, name)
+
+    net, _, x = traced
+    module = fx.GraphModule(net, Deep().trace(net))
+    assert not any(n.op == "call_module" and n.target == "lin" for n in module.graph.nodes)
+    assert torch.equal(module(x)["out"], net(x)["out"])
+
+
+def test_submodules_can_be_added_and_deleted(traced):
+    _, module, _ = traced
+    assert module.add_submodule("extra.inner", nn.Linear(1, 1)) and module.get_submodule("extra.inner").in_features == 1
+    module.delete_all_unused_submodules()
+    assert not hasattr(module, "extra") and hasattr(module.seq, "0")
