@@ -37,6 +37,7 @@ from ._device import (
     contiguous_format,
     device,
     get_default_device,
+    jagged,
     layout,
     memory_format,
     preserve_format,

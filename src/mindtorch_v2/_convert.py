@@ -161,6 +161,11 @@ def numel(input: Tensor) -> int:
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The type that an operation on these two tensors or numbers computes in."""
+    for value in (tensor1, tensor2):
+        if not isinstance(value, (Tensor, int, float, complex)):
+            shown = ", ".join(type(v).__name__ for v in (tensor1, tensor2))
+            raise TypeError(f"result_type() received an invalid combination of arguments - got ({shown}), but expected "
+                            "tensors or numbers")
     return common_dtype([tensor1, tensor2])
 
 

@@ -24,6 +24,8 @@ class device:
             type, index = "cuda", type  # noqa: A001
         if not isinstance(type, str):
             raise TypeError(f"device(): argument 'type' (position 1) must be str, not {type.__class__.__name__}")
+        if index is not None and not isinstance(index, int):
+            raise TypeError(f"device(): argument 'index' (position 2) must be int, not {index.__class__.__name__}")
         name, _, number = type.partition(":")
         if name not in DEVICE_TYPES and name not in _FOREIGN_TYPES:
             known = ", ".join((*DEVICE_TYPES, *_FOREIGN_TYPES))

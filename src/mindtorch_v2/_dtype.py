@@ -113,10 +113,18 @@ def default_complex() -> dtype:
 
 
 @functools.cache
+def _check_dtypes(function: str, **given: Any) -> None:
+    for position, (name, value) in enumerate(given.items(), 1):
+        if not isinstance(value, dtype):
+            raise TypeError(f"{function}(): argument '{name}' (position {position}) must be torch.dtype, not "
+                            f"{type(value).__name__}")
+
+
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest type that can hold both, in PyTorch's lattice."""
     if type1 is type2:
         return type1
+    _check_dtypes("promote_types", type1=type1, type2=type2)
     if type1 in FLOAT8 or type2 in FLOAT8:
         raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
                            f"{type1.scalar_name} and {type2.scalar_name}")
@@ -172,6 +180,8 @@ def _combine_two(strong: dtype | None, weak: dtype | None) -> dtype | None:
 
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether a result of type `from_` may be stored in `to` without losing its category."""
+    if from_.__class__ is not dtype or to.__class__ is not dtype:
+        _check_dtypes("can_cast", from_=from_, to=to)
     return from_.category <= to.category
 
 

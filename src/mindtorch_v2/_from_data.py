@@ -140,6 +140,8 @@ def _plain(data: Any, found: list[dtype]) -> Any:
         found.append(_inferred({type(number)}))
         return number
     if isinstance(data, str):
+        if found:
+            raise TypeError("new(): invalid data type 'str'")
         raise ValueError("too many dimensions 'str'")
     if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, dict):
         items = [data[i] for i in range(len(data))]

@@ -145,6 +145,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
+    if not isinstance(other, Tensor):
+        raise TypeError(f"type_as(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}")
     return converted(self, other.dtype, other.device)
 
 

@@ -1,7 +1,6 @@
 """The text of a tensor, as PyTorch prints it."""
 
 import math
-import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -205,40 +204,34 @@ def _tangent_suffix(tensor: Any) -> list[str]:
     return [f"tangent={held[1]!r}"] if held is not None and held[0].alive else []
 
 
-def _joined_sparse(tensor: Any, prefix: str, dtype: list[str]) -> str:
-    """The text of a sparse tensor: those of its parts, of which empty ones show their size and nothing else."""
+def _sparse_text(tensor: Any, prefix: str, dtype: list[str], array_of: Callable[[Any], np.ndarray]) -> str:
+    """The text of a sparse tensor: its parts, of which empty ones show their size and nothing else."""
     lines = []
     for name, part in tensor._array.shown():
-        text = repr(part)
-        if not part.numel():
-            text = f"tensor([], size={tuple(part.shape)})"
-        elif ", dtype=" in text or ",\n" in text and "dtype=" in text:
-            text = _WITHOUT_DTYPE.sub("", text)
-        indent = " " * (len(prefix) + len(name) + 1)
-        lines.append(f"{name}={text}".replace("\n", "\n" + indent))
-    separator = ",\n" + " " * len(prefix)
+        begin = f"{name}=tensor("
+        contents = (_contents(array_of(part), part.dtype, len(prefix + begin)) if part.numel()
+                    else f"[], size={tuple(part.shape)}")
+        lines.append(f"{begin}{contents})")
     suffixes = [f"size={tuple(tensor.shape)}", f"nnz={tensor._nnz()}", *dtype, f"layout={tensor.layout}"]
     suffixes += _grad_suffix(tensor)
     if tensor._keys & COO_MASK:  # the sizes begin a line
         lines.append(suffixes.pop(0))
-    return _joined(prefix + separator.join(lines), suffixes, len(prefix))
-
-
-_WITHOUT_DTYPE = re.compile(r",\s+dtype=torch\.\w+")
+    return _joined(prefix + (",\n" + " " * len(prefix)).join(lines), suffixes, len(prefix))
 
 
 def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_default_dtype: Callable[[], Any]) -> str:
     """What `repr(tensor)` prints; `array_of` gives a tensor's elements."""
     kind = type(tensor).__name__
-    if getattr(tensor, "_keys", 0) & FUNC_MASK:
+    keys = getattr(tensor, "_keys", 0)
+    if keys & FUNC_MASK:
         array = tensor._array
         return array.level.shown(array, textwrap.indent(repr(array.value), "    "))
     prefix = "tensor(" if kind in ("Tensor", "Parameter") else f"{kind}("
     dtype, default, shape = tensor.dtype, get_default_dtype(), tuple(tensor.shape)
     device = str(tensor.device)
     suffixes = [] if device == "cpu" else [f"device='{device}'"]
-    if tensor._keys & SPARSE_MASK:
-        return _joined_sparse(tensor, prefix, [] if _omits_dtype(dtype, default) else [f"dtype={dtype}"])
+    if keys & SPARSE_MASK:
+        return _sparse_text(tensor, prefix, [] if _omits_dtype(dtype, default) else [f"dtype={dtype}"], array_of)
     empty, meta = 0 in shape, device == "meta"
     if meta or (empty and len(shape) != 1) or (not empty and PRINT_OPTS.edgeitems == 0):
         suffixes.append(f"size={shape}")

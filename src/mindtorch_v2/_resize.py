@@ -43,7 +43,7 @@ def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None
     if shape == self._array.shape and wanted is None:
         return self
     strides = None if wanted is preserve_format else format_strides(shape, wanted)
-    return _show(self, self._shared_storage(), self.storage_offset(), shape, strides or contiguous_strides(shape))
+    return _show(self, self.untyped_storage(), self.storage_offset(), shape, strides or contiguous_strides(shape))
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
@@ -80,7 +80,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
 
 def share_memory_(self: Tensor) -> Tensor:
     """Moves the memory, which a view has from its base, to where other processes can see it."""
-    storage = self._shared_storage().share_memory_()
+    storage = self.untyped_storage().share_memory_()
     for tensor in (self, self._base):
         if tensor is not None:
             array = tensor._array

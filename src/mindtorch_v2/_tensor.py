@@ -149,7 +149,11 @@ class Tensor(TensorBase):
         return _size(Size, self._array.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        return _size(Size, self._array.shape) if dim is None else self._array.shape[wrapped_dim(dim, self._array.ndim)]
+        if dim is None:
+            return _size(Size, self._array.shape)
+        if not hasattr(dim, "__index__"):
+            raise TypeError(f"size(): argument 'dim' (position 1) must be int, not {type(dim).__name__}")
+        return self._array.shape[wrapped_dim(dim, self._array.ndim)]
 
     def stride(self, dim: int | None = None) -> Any:
         if not self._array.size:
@@ -428,8 +432,8 @@ class Tensor(TensorBase):
                 raise RuntimeError("can't assign Variable as its own grad")
             if value.dtype is not self.dtype:
                 raise RuntimeError(f"attempting to assign a gradient with dtype '{value.dtype.scalar_name}' to a "
-                                   f"tensor with dtype '{self.dtype.scalar_name}'. Please ensure that the gradient and "
-                                   "the tensor have the same dtype")
+                                   f"tensor with grad_dtype '{self.dtype.scalar_name}'. Please ensure that the gradient "
+                                   "and the tensor have the same dtype")
             if value._device != self._device:
                 raise RuntimeError(f"attempting to assign a gradient with device type '{value._device}' to a tensor "
                                    f"with device type '{self._device}'. Please ensure that the gradient and the tensor "
@@ -518,11 +522,11 @@ class Tensor(TensorBase):
         return array.read(action) if self._keys & FUNC_MASK else array.to_host()
 
     def item(self) -> Any:
+        if self._array.size != 1:
+            raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
         if self._device is META:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
         array = self._host_array("item()")
-        if array.size != 1:
-            raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         value = array.item()
         return value if value.__class__ in (int, float, bool, complex) else float(value)
 
@@ -622,6 +626,8 @@ class Tensor(TensorBase):
     @staticmethod
     def _make_subclass(cls: type, data: "Tensor", require_grad: bool = False) -> Any:  # noqa: PLW0211
         """An instance of a subclass on the memory of `data`, a leaf."""
+        if require_grad and data.dtype.category < FLOAT:
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         made = data._alias(cls)
         made._counter = None
         return made._track() if require_grad else made

@@ -40,6 +40,7 @@ def test_a_training_step_and_generation_agree(name, results):
         got = ours[key]
         assert (got.shape, got.dtype) == (expected.shape, expected.dtype), key
         if expected.dtype.kind == "f":
-            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5, err_msg=key)
+            largest = max(1.0, float(np.abs(expected).max(initial=0.0)))  # whose rounding the small ones may carry
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * largest, err_msg=key)
         else:
             np.testing.assert_array_equal(got, expected, err_msg=key)

@@ -330,7 +330,7 @@ def retain(tensor: Any, grad: Any) -> None:
 def accumulate(leaf: Any, grad: Any) -> None:
     """Adds into `leaf.grad`; takes the gradient itself where nobody else can see it, else a copy."""
     old = leaf._grad
-    if (grad._keys if old is None else grad._keys | old._keys) & SPARSE_MASK:
+    if (leaf._keys | grad._keys | (0 if old is None else old._keys)) & SPARSE_MASK:
         leaf._grad = _sparse_sum(old, grad)
     elif old is None:
         if modes.grad_enabled:
@@ -348,8 +348,8 @@ def accumulate(leaf: Any, grad: Any) -> None:
 
 
 def _added(old: Any, grad: Any) -> Any:
-    """The sum of two gradients, which is dense if one is."""
-    return grad + old if old._keys & SPARSE_MASK and not grad._keys & SPARSE_MASK else old + grad
+    """The sum of two gradients; if one is dense, it comes first, and so is the sum."""
+    return grad + old if old._keys & SPARSE_MASK else old + grad
 
 
 def _sparse_sum(old: Any, grad: Any) -> Any:

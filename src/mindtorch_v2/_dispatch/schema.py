@@ -66,6 +66,10 @@ class Argument:
         if not self.is_list:
             return self._converted(converter, value)
         if isinstance(value, (list, tuple)):
+            if self.type == "Tensor":
+                for i, v in enumerate(value):
+                    if v is not None and converter(v) is MISSING:
+                        raise Mismatch(f"expected Tensor as element {i} in argument 0, but got {type(v).__name__}")
             values = tuple(self._converted(converter, v) for v in value)
             if self.size is not None and len(values) == 1 and self.size > 1:
                 values *= self.size

@@ -107,8 +107,6 @@ def _check_prelu(self: Tensor, weight: Tensor) -> None:
     if self.dtype is not weight.dtype:
         raise RuntimeError("prelu: Type promoting not supported. Got "
                            f"{self.dtype.scalar_name} and {weight.dtype.scalar_name}")
-    if weight.dim() > 1:
-        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
     if weight.numel() != 1:
         if not self.dim():
             raise RuntimeError("Not allow zero-dim input tensor.")
@@ -116,6 +114,8 @@ def _check_prelu(self: Tensor, weight: Tensor) -> None:
         if channels != weight.numel():
             raise RuntimeError("Mismatch of parameter numbers and input channel size. Found parameter numbers = "
                                f"{weight.numel()} and channel size = {channels}.")
+    if weight.dim() > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
 
 
 @composite("prelu(Tensor self, Tensor weight) -> Tensor", public="torch Tensor nn.functional",
@@ -422,6 +422,8 @@ op("gelu(Tensor self, *, str approximate='none') -> Tensor",
 
 
 def _check_hardtanh(self: Tensor, min_val: float, max_val: float) -> None:
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
     if self.dtype.category == BOOL:
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if not self.dtype.is_signed and (min_val < 0 or max_val < 0):

@@ -6,6 +6,7 @@ from typing import Any
 from .._device import channels_last
 from .._dispatch.keys import changed_modes
 from .._dtype import COMPUTE, FLOAT, REDUCED, float32, int64
+from .._tensor import wrapped_dim
 from .declare import composite
 from .join import constant_pad_nd
 from .norm import layer_norm_with_statistics
@@ -123,6 +124,7 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
                          error(ValueError, "Expected more than 1 value per channel when training, got input size "
                                "torch.Size([1, 3])", t(1, 3), None, None, training=True)))
 def _functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
+    wrapped_dim(1, input.dim())
     if training and input.shape[0] * math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
@@ -237,6 +239,8 @@ def _local_response_norm(input, size, alpha, beta, k):
     kind, kernel = input.dtype, "avg_pool2d" if input.dim() == 3 else "avg_pool3d_out_frame"
     if kind is not int64 and kind.category != FLOAT or kind.np in REDUCED and input.dim() > 3:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
+    if size <= 0:
+        raise RuntimeError(f"kernel size should be greater than zero, but got kH: {size} kW: 1")
     if not input.numel():
         return input
     around = (0, 0) * (input.dim() - 2) + (size // 2, (size - 1) // 2)

@@ -300,5 +300,5 @@ def _cross_entropy_loss(self, target, weight, reduction, ignore_index, label_smo
     if label_smoothing == 0.0:
         return _cross_entropy_indices(self, target, weight, reduction, ignore_index)[0]
     if not 0.0 < label_smoothing <= 1.0 or not math.isfinite(label_smoothing):
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
     return _cross_entropy_smoothed(self, target, weight, reduction, ignore_index, label_smoothing)

@@ -126,7 +126,14 @@ def _check_steps(steps: Steps, extra: tuple[int, ...]) -> None:
 def _result_size(input: Tensor, weight: Tensor, steps: Steps, transposed: bool, extra: tuple[int, ...]) -> tuple:
     own, kernel = input._array.shape[2:], weight._array.shape[2:]
     reach = [d * (k - 1) + 1 for d, k in zip(steps.dilation, kernel, strict=True)]
+    if 0 in kernel:
+        raise RuntimeError(f"kernel size should be greater than zero, but got {shape_text(kernel)}")
     if transposed:
+        if 0 in own:
+            raise RuntimeError("Only zero batch or zero channel inputs are supported, but got input shape: "
+                               f"{shape_text(input._array.shape)}")
+        if not weight._array.size:
+            raise RuntimeError(f"non-empty weight tensor expected, but got: {shape_text(weight._array.shape)}")
         _check_output_padding(extra, steps)
         size = tuple((n - 1) * s - 2 * p + r + e
                      for n, s, p, r, e in zip(own, steps.stride, steps.padding, reach, extra, strict=True))

@@ -301,7 +301,10 @@ def _range_bounds(name: str, kind: dtype, *numbers: Any) -> tuple[Any, ...]:
 def _arange_bounds(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
     """What arange(end), arange(start, end) and arange(start, end, step) count over."""
     if end is not None:
-        return start, end, step
+        return start or 0, end, step
+    if start is None:
+        raise TypeError("arange() received an invalid combination of arguments - got (), but expected one of: (Number "
+                        "end), (Number start, Number end, Number step)")
     if step != 1:
         raise TypeError("arange(): a step needs both start and end")
     return 0, start, 1
@@ -350,7 +353,7 @@ def _stepped(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -
     return xp.concatenate((vectors.reshape(-1), rest_)).astype(kind)
 
 
-op(f"arange.start_step(Scalar start=0, Scalar? end=None, Scalar step=1, {FACTORY}) -> Tensor",
+op(f"arange.start_step(Scalar? start=None, Scalar? end=None, Scalar step=1, {FACTORY}) -> Tensor",
    kernel=Factory(_arange_spec, _arange),
    samples=cases(case(5), case(2.5), case(0), case(1, 5), case(1, 2, 0.25), case(5, 0, -2),
                  error(RuntimeError, "step must be nonzero", 0, 5, 0),
@@ -373,10 +376,11 @@ op(f"range(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
 
 def _spaced_spec(name: str) -> Callable[..., Spec]:
     def infer(start: Any, end: Any, steps: int, *rest: Any) -> Spec:
-        for end_name, bound in (("start", start), ("end", end)):
-            if hasattr(bound, "_array") and bound._array.ndim:
-                raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {end_name} with "
-                                   f"{bound._array.ndim} dimension(s).")
+        ranks = {end_name: bound._array.ndim for end_name, bound in (("start", start), ("end", end))
+                 if hasattr(bound, "_array")}
+        if any(ranks.values()):
+            shown = " and ".join(f"{end_name} with {rank} dimension(s)" for end_name, rank in ranks.items())
+            raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {shown}.")
         if steps < 0:
             raise RuntimeError("number of steps must be non-negative")
         kind = rest[-5]

@@ -23,7 +23,8 @@ ALPHA = 1.7580993408473766
 
 def _check_probability(p: float, kind: type[Exception] = RuntimeError) -> None:
     if not 0 <= p <= 1:
-        raise kind(f"dropout probability has to be between 0 and 1, but got {p:g}")
+        shown = p if kind is ValueError else f"{p:g}"  # the one is Python's text, the other that of C++
+        raise kind(f"dropout probability has to be between 0 and 1, but got {shown}")
 
 
 def _noise(xp: Any, self: Any, p: float, features: bool, scaled: bool, spec: Spec) -> Any:

@@ -13,7 +13,7 @@ from .copy import channels_last_strides, stored_number, uninitialised
 from .create import checked_size
 from .declare import DECLARATIONS, composite, function_of, op
 from .families import ArrayFamily, moves
-from .rules import Spec, common_dtype, shape_text
+from .rules import Spec, common_dtype, shape_text, type_text
 from .samples import case, cases, error, ints, t, values
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
 
@@ -363,7 +363,8 @@ def meshgrid_of(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:
         if tensor.dtype is not tensors[0].dtype:
             raise RuntimeError("meshgrid expects all tensors to have the same dtype")
         if tensor._array.ndim > 1:
-            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {tensor}")
+            raise RuntimeError("torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
+                               f"{type_text(tensor)}{shape_text(tensor.shape)}")
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     if indexing == "xy" and len(tensors) > 1:
@@ -551,6 +552,10 @@ def _pad(self, pad, mode, value):
         if mode == "circular":  # what negative padding cuts off is not in the circle
             skipped, n = max(-left, 0), n + min(left, 0) + min(right, 0)
             left, right = max(left, 0), max(right, 0)
+        if n + left + right < 0:
+            made = (*self.shape[:d], n + left + right, *self.shape[d + 1 :])
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n + left + right}: "
+                               f"{shape_text(made)}")
         places = _PADDED_PLACES[mode](_arange(-left, n + right, device=self._device), n)
         result = result.index_select(d, places + skipped if skipped else places)
     return result

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.registry import registry
-from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype
+from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
@@ -142,7 +142,7 @@ def _soft_margin_loss(self, target, reduction):
     kind = common_dtype((self, target))
     if kind.category < FLOAT:
         raise RuntimeError(f"result type Float can't be cast to the desired output type {kind.scalar_name}")
-    return reduced((-target * self).exp().log1p(), reduction)
+    return reduced((-self * target).exp().log1p(), reduction)
 
 
 # probabilities -------------------------------------------------------------------------------------------------------
@@ -292,13 +292,22 @@ def same_batch(batch: int, target: Sequence[int]) -> None:
                          f"({target[0] if target else 0}).")
 
 
-def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, ...]) -> None:
+def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, ...], lowest: int) -> None:
     if self.dim() > 2 or not self.numel():
         raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
                            f"{shape_text(self.shape)}")
     if target._array.shape != wanted and not (not wanted and target.numel() == 1):
-        raise RuntimeError(f"inconsistent target size: {shape_text(target.shape)} for {name} of size: "
-                           f"{shape_text(self.shape)}")
+        if lowest < 0:
+            raise RuntimeError(f"inconsistent target size: {shape_text(target.shape)} for input of size: "
+                               f"{shape_text(self.shape)}")
+        raise RuntimeError(f"{name}: target tensor should be 1-D with size equal to the number of input samples (batch "
+                           f"size). Expected target size {shape_text(wanted or (1,))}, but got "
+                           f"{shape_text(target.shape)}. Input has shape {shape_text(self.shape)}.")
+    if target.dtype is not int64:
+        raise RuntimeError(f"expected scalar type Long but found {target.dtype.scalar_name}")
+    classes = self.shape[-1] if self.dim() else 1
+    if not target.is_meta and bool(((target < lowest) | (target >= classes)).any()):
+        raise RuntimeError("argument #2 'target' is out of range" if lowest < 0 else "target out of range")
     if not self.dtype.is_floating_point or self.dtype in COMPUTE:
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{self.dtype.scalar_name}'")
 
@@ -312,7 +321,9 @@ def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, 
 def _multi_margin_loss(self, target, p, margin, weight, reduction):
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
-    _check_margin_targets("multi_margin_loss", self, target, tuple(self.shape[:-1]))
+    _check_margin_targets("multi_margin_loss", self, target, tuple(self.shape[:-1]), 0)
+    if weight is not None and tuple(weight.shape) != self.shape[-1:]:
+        raise RuntimeError(f"inconsistent weight size, expected {self.shape[-1]} but got {shape_text(weight.shape)}")
     scores, classes = self.reshape(-1, *self.shape[-1:] or (1,)), target.reshape(-1, 1)
     short = (margin - scores.gather(1, classes) + scores).relu()
     if p == 2:
@@ -327,7 +338,7 @@ def _multi_margin_loss(self, target, p, margin, weight, reduction):
            samples=cases(case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]])), case(t(4), numbers([3, 0, -1, 1])),
                          case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]]), 0)))
 def _multilabel_margin_loss(self, target, reduction):
-    _check_margin_targets("multilabel_margin_loss", self, target, tuple(self.shape))
+    _check_margin_targets("multilabel_margin_loss", self, target, tuple(self.shape), -1)
     scores = self.reshape(-1, *self.shape[-1:] or (1,))
     classes = target.reshape(scores.shape)
     listed = (classes < 0).cumsum(1) == 0  # the first negative number ends a list

@@ -69,9 +69,9 @@ def _check_same_mm(a: dtype, b: dtype) -> None:
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {c_name(a)} != {c_name(b)}")
 
 
-def _check_same_addmm(a: dtype, b: dtype) -> None:
+def _check_same_addmm(a: dtype, b: dtype, name: str = "self") -> None:
     if a is not b:
-        raise RuntimeError(f"self and mat2 must have the same dtype, but got {a.scalar_name} and {b.scalar_name}")
+        raise RuntimeError(f"{name} and mat2 must have the same dtype, but got {a.scalar_name} and {b.scalar_name}")
 
 
 def check_same_scalar(expected: dtype, found: dtype) -> None:
@@ -399,7 +399,7 @@ def _linear_spec(input: Tensor, weight: Tensor, bias: Tensor | None) -> Spec:
         _check_same_mm(kind, weight.dtype)
     else:
         _check_same_addmm(bias.dtype, weight.dtype)
-        _check_same_addmm(kind, weight.dtype)
+        _check_same_addmm(kind, weight.dtype, "mat1")
         check_expands(bias, (rows, w[0]) if len(shape) > 2 and bias._array.ndim == 1 else shape)
     _check_supported(kind, "addmm_impl_cpu_", input, weight)
     return Spec(shape, kind)

@@ -262,7 +262,7 @@ def _torch_norm(self, p, dim, keepdim, dtype):
         p = 2
     if isinstance(p, str):
         if p != "nuc":
-            raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
+            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
         return public_functions("linalg")["matrix_norm"](self, p, dim or (-2, -1), keepdim, dtype=dtype)
     return call_bound(_VECTOR_NORM, (self, p, dim, keepdim, dtype))
 
@@ -270,7 +270,11 @@ def _torch_norm(self, p, dim, keepdim, dtype):
 @composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)))
 def _dist(self, other, p):
-    return call_bound(_VECTOR_NORM, (self - other, p, None, False, None))
+    difference = self - other
+    if difference.dtype.category < FLOAT:
+        raise RuntimeError("norm(): input dtype should be either floating point or complex. Got "
+                           f"{difference.dtype.scalar_name} instead.")
+    return call_bound(_VECTOR_NORM, (difference, p, None, False, None))
 
 
 @composite("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",

@@ -25,7 +25,6 @@ from .copy import _check_copy, preserved_strides
 from .copy import store as store_on_host
 from .create import _arange_bounds
 from .families import result_of
-from .linalg_solve import is_vector
 from .npu import cast, device_index, exact_number, finished, fresh, store, uninitialised, wrap_npu
 from .rules import Spec, check_writable, common_dtype
 
@@ -438,59 +437,6 @@ def _addmv(row: Callable, self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alp
     return row(self.expand(spec.shape) if self.shape != spec.shape else self, mat, vec, beta, alpha)
 
 
-@composed("linalg_solve_triangular")
-def _solve_triangular(self: Tensor, other: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
-    spec = infer("linalg_solve_triangular", self, other, upper, left, unitriangular)
-    if not left:
-        flipped = call("linalg_solve_triangular", self.transpose(-1, -2), other.transpose(-1, -2), not upper, True,
-                       unitriangular)
-        return laid_out(flipped.transpose(-1, -2), spec)
-    batch = spec.shape[:-2]
-    right = other.expand(spec.shape).contiguous()
-    matrix = self.expand((*batch, *self.shape[-2:])).contiguous()
-    made, copied = uninitialised(spec, self._device), uninitialised(Spec(matrix._array.shape, spec.dtype), self._device)
-    if made._array.size:
-        run("aclnnTriangularSolve", (right._array, matrix._array, upper, False, unitriangular, made._array,
-                                     copied._array), "aten::linalg_solve_triangular")
-    return made
-
-
-@composed("linalg_inv_ex")
-def _inverse(A: Tensor, check_errors: bool) -> Any:
-    return _without_info("linalg_inv_ex", "aclnnInverse", A, check_errors)
-
-
-@composed("linalg_cholesky_ex")
-def _cholesky(self: Tensor, upper: bool, check_errors: bool) -> Any:
-    return _without_info("linalg_cholesky_ex", "aclnnLinalgCholesky", self, upper, check_errors)
-
-
-@composed("linalg_solve_ex")
-def _solve(A: Tensor, B: Tensor, left: bool, check_errors: bool) -> Any:
-    specs = infer("linalg_solve_ex", A, B, left, check_errors)
-    inverse, info = call("linalg_inv_ex", A, False)
-    vector = is_vector(A.shape, B.shape)
-    right = B.unsqueeze(-1) if vector else B
-    made = inverse.matmul(right) if left else right.matmul(inverse)
-    return results("linalg_solve_ex", laid_out(made.squeeze(-1) if vector else made, specs[0]), info)
-
-
-@composed("_linalg_det")
-def _det(A: Tensor) -> Tensor:
-    infer("_linalg_det", A)
-    sign, logabsdet = call("_linalg_slogdet", A, "linalg.det")
-    return sign * logabsdet.exp()
-
-
-def _without_info(name: str, symbol: str, A: Tensor, *options: bool) -> Any:
-    """A result of which ACLNN does not say whether there was one: each code is 0."""
-    specs = infer(name, A, *options)
-    made = uninitialised(Spec(specs[0].shape, specs[0].dtype), A._device)
-    if made._array.size:
-        run(symbol, (A.contiguous()._array, *options[:-1], made._array), f"aten::{name}")
-    return results(name, laid_out(made, specs[0]), A.new_zeros(specs[1].shape, dtype=specs[1].dtype))
-
-
 def laid_out(made: Tensor, spec: Spec) -> Tensor:
     target = uninitialised(spec, made._device)
     store(target, made)
@@ -502,4 +448,4 @@ def untouched(made: Tensor) -> Tensor:
     return wrap_npu(made._array)
 
 
-from . import npu_losses, npu_places, npu_random  # noqa: E402, F401 - they fill the table
+from . import npu_layers, npu_linalg, npu_losses, npu_places, npu_random, npu_special  # noqa: E402, F401 - they fill the table

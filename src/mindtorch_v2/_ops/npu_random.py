@@ -11,7 +11,7 @@ from .._backends.npu.array import NpuArray
 from .._backends.npu.launch import run
 from .._backends.npu.seeds import seed_state
 from .._dispatch.registry import registry
-from .._dtype import FLOAT, OF_ARRAY, bool_, float32
+from .._dtype import FLOAT, OF_ARRAY, bool_, finfo, float32
 from .._tensor import Tensor
 from .npu import finished, fresh, store, uninitialised
 from .npu_composed import call, composed, infer, results
@@ -176,6 +176,41 @@ def _multinomial(self: Tensor, num_samples: int, replacement: bool, generator: A
         run("aclnnMultinomial", (self._array, num_samples, replacement, *_taken(self._array, generator), made._array),
             "aten::multinomial")
     return made
+
+
+_ROUNDS = 8  # each leaves at most one number in twenty to the next
+
+
+@composed("_standard_gamma")
+def _standard_gamma(self: Any, generator: Any) -> Any:
+    """The method of Marsaglia and Tsang, with rounds enough that of a billion numbers none is left to be drawn."""
+    infer("_standard_gamma", self, generator)
+
+    def drawn(fill: Fill) -> Any:
+        made = uninitialised(Spec(self._array.shape, self.dtype), self._device)
+        if made._array.size:
+            fill(made._array, generator=generator)
+        return made
+
+    small = self < 1
+    d = self + small - 1 / 3
+    c, made, missing = (d * 9).rsqrt(), d, self == self
+    for _ in range(_ROUNDS):
+        x, u = drawn(_normal), 1 - drawn(_uniform)
+        v = (1 + c * x) ** 3
+        taken = missing & (v > 0) & (u.log() < x * x * 0.5 + d * (1 - v + v.clamp_min(1e-30).log()))
+        made, missing = call("where.self", taken, d * v, made), missing & ~taken
+    u = 1 - drawn(_uniform)
+    made = call("where.self", small, made * u ** self.reciprocal(), made)
+    return made.clamp_min(finfo(self.dtype).tiny)
+
+
+@composed("_sample_dirichlet")
+def _sample_dirichlet(self: Any, generator: Any) -> Any:
+    infer("_sample_dirichlet", self, generator)
+    gammas = call("_standard_gamma", self, generator)
+    limits = finfo(self.dtype)
+    return (gammas / gammas.sum(-1, True)).clamp(limits.tiny, 1 - limits.eps / 2)
 
 
 # dropout -------------------------------------------------------------------------------------------------------------

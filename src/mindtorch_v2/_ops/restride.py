@@ -251,7 +251,11 @@ _in_place("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_o
 def _as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offset: int | None) -> Tensor:
     with changed_modes(grad_enabled=False):
         made = self.clone()
-        made.as_strided(size, stride, storage_offset).copy_(src)
+        written = made.as_strided(size, stride, storage_offset)
+        if written.shape != src.shape:
+            raise RuntimeError("expected src to have a size equal to the slice of self. src size = "
+                               f"{shape_text(src.shape)}, slice size = {shape_text(size)}")
+        written.copy_(src)
     return made
 
 

@@ -341,6 +341,8 @@ def _stacked(mode: str, rows: Any, batch_sizes: tuple, hx: Any, cx: Any, params:
     directions = 2 if bidirectional else 1
     projects = mode == LSTM and hx.shape[2] != cx.shape[2]
     each = (4 if has_biases else 2) + projects
+    if len(params) != num_layers * directions * each and len(params) < each:
+        raise RuntimeError("got an incorrect number of RNN parameters")
     if len(params) % each:
         raise RuntimeError(f"MatrixRef: ArrayRef size {len(params)} not divisible by stride {each}")
     if hx.shape[0] != num_layers * directions:
@@ -438,6 +440,10 @@ for _mode in GATES:
 def _check_cell(mode: str, input: Any, states: Sequence[Any], w_ih: Any, w_hh: Any) -> None:
     if input.size(1) != w_ih.size(1):
         raise RuntimeError(f"input has inconsistent input_size: got {input.size(1)} expected {w_ih.size(1)}")
+    for name, weight in (("weight_ih", w_ih), ("weight_hh", w_hh)):
+        if weight.size(0) != GATES[mode] * w_hh.size(1):
+            raise RuntimeError(f"{name} first dim must be {GATES[mode]} * hidden_size = {GATES[mode] * w_hh.size(1)}, "
+                               f"but got {weight.size(0)}")
     for number, state in enumerate(states):
         if state.size(0) != input.size(0):
             raise RuntimeError(f"Input batch size {input.size(0)} doesn't match hidden{number} batch size "

@@ -318,6 +318,24 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
 def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
                   include_self: bool) -> tuple[int, Tensor]:
     """The arguments `dim` and `index` of a scatter_reduce that does the same."""
+    if index.dtype not in (int32, int64):
+        raise RuntimeError(f"index_reduce_(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_name}")
+    if index.dim() > 1:
+        raise IndexError(f"index_reduce_(): Index is supposed to be a vector, but got dim: {index.dim()} with type: "
+                         f"{index.dtype.scalar_name} and size: {shape_text(index.shape)}")
+    if self.dtype is not source.dtype:
+        raise RuntimeError(f"index_reduce_(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) "
+                           "must have the same scalar type")
+    if index.numel() != (source.size(dim) if source.dim() else 1):
+        raise RuntimeError(f"index_reduce_(): Number of indices ({index.numel()}) should be equal to source.size(dim): "
+                           f"({source.size(dim)}), for dim: {dim}")
+    at = wrapped_dim(dim, self._array.ndim)
+    if [n for d, n in enumerate(self.shape) if d != at] != [n for d, n in enumerate(source.shape) if d != at]:
+        raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                           f"self.shape = {shape_text(self.shape)} source.shape = {shape_text(source.shape)}")
+    size = self.shape[at] if self.dim() else 1
+    if not index.is_meta and bool(((index < 0) | (index >= size)).any()):
+        raise IndexError("index out of range in self")
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     category = self.dtype.category
@@ -365,6 +383,8 @@ def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduc
         raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
     given = src._array.shape if from_tensor else None
     if given is not None and max(len(given), 1) != max(len(places), 1):
+        if given:
+            wrapped_dim(dim, len(given))
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if places == shape and given in (None, shape):
         return

@@ -299,7 +299,7 @@ def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: 
     """The sorted rows read at fractional places."""
     if not hasattr(q, "_keys"):
         if not 0 <= q <= 1:
-            raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q}")
+            raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q:g}")
         q = self.new_full((), q)
     _check_quantile(self, q, interpolation)
     shape = [1] * self.dim() if dim is None else list(self.shape)

@@ -257,7 +257,7 @@ def _from_dense(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim:
             raise RuntimeError(f"{name}: dense_dim argument must be in [0,{ndim - 2}] range, but {dense_dim or 0} is "
                                "given")
         dims = batch + 2
-    filled = (array != 0).reshape((*array.shape[:dims], -1)).any(-1)
+    filled = (array != 0).any(tuple(range(dims, ndim)))
     if layout is sparse_coo:
         places = np.stack(filled.nonzero()) if dims else np.empty((0, int(filled)), np.int64)
         return coo(wrap(places), wrap(array[tuple(places)] if dims else array[None][: int(filled)]), array.shape, True)
@@ -499,7 +499,7 @@ def _mul(self: Any, other: Any) -> Tensor:
     if sparse.layout is not sparse_coo and dense._array.shape != shape:
         raise RuntimeError("sparse_mask(): operands have incompatible sizes; self has size "
                            f"{shape_text(dense.shape)} but mask has size {shape_text(shape)}")
-    if broadcast_shape([self._array.shape, other._array.shape]) != shape:
+    if broadcast_shape([dense._array.shape, shape]) != shape:
         raise NotImplementedError(f"mul: a sparse tensor of size {shape_text(shape)} is not broadcast to the size of a "
                                   f"dense one, {shape_text(dense.shape)}")
     values = values_of(sparse)
@@ -564,7 +564,7 @@ def sum_over(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tens
     left = [d for d in range(array.sparse_dim) if d not in summed]
     shape = [1 if d in summed else n for d, n in enumerate(array.shape) if keepdim or d not in summed]
     if not left:
-        total = values.sum(0, dtype=values.dtype)
+        total = values.sum(0, dtype=dtype)
         return total.reshape(shape) if keepdim else total
     places = array.parts[0]._array
     if keepdim:
@@ -751,6 +751,7 @@ def _padded(values: Tensor, dim: int, start: int, length: int) -> Tensor:
 serves("unsqueeze", _unsqueezed)
 serves("index_select", _index_selected)
 serves("select", _selected, composed(lambda self, dim, index: _selected(to_sparse(self), dim, index)))
+serves("unbind", composed(lambda self, dim: tuple(_selected(self, dim, n) for n in range(self.size(dim)))))
 serves("narrow_copy", _narrowed)
 serves("cat", _joined)
 serves("stack", composed(lambda tensors, dim=0: _joined([_unsqueezed(t, dim) for t in tensors],

@@ -63,7 +63,7 @@ def _i1e_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 
 op("i0(Tensor self) -> Tensor",
-   kernel=pointwise(_i0, floating, excluding=(COMPLEX,)),
+   kernel=pointwise(_i0, floating, excluding=(COMPLEX,), named="i0_vml_cpu"),
    grad=dict(self=lambda grad, self: grad * call_bound(I1, (self,))),
    public="torch Tensor special", samples=unary(0.1, 3))
 I0E = _function("i0e", "i0e", unary(0.1, 3),
@@ -105,7 +105,8 @@ op("igammac(Tensor self, Tensor other) -> Tensor",
    aliases=("special.gammaincc",),
    samples=_GAMMA_CASES)
 ZETA = op("special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise(lambda xp, self, other: xp.zeta(self, other), _whole_precision("zeta"), excluding=(COMPLEX,)),
+   kernel=pointwise(lambda xp, self, other: xp.zeta(self, other), _whole_precision("zeta"), excluding=(COMPLEX,),
+                    named="zeta_cpu"),
    grad=dict(self=not_differentiable("zeta"),
              other=lambda grad, self, other: grad * -self * call_bound(ZETA, (self + 1.0, other))),
    public="", aliases=("special.zeta",), inplace=False,
@@ -120,7 +121,8 @@ def _xlog1py_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
 
 
 op("special_xlog1py(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise(lambda xp, self, other: xp.xlog1py(self, other), floating, excluding=(COMPLEX,)),
+   kernel=pointwise(lambda xp, self, other: xp.xlog1py(self, other), floating, excluding=(COMPLEX,),
+                    named="xlog1py_cpu"),
    grad=dict(self=_xlog1py_self_grad, other=lambda grad, self, other: grad * self / (other + 1)),
    public="", aliases=("special.xlog1py",), inplace=False, samples=binary(0.2, 2))
 
@@ -143,15 +145,19 @@ for _name, _compute in _UNDIFFERENTIATED.items():
 # orthogonal polynomials ----------------------------------------------------------------------------------------------
 
 
-def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = lambda xp, x: None) -> None:
+POLYNOMIALS: list[tuple[str, Callable, Callable, Callable]] = []  # as declared, for devices with kernels of their own
+
+
+def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = lambda x: None) -> None:
     """Declares polynomials in x by degree n: 1, `first(x)`, then `step(x, k, degree k - 1, degree k)` of degree k + 1.
 
-    Those of a degree above `limit` are undefined.
+    Those of a degree above `limit(x)` are undefined.
     """
+    POLYNOMIALS.append((name, first, step, limit))
 
     def compute(xp: Any, x: Any, n: Any) -> Any:
         x, n = xp.broadcast_arrays(x, n)
-        degree, highest = n.astype(xp.int64), limit(xp, x)
+        degree, highest = n.astype(xp.int64), limit(x)
         before, now = xp.ones_like(x), first(x)
         made = xp.where(degree < 0, 0, xp.where(degree == 0, before, now))
         last = max(int(degree.max()), 0) if degree.size else 0
@@ -167,7 +173,7 @@ def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = la
                      case(0.5, t(3, low=0, high=4))))
 
 
-def _hermite_limit(xp: Any, x: Any) -> int:
+def _hermite_limit(x: Any) -> int:
     return 512 if x.dtype.itemsize == 8 else 128
 
 

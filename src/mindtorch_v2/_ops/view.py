@@ -560,6 +560,9 @@ Tensor.mH = property(lambda self: _matrix_transpose(self, "mH", conjugate=True))
 def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_format) -> bool:
     """Whether the elements lie densely in the order of a memory format."""
     array = self._array
+    if not hasattr(memory_format, "_name"):
+        raise TypeError("is_contiguous(): argument 'memory_format' must be torch.memory_format, not "
+                        f"{type(memory_format).__name__}")
     if memory_format is contiguous_format or memory_format is preserve_format:
         return array.flags.c_contiguous if array.__class__ is ndarray else not array.size or is_c_contiguous(array)
     spatial = 2 if memory_format is channels_last else 3

@@ -24,12 +24,12 @@ class Gumbel(TransformedDistribution):
         finfo = torch.finfo(self.loc.dtype)
         low, high = finfo.tiny, 1 - finfo.eps
         base = Uniform(torch.full_like(self.loc, low), torch.full_like(self.loc, high), validate_args=validate_args)
-        super().__init__(base, self._steps(), validate_args=validate_args)
-
-    def _steps(self) -> list:
-        """-log(-log(u)), scaled and shifted."""
-        return [ExpTransform().inv, AffineTransform(loc=0, scale=-torch.ones_like(self.scale)), ExpTransform().inv,
-                AffineTransform(loc=self.loc, scale=-self.scale)]
+        super().__init__(  # -log(-log(u)), scaled and shifted
+            base,
+            [ExpTransform().inv, AffineTransform(loc=0, scale=-torch.ones_like(self.scale)), ExpTransform().inv,
+             AffineTransform(loc=self.loc, scale=-self.scale)],
+            validate_args=validate_args,
+        )
 
     def _log_prob(self, value: Tensor) -> Tensor:
         y = (self.loc - value) / self.scale

@@ -29,12 +29,10 @@ class Kumaraswamy(TransformedDistribution):
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         ones = torch.ones_like(self.concentration0)
-        super().__init__(Uniform(torch.zeros_like(ones), ones, validate_args=validate_args), self._steps(),
-                         validate_args=validate_args)
-
-    def _steps(self) -> list:
-        return [PowerTransform(exponent=self.concentration0.reciprocal()), AffineTransform(loc=1.0, scale=-1.0),
-                PowerTransform(exponent=self.concentration1.reciprocal())]
+        base = Uniform(torch.zeros_like(ones), ones, validate_args=validate_args)
+        transforms = [PowerTransform(exponent=self.concentration0.reciprocal()), AffineTransform(loc=1.0, scale=-1.0),
+                      PowerTransform(exponent=self.concentration1.reciprocal())]
+        super().__init__(base, transforms, validate_args=validate_args)
 
     mean = property(lambda self: _moments(self.concentration1, self.concentration0, 1))
 

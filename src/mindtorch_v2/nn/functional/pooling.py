@@ -70,7 +70,7 @@ def _fractional_max_pools(rank: int) -> tuple[Callable, Callable]:
             output_size = [int(n * ratio) for n, ratio in zip(input.shape[-rank:], ratios, strict=True)]
         if _random_samples is None:
             batch = 1 if input.dim() == rank + 1 else input.shape[0]
-            _random_samples = _torch["rand"](batch, input.shape[-rank - 1], rank, dtype=input.dtype,
+            _random_samples = _torch["rand"](batch, input.size(-rank - 1), rank, dtype=input.dtype,
                                              device=input.device)
         return _nn[name](input, kernel_size, output_size, _random_samples)
 

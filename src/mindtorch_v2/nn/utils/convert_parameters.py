@@ -31,7 +31,7 @@ def vector_to_parameters(vec: torch.Tensor, parameters: Iterable[torch.Tensor]) 
 
 
 def _common_device(parameter: torch.Tensor, device: torch.device | None) -> torch.device:
-    """The device of the parameter, which must be that of those before it."""
-    if device is not None and parameter.device != device:
+    """The device of the parameter, which must be the accelerator that those before it are on, if they are."""
+    if device is not None and parameter.device.index != device.index:
         raise TypeError("Found two parameters on different devices, this is currently not supported.")
     return parameter.device
