@@ -1,4 +1,4 @@
-"""Writes tests/mindtorch_v2/golden/bad_calls.json: what PyTorch raises for the calls of tests/mindtorch_v2/bad_calls.py.
+"""Writes tests/mindtorch_v2/golden/bad_calls.json: what PyTorch raises for calls of tests/mindtorch_v2/bad_calls.py.
 
 For each call the type and the text of the exception, and what changed all the same (a module that was made before the
 call failed has drawn its weights). Run with PyTorch installed: python tools/golden_bad_calls.py

@@ -3,6 +3,7 @@
 Run it where PyTorch is installed: python tools/golden_nn.py
 """
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -56,7 +57,22 @@ MODULES: dict[str, Callable[[Any], Any]] = {
     "dropout_eval": lambda nn: nn.Dropout(0.4).eval(),
     "flatten": lambda nn: nn.Flatten(0),
     "identity": lambda nn: nn.Identity(),
+    "weight_norm": lambda nn: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)),
+    "weight_norm_columns": lambda nn: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3), dim=1),
+    "spectral_norm": lambda nn: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3)),
+    "spectral_norm_hook": lambda nn: nn.utils.spectral_norm(nn.Linear(4, 3), n_power_iterations=2),
+    "orthogonal_exponential": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(4, 4)),
+    "orthogonal_cayley": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(4, 3), orthogonal_map="cayley"),
+    "orthogonal_householder": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(4, 6), use_trivialization=False),
+    "pruned_elements": lambda nn: pruned(nn).random_unstructured(nn.Linear(4, 3), "weight", 0.3),
+    "pruned_smallest": lambda nn: pruned(nn).l1_unstructured(nn.Linear(4, 3), "weight", 5),
+    "pruned_rows": lambda nn: pruned(nn).random_structured(nn.Linear(4, 6), "weight", 0.5, 0),
+    "pruned_shortest": lambda nn: pruned(nn).ln_structured(nn.Linear(4, 6), "weight", 2, 2, 1),
 }
+
+
+def pruned(nn: Any) -> ModuleType:
+    return importlib.import_module(f"{nn.__name__}.utils.prune")
 
 
 def initialised(torch: ModuleType, case: str) -> np.ndarray:

@@ -145,7 +145,13 @@ _ATTRIBUTES = {
                     use_deterministic_algorithms""",
     "_symbolic": "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "_threads": "get_num_interop_threads get_num_threads set_num_interop_threads set_num_threads",
-    "amp.autocast_mode": "autocast is_autocast_enabled",
+    "amp._state": """autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype
+                     get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype
+                     is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled is_autocast_ipu_enabled
+                     is_autocast_xla_enabled set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled
+                     set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype set_autocast_ipu_dtype
+                     set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled""",
+    "amp.autocast_mode": "autocast",
     "amp.grad_scaler": "GradScaler",
     "random": "fork_rng",
     "serialization": "load save",
@@ -166,8 +172,6 @@ def __getattr__(name: str) -> _Any:
                 raise
     elif name in _HOME:
         return getattr(_importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    elif name == "get_autocast_dtype":
-        return _importlib.import_module(f"{__name__}.amp.autocast_mode").autocast_dtype
     elif name == "torch":
         return _importlib.import_module(__name__)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

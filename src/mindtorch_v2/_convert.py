@@ -25,7 +25,8 @@ from ._tensor import Tensor, _rebuild_from_type_v2, flush_pending, wrap
 
 _TYPE_METHODS = {"half": _dtype.float16, "bfloat16": _dtype.bfloat16, "float": _dtype.float32, "double": _dtype.float64,
                  "char": _dtype.int8, "byte": _dtype.uint8, "short": _dtype.int16, "int": _dtype.int32,
-                 "long": _dtype.int64, "bool": _dtype.bool_, "cfloat": _dtype.complex64, "cdouble": _dtype.complex128}
+                 "long": _dtype.int64, "bool": _dtype.bool_, "chalf": _dtype.complex32, "cfloat": _dtype.complex64,
+                 "cdouble": _dtype.complex128}
 
 
 def overridable(name: str, method: Callable) -> Callable:
@@ -192,7 +193,7 @@ def _is_on(name: str) -> property:
 def _elements(tensor: Tensor) -> np.ndarray:
     """A tensor's elements in a type that NumPy itself has."""
     array = tensor._host_array("repr()")
-    return array if array.dtype.isbuiltin == 1 else array.astype(np.float32)
+    return array if array.dtype.isbuiltin == 1 else _dtype.cast(array, _dtype.WIDER[array.dtype])
 
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:

@@ -36,12 +36,13 @@ class dtype:
         return self.name
 
     def to_real(self) -> "dtype":
-        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+        return {"complex32": float16, "complex64": float32, "complex128": float64}.get(self.name, self)
 
     def to_complex(self) -> "dtype":
-        if self is float64:
-            return complex128
-        return self if self.is_complex else complex64
+        found = {float16: complex32, bfloat16: complex64, float32: complex64, float64: complex128}.get(self)
+        if found is None and not self.is_complex:
+            raise RuntimeError(f"Unknown Complex ScalarType for {self.scalar_name}")
+        return found or self
 
 
 # Categories, in the order in which a higher one decides a mixed operation.
@@ -63,31 +64,77 @@ float64 = dtype("float64", np.float64, "Double", FLOAT)
 FLOAT8 = tuple(dtype(name, getattr(ml_dtypes, name), name.capitalize(), FLOAT) for name in (
     "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"))
 float8_e4m3fn, float8_e5m2 = FLOAT8[:2]
+# NumPy has no such numbers: elements are pairs, which `cast` and `assign` bring into other types and back.
+complex32 = dtype("complex32", [("real", np.float16), ("imag", np.float16)], "ComplexHalf", COMPLEX)
 complex64 = dtype("complex64", np.complex64, "ComplexFloat", COMPLEX)
 complex128 = dtype("complex128", np.complex128, "ComplexDouble", COMPLEX)
 
 ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, bfloat16, float32, float64,
-       *FLOAT8, complex64, complex128)
+       *FLOAT8, complex32, complex64, complex128)
 
 # The public names; `bool` is left to the package, which must not shadow the builtin here.
 NAMES = {d.name: d for d in ALL} | {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32, "long": int64,
-    "cfloat": complex64, "cdouble": complex128,
+    "chalf": complex32, "cfloat": complex64, "cdouble": complex128,
 }
 
 OF_ARRAY = {d.np: d for d in ALL}
 # Types narrower than float32 compute in it, as PyTorch's kernels do, and round once at the end.
 COMPUTE = dict.fromkeys((float16, bfloat16, *FLOAT8), float32)
 REDUCED = frozenset(d.np for d in COMPUTE)
+COMPUTE[complex32] = complex64
+WIDER = {narrow.np: wide.np for narrow, wide in COMPUTE.items()}
+
+
+def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """An array in another type."""
+    if array.dtype == complex32.np:
+        wide = np.empty_like(array, np.complex64)
+        wide.real, wide.imag = array["real"], array["imag"]
+        return wide.astype(kind, copy=False)
+    if kind != complex32.np:
+        return array.astype(kind)
+    made = np.empty_like(array, kind)
+    made["real"], made["imag"] = array.real, array.imag
+    return made
+
+
+def assign(target: np.ndarray, source: np.ndarray) -> None:
+    """Writes an array into another of any type."""
+    if complex32.np in (target.dtype, source.dtype) and target.dtype != source.dtype:
+        source = cast(source, target.dtype)
+    np.copyto(target, source, casting="unsafe")
+
 
 _PYTHON_TYPES = {float: float64, int: int64, bool: bool_, complex: complex128}
 _WIDE_UNSIGNED = (uint16, uint32, uint64)
+
+
+class _NamedOnly(dtype):
+    """A type of PyTorch's of which there are no tensors here: it can be named, compared, and asked what it is."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        signed = name.startswith(("int", "float"))
+        self.name, self.category = name, FLOAT if name.startswith("float") else INT
+        letters = 3 if name.startswith(("qui", "uin")) else 2 if name.startswith("qi") else 1
+        self.scalar_name = name[:letters].upper() + name[letters:]
+        self.itemsize = {"bits16": 2, "qint32": 4}.get(name, 1)
+        self.is_floating_point, self.is_complex, self.is_signed = name.startswith("float"), False, signed
+
+
+NAMES |= {name: _NamedOnly(name) for name in (
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)), "bits1x8", "bits2x4", "bits4x2", "bits8", "bits16",
+    "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "float4_e2m1fn_x2")}
 
 
 def as_dtype(value: Any) -> dtype:
     """A dtype out of a dtype, a Python type, or a NumPy type."""
     if value.__class__ is dtype:
         return value
+    if isinstance(value, _NamedOnly):
+        raise NotImplementedError(f"there are no tensors of type {value} here")
     if isinstance(value, type) and value in _PYTHON_TYPES:
         return _PYTHON_TYPES[value]
     raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(value).__name__}")
@@ -112,7 +159,6 @@ def default_complex() -> dtype:
     return _Default.dtype.to_complex()
 
 
-@functools.cache
 def _check_dtypes(function: str, **given: Any) -> None:
     for position, (name, value) in enumerate(given.items(), 1):
         if not isinstance(value, dtype):
@@ -120,6 +166,7 @@ def _check_dtypes(function: str, **given: Any) -> None:
                             f"{type(value).__name__}")
 
 
+@functools.cache
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest type that can hold both, in PyTorch's lattice."""
     if type1 is type2:
@@ -142,7 +189,9 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
         if low.itemsize == high.itemsize:  # float16 with bfloat16
             return float32
         return low if low.itemsize > high.itemsize else high
-    return complex128 if float64 in (low, high) or complex128 in (low, high) else complex64
+    if float64 in (low, high) or complex128 in (low, high):
+        return complex128
+    return high if low is float16 else complex64
 
 
 def of_number(value: Any) -> dtype:

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from ._box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
+from ._dtype import complex32
 
 DEFAULT_SEED = 67280421310721
 WORDS_IN_STATE = 624
@@ -21,7 +22,8 @@ WIDE_RANGE = 1 << 28  # from this range on, an integer takes two words, so that 
 CHUNK = 1 << 15  # elements worked on at once, so that intermediates stay in the cache
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-REAL_PART: dict[np.dtype, np.dtype] = {np.dtype(np.complex64): FLOAT32, np.dtype(np.complex128): FLOAT64}
+REAL_PART: dict[np.dtype, np.dtype] = {complex32.np: FLOAT16, np.dtype(np.complex64): FLOAT32,
+                                       np.dtype(np.complex128): FLOAT64}
 
 STATE_LAYOUT = np.dtype(
     {

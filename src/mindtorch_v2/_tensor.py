@@ -36,7 +36,7 @@ from ._dispatch.keys import (
 )
 from ._dispatch.levels import LevelArray
 from ._dispatch.registry import Operator, PerOperator, registry
-from ._dtype import FLOAT, OF_ARRAY, dtype
+from ._dtype import FLOAT, OF_ARRAY, WIDER, cast, dtype
 from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
 from ._warn import warn_once
 
@@ -528,11 +528,13 @@ class Tensor(TensorBase):
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
         array = self._host_array("item()")
         value = array.item()
-        return value if value.__class__ in (int, float, bool, complex) else float(value)
+        if value.__class__ in (int, float, bool, complex):
+            return value
+        return complex(*value) if value.__class__ is tuple else float(value)
 
     def tolist(self) -> Any:
         array = self._host_array("tolist()")
-        return array.tolist() if array.dtype.isbuiltin == 1 else array.astype(np.float32).tolist()
+        return array.tolist() if array.dtype.isbuiltin == 1 else cast(array, WIDER[array.dtype]).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The same memory as an ndarray."""

@@ -1,7 +1,7 @@
 """Calls that PyTorch refuses, by family of operators, and the tensors they are made with.
 
-Each is an expression over `torch`, `F` (torch.nn.functional) and the fresh tensors of `tensors`. What PyTorch raises
-stands in golden/bad_calls.json, which tools/golden_bad_calls.py writes.
+Each is an expression over `torch`, `F` (torch.nn.functional), `rnn` (torch.nn.utils.rnn) and the fresh tensors of
+`tensors`. What PyTorch raises stands in golden/bad_calls.json, which tools/golden_bad_calls.py writes.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ BAD_CALLS: dict[str, list[str]] = {
         "torch.gt(a, a, out=meta)", "torch.isclose(a, d)", "torch.isclose(a, a, rtol=-1)",
         "torch.isclose(a, a, atol=-1)", "torch.allclose(a, d)", "torch.equal(a, 1)", "bool(a)", "bool(torch.zeros(0))",
         "float(a)", "int(a)", "a.item()", "complex(a)", "float(c[0, 0])", "range(a)", "range(s)", "a.__index__()",
-        "torch.isposinf(c)", "torch.isneginf(c)", "torch.isfinite('x')", "if_(a == a)", "a in 3", "'x' in a",
+        "torch.isposinf(c)", "torch.isneginf(c)", "torch.isfinite('x')", "bool(a == a)", "a in 3", "'x' in a",
     ],
     "reduction": [
         "a.sum(2)", "a.sum(-3)", "a.sum((0, 0))", "a.sum((0, -2))", "a.sum('x')", "torch.sum(a, dim=[0, 5])",
@@ -287,11 +287,11 @@ BAD_CALLS: dict[str, list[str]] = {
         "torch.nn.GRUCell(3, 5)(a, v)", "torch.nn.RNNCell(4, 5)(a)", "torch.nn.RNNCell(3, 5, nonlinearity='x')(a)",
         "torch.nn.LSTM('x', 5)", "torch.nn.GRU(4, 5)(x3, torch.zeros(1, 2, 5))",
         "torch.nn.LSTM(4, 5, bidirectional=True)(x3, (torch.zeros(1, 3, 5), torch.zeros(1, 3, 5)))",
-        "torch.nn.utils.rnn.pack_padded_sequence(x3, [2, 2, 0])",
-        "torch.nn.utils.rnn.pack_padded_sequence(x3, [1, 2, 2])", "torch.nn.utils.rnn.pack_padded_sequence(x3, [2, 2])",
-        "torch.nn.utils.rnn.pad_sequence(3)", "torch.nn.utils.rnn.pad_sequence([v, v4], padding_side='up')",
-        "torch.nn.utils.rnn.pack_sequence([v, v4])",
-        "torch.nn.utils.rnn.pad_packed_sequence(torch.nn.utils.rnn.pack_padded_sequence(x3, [2, 2, 1]), total_length=1)",
+        "rnn.pack_padded_sequence(x3, [2, 2, 0])",
+        "rnn.pack_padded_sequence(x3, [1, 2, 2])", "rnn.pack_padded_sequence(x3, [2, 2])",
+        "rnn.pad_sequence(3)", "rnn.pad_sequence([v, v4], padding_side='up')",
+        "rnn.pack_sequence([v, v4])",
+        "rnn.pad_packed_sequence(rnn.pack_padded_sequence(x3, [2, 2, 1]), total_length=1)",
         "torch.lstm_cell(a, (a, a), a, a)", "torch.gru(x3, x3, [a, a], True, 1, 0., False, False, False)",
     ],
     "modules": [
@@ -465,9 +465,6 @@ def tensors(torch: Any) -> dict[str, Any]:
     def set_(target: Any, index: Any, value: Any) -> None:
         target[index] = value
 
-    def if_(condition: Any) -> bool:
-        return True if condition else False
-
     def twice(loss: Any) -> None:
         loss.backward()
         loss.backward()
@@ -487,7 +484,7 @@ def tensors(torch: Any) -> dict[str, Any]:
     g.grad = torch.ones(2, 3)
     a = torch.arange(6.0).reshape(2, 3)
     return {
-        "torch": torch, "F": torch.nn.functional, "set_": set_, "if_": if_, "twice": twice,
+        "torch": torch, "F": torch.nn.functional, "rnn": torch.nn.utils.rnn, "set_": set_, "twice": twice,
         "saved_changed": saved_changed, "detached_view": detached_view, "a": a, "g": g,
         "b": torch.arange(12.0).reshape(3, 4), "v": torch.arange(3.0), "v4": torch.arange(4.0), "s": torch.tensor(2.0),
         "i": torch.arange(6).reshape(2, 3), "idx": torch.arange(2), "m": a > 2, "c": torch.complex(a, a + 1),

@@ -15,6 +15,7 @@ from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, REQUIRES_GRAD, SPARSE
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import FLOAT, OF_ARRAY
+from .names import BY_NODE, class_name
 from .node import FREED, Node, SavedOutput, _sequence, pack_saved, saving_hooks
 
 SUFFIXES = ("_shape", "_dtype", "_device")
@@ -206,17 +207,14 @@ def _apply_source(operator: Operator, derivative: Derivative) -> str:
     return f"def apply(self, {parameter}):\n" + "\n".join("    " + line for line in lines) + "\n"
 
 
-def node_name(operator: Operator) -> str:
-    """MulBackward0 for mul and mul_, MaxBackward1 for its first overload, and so on."""
-    base = operator.schema.base_name.strip("_")
-    return "".join(part[:1].upper() + part[1:] for part in base.split("_")) + "Backward0"
-
-
 def make_node_class(operator: Operator, derivative: Derivative) -> type[Node]:
     scope: dict[str, Any] = {"FREED": FREED, "__opname__": f"{operator.name} backward"}
     scope |= {f"formula_{i}": f.function for i, f in enumerate(derivative.formulas)}
     apply = compile_function("apply", _apply_source(operator, derivative), scope)
-    return type(node_name(operator), (Node,), {"apply": apply, "saved_names": derivative.saved, "operator": operator})
+    name = operator.schema.name
+    functional = name.replace("_.", ".").rstrip("_")  # in-place forms have the name of the functional one
+    members = {"apply": apply, "saved_names": derivative.saved, "operator": operator, "shown": BY_NODE.get(functional)}
+    return type(class_name(functional, operator.schema.base_name), (Node,), members)
 
 
 def differentiable(result: Any) -> bool:

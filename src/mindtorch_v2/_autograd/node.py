@@ -82,6 +82,7 @@ class Node:
     retained: dict[int, Any] | None = None  # output number -> weakref to the tensor that wants its grad
     traceback: str | None = None
     watched = False  # whether one of the hooks above is set
+    shown: Callable[[Any], str] | None = None  # the name, where it depends on the call
     replayed: bool = False  # made anew for a view after a write, which PyTorch does by absolute geometry
 
     def __init__(self) -> None:
@@ -90,7 +91,10 @@ class Node:
     # what users see --------------------------------------------------------------------------------------------
 
     def name(self) -> str:
-        return "AsStridedBackward0" if self.replayed else type(self).__name__
+        if self.replayed:
+            return "AsStridedBackward0"
+        kind = type(self)
+        return kind.__name__ if kind.shown is None else kind.shown(self)
 
     def _sequence_nr(self) -> int:
         return self.seq

@@ -67,6 +67,7 @@ VIEW_MASK = 1 << DispatchKey.ADInplaceOrView
 REQUIRES_GRAD = 1 << DispatchKey.Autograd
 AUTOGRAD_MASK = mask_of(DispatchKey.Autograd, *AUTOGRAD_OF.values())
 DUAL_MASK = 1 << DispatchKey.ForwardAD
+AUTOCAST_MASK = 1 << DispatchKey.Autocast
 PIPELINE_MASK = 1 << DispatchKey.Pipeline
 VMAP_MASK = 1 << DispatchKey.FuncTorchVmapMode
 PYTHON_MASK = 1 << DispatchKey.Python

@@ -11,7 +11,21 @@ from .._device import META, channels_last, contiguous_format, device, memory_for
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, OF_ARRAY, REDUCED, as_dtype, dtype, finfo, float64, iinfo
+from .._dtype import (
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    OF_ARRAY,
+    REDUCED,
+    as_dtype,
+    cast,
+    complex32,
+    dtype,
+    finfo,
+    float64,
+    iinfo,
+)
 from .._tensor import _NO_BYTES, Tensor, element_strides
 from .._warn import warn_once
 from .declare import composite, op
@@ -107,7 +121,7 @@ def uninitialised(spec: Spec, xp: Any = None) -> Any:
 _C_NAMES = {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t",
             "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float16": "c10::Half",
             "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double", "complex64": "c10::complex<float>",
-            "complex128": "c10::complex<double>", "float8_e4m3fn": "c10::Float8_e4m3fn",
+            "complex32": "c10::complex<c10::Half>", "complex128": "c10::complex<double>", "float8_e4m3fn": "c10::Float8_e4m3fn",
             "float8_e5m2": "c10::Float8_e5m2"}
 
 
@@ -144,6 +158,8 @@ def stored_number(value: Any, kind: dtype) -> Any:
         value = value.real
     if kind.category == INT:
         return int(value) if kind.is_signed else int(value) % (1 << 8 * kind.itemsize)
+    if kind is complex32:
+        return np.array((complex(value).real, complex(value).imag), kind.np)[()]
     return np.float32(value) if kind.np in REDUCED else value
 
 
@@ -151,6 +167,9 @@ def store(xp: Any, target: Any, source: Any) -> None:
     """Writes an array into another of any type, with the casts of C."""
     kind, wanted = source.dtype, target.dtype
     if kind is not wanted:
+        if kind == complex32.np or wanted == complex32.np:
+            source = cast(source, np.dtype(np.complex64) if kind == complex32.np else wanted)
+            return store(xp, target, source)
         if kind.kind == "c" and wanted.kind not in "cb":
             warn_once("Casting complex values to real discards the imaginary part", 5)
             source = source.real
@@ -175,7 +194,7 @@ def _copied(xp: Any, self: Any, spec: Spec) -> Any:
     if spec.strides is None:
         if kind is wanted:
             return self.copy()
-        if kind not in REDUCED and wanted not in REDUCED and kind.kind != "c":
+        if kind not in REDUCED and wanted not in REDUCED and kind.kind not in "cV" and wanted.kind != "V":
             return self.astype(wanted, order="C")
     made = uninitialised(spec)
     store(xp, made, self)

@@ -16,6 +16,9 @@ from .._dtype import (
     FLOAT,
     INT,
     OF_ARRAY,
+    cast,
+    complex32,
+    complex64,
     default_complex,
     dtype,
     finfo,
@@ -62,11 +65,14 @@ class Factory(Copies):
             f"        made = other_layout(operator, layout, pin_memory, ({names},))\n"
             "        if made is not None: return made\n"
             "    made = new(Tensor)\n"
-            f"    made._array = array(xp, {passed}, spec=infer({names}))\n"
+            f"    spec = infer({names})\n"
+            f"    made._array = array(xp, {passed}, spec=spec) if spec.dtype is not complex32 else "
+            f"narrowed(array(xp, {passed}, spec=spec._replace(dtype=complex64)))\n"
             "    return required(made) if requires_grad else made\n"
         )
         scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "new": object.__new__, "Tensor": Tensor,
-                 "required": required, "operator": operator, "other_layout": _other_layout,
+                 "required": required, "operator": operator, "complex32": complex32, "complex64": complex64,
+                 "narrowed": lambda array: cast(array, complex32.np), "other_layout": _other_layout,
                  "__opname__": f"{operator.name} cpu"}
         return compile_function(schema.base_name, source, scope)
 

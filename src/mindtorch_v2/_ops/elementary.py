@@ -6,7 +6,7 @@ from typing import Any
 
 from .._dispatch.callers import call_bound
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, INT, dtype, float16, float32, float64
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, dtype, float16, float32, float64
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import pointwise
@@ -439,7 +439,7 @@ def _joined(xp: Any, real: Any, imag: Any) -> Any:
 
 
 def _complex_of(common: dtype) -> tuple[dtype, dtype]:
-    return common, common.to_complex()
+    return common, common.to_complex() if common.category >= FLOAT else common
 
 
 COMPLEX_OF_PARTS = op(

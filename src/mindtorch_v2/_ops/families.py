@@ -35,7 +35,10 @@ from .._dtype import (
     INT,
     OF_ARRAY,
     REDUCED,
+    WIDER,
+    assign,
     bool_,
+    cast,
     dtype,
     float32,
     get_default_dtype,
@@ -136,7 +139,7 @@ class Family:
             result = functional.lookup(self._backend_mask())(self, *args)
             check_result_fits(self, Spec(result._array.shape, result.dtype))
             if self._array.__class__ is _ndarray:
-                np.copyto(self._array, result._array, casting="unsafe")
+                assign(self._array, result._array)
             self._bump_version()
             return self
 
@@ -218,7 +221,8 @@ def _parameters(function: Callable) -> tuple[str, ...]:
 
 
 def _widened(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32) if array.dtype in REDUCED else array
+    wide = WIDER.get(array.dtype)
+    return array if wide is None else cast(array, wide)
 
 
 def wrap_one(array: Any, spec: Spec) -> Tensor:
@@ -227,7 +231,7 @@ def wrap_one(array: Any, spec: Spec) -> Tensor:
         array = np.asarray(array)
     kind = spec.dtype.np
     if array.dtype is not kind and array.dtype != kind:
-        array = array.astype(kind)
+        array = cast(array, kind)
     made = _new(Tensor)
     made._array = array
     return made
@@ -319,7 +323,7 @@ class Pointwise(Family):
                 values[i] = number_array(value, kind)
             else:
                 array = value._array
-                values[i] = array if array.dtype is kind.np else array.astype(kind.np)
+                values[i] = array if array.dtype is kind.np else cast(array, kind.np)
         if self.rounds and (narrow := common_dtype([args[i] for i in at]).np) in REDUCED:
             return self.compute(cpu_xp, *values, rounded=lambda array: array.astype(narrow).astype(kind.np))
         return self.compute(cpu_xp, *values)
@@ -406,7 +410,7 @@ class Pointwise(Family):
             check_result_fits(self_, spec)
             if self_._array.__class__ is _ndarray:
                 for row in _rows_in_turn(self_, args, at):
-                    np.copyto(row[0]._array, self.computed(row, kind, at), casting="unsafe")
+                    assign(row[0]._array, self.computed(row, kind, at))
             self_._bump_version()
             return self_
 

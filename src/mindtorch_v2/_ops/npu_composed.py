@@ -448,4 +448,5 @@ def untouched(made: Tensor) -> Tensor:
     return wrap_npu(made._array)
 
 
-from . import npu_layers, npu_linalg, npu_losses, npu_places, npu_random, npu_special  # noqa: E402, F401 - they fill the table
+# They fill the table.
+from . import npu_layers, npu_linalg, npu_losses, npu_places, npu_random, npu_special  # noqa: E402, F401

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._backends.meta import contiguous_strides
-from .._backends.npu.array import empty, from_host
+from .._backends.npu.array import empty
 from .._backends.npu.launch import launch, run
 from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
@@ -16,7 +16,6 @@ from .._tensor import Tensor, wrapped_dim
 from .index import check_mask
 from .npu import cast, finished, fresh, number_tensor, store, uninitialised, wrap_npu
 from .npu_composed import call, clone, composed, infer, laid_out, number_of, results, unsafe_view, untouched
-from .resample import nearest_places
 from .rules import Spec, shape_text
 
 # joining and placing -------------------------------------------------------------------------------------------------
@@ -329,17 +328,3 @@ def _triangle_indices(name: str, triangle: str) -> None:
 
 _triangle_indices("tril_indices", "tril")
 _triangle_indices("triu_indices", "triu")
-
-
-# resampling ----------------------------------------------------------------------------------------------------------
-
-
-@composed("upsample_nearest1d", "upsample_nearest2d")
-def _upsample_nearest(row: Callable, self: Tensor, output_size: tuple[int, ...], *scales: float | None) -> Tensor:
-    """ACLNN's operators know sizes only; with a given scale the places are computed here."""
-    if scales == (None,) * len(scales):
-        return row(self, output_size, *scales)
-    for d, (count, scale) in enumerate(zip(output_size, scales, strict=True), 2):
-        places = nearest_places(self.shape[d], count, scale, in_planes=len(scales) == 2)
-        self = call("index_select", self, d, wrap_npu(from_host(places, self._array.device_index)))
-    return self

@@ -1,4 +1,4 @@
-"""NPU kernels of special functions, of numbers taken apart, and of order: series and recursions of ordinary operators."""
+"""NPU kernels of special functions, of numbers taken apart, and of order: series of ordinary operators."""
 
 import math
 from collections.abc import Callable
@@ -118,7 +118,7 @@ def _log_ndtr(self: Any) -> Any:
     x = floating_(self)
     scaled = x * -ROOT_HALF
     below = (_erfcx(scaled.clamp_min(0)) * 0.5).log() - scaled * scaled
-    return _where(x < 0, below, (scaled.erfc() * -0.5).log1p())
+    return _where(x < 0, below, ((-scaled).erfc() * -0.5).log1p())
 
 
 def _declare_polynomial(name: str, first: Callable, step: Callable, limit: Callable) -> None:
@@ -191,7 +191,7 @@ def _of_sorted(name: str, pick: Callable[[Any, int], Any]) -> None:
         if not self.dim() or not self.numel():
             made = self.clone(), self.new_zeros(self.shape, dtype=int64)
         else:
-            values, indices = call("sort.stable", self, True, dim, False)
+            values, indices = self.sort(dim=dim, stable=True)
             at = pick(values, dim)
             made = values.gather(dim, at), indices.gather(dim, at)
         return results(name, *(m.reshape(s.shape) for m, s in zip(made, specs, strict=True)))

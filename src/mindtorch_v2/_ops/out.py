@@ -9,9 +9,9 @@ import numpy as np
 from .._autograd.views import WRITE_TO_INFERENCE
 from .._device import META
 from .._dispatch.callers import call_bound, keys_of
-from .._dispatch.keys import DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, changed_modes, modes
+from .._dispatch.keys import AUTOCAST_MASK, DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, changed_modes, modes
 from .._dispatch.registry import Operator
-from .._dtype import can_cast
+from .._dtype import assign, can_cast
 from .._tensor import Tensor
 from .rules import c_name, check_overlap, check_writable, shape_text
 
@@ -125,7 +125,7 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
                 check_overlap(target, source)
             elif name in _READ_BEFORE_WRITTEN:
                 check_overlap(target, source, same=False)
-    with changed_modes(grad_enabled=False):
+    with changed_modes(grad_enabled=False, include=modes.include & ~AUTOCAST_MASK):
         result = call_bound(operator, values)
         results = result if isinstance(result, (tuple, list)) else (result,)
         for target, value in zip(targets, results, strict=True):
@@ -196,7 +196,7 @@ def _store(target: Tensor, value: Tensor, *, is_own: bool) -> None:
                           stacklevel=4)
         target.resize_(value.shape)  # type: ignore[attr-defined]
     if target._array.__class__ is np.ndarray:
-        np.copyto(target._array, value._array, casting="unsafe")
+        assign(target._array, value._array)
     elif target._device is not META:
         target.copy_(value)  # type: ignore[attr-defined]
     target._bump_version()

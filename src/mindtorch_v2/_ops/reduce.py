@@ -7,7 +7,7 @@ import numpy as np
 
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
-from .._dtype import FLOAT, INT, bool_, dtype, float32, float64, int64, uint8
+from .._dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .families import ArrayFamily, computes
@@ -189,10 +189,9 @@ def _addends(array: Any, spec: Spec, explicit: dtype | None) -> Any:
     """What is added: the elements, in the type of the result but half precision in float32."""
     kind = spec.dtype
     if explicit is not None and explicit.np != array.dtype:
-        array = array.astype(kind.np)
-    if kind.category == FLOAT and kind.itemsize < 4:
-        return array.astype(np.float32, copy=False)
-    return array.astype(kind.np, copy=False)
+        array = cast(array, kind.np)
+    wide = WIDER.get(kind.np, kind.np)
+    return array if array.dtype == wide else cast(array, wide)
 
 
 def axes_of(array: Any, dim: Any) -> tuple[int, ...] | None:

@@ -35,11 +35,6 @@ def _nearest(n: int, count: int, offset: float, given: float | None) -> np.ndarr
     return np.minimum(np.floor(point), n - 1).astype(np.int64)
 
 
-def nearest_places(n: int, count: int, given: float | None, *, in_planes: bool) -> np.ndarray:
-    """The nearest element of each result."""
-    return _taps("nearest in planes" if in_planes else "nearest", n, count, False, given, np.float32, False).places[0]
-
-
 def _centres(n: int, count: int, aligned: bool, given: float | None, kind: type) -> tuple[np.ndarray, np.ndarray]:
     """The element before each result's point, and how far behind it the point lies."""
     scale = _scale(n, count, aligned, given, kind)

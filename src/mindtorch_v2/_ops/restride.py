@@ -8,7 +8,7 @@ from .._autograd.views import check_inplace, move_retained
 from .._device import META, contiguous_format
 from .._dispatch.keys import BACKENDS, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Operator, registry
-from .._dtype import COMPLEX, complex64, complex128, dtype, float32, float64
+from .._dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, float32, float64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import Composite, Family, view
@@ -137,7 +137,7 @@ def retyped_geometry(self: Tensor, kind: dtype) -> tuple[tuple[int, ...], tuple[
 op("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", kernel=Retyped(), public="Tensor")
 
 
-_PAIRS = {float32: complex64, float64: complex128}
+_PAIRS = {float16: complex32, float32: complex64, float64: complex128}
 
 
 def _view_as_complex(self: Tensor) -> tuple:

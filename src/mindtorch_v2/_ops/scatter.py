@@ -302,7 +302,8 @@ def _index_fill(xp: Any, self: Any, dim: int, index: Any, value: Any) -> None:
 
 def _cast_value(value: Any, kind: Any) -> Any:
     """A number, or a 0-dim array, in an array's type."""
-    return stored_number(value.item() if hasattr(value, "item") else value, OF_ARRAY[kind])
+    number = value.item() if hasattr(value, "item") else value
+    return stored_number(complex(*number) if number.__class__ is tuple else number, OF_ARRAY[kind])
 
 
 op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",

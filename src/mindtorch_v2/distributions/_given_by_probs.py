@@ -34,7 +34,7 @@ class GivenByProbs(Distribution):
         """Initialises a batch of distributions with one probability each."""
         name, given = one_of(probs, logits)
         *broadcast, given = broadcast_all(*others.values(), given)
-        self.__dict__.update(zip(others, broadcast))
+        self.__dict__.update((key, value.type_as(given)) for key, value in zip(others, broadcast))
         self.__dict__[name] = given
         Distribution.__init__(self, given.shape, validate_args=validate_args)
 

@@ -24,7 +24,6 @@ class Binomial(GivenByProbs):
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:
         self._set_binary(probs, logits, validate_args, total_count=total_count)
-        self.total_count = self.total_count.type_as(self._param)
 
     support = constraints.dependent_property(lambda self: constraints.integer_interval(0, self.total_count),
                                              is_discrete=True, event_dim=0)

@@ -57,13 +57,13 @@ class GeneralizedPareto(Distribution):
     def mean(self) -> Tensor:
         known = self.concentration < 1
         k = torch.where(known, self.concentration, 0.5)
-        return torch.where(known, self.loc + self.scale / (1 - k), math.inf)
+        return torch.where(known, self.loc + self.scale / (1 - k), math.nan)
 
     @property
     def variance(self) -> Tensor:
         known = self.concentration < 0.5
         k = torch.where(known, self.concentration, 0.25)
-        return torch.where(known, self.scale**2 / ((1 - k) ** 2 * (1 - 2 * k)), math.inf)
+        return torch.where(known, self.scale**2 / ((1 - k) ** 2 * (1 - 2 * k)), math.nan)
 
     def entropy(self) -> Tensor:
         return (torch.log(self.scale) + self.concentration + 1).expand(self._batch_shape)

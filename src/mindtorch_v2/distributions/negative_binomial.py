@@ -22,7 +22,6 @@ class NegativeBinomial(GivenByProbs):
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:
         self._set_binary(probs, logits, validate_args, total_count=total_count)
-        self.total_count = self.total_count.type_as(self._param)
 
     mean = property(lambda self: self.total_count * torch.exp(self.logits))
     mode = property(lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0))

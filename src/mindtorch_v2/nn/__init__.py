@@ -2,13 +2,13 @@
 
 from typing import Any as _Any
 
-from . import functional, init, modules, parallel, parameter, utils
+from . import attention, common_types, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [*modules.__all__, "Buffer", "DataParallel", "Parameter", "UninitializedBuffer", "UninitializedParameter",
-           "factory_kwargs", "functional", "init", "modules", "parallel", "parameter", "utils"]
+           "attention", "factory_kwargs", "functional", "grad", "init", "modules", "parallel", "parameter", "utils"]
 
 
 def factory_kwargs(kwargs: dict[str, _Any] | None) -> dict[str, _Any]:

@@ -227,8 +227,7 @@ def kaiming_uniform_(
     """The tensor, filled uniformly so that variances survive the layer and its nonlinearity."""
     if _has_no_elements(tensor):
         return tensor
-    std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
-    bound = math.sqrt(3.0) * std
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
@@ -242,8 +241,12 @@ def kaiming_normal_(
     """The tensor, filled normally so that variances survive the layer and its nonlinearity."""
     if _has_no_elements(tensor):
         return tensor
-    std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
-    return normal_(tensor, 0, std, generator)
+    return normal_(tensor, 0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def _kaiming_std(tensor: torch.Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    fan = _calculate_correct_fan(tensor, mode)
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
 def _has_no_elements(tensor: torch.Tensor) -> bool:

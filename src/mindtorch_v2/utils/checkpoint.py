@@ -8,6 +8,7 @@ from typing import Any
 import mindtorch_v2 as torch
 
 from .._dispatch.keys import modes
+from ..amp.autocast_mode import settings
 from ..autograd import Function
 from ..autograd.graph import saved_tensors_hooks
 
@@ -75,7 +76,7 @@ class _Surroundings:
     """Generators and autocast settings of the first run, put back for the second."""
 
     def __init__(self, preserve_rng_state: bool, args: Any) -> None:
-        self.autocast = dict(modes.__dict__.get("autocast", {}))
+        self.autocast = settings()
         self.state = torch.get_rng_state() if preserve_rng_state else None
         self.devices = get_device_states(*args) if preserve_rng_state else ([], [])
         kinds = {a.device.type for a in args if isinstance(a, torch.Tensor)} - {"cpu", "meta"}
@@ -84,8 +85,8 @@ class _Surroundings:
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for kind, chosen in self.autocast.items():
-                stack.enter_context(torch.autocast(kind, chosen, enabled=chosen is not None))
+            for context in self.autocast:
+                stack.enter_context(context)
             if self.state is not None:
                 stack.enter_context(torch.random.fork_rng())
                 torch.set_rng_state(self.state)

@@ -29,10 +29,11 @@ FOUND_IN_DATA = ("out of bounds", "out of range", "ZeroDivisionError", "bincount
 # PyTorch's CPU gives the places of nonzero elements column by column, a device row by row.
 OTHER_STRIDES = frozenset(("aten::nonzero", "aten::nonzero_numpy", "aten::argwhere", "aten::where"))
 # Operators that run, but lead to one without a row: by an option, or in their derivative.
-LEAD_ELSEWHERE = frozenset(("aten::unique", "aten::digamma", "aten::ctc_loss.IntList", "aten::kaiser_window",
-                            "aten::upsample_linear1d", "aten::upsample_trilinear3d", *(
-    name for name, d in SAMPLED.items()
-    if re.search(r"_ops\.(linalg_|fft|spectral)", getattr(d.family, "function", d.family).__module__))))
+LEAD_ELSEWHERE = frozenset((
+    "aten::unique",  # along a dimension
+))
+# Decompositions are unique but for the signs of their vectors.
+UP_TO_SIGN = frozenset(("aten::linalg_eigh", "aten::linalg_svd", "aten::svd", "aten::linalg_qr", "aten::qr"))
 # What the device computes by another formula than the CPU, with the tolerance that takes.
 LOOSE = {"aten::special_ndtri": 1e-3, "aten::logcumsumexp": 1e-4, "aten::histc": 1e-4}
 NO_ROW = "has no ACLNN row: it cannot run on device 'npu'"

@@ -22,6 +22,7 @@ from . import (
     sparse,
     transformer,
     upsampling,
+    utils,
 )
 from .activation import *  # noqa: F403
 from .adaptive import *  # noqa: F403

@@ -28,27 +28,37 @@ def settings(cls: type[M]) -> type[M]:
         if default is not inspect.Parameter.empty:
             delattr(cls, name)
     signature = inspect.Signature(parameters, return_annotation=None)
-
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{cls.__name__}.__init__() {error}") from None
-        bound.apply_defaults()
-        values = bound.arguments
-        del values["self"]
-        Module.__init__(self)
-        self._keep(**values)
-
-    init.__name__, init.__qualname__, init.__module__ = "__init__", f"{cls.__qualname__}.__init__", cls.__module__
-    init.__signature__ = signature  # type: ignore[attr-defined]
-    cls.__init__ = init  # type: ignore[method-assign]
+    cls.__init__ = _constructor(cls, signature)  # type: ignore[method-assign]
     cls._settings = tuple(signature.parameters)[1:]  # type: ignore[attr-defined]
     if not hasattr(cls, "_keep"):
         cls._keep = _keep_all  # type: ignore[attr-defined]
     if "__constants__" not in cls.__dict__:
         cls.__constants__ = list(cls._settings)  # type: ignore[attr-defined]
     return cls
+
+
+def _constructor(cls: type, signature: inspect.Signature) -> Any:
+    """A function of that signature that hands its arguments to `_keep`; Python words the errors of a wrong call."""
+    nothing = inspect.Parameter.empty
+    scope: dict[str, Any] = {"initialise": Module.__init__}
+    bare = []
+    for parameter in signature.parameters.values():
+        default = nothing if parameter.default is nothing else _Default(parameter.name)
+        scope[repr(default)] = parameter.default
+        bare.append(parameter.replace(annotation=nothing, default=default))
+    head = inspect.Signature(bare)
+    kept = ", ".join(f"{name}={name}" for name in list(signature.parameters)[1:])
+    exec(f"def __init__{head}:\n    initialise(self)\n    self._keep({kept})", scope)
+    init = scope["__init__"]
+    init.__qualname__, init.__module__, init.__signature__ = f"{cls.__qualname__}.__init__", cls.__module__, signature
+    return init
+
+
+class _Default(str):
+    """The default of the parameter of that name, as source code."""
+
+    def __repr__(self) -> str:
+        return f"default_{self}"
 
 
 def _keep_all(self: Module, **values: Any) -> None:

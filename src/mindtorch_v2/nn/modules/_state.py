@@ -207,9 +207,8 @@ class ModuleState:
                         source.requires_grad_(target.requires_grad)
                 setattr(self, name, source)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-            action = "swapping" if assign else "copying"
             error_msgs.append(
-                f'While {action} the parameter named "{key}", '
+                f'While copying the parameter named "{key}", '
                 f"whose dimensions in the model are {target.size()} and "
                 f"whose dimensions in the checkpoint are {source.size()}, "
                 f"an exception occurred : {error.args}."

@@ -122,7 +122,7 @@ class RNNBase(Module):
     def check_input(self, input: torch.Tensor, batch_sizes: torch.Tensor | None) -> None:
         """Raises for an input of another type, rank or width than the weights take."""
         first = getattr(self, self._all_weights[0][0])
-        if input.dtype != first.dtype and not torch.is_autocast_enabled():
+        if input.dtype != first.dtype and not torch.is_autocast_enabled(input.device.type):
             raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype ({first.dtype}). Convert "
                              f"input: input.to({first.dtype}), or convert model: model.to({input.dtype})")
         rank = 3 if batch_sizes is None else 2

@@ -189,6 +189,14 @@ KERNELS["aclnnInverse"] = np.linalg.inv
 KERNELS["aclnnSlogdet"] = lambda x: tuple(np.linalg.slogdet(x))
 
 
+@kernel("Svd")
+def svd(x: np.ndarray, full: bool, compute_uv: bool) -> tuple:
+    if not compute_uv:
+        return np.linalg.svd(x, compute_uv=False), x.reshape(-1)[:0], x.reshape(-1)[:0]
+    u, s, vh = np.linalg.svd(x, full_matrices=full)
+    return s, u, vh.swapaxes(-1, -2)
+
+
 @kernel("LinalgCholesky")
 def cholesky(x: np.ndarray, upper: bool) -> np.ndarray:
     factor = np.linalg.cholesky(x.swapaxes(-1, -2) if upper else x)
@@ -203,6 +211,21 @@ def triangular_solve(b: np.ndarray, a: np.ndarray, upper: bool, transpose: bool,
 
 
 # networks ------------------------------------------------------------------------------------------------------------
+
+
+@kernel("ApplyAdamWV2")
+def apply_adamw(parameter: np.ndarray, mean: np.ndarray, square_mean: np.ndarray, greatest: np.ndarray | None,
+                grad: np.ndarray, step: np.ndarray, lr: float, beta1: float, beta2: float, weight_decay: float,
+                eps: float, amsgrad: bool, maximize: bool) -> None:  # fmt: skip
+    number = float(step.reshape(-1)[0]) + 1  # the operator counts from 0
+    grad = -grad if maximize else grad
+    parameter[...] = parameter * (1 - lr * weight_decay)
+    mean[...] = beta1 * mean + (1 - beta1) * grad
+    square_mean[...] = beta2 * square_mean + (1 - beta2) * grad * grad
+    if greatest is not None:
+        greatest[...] = square_mean = np.maximum(greatest, square_mean)
+    below = np.sqrt(square_mean) / np.sqrt(1 - beta2**number) + eps
+    parameter[...] = parameter - lr / (1 - beta1**number) * mean / below
 
 
 @kernel("RmsNorm")

@@ -1,0 +1,43 @@
+"""The names of recorded nodes are those that PyTorch prints."""
+
+import pytest
+
+import mindtorch_v2 as torch
+
+F = torch.nn.functional
+NAMES = {
+    "AddmmBackward0": lambda x, w: F.linear(x, w, torch.ones(4)),
+    "MmBackward0": lambda x, w: F.linear(x, w),
+    "ViewBackward0": lambda x, w: F.linear(x.unsqueeze(0), w, torch.ones(4)),
+    "UnsafeViewBackward0": lambda x, w: F.linear(x.unsqueeze(0), w),
+    "NllLossBackward0": lambda x, w: F.cross_entropy(x, torch.tensor([0, 1])),
+    "SumBackward0": lambda x, w: x.sum(),
+    "SumBackward1": lambda x, w: x.sum(1),
+    "MeanBackward1": lambda x, w: x.mean(0),
+    "MaxBackward1": lambda x, w: x.max(),
+    "MaxBackward0": lambda x, w: x.max(1).values,
+    "ClampBackward1": lambda x, w: x.clamp(0, 1),
+    "ClampBackward0": lambda x, w: x.clamp(torch.zeros(3), None),
+    "AvgPool2DBackward0": lambda x, w: F.avg_pool2d(x.reshape(1, 1, 2, 3), 2),
+    "MaxPool2DWithIndicesBackward0": lambda x, w: F.max_pool2d(x.reshape(1, 1, 2, 3), 2),
+    "FftR2CBackward0": lambda x, w: torch.fft.rfft(x),
+    "SqueezeBackward1": lambda x, w: x[:1].squeeze(0),
+    "AddBackward0": lambda x, w: x.clone().add_(1),
+    "ScaledDotProductFlashAttentionForCpuBackward0": lambda x, w: F.scaled_dot_product_attention(
+        *(x.reshape(1, 1, 2, 3),) * 3),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name):
+    x, w = torch.ones(2, 3, requires_grad=True), torch.ones(4, 3, requires_grad=True)
+    result = NAMES[name](x, w)
+    assert result.grad_fn.name() == name and repr(result.grad_fn).startswith(f"<{name} object")
+    assert f"grad_fn=<{name}>" in repr(result)
+
+
+def test_a_name_stays_after_the_graph_is_freed():
+    x = torch.ones(2, 3, requires_grad=True)
+    result = F.linear(x, torch.ones(4, 3), torch.ones(4))
+    result.sum().backward()
+    assert result.grad_fn.name() == "AddmmBackward0"
