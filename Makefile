@@ -5,10 +5,11 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-npu parity bench lint docs clean
+.PHONY: help demo demo-digits test test-npu parity bench lint docs clean
 
 help:
-	@echo "make demo     train a digit classifier and show the result"
+	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
+	@echo "make demo-digits  train a digit classifier and show what it learned"
 	@echo "make test     run the test suite, without PyTorch"
 	@echo "make test-npu run the NPU's tests, on the simulator or with MINDTORCH_NPU=real on the hardware"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
@@ -18,6 +19,9 @@ help:
 	@echo "make clean    remove the virtual environments and caches"
 
 demo: .venv/.ready
+	@.venv/bin/python -m mindtorch_v2 examples/train_gpt.py
+
+demo-digits: .venv/.ready
 	@.venv/bin/python examples/digits.py
 
 test: .venv/.ready

@@ -1,6 +1,6 @@
 """Train a small network on handwritten digits, then show what it learned.
 
-The data comes with the project (examples/data/digits.npz). Run it with `make demo`.
+The data comes with the project (examples/data/digits.npz). Run it with `make demo-digits`.
 """
 
 import importlib.util

@@ -138,7 +138,7 @@ def train(model, data, steps: int, batch: int) -> list[float]:
     return losses
 
 
-def save_loss_curve(losses: list[float], target: Path) -> None:
+def save_loss_curve(losses: list[float], characters: int, target: Path) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         print("For a picture of the loss curve: pip install matplotlib")
         return
@@ -150,7 +150,8 @@ def save_loss_curve(losses: list[float], target: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(7, 4))
     axes.plot(losses, linewidth=1.2)
     axes.set(xlabel="step", ylabel="cross entropy of the next character", title="A character GPT on this documentation")
-    axes.axhline(math.log(100), color="0.7", linewidth=0.8, linestyle="--")
+    axes.axhline(math.log(characters), color="0.7", linewidth=0.8, linestyle="--", label="guessing")
+    axes.legend(frameon=False)
     figure.tight_layout()
     figure.savefig(target, dpi=120)
     print(f"Loss curve: {target.relative_to(HERE.parent)}")
@@ -187,7 +188,7 @@ def main() -> None:
     torch.manual_seed(options.seed)
     sample = data.text(again.continued(start, 300)[0].tolist())
     print(f"A sample, from the reloaded checkpoint ({checkpoint.relative_to(HERE.parent)}):\n\n{sample}\n")
-    save_loss_curve(losses, OUT / "gpt_loss.png")
+    save_loss_curve(losses, len(data.alphabet), OUT / "gpt_loss.png")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ MODULES: dict[str, Callable[[Any], Any]] = {
     "spectral_norm_hook": lambda nn: nn.utils.spectral_norm(nn.Linear(4, 3), n_power_iterations=2),
     "orthogonal_exponential": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(4, 4)),
     "orthogonal_cayley": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(4, 3), orthogonal_map="cayley"),
-    "orthogonal_householder": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(4, 6), use_trivialization=False),
+    "householder": lambda nn: nn.utils.parametrizations.orthogonal(nn.Linear(4, 6), use_trivialization=False),
     "pruned_elements": lambda nn: pruned(nn).random_unstructured(nn.Linear(4, 3), "weight", 0.3),
     "pruned_smallest": lambda nn: pruned(nn).l1_unstructured(nn.Linear(4, 3), "weight", 5),
     "pruned_rows": lambda nn: pruned(nn).random_structured(nn.Linear(4, 6), "weight", 0.5, 0),

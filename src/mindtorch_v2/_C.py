@@ -50,6 +50,7 @@ def _log_api_usage_once(event: str) -> None:
 # Types of TorchScript's representation, which annotations name.
 Block, Graph, Node, Type, Value = (absent_class(f"torch._C.{name}") for name in "Block Graph Node Type Value".split())
 _TensorBase = TensorBase
+_TensorMeta = type(TensorBase)
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "TensorBase", "_LinAlgError",
            "_disabled_torch_function_impl"]

@@ -61,8 +61,8 @@ from ._operator_names import ops
 from ._ops import public as _public
 from ._ops.declare import public_functions as _public_functions
 from ._printing import set_printoptions
-from . import _sparse_api
 from ._resize import resize_as_
+from ._sparse_api import attach as _attach_sparse
 from ._sparse_api import (
     hspmm,
     smm,
@@ -83,7 +83,7 @@ __version__ = _TorchVersion("2.13.0+mindtorch2")
 
 _public.attach_methods()
 _convert.attach()
-_sparse_api.attach()
+_attach_sparse()
 _indexing.attach()
 # Methods that PyTorch has as functions too.
 globals().update({_name: getattr(Tensor, _name) for _name in """

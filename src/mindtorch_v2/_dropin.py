@@ -9,8 +9,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from ._absent import absent_class, absent_function
+
 _OURS = __name__.rpartition(".")[0]
 _THEIRS = "torch"
+# Programs that may run as several processes import from all over this package, and go on as one.
+_OF_SEVERAL_PROCESSES = "torch.distributed."
 
 
 class _Distribution(importlib.metadata.Distribution):
@@ -41,6 +45,8 @@ class _Finder:
         except ModuleNotFoundError:  # a parent is missing
             found = None
         if found is None and ours not in sys.modules:
+            if name.startswith(_OF_SEVERAL_PROCESSES):
+                return ModuleSpec(name, _AbsentLoader(), is_package=True)
             raise ModuleNotFoundError(f"No module named '{name}' (mindtorch_v2, which stands in for PyTorch here, has "
                                       "no such module)", name=name)
         is_package = found is not None and found.submodule_search_locations is not None
@@ -66,6 +72,24 @@ class _Loader:
         module.__spec__ = self.own_spec
 
 
+class _AbsentLoader:
+    """Makes a module whose names can be imported and tested against; using one raises NotImplementedError."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return ModuleType(spec.name, f"{spec.name}: not implemented.")
+
+    def exec_module(self, module: ModuleType) -> None:
+        def absent(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
+            make = absent_class if name.lstrip("_")[:1].isupper() else absent_function
+            made = make(f"{module.__name__}.{name}", "It runs one process.")
+            setattr(module, name, made)
+            return made
+
+        module.__getattr__ = absent  # type: ignore[method-assign]
+
+
 def install() -> None:
     """Makes `import torch` give this library, in this process and for every module imported from now on.
 
@@ -82,6 +106,7 @@ def install() -> None:
             "the program as: python -m mindtorch_v2 program.py"
         )
     sys.modules[_THEIRS] = package
+    package.__name__ = _THEIRS
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS + "."):
             sys.modules[_THEIRS + name[len(_OURS) :]] = module

@@ -125,8 +125,8 @@ class _NamedOnly(dtype):
 
 
 NAMES |= {name: _NamedOnly(name) for name in (
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)), "bits1x8", "bits2x4", "bits4x2", "bits8", "bits16",
-    "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "float4_e2m1fn_x2")}
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)), "bits1x8", "bits2x4", "bits4x2", "bits8",
+    "bits16", "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "float4_e2m1fn_x2")}
 
 
 def as_dtype(value: Any) -> dtype:

@@ -5,11 +5,24 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from ._absent import absent_function
 from ._dispatch.callers import call_bound
 from ._dispatch.registry import Operator, registry
 
 # Of these, PyTorch runs the overload for tensors even if it is given a number.
 _NUMBER_AS_TENSOR = frozenset("add sub rsub mul div true_divide floor_divide".split())
+
+
+# Operators that subclasses of Tensor in other libraries name in tables of theirs.
+_ABSENT = frozenset("_pin_memory _sparse_addmm _sparse_mm_reduce_impl".split())
+
+
+@functools.cache
+def absent_operator(name: str) -> Any:
+    """A packet whose overloads can be named; a call raises NotImplementedError."""
+    packet = absent_function(f"torch.ops.aten.{name}")
+    packet.default = absent_function(f"torch.ops.aten.{name}.default")
+    return packet
 
 
 class OpOverload:
@@ -125,6 +138,8 @@ class _OpNamespace(ModuleType):
 
     def __getattr__(self, op_name: str) -> OpOverloadPacket:
         packet = _packet(f"{self.name}::{op_name}")
+        if op_name in _ABSENT and self.name == "aten":
+            return absent_operator(op_name)
         if op_name.startswith("__") or not packet._operators():
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op_name}'")
         return packet

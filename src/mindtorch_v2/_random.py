@@ -8,7 +8,7 @@ addition, or replace a transcendental function by a polynomial, the same is done
 import math
 import operator
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -446,7 +446,8 @@ def _one_by_one(generator: Generator, drawn: np.ndarray, otherwise: np.ndarray |
     Uniforms are fetched as many at a time as there are elements to come, because each takes one at least; the elements
     that take none are those where `drawn` is false.
     """
-    block, to_come = iter(()), int(np.count_nonzero(drawn))
+    block: Iterator[float] = iter(())
+    to_come = int(np.count_nonzero(drawn))
 
     def uniform() -> float:
         nonlocal block

@@ -53,7 +53,8 @@ class SparseArray:
         raise RuntimeError("Sparse CSR tensors do not have strides")
 
     def to_host(self) -> np.ndarray:
-        raise TypeError(f"can't convert {LAYOUT_NAMES[self.layout]} layout tensor to numpy. Use Tensor.to_dense() first.")
+        raise TypeError(f"can't convert {LAYOUT_NAMES[self.layout]} layout tensor to numpy. Use Tensor.to_dense() "
+                        "first.")
 
     def shown(self) -> list[tuple[str, Tensor]]:
         """The parts by the names under which a repr shows them."""
@@ -235,8 +236,8 @@ def check_compressed(array: SparseArray) -> None:
     count, length = array.shape[batch : batch + 2][:: 1 if array.layout is sparse_csr else -1]
     nnz = plain.shape[-1]
     if starts.shape[-1] != count + 1:
-        raise RuntimeError(f"{starts_name}.shape[-1] must be equal to the number of {line}s + 1 (={count + 1}), but got "
-                           f"{starts.shape[-1]}")
+        raise RuntimeError(f"{starts_name}.shape[-1] must be equal to the number of {line}s + 1 (={count + 1}), but "
+                           f"got {starts.shape[-1]}")
     if array.values._array.shape[: batch + 1] != plain.shape:
         raise RuntimeError(f"number of dimensions and shape of {plain_name} must fit values, but got "
                            f"{list(plain.shape)} and {list(array.values.shape)}")

@@ -25,7 +25,6 @@ from ._sparse import (
     empty_sparse,
     is_sparse,
     refuse_negative,
-    wrap_sparse,
 )
 from ._tensor import Tensor, wrap
 
@@ -234,6 +233,9 @@ def sparse_resize_and_clear_(self: Tensor, size: Sequence[int], sparse_dim: int,
 
 def rebuild(kind: layout, data: tuple) -> Tensor:
     """The tensor that a pickle describes: what a file says of its indices is looked at."""
+    tensors = 2 if kind is sparse_coo else 3
+    if not isinstance(data, tuple) or len(data) <= tensors or not all(isinstance(x, Tensor) for x in data[:tensors]):
+        raise TypeError("a sparse tensor is rebuilt of tensors and a size")
     if kind is sparse_coo:
         indices, values, size, *coalesced = data
         return sparse_coo_tensor(indices, values, size, check_invariants=True,

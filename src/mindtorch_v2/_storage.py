@@ -439,7 +439,7 @@ _dtype = dtype
 LEGACY_NAMES = {
     kind: f"{kind.scalar_name}Storage"
     for kind in OF_ARRAY.values()
-    if kind.name not in ("uint16", "uint32", "uint64") and kind not in FLOAT8
+    if kind.name not in ("uint16", "uint32", "uint64", "complex32") and kind not in FLOAT8
 }
 
 

@@ -66,8 +66,12 @@ class _UserAttributes(dict):
         super().__delitem__(name)
         del self._fields[name]
 
-    update, setdefault, pop = MutableMapping.update, MutableMapping.setdefault, MutableMapping.pop  # type: ignore[assignment]
-    clear = MutableMapping.clear  # type: ignore[assignment]
+    def pop(self, name: str, *default: Any) -> Any:
+        if name in self:
+            del self._fields[name]
+        return super().pop(name, *default)
+
+    update, setdefault = MutableMapping.update, MutableMapping.setdefault  # type: ignore[assignment]
 
 
 class Tensor(TensorBase):
@@ -139,7 +143,8 @@ class Tensor(TensorBase):
     @__dict__.setter
     def __dict__(self, attributes: dict[str, Any]) -> None:
         own = _UserAttributes(fields_of(self))
-        own.clear()
+        for name in list(own):
+            del own[name]
         own.update(attributes)
 
     # geometry --------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ._utils import (
     _rebuild_meta_tensor_no_storage,
     _rebuild_parameter,
     _rebuild_parameter_with_state,
+    _rebuild_sparse_tensor,
     _rebuild_tensor,
     _rebuild_tensor_v2,
     _rebuild_tensor_v3,
@@ -94,7 +95,7 @@ def _get_layout(name: str) -> layout:
 
 
 _REBUILDING = (_rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_parameter,
-               _rebuild_parameter_with_state, _rebuild_meta_tensor_no_storage)
+               _rebuild_parameter_with_state, _rebuild_meta_tensor_no_storage, _rebuild_sparse_tensor)
 _CALLABLE: dict[str, Callable] = {
     "collections.OrderedDict": _ordered_dict, "collections.Counter": _counter, "_codecs.encode": _encode,
     "builtins.bytearray": _bytearray, "builtins.set": _set, "builtins.complex": complex,

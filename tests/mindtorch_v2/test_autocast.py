@@ -1,8 +1,17 @@
 """torch.autocast: which operators take which precision, nesting, decorators, gradients."""
 
+import ast
+import json
+import pathlib
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 import mindtorch_v2 as torch
+from mindtorch_v2._dispatch.keys import DispatchKey
+from mindtorch_v2._dispatch.registry import registry
+from mindtorch_v2.amp import _casts
 from mindtorch_v2.nn import functional as F
 
 
@@ -62,14 +71,224 @@ def test_gradients_come_in_the_types_of_the_leaves() -> None:
     assert torch.allclose(w.grad, expected, rtol=0.05, atol=0.02)
 
 
-def test_another_device_is_not_touched() -> None:
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a CUDA device")
+def test_a_device_that_is_not_there_disables_autocast() -> None:
     x = torch.ones(2, 2)
-    with torch.autocast("cuda"):
+    with pytest.warns(UserWarning, match="CUDA is not available or torch_xla is imported. Disabling autocast."):
+        context = torch.autocast("cuda")
+    with context:
         assert (x @ x).dtype is torch.float32
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(RuntimeError, match="unsupported autocast device_type 'tpu'"):
+    with pytest.raises(RuntimeError, match="device type at start of device string: tpu"):
         torch.autocast("tpu")
+    with pytest.raises(RuntimeError, match="unsupported scalarType"):
+        torch.autocast("meta")
+    with pytest.raises(ValueError, match="Expected `device_type` of type `str`, got"):
+        torch.autocast(torch.device("cpu"))  # type: ignore[arg-type]
     with pytest.warns(UserWarning, match="target dtype is not supported. Disabling autocast"):
         assert not torch.autocast("cpu", dtype=torch.float64)._enabled
+
+
+# against PyTorch -----------------------------------------------------------------------------------------------------
+
+GOLDEN = json.loads((pathlib.Path(__file__).parent / "golden" / "autocast.json").read_text())
+_TOOL = pathlib.Path(__file__).parents[2] / "tools" / "golden_autocast.py"
+
+
+def _from_the_tool(*names: str) -> list:
+    """Functions of the tool that wrote the golden values, without PyTorch's imports at its head."""
+    tree = ast.parse(_TOOL.read_text())
+    scope: dict = {}
+    wanted = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
+    exec(compile(ast.Module(wanted, []), str(_TOOL), "exec"), scope)
+    return [scope[name] for name in names]
+
+
+_variables, _types, _losses = _from_the_tool("names", "types", "losses")
+
+
+@pytest.fixture
+def accelerator_lists_on_cpu() -> Iterator[None]:
+    """The lists of CUDA and NPU, tried on the CPU: which types result does not depend on the device."""
+    kernel = registry.backend_select[DispatchKey.Autocast]
+    original = _casts._POLICIES["cpu"]
+    _casts._POLICIES["cpu"] = _casts._POLICIES["cuda"]
+    registry.register_for_all(DispatchKey.Autocast, kernel)  # forgets what was resolved by the other lists
+    yield
+    _casts._POLICIES["cpu"] = original
+    registry.register_for_all(DispatchKey.Autocast, kernel)
+
+
+def _differing(setting: str) -> list[str]:
+    lower = setting.split()[1]
+    variables, differing = _variables(torch, "cpu", lower), []
+    for expression, expected in GOLDEN["types"][setting].items():
+        with torch.autocast("cpu", getattr(torch, lower)):
+            made = _types(expression, variables)
+        if made != expected:
+            differing.append(f"{expression}: {made}, PyTorch {expected}")
+    return differing
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lower", ["bfloat16", "float16"])
+def test_types_on_the_cpu_are_pytorchs(lower: str) -> None:
+    assert "\n".join(_differing(f"cpu {lower}")) == ""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lower", ["float16", "bfloat16"])
+def test_types_on_accelerators_are_pytorchs(lower: str, accelerator_lists_on_cpu: None) -> None:
+    assert "\n".join(_differing(f"cuda {lower}")) == ""
+
+
+def test_training_follows_pytorchs_losses() -> None:
+    ours = _losses(torch)
+    assert ours[-1] < 0.5 * ours[0]
+    assert ours == pytest.approx(GOLDEN["losses"], rel=0.02)
+
+
+# casts of parameters -------------------------------------------------------------------------------------------------
+
+
+def test_a_parameter_is_cast_once_until_the_outermost_context_ends() -> None:
+    x, w = torch.randn(2, 3), torch.randn(3, 3, requires_grad=True)
+    with torch.autocast("cpu"):
+        first = F.linear(x, w)
+        with torch.no_grad():
+            w.mul_(2)
+        with torch.autocast("cpu"):
+            assert torch.equal(F.linear(x, w), first)
+        assert torch.equal(F.linear(x, w), first)
+        torch.clear_autocast_cache()
+        assert not torch.equal(F.linear(x, w), first)
+    with torch.autocast("cpu"):
+        assert torch.equal(F.linear(x, w), F.linear(x.bfloat16(), w.bfloat16()))
+
+
+def test_without_the_cache_every_use_casts() -> None:
+    x, w = torch.randn(2, 3), torch.randn(3, 3, requires_grad=True)
+    with torch.autocast("cpu", cache_enabled=False):
+        assert not torch.is_autocast_cache_enabled()
+        first = F.linear(x, w)
+        with torch.no_grad():
+            w.mul_(2)
+        assert not torch.equal(F.linear(x, w), first)
+    assert torch.is_autocast_cache_enabled()
+
+
+def test_a_cast_made_under_no_grad_still_leads_to_the_parameter() -> None:
+    x, w = torch.randn(2, 3), torch.randn(3, 3, requires_grad=True)
+    with torch.autocast("cpu"):
+        with torch.no_grad():
+            assert not F.linear(x, w).requires_grad
+        F.linear(x, w).sum().backward()
+    assert w.grad.dtype is torch.float32
+
+
+def test_precisions_nest_for_one_parameter() -> None:
+    x, w = torch.randn(2, 3), torch.randn(3, 3, requires_grad=True)
+    with torch.autocast("cpu"):
+        assert F.linear(x, w).dtype is torch.bfloat16
+        with torch.autocast("cpu", torch.float16):
+            assert F.linear(x, w).dtype is torch.float16
+        assert F.linear(x, w).dtype is torch.bfloat16
+
+
+def test_in_inference_mode() -> None:
+    x, w = torch.randn(2, 3), torch.randn(3, 3, requires_grad=True)
+    with torch.autocast("cpu"):
+        with torch.inference_mode():
+            assert F.linear(x, w).dtype is torch.bfloat16
+        assert F.linear(x, w).requires_grad
+
+
+# the state -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_state_can_be_set_by_hand() -> None:
+    x = torch.ones(2, 2)
+    torch.set_autocast_enabled("cpu", True)
+    torch.set_autocast_dtype("cpu", torch.float16)
+    try:
+        assert torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled()
+        assert (x @ x).dtype is torch.float16
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_dtype("cpu", torch.bfloat16)
+    assert (x @ x).dtype is torch.float32
+    assert (torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()) == (1, 0)
+
+
+def test_old_forms_warn() -> None:
+    with pytest.warns(DeprecationWarning, match=r"torch.get_autocast_cpu_dtype\(\) is deprecated"):
+        assert torch.get_autocast_cpu_dtype() is torch.bfloat16
+    with pytest.warns(DeprecationWarning, match=r"Please use torch.get_autocast_dtype\('cuda'\) instead"):
+        assert torch.get_autocast_gpu_dtype() is torch.float16
+    with pytest.warns(DeprecationWarning, match=r"Please use torch.set_autocast_enabled\('cpu', enabled\) instead"):
+        torch.set_autocast_cpu_enabled(False)
+    with pytest.warns(FutureWarning, match=r"`torch.cpu.amp.autocast\(args...\)` is deprecated"):
+        context = torch.cpu.amp.autocast()
+    with context:
+        assert torch.is_autocast_enabled("cpu")
+    with pytest.warns(FutureWarning, match=r"Please use `torch.amp.GradScaler\('cpu', args...\)` instead"):
+        assert torch.cpu.amp.GradScaler().is_enabled()
+
+
+def test_a_function_remembers_autocast_for_its_backward() -> None:
+    seen = []
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cpu")
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            ctx.save_for_backward(x)
+            return x @ x
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cpu")
+        def backward(ctx, grad):  # type: ignore[no-untyped-def]
+            (x,) = ctx.saved_tensors
+            seen.append((torch.is_autocast_enabled("cpu"), (x @ x).dtype))
+            return grad @ x.t() + x.t() @ grad
+
+    x = torch.ones(2, 2, requires_grad=True)
+    with torch.autocast("cpu"):
+        y = Square.apply(x)
+    y.sum().backward()
+    assert seen == [(True, torch.bfloat16)] and x.grad.dtype is torch.float32
+
+
+def test_inputs_can_be_cast_for_a_function() -> None:
+    seen = []
+
+    class Keep(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            seen.append((x.dtype, torch.is_autocast_enabled("cpu")))
+            return x.clone()
+
+    with torch.autocast("cpu"):
+        Keep.apply(torch.ones(2, dtype=torch.bfloat16))
+    Keep.apply(torch.ones(2, dtype=torch.bfloat16))
+    assert seen == [(torch.float32, False), (torch.bfloat16, False)]
+
+
+def test_another_thread_has_its_own_state() -> None:
+    made = []
+    with torch.autocast("cpu"):
+        thread = threading.Thread(target=lambda: made.append((torch.ones(2, 2) @ torch.ones(2, 2)).dtype))
+        thread.start()
+        thread.join()
+    assert made == [torch.float32]
+
+
+def test_a_pipeline_records_the_types_of_autocast() -> None:
+    x = torch.ones(2, 2)
+    with torch.autocast("cpu"), torch.pipeline():
+        y = x @ x
+        assert y.dtype is torch.bfloat16
+    assert torch.equal(y, torch.full((2, 2), 2, dtype=torch.bfloat16))

@@ -94,7 +94,8 @@ def _quick_check(argument: Argument) -> list[str]:
                 otherwise = ["    " + line for line in lines]
                 lines = [f"if {name}.__class__ is {kind}: {name} = ({name},) * {argument.size}", "else:", *otherwise]
         if argument.size and argument.size > 1:
-            lines.append(f"if len({name}) != {argument.size}: {leave}")
+            unless_default = f" and {name} is not __default_{name}__" if argument.default == () else ""
+            lines.append(f"if len({name}) != {argument.size}{unless_default}: {leave}")
         return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines
     test = {"int": "is not int", "bool": "is not bool", "float": "is not float", "Scalar": "not in NUMBERS",
             "ScalarType": "is not __dtype__", "Device": "is not __device__", "Layout": "is not __layout__",

@@ -15,6 +15,7 @@ from .._device import META, device
 from .._tensor import Tensor, fields_of, flush_pending
 from .callers import call_bound
 from .keys import (
+    AUTOCAST_MASK,
     BACKEND_MASK,
     META_MASK,
     PIPELINE_MASK,
@@ -75,7 +76,8 @@ class Pipeline:
         queue, self.queue = self.queue, []
         for i, record in enumerate(queue):
             try:
-                with changed_modes(include=modes.include & ~PIPELINE_MASK, grad_enabled=record.grad_enabled):
+                include = modes.include & ~(PIPELINE_MASK | AUTOCAST_MASK)  # casts were recorded
+                with changed_modes(include=include, grad_enabled=record.grad_enabled):
                     result = call_bound(record.operator, record.args)
             except Exception as error:
                 kind = type(error) if type(error) in _REBUILT else RuntimeError
@@ -161,6 +163,12 @@ def _pipeline_kernel(operator: Operator) -> Callable:
         defers = (active and tensors and not writes and not level_of(args)
                   and not any(t._keys & SPARSE_MASK for t in tensors)
                   and len({t._device for t in tensors} | set(_devices(args))) == 1)
+        if defers and modes.include & AUTOCAST_MASK:
+            given = registry.autocast(operator, args, tensors[0]._device.type)
+            if given is not None:
+                with changed_modes(include=modes.include & ~AUTOCAST_MASK):
+                    return call_bound(operator, given)
+            defers = getattr(operator.declaration, "composed", None) is None  # else parts of it may be cast
         result = _inferred(operator, args) if defers else None
         if result is None:
             for owner in {t._pending.pipe for t in tensors if t._pending is not None} | ({pipe} if pipe else set()):

@@ -111,6 +111,8 @@ class Registry:
         self.of_numbers: Callable[[Operator], Callable]
         # Puts around a kernel that derives: tensors of lower levels of torch.func are constants of the level.
         self.at_one_level: Callable[[Operator, Callable], Callable]
+        # Under autocast, what an operator gets in the place of its arguments on a device; None leaves them.
+        self.autocast: Callable[[Operator, tuple, str], tuple | None]
 
     def register_schema(self, name: str, schema: "str | Schema") -> Operator:
         """Declares an operator; its kernels come after."""

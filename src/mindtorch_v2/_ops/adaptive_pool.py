@@ -217,7 +217,7 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         sizes = self.shape[-rank:]
         planes, even = self.reshape(-1, *sizes), _even(sizes, output_size)
         if even is not None:
-            return max_pooled(xp, self, even, spec)
+            return max_pooled(xp, self, tuple(even), spec)
         if not math.prod(spec[0].shape):
             return in_strides(xp.empty(spec[0].shape), spec[0]), in_strides(xp.empty(spec[0].shape), spec[1])
         arrays, starts, places = _uneven_places(xp, planes, output_size, -xp.inf)

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-from .._device import channels_last
 from .._dispatch.keys import changed_modes
 from .._dtype import COMPUTE, FLOAT, REDUCED, float32, int64
 from .._tensor import wrapped_dim
 from .declare import composite
 from .join import constant_pad_nd
+from .batch_norm import batch_norm_with_statistics
 from .norm import layer_norm_with_statistics
 from .rules import shape_text
 from .samples import case, cases, error, t
@@ -41,22 +41,21 @@ def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:
 # over the batch ------------------------------------------------------------------------------------------------------
 
 
-def _batch_normalised(input: Any, running_mean: Any, running_var: Any, momentum: float, eps: float) -> tuple:
-    """Every channel normalised over the batch, with means and inverse deviations; running statistics are updated."""
-    channels, across = input.shape[1], input.transpose(0, 1)
-    width = input.numel() // max(channels, 1)
-    normalised, mean, rstd = layer_norm_with_statistics(across.reshape(channels, width), (width,), None, None, eps)
-    mean, rstd = mean.detach().reshape(channels), rstd.detach().reshape(channels)
+def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float,
+                       eps: float) -> tuple:
+    """The normalised input, means and inverse deviations; running statistics move towards those of the batch."""
+    made = batch_norm_with_statistics(input, weight, bias, eps)
+    if running_mean is None and running_var is None:
+        return made
+    _, mean, rstd = made
+    count = input.numel() // max(input.shape[1], 1)
     with changed_modes(grad_enabled=False):
         if running_mean is not None:
-            running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+            running_mean.lerp_(mean if mean.dtype is running_mean.dtype else mean.to(running_mean.dtype), momentum)
         if running_var is not None:
-            unbiased = (rstd.pow(-2) - eps) * (width / max(width - 1, 1))
+            unbiased = (rstd.pow(-2) - eps) * (count / max(count - 1, 1))
             running_var.lerp_(unbiased.to(running_var.dtype), momentum)
-    made = normalised.reshape(across.shape).transpose(0, 1)
-    if input.dim() == 4 and not input.is_contiguous() and input.is_contiguous(memory_format=channels_last):
-        return made.contiguous(memory_format=channels_last), mean, rstd
-    return made.contiguous(), mean, rstd
+    return made
 
 
 _BATCH_ARGUMENTS = ("Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool "
@@ -71,16 +70,21 @@ _BATCH_SAMPLES = (case(t(4, 3), t(3), t(3), None, None, True, 0.1, 1e-5),
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """The normalised input, and the batch's means and inverse deviations (empty outside training)."""
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
-    wide = input.to(COMPUTE.get(input.dtype, input.dtype))  # rounded once, after the scale and the shift
     told = next((x.dtype for x in (weight, bias, running_mean) if x is not None), input.dtype)
     if training:
-        made, mean, rstd = _batch_normalised(wide, running_mean, running_var, momentum, eps)
-        return _scaled(made, weight, bias).to(input.dtype), mean.to(told), rstd.to(told)
-    scale = (running_var.to(wide.dtype) + eps).rsqrt()
+        made, mean, rstd = _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)
+        return made, mean.detach().to(told), rstd.detach().to(told)
+    none = input.new_empty((0,), dtype=told)
+    return _by_running_statistics(input, weight, bias, running_mean, running_var, eps), none, none.clone()
+
+
+def _by_running_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
+    kind = COMPUTE.get(input.dtype, input.dtype)  # rounded once, after the scale and the shift
+    scale = ((running_var if running_var.dtype is kind else running_var.to(kind)) + eps).rsqrt()
     scale = scale if weight is None else scale * weight
     shift = -running_mean * scale if bias is None else bias - running_mean * scale
-    none = input.new_empty((0,), dtype=told)
-    return _scaled(wide, scale, shift).to(input.dtype), none, none.clone()
+    rank = input.dim()
+    return (input * _along_channels(scale, rank) + _along_channels(shift, rank)).to(input.dtype)
 
 
 @composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
@@ -113,7 +117,10 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
                             ("bias", bias)):
         if parameter is not None and parameter.numel() != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {parameter.numel()}")
-    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+    _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
+    if training:
+        return _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)[0]
+    return _by_running_statistics(input, weight, bias, running_mean, running_var, eps)
 
 
 @composite("functional_batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None,"

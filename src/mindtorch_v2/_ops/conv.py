@@ -1,5 +1,6 @@
 """Convolution: one operator for all ranks, transposed or not, and its gradients as one more."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ def _expanded(values: tuple[int, ...], rank: int, name: str) -> tuple[int, ...]:
     return values
 
 
+@functools.lru_cache(1024)
 def _steps(rank: int, stride: tuple, padding: tuple, dilation: tuple, groups: int) -> Steps:
     return Steps(_expanded(stride, rank, "stride"), _expanded(padding, rank, "padding"),
                  _expanded(dilation, rank, "dilation"), groups)
@@ -162,8 +164,26 @@ def _layout(input: Tensor, weight: Tensor, shape: tuple[int, ...]) -> tuple[int,
 # convolution ---------------------------------------------------------------------------------------------------------
 
 
+_known_shapes: dict[tuple, tuple[int, ...]] = {}
+
+
 def _convolution_spec(input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple, padding: tuple,
                       dilation: tuple, transposed: bool, output_padding: tuple, groups: int) -> Spec:
+    of_bias = None if bias is None else (bias._array.shape, bias._array.dtype)
+    key = (input._array.shape, input._array.dtype, weight._array.shape, weight._array.dtype, of_bias, stride, padding,
+           dilation, transposed, output_padding, groups)
+    shape = _known_shapes.get(key)
+    if shape is None:
+        if len(_known_shapes) > 4096:
+            _known_shapes.clear()
+        shape = _known_shapes[key] = _convolved_shape(input, weight, bias, stride, padding, dilation, transposed,
+                                                      output_padding, groups)
+    return Spec(shape, input.dtype, _layout(input, weight, shape))
+
+
+def _convolved_shape(input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple, padding: tuple, dilation: tuple,
+                     transposed: bool, output_padding: tuple, groups: int) -> tuple[int, ...]:
+    """The result's shape; raises every argument error."""
     rank = weight._array.ndim - 2
     if rank < 1:
         raise RuntimeError("weight should have at least three dimensions")
@@ -175,8 +195,7 @@ def _convolution_spec(input: Tensor, weight: Tensor, bias: Tensor | None, stride
     _check_computed(input, steps, transposed)
     batch, channels = input._array.shape[:2]
     made = weight._array.shape[1] * groups if transposed else weight._array.shape[0]
-    shape = (batch, made if channels else 0, *size)  # PyTorch gives nothing for no channels
-    return Spec(shape, input.dtype, _layout(input, weight, shape))
+    return batch, made if channels else 0, *size  # PyTorch gives nothing for no channels
 
 
 def _convolution_array(xp: Any, input: Any, weight: Any, bias: Any, stride: tuple, padding: tuple, dilation: tuple,

@@ -1,5 +1,6 @@
 """Copies and writes: clone, conversions of type, device and memory format, copy_, fill_."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from .._dtype import (
     BOOL,
     COMPLEX,
     FLOAT,
+    FLOAT8,
     INT,
     OF_ARRAY,
     REDUCED,
@@ -23,6 +25,7 @@ from .._dtype import (
     complex32,
     dtype,
     finfo,
+    float8_e4m3fn,
     float64,
     iinfo,
 )
@@ -47,8 +50,16 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def suggested_strides(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Channels-last strides for a result of this shape if `self` lies so, else None."""
-    own, strides = self._array.shape, element_strides(self._array)
-    if len(own) not in (4, 5) or len(shape) != len(own) or 0 in own or not strides[1]:
+    own = self._array.shape
+    if len(own) not in (4, 5) or (1 not in own and self._array.__class__ is np.ndarray
+                                  and self._array.flags.c_contiguous):
+        return None
+    return _suggested(own, element_strides(self._array), tuple(shape))
+
+
+@functools.lru_cache(4096)
+def _suggested(own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    if len(shape) != len(own) or 0 in own or not strides[1]:
         return None
     least = 0
     for d in (1, *range(len(own) - 1, 1, -1), 0):
@@ -121,8 +132,8 @@ def uninitialised(spec: Spec, xp: Any = None) -> Any:
 _C_NAMES = {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t",
             "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float16": "c10::Half",
             "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double", "complex64": "c10::complex<float>",
-            "complex32": "c10::complex<c10::Half>", "complex128": "c10::complex<double>", "float8_e4m3fn": "c10::Float8_e4m3fn",
-            "float8_e5m2": "c10::Float8_e5m2"}
+            "complex32": "c10::complex<c10::Half>",
+            "complex128": "c10::complex<double>", **{d.name: f"c10::{d.scalar_name}" for d in FLOAT8}}
 
 
 _LIMITS = {
@@ -175,6 +186,10 @@ def store(xp: Any, target: Any, source: Any) -> None:
             source = source.real
         if (kind in REDUCED or wanted in REDUCED) and kind != xp.float32:
             source = source.astype(xp.float32)  # the way all narrow types take
+        if wanted == float8_e4m3fn.np:  # which saturates
+            source = source.clip(-_LARGEST[float8_e4m3fn], _LARGEST[float8_e4m3fn])
+        elif wanted == FLOAT8[-1].np:  # which has no sign and no zero
+            source = xp.maximum(abs(source), xp.float32(2.0**-127))
     xp.copyto(target, source, casting="unsafe")
 
 

@@ -49,9 +49,10 @@ def required(tensor: Tensor) -> Tensor:
 class Factory(Copies):
     """A result out of arguments: `infer` and `array` as ever, then the options that all factories share."""
 
-    def __init__(self, infer: Callable, array: Callable) -> None:
+    def __init__(self, infer: Callable, array: Callable, *, by_parts: bool = False) -> None:
         super().__init__(infer, array)
         self.out_types = "own"
+        self.by_parts = by_parts  # then `array` makes complex32 too, for which others make complex64
 
     def cpu(self, operator: Operator) -> Callable:
         schema = operator.schema
@@ -66,13 +67,13 @@ class Factory(Copies):
             "        if made is not None: return made\n"
             "    made = new(Tensor)\n"
             f"    spec = infer({names})\n"
-            f"    made._array = array(xp, {passed}, spec=spec) if spec.dtype is not complex32 else "
-            f"narrowed(array(xp, {passed}, spec=spec._replace(dtype=complex64)))\n"
+            f"    made._array = array(xp, {passed}, spec=spec) if spec.dtype is not narrow else "
+            f"cast(array(xp, {passed}, spec=spec._replace(dtype=complex64)), narrow.np)\n"
             "    return required(made) if requires_grad else made\n"
         )
         scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "new": object.__new__, "Tensor": Tensor,
-                 "required": required, "operator": operator, "complex32": complex32, "complex64": complex64,
-                 "narrowed": lambda array: cast(array, complex32.np), "other_layout": _other_layout,
+                 "required": required, "operator": operator, "narrow": None if self.by_parts else complex32,
+                 "complex64": complex64, "cast": cast, "other_layout": _other_layout,
                  "__opname__": f"{operator.name} cpu"}
         return compile_function(schema.base_name, source, scope)
 
@@ -93,7 +94,8 @@ def _other_layout(operator: Operator, layout: layout_type | None, pin_memory: bo
     """The result in a sparse layout; None if it is to be strided."""
     if layout is not None and layout is not strided and not pin_memory and operator.name in sparse_factories:
         return sparse_factories[operator.name](*args)
-    return _check_options(operator, layout, pin_memory)
+    _check_options(operator, layout, pin_memory)
+    return None
 
 
 sparse_factories: dict[str, Callable] = {}  # by operator name; a layer above puts them here

@@ -21,12 +21,13 @@ from .._device import device
 from .._dispatch.keys import CUDA_MASK
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import REDUCED, dtype
+from .._dtype import REDUCED, dtype, get_default_dtype
 from .._tensor import Tensor, wrap
 from .._warn import warn_once
 from .copy import preserved_strides, stored_number
 from .create import Factory, _check_options, required
 from .cuda_arrays import ARRAYS
+from .cuda_pointwise import copying, fused
 from .families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
 from .index import index_spec, picked, whole_key
 from .rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, number_array, pointwise_strides
@@ -217,7 +218,7 @@ def _pointwise(operator: Operator, family: Pointwise) -> Callable:
             made = cupy.broadcast_to(made, spec.shape)
         return finished(made, spec, where)
 
-    return general
+    return fused(operator, family, general)
 
 
 def _inplace_pointwise(functional: Operator, family: Pointwise) -> Callable:
@@ -234,7 +235,7 @@ def _inplace_pointwise(functional: Operator, family: Pointwise) -> Callable:
         target._bump_version()
         return target
 
-    return kernel
+    return fused(functional, family, kernel, inplace=True)
 
 
 # factories -----------------------------------------------------------------------------------------------------------
@@ -266,12 +267,29 @@ def _factory(operator: Operator, family: Factory) -> Callable:
     stem = name.removeprefix("new_").removesuffix("_like").partition("_")[0]
     at_value = schema.index.get("fill_value")
 
+    plans: dict[tuple, tuple] = {}
+    at_grad = schema.index["requires_grad"]
+
     def filled(*args: Any) -> Tensor:
-        made = fresh(operator, args)
-        value = _FILLS[stem] if at_value is None else stored_number(args[at_value], made.dtype)
-        if value is not None and made._array.size:
-            fill(made._array, value)
-        return leaf(operator, made, args)
+        first = args[0]
+        given = first._array.layout if hasattr(first, "_array") else first
+        key = given, args[1:], get_default_dtype(), runtime.current_device()
+        try:
+            layout, where, value, clears = plans[key]
+        except (KeyError, AttributeError):
+            made = fresh(operator, args)
+            layout, where = made._array.layout, made._device
+            value = _FILLS[stem] if at_value is None else stored_number(args[at_value], made.dtype)
+            clears = value is not None and not np.asarray(value, layout.dtype).view(np.uint8).any()
+            if len(plans) > 4096:
+                plans.clear()
+            plans[key] = layout, where, value, clears
+        made = wrap_cuda(empty(layout, where))
+        if clears and layout.size and layout.contiguous:
+            cupy.cuda.runtime.memsetAsync(made._array.pointer, 0, layout.nbytes, current.handle)
+        elif value is not None and layout.size:
+            made._array.view.fill(value)
+        return required(made) if args[at_grad] else made
 
     if stem in _FILLS or at_value is not None:
         return filled
@@ -381,6 +399,10 @@ def copy_array(target: CudaArray, source: CudaArray) -> None:
         return
     if target.layout is source.layout and target.layout.contiguous:
         cupy.cuda.runtime.memcpyAsync(target.pointer, source.pointer, target.nbytes, 3, current.handle)
+        return
+    launch = copying(source.layout, target.layout)
+    if launch is not None:
+        launch(source.pointer, target.pointer)
     else:
         store(target.view, source.view)
 

@@ -250,8 +250,9 @@ def _by_element(source: str, operands: list[Any], spec: Spec, generator: Any, wh
     if made.size:
         text = _PHILOX + source.format(type=c_type(kind), real="double" if kind.itemsize == 8 else "float")
         seed, offset, _ = generator_for(generator, where.index or 0).taken()
-        kernel(text, "draw", len(arrays) + 4)((made.size + 255) // 256, 256, *(a.data.ptr for a in arrays),
-                                              made.pointer, made.size, _signed(seed), offset)
+        kernel(text, "draw", "q" * (len(arrays) + 4)).over(
+            ((made.size + 255) // 256,), (256,), *(a.data.ptr for a in arrays), made.pointer, made.size, _signed(seed),
+            offset)
     return finished(made.view, spec, where)
 
 

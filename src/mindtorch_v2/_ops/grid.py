@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._dispatch.registry import registry
+from .._dtype import bool_
 from .declare import composite, function_of
 from .pool import check_floating
 from .rules import shape_text
@@ -58,7 +59,9 @@ def _neighbours(point: Any, size: int, mode: int, padding_mode: int, align_corne
     if mode != _BICUBIC:
         point = _in_image(point, size, padding_mode, align_corners)
     if mode == _NEAREST:
-        return [(point.detach().round(), None)]
+        # The factor is 1, with a gradient of zeros where the points want one.
+        wanted = point.requires_grad
+        return [(point.detach().round(), point.masked_fill(point.new_ones((), dtype=bool_), 1.0) if wanted else None)]
     before = point.detach().floor()
     behind = point - before
     if mode == _BILINEAR:

@@ -220,10 +220,10 @@ def _norm(xp: Any, self: Any, ord: Any, dim: Any, keepdim: bool, dtype: dtype | 
     return summed(size ** float(ord), axes, keepdim) ** (1.0 / ord)
 
 
-def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, keepdim: bool) -> Tensor:
-    grad, norm = unfolded(grad, self.shape, dim, keepdim), unfolded(result, self.shape, dim, keepdim)
+def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, keepdim: bool) -> Tensor | None:
     if ord == 0:
-        return self.new_zeros(self.shape)
+        return None
+    grad, norm = unfolded(grad, self.shape, dim, keepdim), unfolded(result, self.shape, dim, keepdim)
     if ord == 1:
         return self.sgn() * grad
     if ord == 2:

@@ -139,7 +139,7 @@ def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: An
 # derivatives of the gradients ----------------------------------------------------------------------------------------
 
 
-def _second_derivative(grads: Sequence[Any], grad_out: Any, centre: Any, rstd: Any, weight: Any, dims: tuple[int, ...],
+def second_derivative(grads: Sequence[Any], grad_out: Any, centre: Any, rstd: Any, weight: Any, dims: tuple[int, ...],
                        subtracts_mean: bool) -> tuple[Any, Any, Any, Any]:
     """Gradients of grad_out, the centred input, rstd and weight, given those of the first gradients."""
     unit = centre * rstd
@@ -275,7 +275,7 @@ def _shaped(gradients: Sequence[Any], shape: tuple[int, ...], normalized_shape: 
 
 
 def _layer_norm_backward_grad(grads, grad_out, input, normalized_shape, mean, rstd, weight):
-    of_grad, of_centre, of_rstd, of_weight = _second_derivative(
+    of_grad, of_centre, of_rstd, of_weight = second_derivative(
         grads, grad_out, input - mean, rstd, weight, _trailing(normalized_shape), True)
     return of_grad, of_centre, None if of_centre is None else -of_centre, of_rstd, of_weight
 
@@ -365,7 +365,7 @@ def _rms_norm_backward_array(xp: Any, grad_out: Any, input: Any, normalized_shap
 
 
 def _rms_norm_backward_grad(grads, grad_out, input, normalized_shape, rstd, weight):
-    return _second_derivative((*grads, None), grad_out, input, rstd, weight, _trailing(normalized_shape), False)
+    return second_derivative((*grads, None), grad_out, input, rstd, weight, _trailing(normalized_shape), False)
 
 
 _RMS_NORM_BACKWARD = op(

@@ -261,7 +261,10 @@ def _is_plain(family: Pointwise, kind: dtype) -> bool:
     """Whether operands of this type are computed in it, and give it back or a bool, with nothing to refuse."""
     if kind.category in family.excluding or kind.category not in (BOOL, INT, FLOAT):
         return False
-    compute, out = family.result(kind)
+    try:
+        compute, out = family.result(kind)
+    except (RuntimeError, NotImplementedError):  # a type that the operator does not take
+        return False
     return compute is kind and (out is kind or out is bool_)
 
 
@@ -289,8 +292,9 @@ def _laid_out(operator: Operator, family: Pointwise, composed: Callable) -> Call
 def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
     rows = parsed_rows(operator)
     infer, schema = family.infer, operator.schema
-    if any(slot.parameter.name == "cubeMathType" for row in rows for slot in row.slots):
-        infer = _for_matrix_units(operator, infer)
+    on_matrix_units = any(slot.parameter.name == "cubeMathType" for row in rows for slot in row.slots)
+    if on_matrix_units or any("Pool" in row.symbol for row in rows):
+        infer = _for_types(operator, infer, _MATRIX_TYPES if on_matrix_units else _POOLED_TYPES)
     direct = _launcher(operator, infer, rows)
     wanted = [schema.index[name] for name in _CASTS.findall(_row_text(operator))]
     number_places = any(a.type == "Tensor|Scalar" for a in schema.arguments)
@@ -314,15 +318,16 @@ def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
 
 
 _MATRIX_TYPES = frozenset(("float32", "float16", "bfloat16"))
+_POOLED_TYPES = _MATRIX_TYPES | {"float64"}
 
 
-def _for_matrix_units(operator: Operator, infer: Callable) -> Callable:
-    """The inference of an operator that runs on the matrix units, which know three element types."""
+def _for_types(operator: Operator, infer: Callable, types: frozenset[str]) -> Callable:
+    """The inference of an operator that ACLNN has for some element types only."""
 
     def checked(*args: Any) -> Any:
         made = infer(*args)
         spec = made if made.__class__ is Spec else next(s for s in made if s is not None)
-        if spec.dtype.name not in _MATRIX_TYPES and 0 not in spec.shape:
+        if spec.dtype.name not in types and 0 not in spec.shape:
             raise NotImplementedError(f"\"{operator.schema.base_name}_npu\" not implemented for "
                                       f"'{spec.dtype.scalar_name}'")
         return made

@@ -19,7 +19,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.keys import PYTHON_MASK, changed_modes, modes
 from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import FLOAT, bool_, dtype, finfo, get_default_dtype, uint8
+from .._dtype import FLOAT, bool_, dtype, finfo, float32, get_default_dtype, uint8
 from .._tensor import Tensor
 from .copy import _check_copy, preserved_strides
 from .copy import store as store_on_host
@@ -152,7 +152,11 @@ def _in_range(name: str, bounds: Callable[..., tuple], symbol: str) -> None:
     def kernel(*args: Any) -> Tensor:
         operator = registry.get(f"aten::{name}")
         made = fresh(operator, args)
-        if made._array.size:
+        if made._array.size and made.dtype.category < FLOAT and "space" in name:  # the operator gives fractions
+            parts = empty(made._array.shape, float32.np, made._device)
+            run(symbol, (*bounds(*args), parts), operator.name)
+            store(made, wrap_npu(parts).trunc())
+        elif made._array.size:
             run(symbol, (*bounds(*args), made._array), operator.name)
         return finished(operator, made, args)
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._backends.npu.launch import run
-from .._dtype import finfo, int64
+from .._dtype import COMPUTE, finfo, int64
 from .._tensor import Tensor
 from .fft import BY_COUNT, BY_ROOT
 from .linalg_solve import is_vector
-from .npu import uninitialised
+from .npu import cast, uninitialised
 from .npu_composed import call, composed, infer, laid_out, results
 from .rules import Spec
 
@@ -55,7 +55,9 @@ def _solve(A: Tensor, B: Tensor, left: bool, check_errors: bool) -> Any:
 
 @composed("_linalg_det")
 def _det(A: Tensor) -> Tensor:
-    infer("_linalg_det", A)
+    spec = infer("_linalg_det", A)
+    if not A.numel():
+        return A.new_ones(spec.shape)
     sign, logabsdet = call("_linalg_slogdet", A, "linalg.det")
     return sign * logabsdet.exp()
 
@@ -94,6 +96,7 @@ def _matrix_exp(self: Any) -> Tensor:
     spec = infer("linalg_matrix_exp", self)
     if not self.numel():
         return uninitialised(spec, self._device)
+    self = cast(self, COMPUTE.get(self.dtype, self.dtype))
     norms = self.abs().sum(-2, True).amax(-1, True)
     halvings = (norms.clamp_min(2**-20).log2().ceil() + 1).clamp_min(0)
     small = self * (-halvings).exp2()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._dispatch.schema import NUMBERS
-from .._dtype import COMPUTE, int32, int64
+from .._dtype import COMPUTE, int16, int32, int64
 from .._tensor import Tensor, wrapped_dim
 from .npu import cast, number_tensor
 from .npu_composed import call, composed, floating_, infer, laid_out, promoted_to_one, results
@@ -167,9 +167,7 @@ def _frexp(self: Any) -> Any:
 def _nextafter(self: Any, other: Any) -> Any:
     """As whole numbers, neighbours of one sign differ by one."""
     self, other = promoted_to_one(self, other)
-    bits = {4: int32, 8: int64}.get(self.dtype.itemsize)
-    if bits is None:
-        raise NotImplementedError(f"\"nextafter_npu\" not implemented for '{self.dtype.scalar_name}'")
+    bits = {2: int16, 4: int32, 8: int64}[self.dtype.itemsize]
     self, other = self.expand((self + other).shape).contiguous(), other.expand((self + other).shape)
     away = cast((other > self) == (self > 0), bits) * 2 - 1
     stepped = (self.view(bits) + away).view(self.dtype)

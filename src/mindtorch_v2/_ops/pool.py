@@ -120,19 +120,26 @@ def check_floating(kernel: str, kind: dtype, strides: Sizes | None = None) -> No
         refuse_type(kernel, kind, strides)
 
 
-def _pooled_spec(self: Tensor, name: str, rank: int, kernel_size: Sizes, stride: Sizes, padding: Sizes,
-                 dilation: Sizes, ceil_mode: bool, *, mean: bool) -> Spec:
-    """What a pooling of this tensor gives; raises every argument error."""
+@functools.lru_cache(512)
+def _pooled_shape(shape: Sizes, name: str, rank: int, kernel_size: Sizes, stride: Sizes, padding: Sizes,
+                  dilation: Sizes, ceil_mode: bool, mean: bool) -> Sizes:
+    """The shape that pooling gives; raises for shapes and settings that will not do."""
     lengths = dict(kernel_size=kernel_size, stride=stride, padding=padding)
     check_lengths(name, rank, **lengths if mean else dict(**lengths, dilation=dilation))
-    shape, kind = self._array.shape, self.dtype
     if mean and rank == 2 and len(shape) == 2:
         raise IndexError("Dimension out of range (expected to be in range of [-2, 1], but got -3)")
     if len(shape) not in (rank + 1, rank + 2) and not (mean and rank == 2):
         raise RuntimeError(f"non-empty {_RANKS[rank]} (batch mode) tensor expected for input")
     windows = _windows(shape, kernel_size, stride, padding, dilation, ceil_mode, rank)
     _check_windows(shape, windows, mean=mean)
-    made = (*shape[:-rank], *(w.results for w in windows))
+    return (*shape[:-rank], *(w.results for w in windows))
+
+
+def _pooled_spec(self: Tensor, name: str, rank: int, kernel_size: Sizes, stride: Sizes, padding: Sizes,
+                 dilation: Sizes, ceil_mode: bool, *, mean: bool) -> Spec:
+    """What a pooling of this tensor gives; raises every argument error."""
+    kind = self.dtype
+    made = _pooled_shape(self._array.shape, name, rank, kernel_size, stride, padding, dilation, ceil_mode, mean)
     strides = None if mean and rank == 3 else suggested_strides(self, made)
     if mean and (kind.category != FLOAT and kind is not int64 or rank == 3 and kind.np in REDUCED):
         refuse_type("avg_pool3d_out_frame" if rank == 3 else name, kind, strides)
@@ -154,6 +161,7 @@ def in_strides(array: Any, spec: Spec) -> Any:
 # the largest of each window ------------------------------------------------------------------------------------------
 
 _BLOCK = 1 << 17  # elements that are pooled at a time, so that what lies between the steps stays in cache
+_LITTLE = 1 << 13  # elements of all windows up to which they are gathered at once
 _FEW = 16  # places in a window up to which their largest element alone is found step by step
 _MANY = 32  # places in a window from which on an argmax over them is quicker than a step for each
 
@@ -259,26 +267,62 @@ def _along(xp: Any, values: Sequence[int], d: int, rank: int) -> Any:
 
 
 @functools.lru_cache(256)
+def _inside(windows: tuple[Window, ...], sizes: Sizes) -> bool:
+    """Whether no window reaches into padding."""
+    return all(w.padding == 0 and w.starts()[-1] + (w.size - 1) * w.dilation < n
+               for w, n in zip(windows, sizes, strict=True))
+
+
+@functools.lru_cache(256)
 def _tables(xp: Any, windows: tuple[Window, ...], sizes: Sizes) -> tuple[Any, Any, Any]:
     """What `in_plane` says, and the number of each window's first place that is no padding; None without padding."""
     rank, first = len(windows), 0
     starts = [_along(xp, w.starts(), d, rank) for d, w in enumerate(windows)]
     base, of_place = in_plane(xp, starts, [range(0, w.size * w.dilation, w.dilation) for w in windows], sizes)
-    if all(w.padding == 0 and w.starts()[-1] + (w.size - 1) * w.dilation < n
-           for w, n in zip(windows, sizes, strict=True)):
+    if _inside(windows, sizes):
         return base, of_place, None
     for d, w in enumerate(windows):
         first = first * w.size + _along(xp, [max(0, -(start // w.dilation)) for start in w.starts()], d, rank)
     return base, of_place, first
 
 
-def max_pooled(xp: Any, self: Any, windows: Sequence[Window], spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+@functools.lru_cache(256)
+def _elements(xp: Any, windows: tuple[Window, ...], sizes: Sizes) -> Any:
+    """Where in a plane the elements of each window are, a row for each; padding repeats the first."""
+    rank, made, step = len(windows), 0, 1
+    for d, (w, n) in reversed(list(enumerate(zip(windows, sizes, strict=True)))):
+        at = [[start + i * w.dilation for i in range(w.size)] for start in w.starts()]
+        inside = [[c if 0 <= c < n else next(c for c in row if 0 <= c < n) for c in row] for row in at]
+        shape = [1] * (2 * rank)
+        shape[d], shape[rank + d] = w.results, w.size
+        made = made + xp.asarray(inside, xp.int64).reshape(shape) * step
+        step *= n
+    return made.reshape(math.prod([w.results for w in windows]), -1)
+
+
+def _max_pooled_at_once(xp: Any, self: Any, windows: tuple[Window, ...], sizes: Sizes) -> tuple[Any, Any] | None:
+    """As `max_pooled` does it for little data, where each step would cost more than its work; None if there is NaN."""
+    elements = _elements(xp, windows, sizes)
+    taken = self.reshape(-1, math.prod(sizes)).take(elements, 1)
+    values, number = taken.max(-1), taken.argmax(-1)
+    total = values.sum()
+    if total != total:
+        return None
+    number += xp.arange(0, elements.size, elements.shape[1])
+    return values, elements.reshape(-1).take(number)
+
+
+def max_pooled(xp: Any, self: Any, windows: tuple[Window, ...], spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
     """The largest element of each window, and its index in its plane."""
     sizes = self.shape[-len(windows) :]
+    if math.prod(spec[0].shape) * math.prod([w.size for w in windows]) <= _LITTLE and self.size:
+        little = _max_pooled_at_once(xp, self, windows, sizes)
+        if little is not None:
+            return in_strides(little[0], spec[0]), in_strides(little[1], spec[1])
     planes = self.reshape(-1, *sizes)
     fill = -xp.inf if self.dtype.kind == "f" else xp.iinfo(self.dtype).min
     values, indices = (xp.empty((len(planes), *(w.results for w in windows)), kind) for kind in (self.dtype, xp.int64))
-    base, of_place, first = _tables(xp, tuple(windows), sizes)
+    base, of_place, first = _tables(xp, windows, sizes)
     step = max(1, _BLOCK // max(1, math.prod(sizes)))
     for at in range(0, len(planes), step):
         block = slice(at, at + step)
@@ -517,7 +561,8 @@ def _spread(xp: Any, grad: Any, windows: Sequence[Window], sizes: Sizes) -> Any:
     return grad
 
 
-def _divisors(xp: Any, windows: Sequence[Window], sizes: Sizes, count_include_pad: bool,
+@functools.lru_cache(256)
+def _divisors(xp: Any, windows: tuple[Window, ...], sizes: Sizes, count_include_pad: bool,
               divisor_override: int | None) -> Any:
     """How many elements each window has."""
     if divisor_override is not None:
@@ -563,7 +608,11 @@ def _declare_avg_pool(rank: int) -> None:
 
     def array(xp, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, spec):
         windows, sizes = windows_of(self.shape, kernel_size, stride, padding, ceil_mode), self.shape[-rank:]
-        total = window_sums(xp, self.reshape(-1, *sizes), windows)
+        if self.size <= _LITTLE and _inside(windows, sizes):
+            total = self.reshape(-1, math.prod(sizes)).take(_elements(xp, windows, sizes), 1).sum(-1, dtype=self.dtype)
+            total = total.reshape(spec.shape)
+        else:
+            total = window_sums(xp, self.reshape(-1, *sizes), windows).reshape(spec.shape)
         divisor = _divisors(xp, windows, sizes, count_include_pad, divisor_override)
         return in_strides(_divided(xp, total, divisor), spec)
 

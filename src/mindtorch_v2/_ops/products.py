@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .._dispatch.registry import registry
 from .._dtype import BOOL, INT, REDUCED, promote_types
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
@@ -75,7 +76,12 @@ def tensordot(self, other, dims_self, dims_other):
     shape = tuple(self.shape[d] for d in kept) + tuple(other.shape[d] for d in free)
     a = self.permute(kept + left).reshape(math.prod(self.shape[d] for d in kept), inner)
     b = other.permute(right + free).reshape(inner, math.prod(other.shape[d] for d in free))
+    if math.prod(shape) == 1:
+        return a.reshape(inner).dot(b.reshape(inner)).reshape(shape)
     return a.mm(b).reshape(shape)
+
+
+_tensordot: Callable = function_of(registry.get("tensordot"))
 
 
 @composite("inner(Tensor self, Tensor other) -> Tensor",
@@ -88,7 +94,7 @@ def _inner(self, other):
     if self.shape[-1] != other.shape[-1]:
         raise RuntimeError("inner() the last dimension must match on both input tensors but got shapes "
                            f"{shape_text(self.shape)} and {shape_text(other.shape)}")
-    return tensordot(self, other, (-1,), (-1,))
+    return _tensordot(self, other, (-1,), (-1,))  # as an operator: autocast knows it
 
 
 @composite("kron(Tensor self, Tensor other) -> Tensor",

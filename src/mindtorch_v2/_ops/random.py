@@ -104,8 +104,8 @@ def _drawn_factory(draw: Draw, check: Callable) -> Factory:
         return spec
 
     return Factory(
-        infer, lambda xp, size, generator, *rest, spec: draw(generator or default_generator, spec.shape, spec.dtype.np)
-    )
+        infer, lambda xp, size, generator, *rest, spec: draw(generator or default_generator, spec.shape, spec.dtype.np),
+        by_parts=True)
 
 
 def _drawn_like(draw: Draw, check: Callable) -> Factory:
@@ -127,7 +127,7 @@ def _drawn_like(draw: Draw, check: Callable) -> Factory:
         fill_drawn(made, generator, named)
         return made
 
-    return Factory(infer, array)
+    return Factory(infer, array, by_parts=True)
 
 
 _LIKE = LIKE.replace("*, ", "*, Generator? generator=None, ", 1)

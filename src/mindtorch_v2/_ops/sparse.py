@@ -1,9 +1,10 @@
-"""Sparse tensors: parts, conversions, arithmetic and rearrangement.
+"""Sparse tensors: what serves them, their parts, and conversions; arithmetic is in sparse_math and sparse_products.
 
 A kernel that is `composed` is written as other operators on indices and values, and has their derivative. All others
 see tensors as arrays, below recording, and the operator's own formulas are applied.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -12,10 +13,9 @@ import numpy as np
 
 from .._device import CPU, layout, sparse_bsc, sparse_bsr, sparse_coo, strided
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import COO_MASK, DispatchKey
+from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Operator, PerOperator, registry
-from .._dispatch.schema import NUMBERS
-from .._dtype import dtype, get_default_dtype, int64
+from .._dtype import dtype, get_default_dtype
 from .._sparse import (
     COMPRESSED,
     LAYOUT_NAMES,
@@ -29,17 +29,17 @@ from .._sparse import (
     is_sparse,
     wrap_sparse,
 )
-from .._tensor import Tensor, wrap, wrapped_dim
+from .._tensor import Tensor, wrap
 from .create import sparse_factories
 from .declare import function_of, op
 from .families import Family
-from .rules import Spec, broadcast_shape, check_result_fits, common_dtype, shape_text
+from .rules import Spec, check_result_fits, shape_text
 
 cat, zeros = (function_of(registry.get(name)) for name in ("cat", "zeros"))
 
 # dispatch ------------------------------------------------------------------------------------------------------------
 
-_LAYOUT_KEYS = (DispatchKey.SparseCPU, DispatchKey.SparseCsrCPU)
+LAYOUT_KEYS = (DispatchKey.SparseCPU, DispatchKey.SparseCsrCPU)
 
 
 def refuse_backend(name: str, backend: str, *args: Any) -> NoReturn:
@@ -53,8 +53,8 @@ def refusal(operator: Operator, backend: str) -> Callable:
     return lambda *args: refuse_backend(operator.name, backend, *args)
 
 
-for _key in _LAYOUT_KEYS:
-    registry.register_for_all(_key, PerOperator(lambda operator, name=_key.name: refusal(operator, name)))
+for _key in LAYOUT_KEYS:
+    registry.register_for_all(_key, PerOperator(functools.partial(refusal, backend=_key.name)))
 
 
 class Layouts(Family):
@@ -67,7 +67,7 @@ class Layouts(Family):
         self.by_key = {DispatchKey.CPU: dense, DispatchKey.SparseCPU: coo, DispatchKey.SparseCsrCPU: compressed}
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        keys = (DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, *_LAYOUT_KEYS)
+        keys = (DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, *LAYOUT_KEYS)
         return {key: self.by_key.get(key) or refusal(operator, key.name) for key in keys}
 
 
@@ -79,15 +79,15 @@ def composed(function: Callable) -> Callable:
 
 def serves(name: str, coo: Callable | None = None, compressed: Callable | None = None) -> None:
     """Registers kernels of an operator for sparse layouts; its in-place form goes through them."""
-    for key, kernel in zip(_LAYOUT_KEYS, (coo, compressed), strict=True):
+    for key, kernel in zip(LAYOUT_KEYS, (coo, compressed), strict=True):
         if kernel is not None:
             registry.register_kernel(name, key, kernel)
             declaration = registry.get(name).declaration
             if declaration.inplace is not None:
-                registry.register_kernel(declaration.inplace.name, key, _in_place(kernel))
+                registry.register_kernel(declaration.inplace.name, key, in_place(kernel))
 
 
-def _in_place(kernel: Callable) -> Callable:
+def in_place(kernel: Callable) -> Callable:
     def write(target: Tensor, *args: Any) -> Tensor:
         result = kernel(plain(target), *map(plain, args))
         check_result_fits(target, Spec(result._array.shape, result.dtype))
@@ -154,12 +154,19 @@ _COO = op("_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_di
    kernel=Layouts(dense=lambda sparse_dim, dense_dim, size, indices, values, is_coalesced:
                   coo(indices, values.detach(), size, is_coalesced)),
    grad=dict(values=lambda grad, indices: values_at(grad, indices)))
-_COMPRESSED = op("_sparse_compressed_tensor(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] size, "
-                 "Layout layout) -> Tensor", public="",
+_COMPRESSED = op("_sparse_compressed_tensor(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] "
+                 "size, Layout layout) -> Tensor", public="",
    kernel=Layouts(dense=lambda compressed_indices, plain_indices, values, size, layout: wrap_sparse(
        SparseArray(layout, (compressed_indices, plain_indices), values.detach(), size))),
    grad=dict(values=lambda grad, compressed_indices, plain_indices, values_shape, size, layout: values_at(
        grad, _places_of_parts(compressed_indices, plain_indices, size, layout)).reshape(values_shape)))
+
+
+def from_parts(indices: np.ndarray, values: Tensor, size: Sequence[int], coalesced: bool = False) -> Tensor:
+    """A COO tensor with the history of its values."""
+    places = wrap(np.ascontiguousarray(indices, np.int64))
+    return call_bound(_COO, (len(places), values.dim() - 1, tuple(size), places, values,
+                             coalesced or places._array.shape[1] < 2))
 
 
 def _looked_up(self: Tensor, indices: Tensor) -> Tensor:
@@ -285,7 +292,8 @@ def _from_sparse(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim
     return wrap_sparse(coo_of(array))
 
 
-_TO_SPARSE = op("_to_sparse(Tensor self, Layout layout, int? sparse_dim=None, int? dense_dim=None) -> Tensor", public="",
+_TO_SPARSE = op("_to_sparse(Tensor self, Layout layout, int? sparse_dim=None, int? dense_dim=None) -> Tensor",
+   public="",
    kernel=Layouts(_from_sparse, _from_sparse, _from_dense),
    grad=dict(self=lambda grad, self: _as_layout(grad, self)))
 
@@ -300,16 +308,16 @@ def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: layout | N
     if wanted in (sparse_bsr, sparse_bsc):
         raise NotImplementedError(f"to_sparse: there are no tensors of layout {wanted} here")
     if blocksize is not None:
-        raise RuntimeError(f"dense_to_sparse: conversion from {source} to {LAYOUT_NAMES[wanted]} with blocksize argument "
-                           "given is not supported")
+        raise RuntimeError(f"dense_to_sparse: conversion from {source} to {LAYOUT_NAMES[wanted]} with blocksize "
+                           "argument given is not supported")
     if wanted is strided:
         return to_dense(self)
     if wanted not in LAYOUT_NAMES:
         raise RuntimeError(f"dense_to_sparse: unexpected source layout {source}")
     if sparse_dim is not None and is_sparse(self) and sparse_dim != self._array.sparse_dim:
         if self.layout is sparse_coo:
-            raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() "
-                               "is not supported")
+            raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument "
+                               "!=self.sparse_dim() is not supported")
         raise RuntimeError(f"sparse_compressed_to_sparse: conversion from {source} to Sparse with sparse_dim argument "
                            "!=2 is not supported")
     return self if self.layout is wanted else call_bound(_TO_SPARSE, (self, wanted, sparse_dim, dense_dim))
@@ -320,8 +328,8 @@ def _sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     if not is_sparse(mask):
         refusal(registry.get("sparse_mask"), "CPU")(self, mask)
     if self._array.shape != mask._array.shape:
-        raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {shape_text(self.shape)} but "
-                           f"mask has size {shape_text(mask.shape)}")
+        raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size "
+                           f"{shape_text(self.shape)} but mask has size {shape_text(mask.shape)}")
     if is_sparse(self) and not self._array.coalesced and self._array.parts[0] is mask._array.parts[0]:
         return self  # the same indices, each as often
     array = mask._array
@@ -377,382 +385,9 @@ def _new_empty(self: Tensor, size: Sequence[int], *options: Any) -> Tensor:
 sparse_factories["aten::zeros"] = sparse_factories["aten::empty"] = (
     lambda size, dtype, layout, *options: _empty_like(
         empty_sparse(layout, size, wrap(np.empty(0, (dtype or get_default_dtype()).np))), dtype, layout, *options))
-for _name, _kernel in {"clone": lambda self, memory_format: _copied(self, None, None),
+_COPIES: dict[str, Callable] = {"clone": lambda self, memory_format: _copied(self, None, None),
                        "_to_copy": lambda self, dtype, device, *rest: _copied(self, dtype, device),
                        "zero_": _cleared, "copy_": _stored, "zeros_like": _empty_like, "empty_like": _empty_like,
-                       "new_zeros": _new_empty, "new_empty": _new_empty}.items():
+                       "new_zeros": _new_empty, "new_empty": _new_empty}
+for _name, _kernel in _COPIES.items():
     serves(_name, _kernel, _kernel)
-
-# elementwise ---------------------------------------------------------------------------------------------------------
-
-_ZERO_STAYS_ZERO = """
-    abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac isinf isnan isneginf isposinf log1p nan_to_num
-    rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc conj_physical positive real
-""".split()
-
-
-def _on_values(name: str, *, linear: bool) -> Callable:
-    """Applies an operator to the values, those of one place summed first unless it is `linear`."""
-    operator = registry.get(name)
-
-    @composed
-    def kernel(self: Tensor, *args: Any) -> Tensor:
-        if not linear and self.layout is sparse_coo:
-            self = coalesce(self)
-        return rebuilt(self, call_bound(operator, (values_of(self), *args)))
-
-    return kernel
-
-
-for _name in _ZERO_STAYS_ZERO:
-    serves(_name, *[_on_values(_name, linear=_name in ("conj_physical", "positive", "real"))] * 2)
-serves("neg", *[_on_values("neg", linear=True)] * 2)
-
-
-def _is_number(value: Any) -> bool:
-    return value.__class__ in NUMBERS or not (is_sparse(value) or value._array.ndim)
-
-
-def _same_sizes(self: Tensor, other: Tensor) -> None:
-    if self._array.shape != other._array.shape:
-        raise RuntimeError("add: expected sizes of 'self' and 'other' to match, but "
-                           f"{shape_text(self.shape)} != {shape_text(other.shape)}")
-
-
-def _add(self: Any, other: Any, alpha: Any) -> Tensor:
-    if is_sparse(self) and not is_sparse(other) and self.layout is sparse_coo:
-        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
-    self, other = plain(self), plain(other)
-    kind = common_dtype([self, other])
-    if not is_sparse(self) or not is_sparse(other):
-        dense, sparse = (other, self) if is_sparse(self) else (self, other)
-        _check_dense_operand(dense, sparse)
-        if is_sparse(self):  # dense + compressed counts either way round
-            return _add_to_dense((dense if alpha == 1 else dense * alpha).to(kind, copy=True), sparse, 1)
-        return _add_to_dense(dense.to(kind, copy=True), sparse, alpha)
-    _same_sizes(self, other)
-    first, second = (a if a.layout is sparse_coo else wrap_sparse(coo_of(a._array)) for a in (self, other))
-    if first._array.sparse_dim != second._array.sparse_dim:
-        raise RuntimeError("add: expected 'self' and 'other' to have same number of sparse dimensions, but got "
-                           f"{first._array.sparse_dim} and {second._array.sparse_dim}")
-    added = (second._array.values if alpha == 1 else second._array.values * alpha).to(kind)
-    here = first._array.values.to(kind)
-    indices, more = (t._array.parts[0]._array for t in (first, second))
-    if indices.shape == more.shape and (indices == more).all():
-        made = coo(first._array.parts[0].clone(), here + added, self.shape,
-                   first._array.coalesced and second._array.coalesced)
-    else:
-        made = coo(wrap(np.concatenate((indices, more), axis=1)), cat((here, added)), self.shape)
-        if first._array.coalesced and second._array.coalesced:
-            made = coalesce(made)
-    return made if self.layout is sparse_coo else wrap_sparse(compressed_of(made._array, self.layout))
-
-
-def _check_dense_operand(dense: Any, sparse: Tensor) -> None:
-    size = () if dense.__class__ in NUMBERS else dense._array.shape
-    if dense.__class__ in NUMBERS or size != sparse._array.shape:
-        word = "dense" if sparse.layout is sparse_coo else "op2"
-        raise RuntimeError("add: expected 'self' and 'other' to have same size, but self has size "
-                           f"{shape_text(size)} while other has size {shape_text(sparse.shape)} (FYI: {word}-sparse "
-                           "addition does not currently support broadcasting)")
-
-
-def _add_to_dense(target: Tensor, sparse: Tensor, alpha: Any) -> Tensor:
-    """`target` with a sparse tensor of its size added in place."""
-    array = coo_of(sparse._array).summed()
-    addend = array.values if alpha == 1 else array.values * alpha
-    places = tuple(array.places()) or ...
-    target._array[places] += addend._array.reshape(target._array[places].shape).astype(target._array.dtype, copy=False)
-    return target
-
-
-def _add_in_place(target: Tensor, other: Any, alpha: Any) -> Tensor:
-    if is_sparse(target):
-        return _in_place(_add)(target, other, alpha)
-    other = plain(other)
-    _check_dense_operand(target, other)
-    check_result_fits(target, Spec(target._array.shape, common_dtype([target, other])))
-    _add_to_dense(target, other, alpha)
-    target._bump_version()
-    return target
-
-
-serves("add", _add, _add)
-serves("sub", *[lambda self, other, alpha: _add(self, other, -alpha)] * 2)
-for _key in _LAYOUT_KEYS:
-    registry.register_kernel("add_", _key, _add_in_place)
-    registry.register_kernel("sub_", _key, lambda self, other, alpha: _add_in_place(self, other, -alpha))
-
-
-@composed
-def _mul(self: Any, other: Any) -> Tensor:
-    if _is_number(self) or _is_number(other):
-        sparse = other if _is_number(self) else self
-        values = values_of(sparse)
-        return rebuilt(sparse, values * other if sparse is self else self * values)
-    if is_sparse(self) and is_sparse(other):
-        if self.layout is sparse_coo is other.layout:
-            return _mul_sparse(self, other)
-        return to_sparse(_mul_sparse(to_sparse(self), to_sparse(other)), layout=self.layout)
-    sparse, dense = (self, other) if is_sparse(self) else (other, self)
-    shape = sparse._array.shape
-    if sparse.layout is not sparse_coo and dense._array.shape != shape:
-        raise RuntimeError("sparse_mask(): operands have incompatible sizes; self has size "
-                           f"{shape_text(dense.shape)} but mask has size {shape_text(shape)}")
-    if broadcast_shape([dense._array.shape, shape]) != shape:
-        raise NotImplementedError(f"mul: a sparse tensor of size {shape_text(shape)} is not broadcast to the size of a "
-                                  f"dense one, {shape_text(dense.shape)}")
-    values = values_of(sparse)
-    factor = values_at(dense.expand(shape), indices_of(sparse)).reshape(values.shape)
-    return rebuilt(sparse, values * factor if sparse is self else factor * values)
-
-
-def _mul_sparse(self: Tensor, other: Tensor) -> Tensor:
-    if self._array.shape != other._array.shape or self._array.sparse_dim != other._array.sparse_dim:
-        raise NotImplementedError("mul: sparse tensors of different sizes are not broadcast, got "
-                                  f"{shape_text(self.shape)} and {shape_text(other.shape)}")
-    other = coalesce(other)
-    known, asked = other._array.flat_places(), self._array.flat_places()
-    at = np.searchsorted(known, asked)
-    kept = np.flatnonzero(known[np.minimum(at, len(known) - 1)] == asked) if len(known) else at[:0]
-    values = values_of(self).index_select(0, wrap(kept)) * values_of(other).index_select(0, wrap(at[kept]))
-    return from_parts(self._array.parts[0]._array[:, kept], values, self.shape, self._array.coalesced)
-
-
-def from_parts(indices: np.ndarray, values: Tensor, size: Sequence[int], coalesced: bool = False) -> Tensor:
-    """A COO tensor with the history of its values."""
-    indices = wrap(np.ascontiguousarray(indices, np.int64))
-    return call_bound(_COO, (len(indices), values.dim() - 1, tuple(size), indices, values,
-                             coalesced or indices.size(1) < 2))
-
-
-@composed
-def _div(self: Any, other: Any, rounding_mode: str | None = None) -> Tensor:
-    if not is_sparse(self) or not _is_number(other):
-        raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
-                           f"{shape_text(other.shape)} for divisor)")
-    if rounding_mode is not None and self.layout is sparse_coo:
-        self = coalesce(self)
-    return rebuilt(self, values_of(self).div(other, rounding_mode=rounding_mode))
-
-
-@composed
-def _pow(self: Any, exponent: Any) -> Tensor:
-    if exponent.__class__ not in NUMBERS:
-        refusal(registry.get("pow"), "SparseCPU")(self, exponent)
-    if exponent == 0:
-        raise RuntimeError("pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense")
-    return _on_values("pow", linear=False)(self, exponent)
-
-
-serves("mul", _mul, _mul)
-serves("div", _div, _div)
-serves("floor_divide", composed(lambda self, other: _div(self, other, "floor")))
-serves("pow", _pow)
-
-# reductions ----------------------------------------------------------------------------------------------------------
-
-
-def sum_over(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
-    """The sum over dimensions of a COO tensor, sparse as long as a sparse dimension is left; differentiable."""
-    self = coalesce(self)
-    array, ndim = self._array, self.dim()
-    summed = {wrapped_dim(d, ndim) for d in (range(ndim) if dim is None or dim == () else dim)}
-    inner = [d - array.sparse_dim + 1 for d in sorted(summed) if d >= array.sparse_dim]
-    values = values_of(self)
-    values = values.sum(inner, keepdim=keepdim, dtype=dtype) if inner else values.to(dtype or values.dtype)
-    left = [d for d in range(array.sparse_dim) if d not in summed]
-    shape = [1 if d in summed else n for d, n in enumerate(array.shape) if keepdim or d not in summed]
-    if not left:
-        total = values.sum(0, dtype=dtype)
-        return total.reshape(shape) if keepdim else total
-    places = array.parts[0]._array
-    if keepdim:
-        places = np.where(np.isin(np.arange(len(places)), left)[:, None], places, 0)
-    return coalesce(from_parts(places if keepdim else places[left], values, shape))
-
-
-def _sum(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
-    kind = dtype or (self.dtype if self.dtype.category > 1 else int64)
-    if dim is None:
-        return self._array.values.sum(dtype=kind)
-    return sum_over(plain(self).to(kind), dim, keepdim, None)
-
-
-def _sum_compressed(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
-    if dim is None:
-        return self._array.values.sum(dtype=dtype)
-    if not keepdim:
-        raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
-    made = _sum(wrap_sparse(coo_of(self._array)), dim, keepdim, dtype)
-    return to_sparse(made, layout=self.layout)
-
-
-serves("sum", _sum, _sum_compressed)
-serves("any", lambda self, dim, keepdim: self._array.values.any() if dim is None
-       else refusal(registry.get("any"), "SparseCPU")(self))
-serves("norm", composed(lambda self, p, dim, keepdim, dtype: values_of(coalesce(self)).norm(p, dtype=dtype)
-                        if dim is None else refusal(registry.get("norm"), "SparseCPU")(self)))
-
-# rearrangement -------------------------------------------------------------------------------------------------------
-
-
-def _permuted(self: Tensor, dims: Sequence[int]) -> Tensor:
-    array, ndim = self._array, self.dim()
-    dims = [wrapped_dim(d, ndim) for d in dims]
-    split = array.sparse_dim
-    if len(dims) != ndim:
-        raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not match the length of "
-                           f"the desired ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = "
-                           f"{len(dims)}")
-    if any(d >= split for d in dims[:split]):
-        raise RuntimeError("permute(sparse_coo): transpositions between sparse and dense dimensions are not allowed."
-                           "Only transpositions within sparse and dense dimensions are supported.")
-    values = array.values.permute((0, *[d - split + 1 for d in dims[split:]]))
-    return coo(wrap(array.parts[0]._array[dims[:split]]), values, [array.shape[d] for d in dims],
-               array.coalesced and dims[:split] == list(range(split)))
-
-
-def _transposed(self: Tensor, dim0: int, dim1: int) -> Tensor:
-    array, ndim = self._array, self.dim()
-    first, second = (wrapped_dim(d, ndim) for d in (dim0, dim1))
-    if max(first, second) >= array.sparse_dim and first != second:
-        raise RuntimeError(f"sparse transpose: transposed dimensions must be sparse Got sparse_dim: {array.sparse_dim}, "
-                           f"d0: {first}, d1: {second}")
-    order = list(range(ndim))
-    order[first], order[second] = second, first
-    return _permuted(self, order)
-
-
-def _t(self: Tensor) -> Tensor:
-    array = self._array
-    if array.sparse_dim > 2 or array.dense_dim:
-        raise RuntimeError("t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got "
-                           f"{array.sparse_dim} sparse and {array.dense_dim} dense dimensions")
-    return _permuted(self, (1, 0) if self.dim() == 2 else range(self.dim()))
-
-
-def _transposed_compressed(self: Tensor, dim0: int = 0, dim1: int = 1) -> Tensor:
-    array, ndim = self._array, self.dim()
-    first, second = sorted(wrapped_dim(d, ndim) for d in (dim0, dim1))
-    if (first, second) != (array.batch, array.batch + 1):
-        raise NotImplementedError(f"transpose: a tensor of layout {array.layout} exchanges its two sparse dimensions only")
-    shape = list(array.shape)
-    shape[first], shape[second] = shape[second], shape[first]
-    other = COMPRESSED[1 - COMPRESSED.index(array.layout)]
-    return wrap_sparse(SparseArray(other, array.parts, array.values, shape))
-
-
-serves("permute", _permuted)
-serves("transpose", _transposed, _transposed_compressed)
-serves("t", _t, _transposed_compressed)
-
-
-@composed
-def _unsqueezed(self: Tensor, dim: int) -> Tensor:
-    array = self._array
-    dim = wrapped_dim(dim, self.dim() + 1)
-    shape = (*array.shape[:dim], 1, *array.shape[dim:])
-    places = array.parts[0]._array
-    if dim <= array.sparse_dim:
-        return from_parts(np.insert(places, dim, 0, axis=0), values_of(self), shape)
-    return from_parts(places, values_of(self).unsqueeze(dim - array.sparse_dim + 1), shape)
-
-
-@composed
-def _index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    array, dim = self._array, wrapped_dim(dim, self.dim())
-    shape = (*array.shape[:dim], index.numel(), *array.shape[dim + 1 :])
-    places = array.parts[0]._array
-    if dim >= array.sparse_dim:
-        return from_parts(places, values_of(self).index_select(dim - array.sparse_dim + 1, index), shape)
-    wanted = index._array.reshape(-1)
-    wrong = wanted[(wanted < -array.shape[dim]) | (wanted >= array.shape[dim])]
-    if wrong.size:
-        raise IndexError(f"index_select(): index contains {wrong[0]} that is out of range for tensor of size "
-                         f"{shape_text(array.shape)} at dimension {dim}")
-    order = np.argsort(places[dim], kind="stable")
-    along, wanted = places[dim][order], wanted % max(array.shape[dim], 1)
-    begin, end = np.searchsorted(along, wanted), np.searchsorted(along, wanted, "right")
-    counts = end - begin
-    taken = order[np.arange(counts.sum()) + np.repeat(begin - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)]
-    found = places[:, taken]
-    found[dim] = np.repeat(np.arange(len(wanted)), counts)
-    return from_parts(found, values_of(self).index_select(0, wrap(taken)), shape)
-
-
-@composed
-def _selected(self: Tensor, dim: int, index: int) -> Tensor:
-    array, ndim = self._array, self.dim()
-    if not ndim:
-        raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    dim = wrapped_dim(dim, ndim)
-    if not -array.shape[dim] <= index < array.shape[dim]:
-        raise IndexError(f"select(): index {index} out of range for tensor of size {shape_text(array.shape)} at "
-                         f"dimension {dim}")
-    shape = (*array.shape[:dim], *array.shape[dim + 1 :])
-    places = array.parts[0]._array
-    if dim >= array.sparse_dim:
-        return from_parts(places, values_of(self).select(dim - array.sparse_dim + 1, index), shape)
-    kept = np.flatnonzero(places[dim] == index % array.shape[dim])
-    values = values_of(self).index_select(0, wrap(kept))
-    if array.sparse_dim == 1:
-        return values.sum(0, dtype=values.dtype)
-    return from_parts(np.delete(places, dim, axis=0)[:, kept], values, shape, array.coalesced)
-
-
-@composed
-def _narrowed(self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    array, dim = self._array, wrapped_dim(dim, self.dim())
-    if dim >= array.sparse_dim:
-        return rebuilt(self, values_of(self).narrow_copy(dim - array.sparse_dim + 1, start, length))
-    places = array.parts[0]._array
-    kept = np.flatnonzero((places[dim] >= start) & (places[dim] < start + length))
-    found = places[:, kept]
-    found[dim] -= start
-    return from_parts(found, values_of(self).index_select(0, wrap(kept)),
-                       (*array.shape[:dim], length, *array.shape[dim + 1 :]), array.coalesced)
-
-
-@composed
-def _joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    for position, tensor in enumerate(tensors):
-        if not tensor._keys & COO_MASK:
-            raise RuntimeError(f"Concatenating sparse tensors, but a dense tensor was found at position {position}.")
-    first = tensors[0]._array
-    dim = wrapped_dim(dim, first.ndim)
-    for position, tensor in enumerate(tensors):
-        array = tensor._array
-        if array.sparse_dim != first.sparse_dim or any(
-                a != b for d, (a, b) in enumerate(zip(array.shape, first.shape, strict=True)) if d != dim):
-            raise RuntimeError(f"All tensors must have the same shape: {shape_text(first.shape)} (except in the "
-                               f"concatenating dimension), but found shape: {shape_text(array.shape)} at position "
-                               f"{position}")
-    lengths = [t._array.shape[dim] for t in tensors]
-    starts = np.cumsum([0, *lengths[:-1]]).tolist()
-    size = (*first.shape[:dim], sum(lengths), *first.shape[dim + 1 :])
-    values, places = [values_of(t) for t in tensors], [t._array.parts[0]._array for t in tensors]
-    if dim < first.sparse_dim:
-        unit = (np.arange(first.sparse_dim) == dim)[:, None]
-        places = [p + unit * start for p, start in zip(places, starts, strict=True)]
-    else:
-        values = [_padded(v, dim - first.sparse_dim + 1, start, sum(lengths))
-                  for v, start in zip(values, starts, strict=True)]
-    return from_parts(np.concatenate(places, axis=1), cat(values), size)
-
-
-def _padded(values: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """Values with zeros before and after along a dimension."""
-    shape = list(values.shape)
-    before, after = ([*shape[:dim], n, *shape[dim + 1 :]] for n in (start, length - start - shape[dim]))
-    return cat((values.new_zeros(before), values, values.new_zeros(after)), dim)
-
-
-serves("unsqueeze", _unsqueezed)
-serves("index_select", _index_selected)
-serves("select", _selected, composed(lambda self, dim, index: _selected(to_sparse(self), dim, index)))
-serves("unbind", composed(lambda self, dim: tuple(_selected(self, dim, n) for n in range(self.size(dim)))))
-serves("narrow_copy", _narrowed)
-serves("cat", _joined)
-serves("stack", composed(lambda tensors, dim=0: _joined([_unsqueezed(t, dim) for t in tensors],
-                                                        wrapped_dim(dim, tensors[0].dim() + 1))))

@@ -1,5 +1,6 @@
 """Products in which a matrix is sparse, through SciPy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,8 @@ def _mm(self: Tensor, mat2: Tensor) -> Tensor:
     if not is_sparse(mat2):
         return wrap(np.ascontiguousarray(factors[0] @ np.ascontiguousarray(factors[1])).astype(kind, copy=False))
     if not is_sparse(self):
-        return wrap(np.ascontiguousarray((factors[1].T @ np.ascontiguousarray(factors[0].T)).T).astype(kind, copy=False))
+        product = factors[1].T @ np.ascontiguousarray(factors[0].T)
+        return wrap(np.ascontiguousarray(product.T).astype(kind, copy=False))
     made = (factors[0].tocsr() @ factors[1].tocsr()).tocsr()
     made.sort_indices()
     parts = tuple(wrap(np.asarray(a, np.int64)) for a in (made.indptr, made.indices))
@@ -96,7 +98,9 @@ def _bmm(self: Tensor, mat2: Tensor) -> Tensor:
 def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     product = _mm(plain(mat1), plain(mat2))
     product = product if alpha == 1 else product * alpha
-    return product if beta == 0 else (self.detach() if beta == 1 else self.detach() * beta).expand(product.shape) + product
+    if beta == 0:
+        return product
+    return (self.detach() if beta == 1 else self.detach() * beta).expand(product.shape) + product
 
 
 @composed
@@ -121,7 +125,9 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return made if bias is None else made + bias
 
 
-for _name, _kernel in {"mm": _mm, "mv": _mv, "bmm": _bmm, "addmm": _addmm, "matmul": _matmul, "linear": _linear}.items():
+_PRODUCTS: dict[str, Callable] = {"mm": _mm, "mv": _mv, "bmm": _bmm, "addmm": _addmm, "matmul": _matmul,
+                                  "linear": _linear}
+for _name, _kernel in _PRODUCTS.items():
     serves(_name, _kernel, _kernel)
 
 # torch.sparse.mm and its like: the gradient of the sparse factor is sparse too ---------------------------------------

@@ -409,7 +409,7 @@ def _broadcast_to(self, size):
            samples=cases(case([t(2, 3), t(3), t(2, 1)]), case([t(), t(0, 2)])))
 def _broadcast_tensors(tensors):
     shape = broadcast_shape([tensor._array.shape for tensor in tensors])
-    return tuple(tensor.expand(shape) for tensor in tensors)
+    return tuple(tensor if tensor._array.shape == shape else tensor.expand(shape) for tensor in tensors)
 
 
 @composite("movedim(Tensor(a) self, int[1] source, int[1] destination) -> Tensor(a)", aliases=("moveaxis",),

@@ -14,8 +14,8 @@ from .._dtype import bfloat16, dtype, float32, float64
 from .._tensor import Tensor
 from ._state import state
 
-_PRODUCTS = """addbmm addmm baddbmm bmm conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
-    linalg_vecdot linear matmul mm prelu scaled_dot_product_attention"""
+_PRODUCTS = """_batch_matmul addbmm addmm baddbmm bmm conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d
+    conv_transpose3d linalg_vecdot linear matmul mm prelu scaled_dot_product_attention"""
 _LOSSES = """binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss huber_loss kl_div l1_loss
     margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss
     soft_margin_loss triplet_margin_loss cdist"""
@@ -31,19 +31,22 @@ _ON_CPU = {
         nanquantile orgqr ormqr pinverse polar prod qr quantile stft svd trace triangular_solve view_as_complex""",
     "widest": "cat index_copy stack",
     "padding": "pad",
+    "untouched": "bilinear",
     "recurrent": "lstm",
 }
 _ON_ACCELERATORS = {
     "lower": f"""{_PRODUCTS} addmv addr chain_matmul convolution einsum gru_cell linalg_multi_dot lstm_cell mv
         rnn_relu_cell rnn_tanh_cell""",
     "float32": f"""{_LOSSES} _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d
-        _upsample_nearest_exact2d _upsample_nearest_exact3d acos asin cosh cosine_similarity dist erfinv exp expm1
-        frobenius_norm group_norm layer_norm log log10 log1p log2 logsumexp native_layer_norm norm nuclear_norm pdist
-        pow reciprocal renorm rms_norm rsqrt sinh softplus tan upsample_bicubic2d upsample_bilinear2d upsample_linear1d
-        upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d""",
+        _upsample_nearest_exact2d _upsample_nearest_exact3d acos asin cosh cosine_similarity cross_entropy_loss dist
+        erfinv exp expm1 frobenius_norm functional_group_norm group_norm layer_norm log log10 log1p log2 logsumexp
+        native_layer_norm norm nuclear_norm pdist pow reciprocal renorm rms_norm rsqrt sinh softplus square tan
+        upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
+        upsample_nearest3d upsample_trilinear3d""",
     "result": "cumprod cumsum linalg_matrix_norm linalg_vector_norm log_softmax prod softmax sum",
     "widest": "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot",
     "banned": "binary_cross_entropy",
+    "untouched": "mvlgamma nanmean nansum trace",
 }
 _BANNED = """torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.
 Many models use a sigmoid layer right before the binary cross entropy layer.
@@ -96,25 +99,27 @@ def _refuse(args: tuple, device: str) -> tuple:
     raise RuntimeError(_BANNED)
 
 
-def _rule(operator: Operator, policy: str) -> Callable[[tuple, str], tuple]:
-    """(arguments, device) -> the arguments that the operator gets."""
+def _rule(operator: Operator, policy: str) -> Callable[[tuple, str], tuple | None]:
+    """(arguments, device) -> what the operator gets, run outside of autocast; None leaves a call as it is."""
     if policy == "lower":
         return lambda args, device: tuple(cast(a, state.dtypes[device], device) for a in args)
     if policy == "widest":
         return lambda args, device: cast(args, _widest(args, device), device)
     if policy == "banned":
         return _refuse
+    if policy == "untouched":  # made of no listed operator in PyTorch
+        return lambda args, device: args
     if policy == "padding":  # constant and circular padding, and reflection in three dimensions, are in no list
-        return lambda args, device: (cast(args, float32, device) if (args[2], len(args[1])) in _WIDE_PADDINGS else args)
+        return lambda args, device: (cast(args, float32, device) if (args[2], len(args[1])) in _WIDE_PADDINGS else None)
     if policy == "recurrent":  # oneDNN's layer, where PyTorch has it; otherwise what the steps are made of is cast
         return lambda args, device: (
             cast(args, bfloat16, device) if state.dtypes[device] is bfloat16 and isinstance(args[1], (tuple, list))
-            and len(args[1]) == 2 and args[1][0].shape[2] == args[1][1].shape[2] else args)
+            and len(args[1]) == 2 and args[1][0].shape[2] == args[1][1].shape[2] else None)
     names = [a.name for a in operator.schema.arguments]
     if policy == "result" and "dtype" in names:
         place = names.index("dtype")
         return lambda args, device: ((*args[:place], float32, *args[place + 1 :])
-                                     if args[place] is None and _eligible(args[0], device) else args)
+                                     if args[place] is None and _eligible(args[0], device) else None)
     return lambda args, device: tuple(cast(a, float32, device) for a in args)
 
 
@@ -124,17 +129,25 @@ _WIDE_PADDINGS = {("reflect", 2), ("reflect", 4), ("replicate", 2), ("replicate"
 def _autocast_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
     device = next((key.name.lower() for key in reversed(BACKENDS) if mask >> key & 1), "cpu")
     policy = _POLICIES.get(device, {}).get(operator.schema.base_name)
-    if policy is None or operator.schema.arguments[-1].name == "out":
+    if policy is None:
         return below
     arguments = _rule(operator, policy)
 
     def kernel(*args: Any) -> Any:
-        if device not in state.enabled:
+        given = arguments(args, device) if device in state.enabled else None
+        if given is None:
             return below(*args)
         with changed_modes(include=modes.include & ~AUTOCAST_MASK):
-            return call_bound(operator, arguments(args, device))
+            return call_bound(operator, given)
 
     return kernel
 
 
+def _cast_before_recording(operator: Operator, args: tuple, device: str) -> tuple | None:
+    """What a pipeline records in the place of a call's arguments; None if autocast leaves them."""
+    policy = _POLICIES.get(device, {}).get(operator.schema.base_name)
+    return _rule(operator, policy)(args, device) if policy is not None and device in state.enabled else None
+
+
+registry.autocast = _cast_before_recording
 registry.register_for_all(DispatchKey.Autocast, Around(_autocast_kernel))

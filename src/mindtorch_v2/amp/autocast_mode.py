@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from .._dtype import bfloat16, dtype, float16
 from ._casts import cast
@@ -66,7 +66,7 @@ class autocast:
         autocast_increment_nesting()
         return self
 
-    def __exit__(self, *exception: object) -> bool:
+    def __exit__(self, *exception: object) -> Literal[False]:
         if autocast_decrement_nesting() == 0:
             clear_autocast_cache()
         self._set(*self._previous.pop())

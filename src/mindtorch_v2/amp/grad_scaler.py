@@ -28,7 +28,7 @@ class GradScaler:
                  backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True) -> None:
         self._device, self._enabled = device, enabled
         if device in ("cuda", "npu") and enabled and not getattr(torch, device).is_available():
-            warnings.warn(f"torch.amp.GradScaler(\'{device}\') is enabled, but {device.upper()} is not available.  "
+            warnings.warn(f"torch.{device}.amp.GradScaler is enabled, but {device.upper()} is not available.  "
                           "Disabling.", stacklevel=2)
             self._enabled = False
         if self._enabled:

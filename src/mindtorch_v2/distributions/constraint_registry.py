@@ -57,7 +57,8 @@ def _transform_to_real(constraint: Any) -> transforms.Transform:
 
 @_for_both(constraints.positive, constraints.nonnegative)
 def _transform_to_greater_than(constraint: Any) -> transforms.Transform:
-    return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)])
+    return transforms.ComposeTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)])
 
 
 @_for_both(constraints.less_than)

@@ -29,7 +29,7 @@ class Constraint:
         return f"{type(self).__name__[1:]}()"
 
 
-# dependent constraints -----------------------------------------------------------------------------------------------
+# dependent constraints ---------------------------------------------------------------------------------------------
 
 
 class _Dependent(Constraint):
@@ -75,7 +75,7 @@ class _DependentProperty(property, _Dependent):
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
-# constraints of constraints ------------------------------------------------------------------------------------------
+# constraints of constraints ----------------------------------------------------------------------------------------
 
 
 class _Wrapped(Constraint):
@@ -127,7 +127,7 @@ class MixtureSameFamilyConstraint(_Wrapped):
         return f"{type(self).__name__}({self.base_constraint!r})"
 
 
-# numbers -------------------------------------------------------------------------------------------------------------
+# numbers -----------------------------------------------------------------------------------------------------------
 
 
 class _Boolean(Constraint):
@@ -221,7 +221,7 @@ class _HalfOpenInterval(_Between):
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
-# vectors and matrices ------------------------------------------------------------------------------------------------
+# vectors and matrices ----------------------------------------------------------------------------------------------
 
 
 class _Simplex(Constraint):
@@ -290,7 +290,7 @@ class _PositiveDefinite(_Symmetric):
         return torch.linalg.cholesky_ex(value).info.eq(0) if symmetric.all() else symmetric
 
 
-# sequences -----------------------------------------------------------------------------------------------------------
+# sequences ---------------------------------------------------------------------------------------------------------
 
 
 class _Sequence(Constraint):
@@ -341,13 +341,14 @@ class _Stack(_Sequence):
         return torch.stack([c.check(part) for c, part in zip(self.cseq, value.unbind(self.dim))], self.dim)
 
 
-# the names people use ------------------------------------------------------------------------------------------------
+# the names people use ----------------------------------------------------------------------------------------------
 
 dependent, dependent_property = _Dependent(), _DependentProperty
 independent, cat, stack = _IndependentConstraint, _Cat, _Stack
 boolean, one_hot, real = _Boolean(), _OneHot(), _Real()
 real_vector = independent(real, 1)
-integer_interval, nonnegative_integer, positive_integer = _IntegerInterval, _IntegerGreaterThan(0), _IntegerGreaterThan(1)
+integer_interval = _IntegerInterval
+nonnegative_integer, positive_integer = _IntegerGreaterThan(0), _IntegerGreaterThan(1)
 greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessThan
 positive, nonnegative = _GreaterThan(0.0), _GreaterThanEq(0.0)
 interval, half_open_interval, unit_interval = _Interval, _HalfOpenInterval, _Interval(0.0, 1.0)

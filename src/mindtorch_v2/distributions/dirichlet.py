@@ -28,7 +28,8 @@ class _Dirichlet(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        return _Dirichlet_backward(*ctx.saved_tensors, grad_output)
+        x, concentration = ctx.saved_tensors
+        return _Dirichlet_backward(x, concentration, grad_output)
 
 
 class Dirichlet(ExponentialFamily):

@@ -55,7 +55,7 @@ class Distribution:
         self.__dict__.update(zip(parameters, values := broadcast_all(*parameters.values())))
         Distribution.__init__(self, values[0].shape, validate_args=validate_args)
 
-    # parameters --------------------------------------------------------------------------------------------------------
+    # parameters -----------------------------------------------------------------------------------------------------
 
     def _validate_parameters(self) -> None:
         try:
@@ -78,14 +78,16 @@ class Distribution:
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """The instance to fill in, or a new one; a subclass with its own constructor must make it itself."""
-        if _instance is None and type(self).__init__ != cls.__init__:
-            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
-                                      "method must also define a custom .expand() method.")
+        own, base = type(self).__init__, cls.__init__  # type: ignore[misc]
+        if _instance is None and own != base:
+            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom "
+                                      "__init__ method must also define a custom .expand() method.")
         return self.__new__(type(self)) if _instance is None else _instance
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same distribution with its parameters expanded to a batch shape."""
-        families = (c for c in type(self).__mro__ if c.__module__.startswith(__package__) and "arg_constraints" in vars(c))
+        families = (c for c in type(self).__mro__
+                    if c.__module__.startswith(__package__) and "arg_constraints" in vars(c))
         if (family := next(families)) is Distribution:
             raise NotImplementedError
         new = self._get_checked_instance(family, _instance)
@@ -99,7 +101,7 @@ class Distribution:
         new._batch_shape = batch_shape
         return new
 
-    # shapes --------------------------------------------------------------------------------------------------------------
+    # shapes ---------------------------------------------------------------------------------------------------------
 
     @property
     def batch_shape(self) -> Size:
@@ -115,7 +117,7 @@ class Distribution:
             sample_shape = Size(sample_shape)
         return Size(sample_shape + self._batch_shape + self._event_shape)
 
-    # values --------------------------------------------------------------------------------------------------------------
+    # values ---------------------------------------------------------------------------------------------------------
 
     @property
     def mode(self) -> Any:
@@ -193,8 +195,9 @@ class Distribution:
                           "the distribution with `validate_args=False` to turn off validation.", stacklevel=3)
             return
         if not support.check(value).all():
-            raise ValueError(f"Expected value argument ({type(value).__name__} of shape {tuple(shape)}) to be within the "
-                             f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}")
+            raise ValueError(f"Expected value argument ({type(value).__name__} of shape {tuple(shape)}) to be within "
+                             f"the support ({support!r}) of the distribution {self!r}, but found invalid values:\n"
+                             f"{value}")
 
     def __repr__(self) -> str:
         shown = [(name, self.__dict__[name]) for name in self.arg_constraints if name in self.__dict__]

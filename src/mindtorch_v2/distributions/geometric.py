@@ -20,8 +20,9 @@ class Geometric(GivenByProbs):
         self._set_binary(probs, logits, validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
             invalid = self.probs[self.probs <= 0]
-            raise ValueError(f"Expected parameter probs ({type(self.probs).__name__} of shape {tuple(self.probs.shape)}) "
-                             f"of distribution {self!r} to be positive but found invalid values:\n{invalid}")
+            shown = f"({type(self.probs).__name__} of shape {tuple(self.probs.shape)})"
+            raise ValueError(f"Expected parameter probs {shown} of distribution {self!r} to be positive but found "
+                             f"invalid values:\n{invalid}")
 
     mean = property(lambda self: 1.0 / self.probs - 1.0)
     mode = property(lambda self: torch.zeros_like(self.probs))

@@ -79,7 +79,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     return fun(p, q)
 
 
-# one family ----------------------------------------------------------------------------------------------------------
+# one family --------------------------------------------------------------------------------------------------------
 
 
 def _infinite_where(condition: Tensor, value: Tensor) -> Tensor:
@@ -109,8 +109,8 @@ def _kl_binomial_binomial(p: Binomial, q: Binomial) -> Tensor:
 
 @register_kl(Categorical, Categorical)
 def _kl_categorical_categorical(p: Categorical, q: Categorical) -> Tensor:
-    terms = _infinite_where((q.probs == 0).expand_as(p.probs), p.probs * (p.logits - q.logits))
-    return torch.where((p.probs == 0).expand_as(terms), 0.0, terms).sum(-1)
+    terms = _infinite_where(q.probs == 0, p.probs * (p.logits - q.logits))
+    return torch.where(p.probs == 0, 0.0, terms).sum(-1)
 
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
@@ -219,7 +219,7 @@ def _kl_independent_independent(p: Independent, q: Independent) -> Tensor:
     return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 
 
-# multivariate normals ------------------------------------------------------------------------------------------------
+# multivariate normals ----------------------------------------------------------------------------------------------
 
 
 def _logdet(d: Any) -> Tensor:
@@ -266,14 +266,13 @@ def _kl_normals(kinds: str) -> Callable[[Any, Any], Tensor]:
     return kl
 
 
-for _p, _q, _kinds in ((MultivariateNormal, MultivariateNormal, ""),
-                       (LowRankMultivariateNormal, LowRankMultivariateNormal, "Low Rank "),
-                       (MultivariateNormal, LowRankMultivariateNormal, "(Low Rank) "),
-                       (LowRankMultivariateNormal, MultivariateNormal, "(Low Rank) ")):
-    register_kl(_p, _q)(_kl_normals(_kinds))
+register_kl(MultivariateNormal, MultivariateNormal)(_kl_normals(""))
+register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)(_kl_normals("Low Rank "))
+register_kl(MultivariateNormal, LowRankMultivariateNormal)(_kl_normals("(Low Rank) "))
+register_kl(LowRankMultivariateNormal, MultivariateNormal)(_kl_normals("(Low Rank) "))
 
 
-# different families --------------------------------------------------------------------------------------------------
+# different families ------------------------------------------------------------------------------------------------
 # KL(p || q) = E_p[-log q] - entropy of p. What E_p[-log q] takes is moments of p: its mean and variance, E_p[log x]
 # for the power of a Gamma or Beta density, and E_p[exp(-x / s)] for a Gumbel one.
 

@@ -42,7 +42,8 @@ class LKJCholesky(Distribution):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Samples by the onion method: row after row on a hypersphere, scaled by a Beta radius."""
         squared = self._beta.sample(sample_shape).unsqueeze(-1)
-        directions = torch.randn(self._extended_shape(sample_shape), dtype=squared.dtype, device=squared.device).tril(-1)
+        directions = torch.randn(self._extended_shape(sample_shape), dtype=squared.dtype, device=squared.device)
+        directions = directions.tril(-1)
         directions = directions / directions.norm(dim=-1, keepdim=True)
         directions[..., 0, :].fill_(0.0)
         rows = torch.sqrt(squared) * directions

@@ -63,8 +63,11 @@ class LowRankMultivariateNormal(Distribution):
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
-    variance = lazy_property(lambda self: (self._unbroadcasted_cov_factor.pow(2).sum(-1)
-                                           + self._unbroadcasted_cov_diag).expand(self._batch_shape + self._event_shape))
+
+    @lazy_property
+    def variance(self) -> Tensor:
+        own = self._unbroadcasted_cov_factor.pow(2).sum(-1) + self._unbroadcasted_cov_diag
+        return own.expand(self._batch_shape + self._event_shape)
 
     def _full(self, matrix: Tensor) -> Tensor:
         return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)

@@ -35,7 +35,8 @@ class Transform:
     codomain: Any
 
     def __init__(self, cache_size: int = 0) -> None:
-        self._cache_size, self._inv = cache_size, None
+        self._cache_size = cache_size
+        self._inv: Any = None  # a weak reference to the inverse, once there is one
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cached_x_y: tuple = (None, None)
@@ -127,7 +128,7 @@ class _InverseTransform(Transform):
 
     def __init__(self, transform: Transform) -> None:
         super().__init__(cache_size=transform._cache_size)
-        self._inv: Any = transform
+        self._inv = transform
 
     domain = constraints.dependent_property(lambda self: self._inv.codomain, is_discrete=False)
     codomain = constraints.dependent_property(lambda self: self._inv.domain, is_discrete=False)
@@ -322,7 +323,7 @@ class ReshapeTransform(Transform):
         return self._replaced(shape, self.out_shape, self.in_shape)
 
 
-# elementwise ---------------------------------------------------------------------------------------------------------
+# elementwise -------------------------------------------------------------------------------------------------------
 
 
 class _Plain(Transform):
@@ -332,17 +333,18 @@ class _Plain(Transform):
         return type(other) is type(self)
 
 
-class ExpTransform(_Plain):
-    """y = exp(x)"""
+class _Rising(_Plain):
+    """A bijection of the real numbers that rises everywhere."""
 
-    domain, codomain = constraints.real, constraints.positive
+    domain = constraints.real
     bijective, sign = True, 1  # type: ignore[assignment]
 
-    def _call(self, x: Tensor) -> Tensor:
-        return x.exp()
 
-    def _inverse(self, y: Tensor) -> Tensor:
-        return y.log()
+class ExpTransform(_Rising):
+    """y = exp(x)"""
+
+    codomain = constraints.positive
+    _call, _inverse = staticmethod(torch.exp), staticmethod(torch.log)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return x
@@ -384,14 +386,11 @@ def _clipped_sigmoid(x: Tensor) -> Tensor:
     return torch.clamp(torch.sigmoid(x), min=finfo.tiny, max=1.0 - finfo.eps)
 
 
-class SigmoidTransform(_Plain):
+class SigmoidTransform(_Rising):
     """y = 1 / (1 + exp(-x))"""
 
-    domain, codomain = constraints.real, constraints.unit_interval
-    bijective, sign = True, 1  # type: ignore[assignment]
-
-    def _call(self, x: Tensor) -> Tensor:
-        return _clipped_sigmoid(x)
+    codomain = constraints.unit_interval
+    _call = staticmethod(_clipped_sigmoid)
 
     def _inverse(self, y: Tensor) -> Tensor:
         finfo = torch.finfo(y.dtype)
@@ -402,14 +401,11 @@ class SigmoidTransform(_Plain):
         return -F.softplus(-x) - F.softplus(x)
 
 
-class SoftplusTransform(_Plain):
+class SoftplusTransform(_Rising):
     """y = log(1 + exp(x))"""
 
-    domain, codomain = constraints.real, constraints.positive
-    bijective, sign = True, 1  # type: ignore[assignment]
-
-    def _call(self, x: Tensor) -> Tensor:
-        return F.softplus(x)
+    codomain = constraints.positive
+    _call = staticmethod(F.softplus)
 
     def _inverse(self, y: Tensor) -> Tensor:
         return (-y).expm1().neg().log() + y
@@ -423,17 +419,11 @@ def _log_tanh_slope(x: Tensor) -> Tensor:
     return 2.0 * (math.log(2.0) - x - F.softplus(-2.0 * x))
 
 
-class TanhTransform(_Plain):
+class TanhTransform(_Rising):
     """y = tanh(x)"""
 
-    domain, codomain = constraints.real, constraints.interval(-1.0, 1.0)
-    bijective, sign = True, 1  # type: ignore[assignment]
-
-    def _call(self, x: Tensor) -> Tensor:
-        return x.tanh()
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return torch.atanh(y)
+    codomain = constraints.interval(-1.0, 1.0)
+    _call, _inverse = staticmethod(torch.tanh), staticmethod(torch.atanh)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return _log_tanh_slope(x)
@@ -443,9 +433,7 @@ class AbsTransform(_Plain):
     """y = |x|; as inverse the positive x"""
 
     domain, codomain = constraints.real, constraints.positive
-
-    def _call(self, x: Tensor) -> Tensor:
-        return x.abs()
+    _call = staticmethod(torch.abs)
 
     def _inverse(self, y: Tensor) -> Tensor:
         return y
@@ -498,7 +486,7 @@ class AffineTransform(Transform):
     inverse_shape = forward_shape
 
 
-# vectors and matrices ------------------------------------------------------------------------------------------------
+# vectors and matrices ----------------------------------------------------------------------------------------------
 
 
 class CorrCholeskyTransform(Transform):
@@ -621,7 +609,7 @@ class PositiveDefiniteTransform(_Plain):
         return LowerCholeskyTransform().inv(torch.linalg.cholesky(y))
 
 
-# sequences -----------------------------------------------------------------------------------------------------------
+# sequences ---------------------------------------------------------------------------------------------------------
 
 
 class _Sequence(Transform):

@@ -22,7 +22,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         elif not isinstance(value, Number) and not hasattr(value, "__torch_function__"):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing "
                              "__torch_function__.")
-    options = {} if like is None else {"dtype": like.dtype, "device": like.device}
+    options: dict[str, Any] = {} if like is None else {"dtype": like.dtype, "device": like.device}
     if like is None:
         options["dtype"] = torch.get_default_dtype()
     return torch.broadcast_tensors(
@@ -88,8 +88,8 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     count = vec.shape[-1]
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if not round(n) - n < torch.finfo(vec.dtype).eps:
-        raise ValueError(f"The size of last dimension is {count} which cannot be expressed as the lower triangular part "
-                         "of a square D x D matrix.")
+        raise ValueError(f"The size of last dimension is {count} which cannot be expressed as the lower triangular "
+                         "part of a square D x D matrix.")
     size = round(n)
     rows, columns = torch.tril_indices(size, size, diag, device=vec.device)
     mat = vec.new_zeros(vec.shape[:-1] + (size, size))

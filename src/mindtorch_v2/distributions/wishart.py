@@ -57,8 +57,8 @@ class Wishart(GivenByMatrix, ExponentialFamily):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {n - 1}.")
         self.__dict__[name] = matrix.expand(batch_shape + (-1, -1))
         if self.df.lt(n).any():
-            warnings.warn("Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
-                          stacklevel=2)
+            warnings.warn("Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < "
+                          "ndim.", stacklevel=2)
         super().__init__(batch_shape, matrix.shape[-2:], validate_args=validate_args)
         self._set_scale(name, matrix)
         self._dist_chi2 = self._squared_diagonal()
@@ -113,7 +113,8 @@ class Wishart(GivenByMatrix, ExponentialFamily):
             for _ in range(tries):
                 again = self._bartlett_sampling(singular[singular].shape)
                 sample[singular] = again
-                singular[singular.clone()] = self._each_sample(~self.support.check(again))
+                places, singular = singular, singular.clone()
+                singular[places] = self._each_sample(~self.support.check(again))
                 if not singular.any():
                     break
         return sample

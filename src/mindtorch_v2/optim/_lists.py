@@ -13,7 +13,7 @@ Tensors = list[torch.Tensor]
 
 # Where a step may be recorded into a device graph, and where a step may run as one kernel.
 CAPTURABLE_DEVICES = ("cuda", "xpu", "hpu", "privateuseone", "xla")
-_WHOLE = {(torch.float32, "cpu"), (torch.float64, "cpu")}
+_WHOLE = {(kind, where) for kind in (torch.float32, torch.float64) for where in ("cpu", "cuda")}
 _FUSED_DEVICES = ("mps", "cuda", "xpu", "hpu", "cpu", "mtia", "privateuseone")
 
 
@@ -217,7 +217,7 @@ def update_moments(
 
 
 def runs_whole(lists: Sequence[Tensors], differentiable: bool = False) -> bool:
-    """Whether a step may run as one kernel with the numbers of single operators: float32 or float64 on the CPU."""
+    """Whether a step may run as one kernel with the numbers of single operators: float32 or float64 on CPU or GPU."""
     if differentiable:
         return False
     kinds = {(tensor.dtype, tensor.device.type) for tensors in lists for tensor in tensors}

@@ -11,7 +11,8 @@ from .._dispatch.keys import COO_MASK, modes
 from .._dtype import dtype
 from .._legacy import TENSOR_TYPES, tensortype
 from .._ops.declare import public_functions
-from .._ops.sparse import coalesce, from_parts, rebuilt, sum_over, to_dense, to_sparse, values_of
+from .._ops.sparse import coalesce, from_parts, rebuilt, to_dense, to_sparse, values_of
+from .._ops.sparse_math import sum_over
 from .._ops.sparse_products import addmm, mm
 from .._sparse import flattened
 from .._sparse_api import sparse_coo_tensor

@@ -184,8 +184,8 @@ SECOND_FORMS = [
      "`unsafe` flag is enabled.\nmodule.weight.shape: torch.Size([3, 3])\n"
      "parametrization(module.weight).shape: torch.Size([1, 3])"),
     (Giving(inverse=lambda x: (x, x)), "parametrization.right_inverse must return a tensor. Got: tuple"),
-    (Giving(inverse=lambda x: x[:1]), "The tensor returned by parametrization.right_inverse must have the same shape as "
-     "module.weight, unless the `unsafe` flag is enabled.\nmodule.weight.shape: torch.Size([3, 3])\n"
+    (Giving(inverse=lambda x: x[:1]), "The tensor returned by parametrization.right_inverse must have the same shape "
+     "as module.weight, unless the `unsafe` flag is enabled.\nmodule.weight.shape: torch.Size([3, 3])\n"
      "returned shape: torch.Size([1, 3])"),
 ]
 
@@ -204,7 +204,7 @@ def test_unsafe_allows_another_type():
 
 
 def test_an_unknown_name():
-    with pytest.raises(ValueError, match="does not have a parameter, a buffer, or a parametrized element with name 'x'"):
+    with pytest.raises(ValueError, match="a parameter, a buffer, or a parametrized element with name 'x'"):
         P.register_parametrization(nn.Linear(3, 3), "x", Symmetric())
     with pytest.raises(ValueError, match="does not have a parametrization on weight"):
         P.remove_parametrizations(nn.Linear(3, 3), "weight")

@@ -31,7 +31,9 @@ OTHER_STRIDES = frozenset(("aten::nonzero", "aten::nonzero_numpy", "aten::argwhe
 # Operators that run, but lead to one without a row: by an option, or in their derivative.
 LEAD_ELSEWHERE = frozenset((
     "aten::unique",  # along a dimension
-))
+    "aten::linalg_lu", "aten::linalg_lu_factor", "aten::lu", "aten::_lu_with_info", "aten::linalg_ldl_factor",
+    "aten::linalg_eigvals",
+))  # fmt: skip
 # Decompositions are unique but for the signs of their vectors.
 UP_TO_SIGN = frozenset(("aten::linalg_eigh", "aten::linalg_svd", "aten::svd", "aten::linalg_qr", "aten::qr"))
 # What the device computes by another formula than the CPU, with the tolerance that takes.
@@ -71,7 +73,8 @@ def assert_same(call: Call, got: Any, wanted: Any, what: str) -> None:
         if samples.draws(call.declaration) or name in samples.UNINITIALISED:
             continue
         tolerance = LOOSE.get(call.declaration.operator.name, 2e-5)
-        np.testing.assert_allclose(plain(a), plain(b), rtol=tolerance, atol=tolerance, err_msg=what)
+        values = [abs(plain(x)) if call.declaration.operator.name in UP_TO_SIGN else plain(x) for x in (a, b)]
+        np.testing.assert_allclose(*values, rtol=tolerance, atol=tolerance, err_msg=what)
 
 
 def differentiable(result: Any) -> list[Any]:
@@ -85,6 +88,8 @@ def gradients(call: Call, device: str) -> list[Any]:
     outputs = differentiable(run(call, tensors, device))
     if not wanted or not outputs:
         return []
+    if call.declaration.operator.name in UP_TO_SIGN:
+        outputs = [o.abs() for o in outputs]
     weights = [torch.linspace(0.5, 1.5, o.numel()).reshape(o.shape).to(device).to(o.dtype) for o in outputs]
     return list(torch.autograd.grad(outputs, [tensors[i] for i in wanted], weights, allow_unused=True))
 
@@ -192,7 +197,7 @@ OTHER_TYPES = {"float16": 4e-3, "bfloat16": 4e-2, "int64": 0.0, "bool": 0.0, "fl
 @pytest.mark.parametrize("dtype", OTHER_TYPES)
 def test_other_types(shared_npu: Any, dtype: str) -> None:
     """The first samples of each operator in other types: the CPU's results or, with any, an error."""
-    differing, refused = [], 0
+    differing, refused, compared = [], 0, 0
     for declaration in SAMPLED.values():
         if not npu_kernels.runs(declaration.operator) or declaration.operator.name in LEAD_ELSEWHERE:
             continue
@@ -206,27 +211,33 @@ def test_other_types(shared_npu: Any, dtype: str) -> None:
             try:
                 got = run(call, copies, "npu")
             except NotImplementedError as error:
-                assert "_npu\" not implemented" in str(error) or "_cpu" in str(error), f"{call}: {error}"
+                named = any(part in str(error) for part in ("_npu\" not implemented", "_cpu", "has no element type"))
+                assert named, f"{call}: {error}"
                 refused += 1
                 continue
+            compared += 1
             for a, b in zip(samples.leaves(got), samples.leaves(wanted), strict=True):
                 if not isinstance(b, torch.Tensor) or samples.draws(declaration):
                     continue
                 same = (a.shape, a.dtype) == (b.shape, b.dtype)
                 if same and samples.base_name(declaration) not in samples.UNINITIALISED:
                     tolerance = max(OTHER_TYPES[dtype], LOOSE.get(declaration.operator.name, 2e-5))
-                    same = np.allclose(plain(a), plain(b), rtol=tolerance, atol=tolerance, equal_nan=True)
+                    values = [abs(plain(x)) if declaration.operator.name in UP_TO_SIGN else plain(x) for x in (a, b)]
+                    same = np.allclose(*values, rtol=tolerance, atol=tolerance, equal_nan=True)
                 if not same:
                     differing.append(str(call))
     assert not differing
-    assert refused < 60  # products of matrices in int64 and float64
+    assert refused < 0.2 * compared  # products of matrices in int64 and float64, and what is made of them
 
 
 def test_the_share_of_operators_that_run() -> None:
-    names = [d.operator.name for d in DECLARATIONS.values()]
-    running = [d.operator.name for d in DECLARATIONS.values() if npu_kernels.runs(d.operator)]
-    print(f"\n{len(running)} of {len(names)} operators run on the NPU; not: {sorted(set(names) - set(running))}")
-    assert len(running) >= 0.9 * len(names)
+    """Of the primitives, which have a kernel of their own: neither composites nor views."""
+    primitives = [d.operator for d in DECLARATIONS.values()
+                  if not isinstance(d.family, Composite) and not d.family.is_view]  # fmt: skip
+    missing = sorted(o.name for o in primitives if not npu_kernels.runs(o))
+    share = 1 - len(missing) / len(primitives)
+    print(f"\n{share:.1%} of {len(primitives)} primitives run on the NPU; not: {missing}")
+    assert share >= 0.9
 
 
 def test_every_row_agrees_with_the_table() -> None:

@@ -11,6 +11,9 @@ import pytest
 
 import mindtorch_v2 as torch
 import mindtorch_v2.nn.functional as F
+import mindtorch_v2.utils.checkpoint
+import mindtorch_v2.utils.data
+from mindtorch_v2 import nn
 from mindtorch_v2._backends.npu.errors import NpuError
 
 Parameters = dict[str, torch.Tensor]
@@ -122,6 +125,33 @@ def test_a_step_copies_nothing_between_host_and_device(npu: Any, name: str, opti
     assert npu.calls["aclrtMemcpy"] == before_item + 1
 
 
+FUSED: dict[str, Callable] = {
+    "adamw": lambda p, **o: torch.optim.AdamW(p, lr=0.01, amsgrad=True, **o),
+    "adam": lambda p, **o: torch.optim.Adam(p, lr=0.01, weight_decay=0.1, maximize=True, **o),
+    "sgd": lambda p, **o: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3, **o),
+    "adagrad": lambda p, **o: torch.optim.Adagrad(p, lr=0.1, weight_decay=1e-3, **o),
+}
+
+
+@pytest.mark.parametrize("flags", [dict(fused=True), dict(foreach=True), dict(foreach=False)], ids=str)
+@pytest.mark.parametrize("name", FUSED)
+def test_steps_of_every_kind_are_those_of_the_cpu(npu: Any, name: str, flags: dict[str, bool]) -> None:
+    def stepped(device: str, **options: Any) -> list[Any]:
+        parameters = list(on(MLP, device).values())
+        optimizer = FUSED[name](parameters, **options)
+        inputs = [t.to(device) for t in mlp_data()]
+        for _ in range(4):
+            optimizer.zero_grad()
+            mlp(dict(zip(MLP, parameters, strict=True)), *inputs).backward()
+            optimizer.step()
+        return [p.detach().cpu().numpy() for p in parameters]
+
+    for got, wanted in zip(stepped("npu", **flags), stepped("cpu"), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+    if flags.get("fused") and name.startswith("adam"):
+        assert npu.calls["aclnnApplyAdamWV2"] == 4 * len(MLP)
+
+
 def test_nothing_is_left_behind_by_200_steps(npu: Any) -> None:
     parameters = on(MLP, "npu")
     inputs = [t.to("npu") for t in mlp_data()]
@@ -152,6 +182,171 @@ def test_a_checkpoint_moves_between_devices(npu: Any) -> None:
     fresh = torch.zeros(16, 8)
     fresh.copy_(parameters["w1"].detach())
     assert fresh.equal(state["w1"])
+
+
+# modules -------------------------------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    """Two convolutions and a way around them."""
+
+    def __init__(self, channels: int, wider: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(channels, wider, 3, stride, 1, bias=False), nn.BatchNorm2d(wider), nn.ReLU())
+        self.second = nn.Sequential(nn.Conv2d(wider, wider, 3, padding=1, bias=False), nn.BatchNorm2d(wider))
+        self.around = nn.Sequential(nn.Conv2d(channels, wider, 1, stride, bias=False), nn.BatchNorm2d(wider))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.second(self.first(x)) + self.around(x), inplace=True)
+
+
+class ResNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(True),
+                                  nn.MaxPool2d(3, 2, 1))
+        self.blocks = nn.Sequential(Block(4, 4, 1), Block(4, 8, 2))
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(self.stem(x)))
+
+
+class Tagger(nn.Module):
+    """Words through a bidirectional LSTM and a GRU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 6)
+        self.lstm = nn.LSTM(6, 4, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(8, 5, batch_first=True)
+        self.head = nn.Linear(5, 5)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.head(self.gru(self.lstm(self.words(words))[0])[0][:, -1])
+
+
+class UpAndDown(nn.Module):
+    """Pooling, transposed convolution, resampling and the norms of groups and layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 4, 2, 2), nn.GroupNorm(2, 4), nn.GELU(), nn.AvgPool2d(2))
+        self.up = nn.Sequential(nn.ConvTranspose2d(4, 4, 2, 2), nn.InstanceNorm2d(4, affine=True), nn.SiLU(),
+                                nn.Upsample(scale_factor=2, mode="bilinear"), nn.AdaptiveMaxPool2d(3))
+        self.head = nn.Sequential(nn.Flatten(), nn.LayerNorm(36), nn.Linear(36, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.up(self.down(x)))
+
+
+class Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(9, 5, mode="mean")
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.bags(words)
+
+
+NETWORKS = {"resnet": (ResNet, (6, 3, 8, 8)), "lstm": (Tagger, None), "up and down": (UpAndDown, (6, 3, 8, 8)),
+            "embedding bag": (Bags, None)}  # fmt: skip
+
+
+def network_and_data(name: str, device: str) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    make, shape = NETWORKS[name]
+    torch.manual_seed(3)
+    network = make().to(device)
+    inputs = torch.randn(shape) if shape else torch.randint(0, 9, (6, 4))
+    return network, inputs.to(device), (torch.arange(6) % 5).to(device)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_train_with_the_losses_of_the_cpu(npu: Any, name: str) -> None:
+    losses: dict[str, list[float]] = {}
+    networks = {}
+    for device in ("cpu", "npu"):
+        network, inputs, target = network_and_data(name, device)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+        losses[device] = []
+        for _ in range(10):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(network(inputs), target)
+            loss.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+            optimizer.step()
+            losses[device].append(loss.item())
+        networks[device] = network
+    np.testing.assert_allclose(losses["npu"], losses["cpu"], rtol=2e-3, atol=2e-4)
+    assert losses["npu"][-1] < losses["npu"][0]
+    for (key, got), wanted in zip(networks["npu"].state_dict().items(), networks["cpu"].state_dict().values(), strict=True):
+        np.testing.assert_allclose(got.cpu().numpy(), wanted.numpy(), rtol=2e-2, atol=2e-3, err_msg=key)
+
+
+def test_mixed_precision_with_a_scaler(npu: Any) -> None:
+    network, inputs, target = network_and_data("resnet", "npu")
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("npu", init_scale=2.0**20, growth_interval=2)
+    scales, losses = [], []
+    for _ in range(14):
+        optimizer.zero_grad()
+        with torch.autocast("npu"):
+            loss = F.cross_entropy(network(inputs), target)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+        losses.append(loss.item())
+    assert min(scales) < 2.0**20 and scales[-1] > min(scales)  # it overflowed, was halved, and grew again
+    assert losses[-1] < losses[0]
+
+
+def test_checkpointed_parts_have_the_gradients_of_the_whole(npu: Any) -> None:
+    network, inputs, target = network_and_data("up and down", "npu")
+    F.cross_entropy(network(inputs), target).backward()
+    wanted = [p.grad.cpu().numpy() for p in network.parameters()]
+    network.zero_grad()
+    hidden = torch.utils.checkpoint.checkpoint(network.down, inputs, use_reentrant=False)
+    hidden = torch.utils.checkpoint.checkpoint(lambda x: F.dropout(network.up(x), 0.0), hidden, use_reentrant=False)
+    F.cross_entropy(network.head(hidden), target).backward()
+    for parameter, grad in zip(network.parameters(), wanted, strict=True):
+        np.testing.assert_allclose(parameter.grad.cpu().numpy(), grad, rtol=1e-5, atol=1e-6)
+
+
+def test_checkpointing_draws_the_same_numbers_again(npu: Any) -> None:
+    x = torch.ones(64, device="npu", requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(lambda x: F.dropout(x, 0.5), x, use_reentrant=False)
+    y.sum().backward()
+    assert x.grad.tolist() == y.tolist()
+
+
+def test_files_move_between_devices(npu: Any, tmp_path: Any) -> None:
+    network, inputs, target = network_and_data("resnet", "npu")
+    optimizer = torch.optim.AdamW(network.parameters())
+    F.cross_entropy(network(inputs), target).backward()
+    optimizer.step()
+    path = tmp_path / "state.pt"
+    torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict()}, path)
+    for where, device in (("cpu", "cpu"), ("npu", "npu"), ("npu:1", "npu"), (None, "npu"), ({"npu:0": "cpu"}, "cpu")):
+        state = torch.load(path, map_location=where)
+        assert {t.device.type for t in state["network"].values()} == {device}
+        for key, value in network.state_dict().items():
+            assert value.cpu().equal(state["network"][key].cpu()), key
+    other, _, _ = network_and_data("resnet", "npu")
+    other.load_state_dict(torch.load(path, map_location="cpu")["network"])
+    restored = torch.optim.AdamW(other.parameters())
+    restored.load_state_dict(torch.load(path, map_location="cpu")["optimizer"])
+    assert {s["exp_avg"].device.type for s in restored.state.values()} == {"npu"}
+    network.eval(), other.eval()
+    assert network(inputs).cpu().allclose(other(inputs).cpu())
+
+
+def test_a_loader_pins_what_goes_to_the_device(npu: Any) -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(12.0).reshape(6, 2), torch.arange(6))
+    for x, y in torch.utils.data.DataLoader(data, batch_size=3, pin_memory=True):
+        assert x.is_pinned() and y.is_pinned()
+        moved = x.to("npu", non_blocking=True)
+        assert (moved.sum(1).cpu() == x.sum(1)).all()
 
 
 # programs in small ---------------------------------------------------------------------------------------------------

@@ -31,7 +31,10 @@ def windows(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Steps
     rank = len(kernel)
     lead, own = array.strides[:-rank], array.strides[-rank:]
     strides = (*lead, *map(int.__mul__, own, steps.dilation), *map(int.__mul__, own, steps.stride))
-    return as_strided(array, (*array.shape[:-rank], *kernel, *size), strides)
+    shape = (*array.shape[:-rank], *kernel, *size)
+    if array.flags.c_contiguous and array.size:  # the same as as_strided, with less around it
+        return np.ndarray(shape, array.dtype, array, 0, strides)
+    return as_strided(array, shape, strides)
 
 
 def padded(array: Any, padding: Sequence[int]) -> Any:
@@ -59,7 +62,8 @@ def add_windows(target: Any, columns: Any, rank: int) -> None:
 
 def _columns(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Steps) -> Any:
     """A view (C, *kernel, N, *size) of what was padded."""
-    return np.moveaxis(windows(array, kernel, size, steps), 0, 1 + len(kernel))
+    rank = len(kernel)
+    return windows(array, kernel, size, steps).transpose(*range(1, 2 + rank), 0, *range(2 + rank, 2 + 2 * rank))
 
 
 def _blocks(batch: int, size: Sequence[int], width: int) -> Iterator[tuple[slice, ...]]:

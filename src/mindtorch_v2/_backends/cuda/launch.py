@@ -6,6 +6,7 @@ slots whose addresses were prepared.
 
 import ctypes
 import functools
+import struct
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +18,8 @@ from .runtime import CudaError
 from .streams import current
 
 _driver = ctypes.PyDLL("libcuda.so.1")  # the GIL is kept: giving it up costs more than the call
-launch_kernel = _driver.cuLaunchKernel
-launch_kernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+launch_kernel = _driver.cuLaunchKernelEx  # four arguments to convert, not the eleven of cuLaunchKernel
+launch_kernel.argtypes = [ctypes.c_void_p] * 4
 lock = threading.Lock()  # the slots of a kernel are filled and read by one thread at a time
 
 # How C calls the element types; half types are their bits, computed with in float.
@@ -73,36 +74,62 @@ def compiled(source: str, name: str) -> Any:
     return cupy.RawModule(code=PRELUDE + source, options=("--std=c++17",)).get_function(name)
 
 
+class _Config(ctypes.Structure):
+    """What cuLaunchKernelEx wants to know besides kernel and arguments."""
+
+    _fields_ = [(name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")] + [
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint)]
+
+
 class Launch:
-    """A kernel with a row of argument slots; `structs` are further arguments, bytes that never change."""
+    """A kernel with a row of argument slots, its grid and its block; `structs` are arguments that never change.
 
-    __slots__ = ("_kept", "arguments", "handle", "numbers", "slots")
+    `pack(slots, 0, *values)`, whose format says which slots hold doubles, then `launch_kernel(*call)`, both with the
+    lock: generated code writes these out.
+    """
 
-    def __init__(self, kernel: Any, count: int, structs: Sequence[Any] = ()) -> None:
-        self._kept = kernel, structs
-        self.handle = kernel.kernel.ptr
-        self.slots = (ctypes.c_longlong * count)()
-        self.numbers = (ctypes.c_double * count).from_buffer(self.slots)
-        first = ctypes.addressof(self.slots)
-        addresses = [first + 8 * i for i in range(count)] + [ctypes.addressof(s) for s in structs]
-        self.arguments = (ctypes.c_void_p * len(addresses))(*addresses)
+    __slots__ = ("_kept", "call", "config", "pack", "slots", "stream")
 
-    def __call__(self, grid: int | tuple[int, int], block: int, *values: Any) -> None:
+    def __init__(self, kernel: Any, format: str, grid: Sequence[int] = (1,), block: Sequence[int] = (1,),  # noqa: A002
+                 structs: Sequence[Any] = (), shared: int = 0) -> None:
+        self.config = _Config(*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared, 0, 0, 0)
+        self.stream = 0
+        self.pack, self.slots = struct.Struct(format).pack_into, bytearray(8 * len(format) or 8)
+        first = ctypes.addressof(ctypes.c_char.from_buffer(self.slots))
+        addresses = [first + 8 * i for i in range(len(format))] + [ctypes.addressof(s) for s in structs]
+        arguments = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        self._kept = kernel, structs, arguments
+        self.call = ctypes.addressof(self.config), kernel.kernel.ptr, ctypes.addressof(arguments), None
+
+    def follow(self, stream: int) -> None:
+        """Launches go to that stream from now on."""
+        self.stream = self.config.stream = stream
+
+    def __call__(self, *values: Any) -> None:
         """Queues the kernel on the current stream."""
-        slots, numbers = self.slots, self.numbers
-        across, down = grid if grid.__class__ is tuple else (grid, 1)
         with lock:
-            for i, value in enumerate(values):
-                if value.__class__ is float:
-                    numbers[i] = value
-                else:
-                    slots[i] = value
-            code = launch_kernel(self.handle, across, down, 1, block, 1, 1, 0, current.handle, self.arguments, None)
+            self.pack(self.slots, 0, *values)
+            if self.stream != current.handle:
+                self.follow(current.handle)
+            code = launch_kernel(*self.call)
+        if code:
+            check(code)
+
+    def over(self, grid: Sequence[int], block: Sequence[int], *values: Any) -> None:
+        """The same with another grid and block."""
+        config = self.config
+        with lock:
+            config.gx, config.gy, config.gz = (*grid, 1, 1)[:3]
+            config.bx, config.by, config.bz = (*block, 1, 1)[:3]
+            self.pack(self.slots, 0, *values)
+            if self.stream != current.handle:
+                self.follow(current.handle)
+            code = launch_kernel(*self.call)
         if code:
             check(code)
 
 
 @functools.cache
-def kernel(source: str, name: str, count: int) -> Launch:
-    """The launch of a kernel with so many arguments."""
-    return Launch(compiled(source, name), count)
+def kernel(source: str, name: str, format: str) -> Launch:  # noqa: A002
+    """The launch of a kernel, one for all grids: `over` says which. The format has a letter a slot, q or d."""
+    return Launch(compiled(source, name), format)

@@ -34,6 +34,8 @@ class Ufunc:
 
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None, order: Any = None) -> Any:
         given = {} if dtype is None else {"dtype": dtype}
+        if self.name.startswith("logical_"):  # which CuPy has for real numbers only
+            args = tuple([a != 0 if getattr(getattr(a, "dtype", None), "kind", "") == "c" else a for a in args])
         made = self.ufunc(*map(plain, args), **given) if out is None else None
         if out is None:
             return made
@@ -271,6 +273,9 @@ class Namespace:
 
     def vdot(self, a: Any, b: Any) -> Any:
         return (a.reshape(-1).conj() * b.reshape(-1)).sum()
+
+    def all(self, x: Any, axis: Any = None) -> Any:
+        return cupy.all(x, axis) if x.__class__ is cupy.ndarray else np.all(x)
 
     def isreal(self, x: Any) -> Any:
         return x.imag == 0 if x.dtype.kind == "c" else cupy.ones(x.shape, bool)

@@ -97,10 +97,10 @@ def fill(array: CudaArray, distribution: str, generator: "CudaGenerator", a: flo
     count = array.size
     if count:
         seed, offset, base = generator.taken()
-        launch = kernel(_source(array.dtype, distribution), "draw", 9)
+        launch = kernel(_source(array.dtype, distribution), "draw", "qqqqqddqq")
         threads = (count + 1) // 2
-        launch((threads + 255) // 256, 256, array.pointer, count, _signed(seed), offset, base, float(a), float(b), low,
-               _signed(span))
+        launch.over(((threads + 255) // 256,), (256,), array.pointer, count, _signed(seed), offset, base, a, b, low,
+                    _signed(span))
 
 
 def _signed(number: int) -> int:

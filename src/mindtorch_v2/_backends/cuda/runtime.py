@@ -59,6 +59,8 @@ def is_initialized() -> bool:
 
 
 def current_device() -> int:
+    if device_count() == 1:
+        return 0
     require()
     import cupy
 

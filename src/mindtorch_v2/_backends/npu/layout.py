@@ -27,7 +27,7 @@ class Layout:
         self.storage_bytes = storage_bytes
         code = DATA_TYPES.get(dtype)
         if code is None:
-            raise TypeError(f"the NPU has no element type {dtype}")
+            raise NotImplementedError(f"device 'npu' has no element type {dtype}")
         ndim, itemsize = len(shape), dtype.itemsize
         dims = (ctypes.c_int64 * (2 * ndim + 1))(*shape, *(s // itemsize for s in strides), storage_bytes // itemsize)
         self._kept = dims  # the addresses below point into it

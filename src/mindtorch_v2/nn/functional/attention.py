@@ -161,8 +161,8 @@ def multi_head_attention_forward(
     if not training:
         dropout_p = 0.0
     if need_weights:
-        scores = (q * math.sqrt(1.0 / per_head)) @ k.transpose(-2, -1)
-        weights = _softmax(scores if attn_mask is None else scores + attn_mask, -1)
+        scaled, across = q * math.sqrt(1.0 / per_head), k.transpose(-2, -1)
+        weights = _softmax(scaled.bmm(across) if attn_mask is None else attn_mask.baddbmm(scaled, across), -1)
         weights = _dropout(weights, dropout_p) if dropout_p > 0 else weights
         output = (weights @ v).transpose(0, 1).reshape(length * batch, width)
         weights = weights.view(batch, num_heads, length, keys)

@@ -4,15 +4,12 @@ import itertools
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mindtorch_v2 as torch
 
 from ..parameter import Parameter
 from ._hooks import RemovableHandle, WrappedHook, registered
-
-if TYPE_CHECKING:
-    from .module import Module
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 

@@ -34,7 +34,7 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, applied one after another to what is stored: `original`, or `original0` ..."""
+    """The parametrizations of one tensor, applied in turn to what is stored: `original`, or `original0` ..."""
 
     original: torch.Tensor
     unsafe: bool
@@ -188,7 +188,7 @@ def type_before_parametrizations(module: Module) -> type:
 
 
 def transfer_parametrizations_and_params(from_module: Module, to_module: M, tensor_name: str | None = None) -> M:
-    """`to_module` with the parametrizations of `from_module`, of one tensor or of all, and the tensors they start from."""
+    """`to_module` with the parametrizations of `from_module`, of one tensor or of all, and their originals."""
     if not is_parametrized(from_module):
         return to_module
     for name in [tensor_name] if tensor_name is not None else list(from_module.parametrizations):

@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Module)
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned; as a hook it keeps the parameter `name` equal to `name_orig` times `name_mask`."""
+    """A way to choose what is pruned; as a hook it keeps the parameter `name` at `name_orig` times `name_mask`."""
 
     PRUNING_TYPE: str
     _tensor_name: str
@@ -88,7 +88,7 @@ class BasePruningMethod(ABC):
         if hasattr(module, name):
             delattr(module, name)
         original = module._parameters.pop(name + "_orig")
-        original.data = pruned.data
+        original.data = pruned.data  # type: ignore[union-attr]
         del module._buffers[name + "_mask"]
         setattr(module, name, original)
 
@@ -313,9 +313,10 @@ def is_pruned(module: Module) -> bool:
 
 
 def _validate_pruning_amount_init(amount: Any) -> None:
-    if not isinstance(amount, numbers.Real):
+    whole, real = (isinstance(amount, kind) for kind in (numbers.Integral, numbers.Real))
+    if not real:
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    if amount < 0 or not isinstance(amount, numbers.Integral) and amount > 1:
+    if amount < 0 or amount > 1 and not whole:
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 

@@ -316,6 +316,29 @@ def layer_norm_backward(grad: np.ndarray, x: np.ndarray, shape: tuple[int, ...],
     return tuple(value if wanted else None for value, wanted in zip(made, mask, strict=True))
 
 
+@kernel("BatchNorm")
+def batch_norm(x: np.ndarray, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
+               momentum: float, eps: float) -> tuple:  # fmt: skip
+    assert training and running_mean is running_var is None, "statistics are kept elsewhere"
+    axes, along = (0, *range(2, x.ndim)), (-1,) + (1,) * (x.ndim - 2)
+    mean = x.mean(axes)
+    rstd = 1 / np.sqrt(np.mean((x - mean.reshape(along)) ** 2, axes) + eps)
+    y = (x - mean.reshape(along)) * rstd.reshape(along)
+    y = y if weight is None else y * weight.reshape(along)
+    return y if bias is None else y + bias.reshape(along), mean, rstd
+
+
+@kernel("BatchNormBackward")
+def batch_norm_backward(grad: np.ndarray, x: np.ndarray, weight: Any, running_mean: Any, running_var: Any, mean: Any,
+                        rstd: Any, training: bool, eps: float, mask: tuple[bool, ...]) -> tuple:  # fmt: skip
+    axes, along = (0, *range(2, x.ndim)), (-1,) + (1,) * (x.ndim - 2)
+    y = (x - mean.reshape(along)) * rstd.reshape(along)
+    of_y = grad if weight is None else grad * weight.reshape(along)
+    of_x = rstd.reshape(along) * (of_y - of_y.mean(axes, keepdims=True) - y * (of_y * y).mean(axes, keepdims=True))
+    made = of_x, np.sum(grad * y, axes), np.sum(grad, axes)
+    return tuple(value if wanted else None for value, wanted in zip(made, mask, strict=True))
+
+
 def _reduced(loss: np.ndarray, reduction: int) -> np.ndarray:
     return loss if reduction == 0 else np.mean(loss) if reduction == 1 else np.sum(loss)
 

@@ -31,7 +31,7 @@ class Tensor:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...], offset: int, format_: int,
                  count: int, address: int | None) -> None:  # fmt: skip
         self.shape, self.dtype, self.strides, self.offset = shape, dtype, strides, offset
-        self.format, self.count, self.address = format_, count, address
+        self.format, self.count, self.address, self.destroyed = format_, count, address, False
 
     def check(self, name: str) -> None:
         if len(self.shape) > 8:
@@ -102,7 +102,12 @@ class Operators(Machine):
     def aclDestroyTensor(self, handle: int | None) -> None:
         if any(handle in handles for handles in self.live.get("tensor_list", {}).values()):
             raise Fault(107017, "a tensor that a list owns was destroyed by itself")
-        self.destroy("tensor", handle)
+        self._destroy_tensor(handle)
+
+    def _destroy_tensor(self, handle: int | None) -> None:
+        tensor = self.destroy("tensor", handle)
+        if tensor is not None:
+            tensor.destroyed = True
 
     def aclDestroyScalar(self, handle: int | None) -> None:
         self.destroy("scalar", handle)
@@ -115,7 +120,7 @@ class Operators(Machine):
 
     def aclDestroyTensorList(self, handle: int | None) -> None:
         for tensor in self.destroy("tensor_list", handle) or ():
-            self.destroy("tensor", tensor)
+            self._destroy_tensor(tensor)
 
     def aclDestroyAclOpExecutor(self, handle: int | None) -> None:
         self.destroy("executor", handle)
@@ -206,9 +211,8 @@ class Operators(Machine):
         if size < executor.workspace or (size and workspace is None):
             raise Fault(161002, f"workspace of {size} bytes, {executor.workspace} wanted")
         self.spend_executor(handle)
-        living = {id(t) for t in self.live.get("tensor", {}).values()}
         tensors = [t for v in executor.values for t in (v if isinstance(v, list) else [v]) if isinstance(t, Tensor)]
-        if any(id(t) not in living for t in tensors):
+        if any(t.destroyed for t in tensors):
             raise Fault(107017, f"{symbol}: a tensor was destroyed before the second phase")
         for tensor in tensors:
             if 0 not in tensor.shape:

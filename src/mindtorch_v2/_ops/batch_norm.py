@@ -1,0 +1,158 @@
+"""Every channel normalised over the batch by its own statistics: the operator behind batch_norm, and its gradients."""
+
+import math
+from typing import Any
+
+from .._dispatch.callers import call_bound
+from .._dtype import COMPUTE
+from .._tensor import Tensor
+from .copy import suggested_strides
+from .declare import function_of, op
+from .families import computes
+from .norm import BLOCK_ELEMENTS, second_derivative
+from .rules import Spec
+from .samples import case, cases, t
+
+
+class _Channels:
+    """An array seen as planes of a channel each (samples, channels, elements), or as rows of all channels.
+
+    Rows are what lies so in memory: an input without spatial dimensions, and the channels-last format.
+    """
+
+    def __init__(self, xp: Any, array: Any, as_rows: bool) -> None:
+        self.xp, self.as_rows, self.ndim = xp, as_rows, array.ndim
+        batch, channels = array.shape[:2]
+        self.array = (xp.moveaxis(array, 1, -1).reshape(-1, channels) if as_rows
+                      else array.reshape(batch, channels, math.prod(array.shape[2:])))
+        self.count = array.size // max(channels, 1)
+
+        step = max(1, BLOCK_ELEMENTS // max(1, math.prod(self.array.shape[1:])))
+        # parts of the first dimension that fit in the cache
+        self.blocks = [slice(start, start + step) for start in range(0, len(self.array), step)]
+
+    def spread(self, parameter: Any) -> Any:
+        """A value for each channel, shaped to meet the array."""
+        return parameter if self.as_rows else parameter[:, None]
+
+    def sums(self, array: Any) -> Any:
+        """The sum of a block for each channel; a product with ones is quicker than a sum."""
+        if self.as_rows:
+            return self.xp.ones(len(array), array.dtype) @ array
+        return (array @ self.xp.ones(array.shape[2], array.dtype)).sum(0)
+
+    def products(self, a: Any, b: Any) -> Any:
+        """The sum of the products of two blocks for each channel."""
+        return self.xp.einsum("ij,ij->j", a, b) if self.as_rows else self.xp.vecdot(a, b).sum(0)
+
+    def shaped(self, made: Any, shape: tuple[int, ...]) -> Any:
+        """An array like this one in the shape it came from."""
+        if not self.as_rows:
+            return made.reshape(shape)
+        return self.xp.moveaxis(made.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
+
+
+def _specs(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Spec, Spec, Spec]:
+    shape, kind = input._array.shape, input.dtype
+    statistics = Spec((shape[1],), COMPUTE.get(kind, kind))
+    return Spec(shape, kind, suggested_strides(input, shape)), statistics, statistics
+
+
+def _normalised(xp: Any, input: Any, weight: Any, bias: Any, eps: float, spec: tuple[Spec, ...]) -> tuple:
+    x = _Channels(xp, input, spec[0].strides is not None or math.prod(input.shape[2:]) == 1)
+    mean = xp.zeros(input.shape[1], input.dtype)
+    for block in x.blocks:
+        mean += x.sums(x.array[block])
+    mean /= x.count
+    made, variance = xp.empty(x.array.shape, input.dtype), xp.zeros(input.shape[1], input.dtype)
+    for block in x.blocks:
+        centre = xp.subtract(x.array[block], x.spread(mean), out=made[block])
+        variance += x.products(centre, centre)
+    rstd = 1 / xp.sqrt(variance / x.count + xp.asarray(eps, input.dtype))
+    scale = x.spread(rstd if weight is None else rstd * weight)
+    for block in x.blocks:
+        made[block] *= scale
+        if bias is not None:
+            made[block] += x.spread(bias)
+    return x.shaped(made, input.shape), mean, rstd
+
+
+def _grad(grads, input, weight, bias, eps, mean, rstd, needs):
+    grad, mean_grad, rstd_grad = grads
+    made: tuple = (None, None, None)
+    if grad is not None:
+        made = call_bound(_BACKWARD, (grad, input, weight, mean, rstd, eps, tuple(needs)))
+    of_input, count = made[0], input.numel() // max(input.shape[1], 1)
+    for extra in (None if mean_grad is None else _along(mean_grad, input) / count,
+                  None if rstd_grad is None else
+                  _along(rstd_grad * rstd.pow(3) / -count, input) * (input - _along(mean, input))):
+        if extra is not None and needs[0]:
+            of_input = extra.expand(input.shape) if of_input is None else of_input + extra
+    return of_input, made[1], made[2]
+
+
+def _along(parameter: Any, input: Any) -> Any:
+    return parameter.reshape((-1,) + (1,) * (input.dim() - 2))
+
+
+# All three results have derivatives here, so that derivatives of any order come out right.
+batch_norm_with_statistics = function_of(op(
+    "_batch_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> (Tensor output, Tensor mean, Tensor rstd)",
+    kernel=computes(_specs, _normalised), public="",
+    npu="aclnnBatchNorm(input, weight, bias, None, None, True, momentum=0.0, eps, output, mean, rstd)",
+    grad={"input, weight, bias": _grad},
+    samples=cases(case(t(4, 3), t(3), t(3), 1e-5), case(t(2, 3, 4), None, None, 1e-5),
+                  case(t(2, 3, 2, 2), t(3), None, 1e-3), case(t(2, 3, 2, 4, layout="transposed"), t(3), t(3), 1e-5))))
+
+
+def _backward_specs(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, eps: float,
+                    output_mask: tuple) -> tuple:
+    shape, kind = input._array.shape, input.dtype if weight is None else weight.dtype
+    specs = Spec(shape, input.dtype, suggested_strides(input, shape)), Spec((shape[1],), kind), Spec((shape[1],), kind)
+    return tuple(spec if wanted else None for spec, wanted in zip(specs, output_mask, strict=True))
+
+
+def _gradients(xp: Any, grad_out: Any, input: Any, weight: Any, mean: Any, rstd: Any, eps: float, output_mask: tuple,
+               spec: tuple) -> tuple:
+    as_rows = math.prod(input.shape[2:]) == 1 or (spec[0] is not None and spec[0].strides is not None)
+    x, grad = _Channels(xp, input, as_rows), _Channels(xp, grad_out, as_rows)
+    of_bias, of_weight = xp.zeros(input.shape[1], input.dtype), xp.zeros(input.shape[1], input.dtype)
+    for block in x.blocks:
+        centre = x.array[block] - x.spread(mean)
+        of_bias += x.sums(grad.array[block])
+        of_weight += x.products(grad.array[block], centre)
+    of_weight *= rstd
+    made = None
+    if output_mask[0]:  # a multiple of the gradient, less what changes the mean, less what changes the deviation
+        scale = rstd if weight is None else rstd * weight
+        slope, shift = scale * rstd * of_weight / x.count, scale * of_bias / x.count
+        made = xp.empty(x.array.shape, input.dtype)
+        for block in x.blocks:
+            part = xp.multiply(grad.array[block], x.spread(scale), out=made[block])
+            centre = x.array[block] - x.spread(mean)
+            centre *= x.spread(slope)
+            centre += x.spread(shift)
+            part -= centre
+        made = x.shaped(made, input.shape)
+    return made, of_weight if output_mask[1] else None, of_bias if output_mask[2] else None
+
+
+def _backward_grad(grads, grad_out, input, weight, mean, rstd):
+    dims = (0, *range(2, input.dim()))
+    shown = [None if p is None else _along(p, input) for p in (*grads[1:], weight, mean, rstd)]
+    of_grad, of_centre, of_rstd, of_weight = second_derivative(
+        (grads[0], *shown[:2]), grad_out, input - shown[3], shown[4], shown[2], dims, True)
+    of_mean = None if of_centre is None else -of_centre.sum(dims)
+    return (of_grad, of_centre, None if of_weight is None else of_weight.sum(dims), of_mean,
+            None if of_rstd is None else of_rstd.sum(dims))
+
+
+_BACKWARD = op(
+   "_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, float eps, "
+   "bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
+   kernel=computes(_backward_specs, _gradients), public="",
+   npu="aclnnBatchNormBackward(grad_out, input, weight, None, None, mean, rstd, True, eps, output_mask, result, "
+       "result1, result2)",
+   grad={"grad_out, input, weight, mean, rstd": _backward_grad},
+   samples=cases(case(t(2, 3, 2), t(2, 3, 2), t(3), t(3), t(3, low=0.5), 1e-5, (True, True, True)),
+                 case(t(4, 3), t(4, 3), None, t(3), t(3, low=0.5), 1e-5, (True, False, False))))

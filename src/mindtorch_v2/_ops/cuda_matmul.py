@@ -1,0 +1,173 @@
+"""Products of matrices on a GPU, straight into cuBLAS; integers go over CuPy."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
+from .._backends.cuda.gemm import Product, factor, is_supported, lead
+from .._dispatch.registry import registry
+from .._tensor import Tensor
+from ..backends import cuda as settings
+from .cuda import copy_array, generic_kernel, wrap_cuda
+
+KERNELS: dict[str, Callable] = {}
+_plans: dict[tuple, Any] = {}
+_LIMIT = 1 << 14
+
+
+class _Plan:
+    """A product of two arrays of given layouts: which are copied first, and the call."""
+
+    __slots__ = ("columns", "copies", "made", "product")
+
+    def __init__(self, product: Product, made: Layout, copies: tuple[Layout | None, Layout | None]) -> None:
+        self.product, self.made, self.copies, self.columns = product, made, copies, made.shape[-1]
+
+    def __call__(self, a: CudaArray, b: CudaArray, out: CudaArray, alpha: int = 0, beta: int = 0) -> None:
+        first, second = self.copies
+        if first is not None:
+            a = _copied(a, first)
+        if second is not None:
+            b = _copied(b, second)
+        self.product(a.pointer, b.pointer, out.pointer, self.columns, settings.matmul.allow_tf32, alpha, beta)
+
+
+def _copied(array: CudaArray, layout: Layout) -> CudaArray:
+    made = empty(layout, array.device)
+    copy_array(made, array)
+    return made
+
+
+def _matrix(shape: Sequence[int], strides: Sequence[int], flip: bool) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The last two dimensions and their strides, swapped if the transposed matrix is meant."""
+    pair, steps = (shape[-2], shape[-1]), (strides[-2], strides[-1])
+    return (pair[::-1], steps[::-1]) if flip else (pair, steps)
+
+
+def _batch_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The one stride over all leading dimensions; None if there is none."""
+    kept = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    for (_, outer), (n, inner) in zip(kept, kept[1:], strict=False):
+        if outer != inner * n:
+            return None
+    return kept[-1][1] if kept else 0
+
+
+def _taken(layout: Layout, rows: bool, flip: bool) -> tuple[tuple[int, int], tuple[int, int], int, Layout | None]:
+    """A factor for cuBLAS: shape, how it lies, its batch stride, and the layout to copy it to first, if any.
+
+    With `rows`, leading dimensions are rows of one matrix.
+    """
+    for candidate, copied in ((layout, None), (layout_of(layout.shape, layout.dtype),) * 2):
+        assert candidate is not None
+        size, shape = candidate.dtype.itemsize, candidate.shape
+        strides = [s // size for s in candidate.strides]
+        if rows and len(shape) > 2:
+            step = _batch_stride(shape[:-1], strides[:-1])
+            if step is None:
+                continue
+            shape, strides = (math.prod(shape[:-1]), shape[-1]), [step, strides[-1]]
+        pair, steps = _matrix(shape, strides, flip)
+        how, batch = lead(*pair, *steps), _batch_stride(shape[:-2], strides[:-2])
+        if how is not None and batch is not None:
+            return pair, how, batch, copied
+    raise AssertionError("a contiguous array can always be taken")
+
+
+def _planned(a: Layout, b: Layout, rows: tuple[bool, bool], flip: tuple[bool, bool],
+             shape: tuple[int, ...]) -> _Plan:
+    first, second = _taken(a, rows[0], flip[0]), _taken(b, rows[1], flip[1])
+    (m, k), (_, n) = first[0], second[0]
+    batch = None
+    if not rows[0] and len(shape) > 2:
+        batch = math.prod(shape[:-2]), first[2], second[2]
+    product = Product(a.dtype, m, k, n, first[1], second[1], batch)
+    return _Plan(product, layout_of(shape, a.dtype), (first[3], second[3]))
+
+
+def _plan(a: CudaArray, b: CudaArray, how: str, shape: Callable[[], tuple[int, ...]]) -> _Plan:
+    """The plan for two arrays: `mm`, `bmm`, `linear` (b transposed) or `weight` (a transposed, both rows)."""
+    key = a.layout, b.layout, how
+    made = _plans.get(key)
+    if made is None:
+        if len(_plans) > _LIMIT:
+            _plans.clear()
+        rows = {"mm": (False, False), "bmm": (False, False), "linear": (True, False), "weight": (True, True)}[how]
+        made = _plans[key] = _planned(a.layout, b.layout, rows, (how == "weight", how == "linear"), shape())
+    return made
+
+
+def _product(name: str, how: str, fits: Callable[[CudaArray, CudaArray], bool]) -> None:
+    """An operator of two factors."""
+    operator = registry.get(name)
+    infer, slow = operator.declaration.family.infer, generic_kernel(operator)
+
+    def kernel(one: Tensor, two: Tensor) -> Tensor:
+        a, b = one._array, two._array
+        plan = _plans.get((a.layout, b.layout, how))
+        if plan is None:
+            spec = infer(one, two)
+            if not (is_supported(a.dtype) and a.dtype == b.dtype and a.size and b.size and fits(a, b)):
+                return slow(one, two)
+            plan = _plan(a, b, how, lambda: tuple(spec.shape))
+        made = empty(plan.made, a.device)
+        plan(a, b, made)
+        return wrap_cuda(made)
+
+    KERNELS[name] = kernel
+
+
+_product("mm", "mm", lambda a, b: True)
+_product("bmm", "bmm", lambda a, b: True)
+_product("_batch_matmul", "bmm", lambda a, b: a.shape[:-2] == b.shape[:-2])
+_product("_linear_weight_grad", "weight", lambda a, b: a.ndim == b.ndim and a.ndim > 1)
+
+
+def _sum(name: str, how: str) -> None:
+    """An operator that adds a product to a tensor: beta * self + alpha * a @ b."""
+    operator = registry.get(name)
+    infer, slow = operator.declaration.family.infer, generic_kernel(operator)
+
+    def kernel(self: Tensor, one: Tensor, two: Tensor, beta: Any, alpha: Any) -> Tensor:
+        spec, a, b = infer(self, one, two, beta, alpha), one._array, two._array
+        if not (is_supported(a.dtype) and a.size and b.size) or complex in (beta.__class__, alpha.__class__):
+            return slow(self, one, two, beta, alpha)
+        plan = _plan(a, b, how, lambda: tuple(spec.shape))
+        made = empty(plan.made, a.device)
+        if beta != 0:
+            copy_array(made, self._array)
+        plan(a, b, made, factor(alpha, a.dtype), factor(beta, a.dtype))
+        return wrap_cuda(made)
+
+    KERNELS[name] = kernel
+
+
+_sum("addmm", "mm")
+_sum("baddbmm", "bmm")
+
+
+def _declare_linear() -> None:
+    operator = registry.get("linear")
+    infer, slow = operator.declaration.family.infer, generic_kernel(operator)
+
+    def kernel(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        a, w = input._array, weight._array
+        plan = _plans.get((a.layout, w.layout, "linear"))
+        if plan is None or bias is not None and (bias._array.dtype != a.dtype or bias._array.shape != w.shape[:1]):
+            spec = infer(input, weight, bias)
+            if not (is_supported(a.dtype) and a.size and w.size and a.ndim > 1 and w.ndim == 2):
+                return slow(input, weight, bias)
+            plan = _plan(a, w, "linear", lambda: tuple(spec.shape))
+        made = empty(plan.made, a.device)
+        if bias is None:
+            plan(a, w, made)
+        else:
+            copy_array(made, bias._array)
+            plan(a, w, made, 0, plan.product.one)
+        return wrap_cuda(made)
+
+    KERNELS["linear"] = kernel
+
+
+_declare_linear()

@@ -1,0 +1,398 @@
+"""Softmax, norms of trailing dimensions, class losses and embeddings on a GPU, by kernels of their own."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._backends.cuda.array import CudaArray, empty, layout_of
+from .._backends.cuda.launch import C_TYPES, c_type, kernel
+from .._backends.cuda.reduce import Folding
+from .._backends.cuda.rows import parameter_launch, row_launch
+from .._dispatch.registry import registry
+from .._dtype import float32
+from .._tensor import Tensor
+from .cuda import copy_array, fill, generic_kernel, uninitialised, wrap_cuda
+from .families import result_of
+from .loss import MEAN, NONE
+from .rules import Spec
+
+KERNELS: dict[str, Callable] = {}
+
+
+def dense(tensor: Tensor) -> CudaArray:
+    """A tensor's array in C order and, for loads of four elements, at a place that is a multiple of 16 bytes."""
+    array = tensor._array
+    if array.layout.contiguous and not array.pointer & 15:
+        return array
+    made = empty(layout_of(array.shape, array.dtype), array.device)
+    copy_array(made, array)
+    return made
+
+
+def _wide(*arrays: Any) -> str:
+    return "double" if any(a.dtype.itemsize == 8 for a in arrays) else "float"
+
+
+def _pointer(array: CudaArray | None) -> int:
+    return 0 if array is None else array.pointer
+
+
+def _types(*arrays: Any) -> tuple[str, ...]:
+    return tuple([c_type(a.dtype) if a is not None else "float" for a in arrays])
+
+
+def own(name: str) -> Callable[[Callable], Callable]:
+    """Registers `attempt(spec, *arguments)`, which gives the result, or None for a call that is CuPy's."""
+    operator = registry.get(name)
+    infer = operator.declaration.family.infer
+    slow: list[Callable] = []
+
+    def register(attempt: Callable) -> Callable:
+        def call(*args: Any) -> Any:
+            made = attempt(infer(*args), *args)
+            if made is None:
+                if not slow:
+                    slow.append(generic_kernel(operator))
+                return slow[0](*args)
+            return made if made.__class__ is not list else result_of(operator, made)
+
+        KERNELS[name] = call
+        return attempt
+
+    return register
+
+
+# softmax -------------------------------------------------------------------------------------------------------------
+
+
+def _is_last(dim: int, shape: Sequence[int]) -> bool:
+    return bool(shape) and dim in (-1, len(shape) - 1)
+
+
+def _softmax(name: str) -> None:
+    def attempt(spec: Spec, self: Tensor, dim: int, dtype: Any) -> Tensor | None:
+        array = self._array
+        if not array.size or not _is_last(dim, array.shape) or array.dtype.name not in C_TYPES:
+            return None
+        made = uninitialised(spec, self._device)
+        width = array.shape[-1]
+        launch = row_launch(name, _types(array, made._array), _wide(array, made._array), array.size // width, width)
+        if launch is None:
+            return None
+        source = dense(self)
+        launch(source.pointer, made._array.pointer)
+        return made
+
+    own(name)(attempt)
+
+
+def _softmax_backward(name: str) -> None:
+    def attempt(spec: Spec, grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor | None:
+        array = output._array
+        if not array.size or not _is_last(dim, array.shape) or grad_output._array.shape != array.shape:
+            return None
+        made, width = uninitialised(spec, output._device), array.shape[-1]
+        launch = row_launch(name, _types(grad_output._array, array, made._array), _wide(array, made._array),
+                            array.size // width, width)
+        if launch is None:
+            return None
+        grad, source = dense(grad_output), dense(output)
+        launch(grad.pointer, source.pointer, made._array.pointer)
+        return made
+
+    own(f"_{name}_data")(attempt)
+
+
+for _name in ("softmax", "log_softmax"):
+    _softmax(_name)
+    _softmax_backward(f"{_name}_backward")
+
+
+# norms ---------------------------------------------------------------------------------------------------------------
+
+
+def _normalised(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, bias: Any, eps: float,
+                centred: bool) -> list[Tensor] | None:
+    array = input._array
+    if not array.size:
+        return None
+    results = [uninitialised(spec, input._device) for spec in specs]
+    arrays = [r._array for r in results]
+    mean = arrays[1] if centred else None
+    scale, shift = (None if t is None else dense(t) for t in (weight, bias))
+    launch = row_launch("norm", _types(array, scale, shift, arrays[0], mean, arrays[-1]), _wide(array),
+                        array.size // width, width, centred)
+    if launch is None:
+        return None
+    source = dense(input)
+    launch(source.pointer, _pointer(scale), _pointer(shift), arrays[0].pointer, _pointer(mean), arrays[-1].pointer, eps)
+    return results
+
+
+@own("_native_layer_norm")
+def _layer_norm(specs: Any, input: Tensor, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> Any:
+    return _normalised(specs, input, math.prod(normalized_shape), weight, bias, eps, True)
+
+
+@own("_native_rms_norm")
+def _rms_norm(specs: Any, input: Tensor, normalized_shape: tuple, weight: Any, eps: float | None) -> Any:
+    assert eps is not None
+    return _normalised(specs, input, math.prod(normalized_shape), weight, None, eps, False)
+
+
+def _norm_backward(specs: Sequence[Spec | None], grad_out: Tensor, input: Tensor, width: int, mean: Tensor | None,
+                   rstd: Tensor, weight: Any) -> list[Tensor | None] | None:
+    array, where = input._array, input._device
+    if not array.size:
+        return None
+    rows, wide, centred = array.size // width, _wide(array), mean is not None
+    grad, source, rstds = dense(grad_out), dense(input), dense(rstd)
+    means = None if mean is None else dense(mean)
+    made: list[Tensor | None] = [None if spec is None else uninitialised(spec, where) for spec in specs]
+    if made[0] is not None:
+        scale, out = None if weight is None else dense(weight), made[0]._array
+        launch = row_launch("norm_backward", _types(grad, source, scale, means, rstds, out), wide, rows, width, centred)
+        if launch is None:
+            return None
+        launch(grad.pointer, source.pointer, _pointer(scale), _pointer(means), rstds.pointer, out.pointer)
+    if any(m is not None for m in made[1:]):
+        launch, parts = parameter_launch(_types(grad, source, means, rstds), wide, rows, width, centred)
+        sums = empty(layout_of((2, parts, width), np.dtype(np.float64 if wide == "double" else np.float32)), where)
+        launch(grad.pointer, source.pointer, _pointer(means), rstds.pointer, sums.pointer)
+        for i, result in enumerate(made[1:]):
+            if result is not None:
+                part = sums.storage.array((parts, width), sums.dtype, i * parts * width * sums.itemsize,
+                                          (width * sums.itemsize, sums.itemsize))
+                flat = layout_of((width,), result._array.dtype)
+                Folding("sum", sums.dtype, sums.dtype, flat, 1, parts, width).into(part, result._array.pointer)
+    return made
+
+
+@own("native_layer_norm_backward")
+def _layer_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor,
+                         rstd: Tensor, weight: Any, bias: Any, output_mask: tuple) -> Any:
+    return _norm_backward(specs, grad_out, input, math.prod(normalized_shape), mean, rstd, weight)
+
+
+@own("_native_rms_norm_backward")
+def _rms_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, normalized_shape: tuple, rstd: Tensor, weight: Any,
+                       output_mask: tuple) -> Any:
+    return _norm_backward(specs, grad_out, input, math.prod(normalized_shape), None, rstd, weight)
+
+
+# class losses --------------------------------------------------------------------------------------------------------
+
+_LOSS = r"""
+struct best { A top, total; };
+__device__ inline best joined(best a, best b) {
+    best r;
+    r.top = a.top > b.top ? a.top : b.top;
+    r.total = (a.total == 0 ? (A)0 : a.total * EXP(a.top - r.top)) + (b.total == 0 ? (A)0 : b.total * EXP(b.top - r.top));
+    return r;
+}
+extern "C" __global__ void losses(const T* scores, const I* target, const T* weight, A* losses, A* weights, T* log_sums,
+                                  int64 classes, int64 ignored) {
+    __shared__ A tops[32], totals[32];
+    const T* row = scores + blockIdx.x * classes;
+    int64 own = (int64)target[blockIdx.x];
+    A log_sum = 0;
+    if (log_sums) {
+        best b; b.top = -HUGE; b.total = 0;
+        for (int64 i = threadIdx.x; i < classes; i += blockDim.x) {
+            A x = (A)widened(row[i]);
+            if (x > b.top) { b.total = (b.total == 0 ? (A)0 : b.total * EXP(b.top - x)) + 1; b.top = x; }
+            else b.total += x == b.top ? (A)1 : EXP(x - b.top);
+        }
+        for (int s = 16; s; s >>= 1) {
+            best o;
+            o.top = __shfl_xor_sync(0xffffffff, b.top, s); o.total = __shfl_xor_sync(0xffffffff, b.total, s);
+            b = joined(b, o);
+        }
+        if (threadIdx.x % 32 == 0) { tops[threadIdx.x / 32] = b.top; totals[threadIdx.x / 32] = b.total; }
+        __syncthreads();
+        if (threadIdx.x == 0)
+            for (int w = 1; w < blockDim.x / 32; ++w) { best o; o.top = tops[w]; o.total = totals[w]; b = joined(b, o); }
+        log_sum = b.top + LOG(b.total);
+        if (threadIdx.x == 0) log_sums[blockIdx.x] = narrow<T>::of(log_sum);
+    }
+    if (threadIdx.x == 0) {
+        bool counts = own != ignored;
+        A w = !counts ? (A)0 : weight ? (A)widened(weight[own]) : (A)1;
+        losses[blockIdx.x] = counts ? (log_sum - (A)widened(row[own])) * w : (A)0;
+        weights[blockIdx.x] = w;
+    }
+}
+extern "C" __global__ void finish(const A* losses, const A* weights, T* out, A* total_weight, int64 count,
+                                  int64 divides) {
+    __shared__ A one[32], two[32];
+    A loss = 0, weight = 0;
+    for (int64 i = threadIdx.x; i < count; i += blockDim.x) { loss += losses[i]; weight += weights[i]; }
+    for (int s = 16; s; s >>= 1) {
+        loss += __shfl_xor_sync(0xffffffff, loss, s); weight += __shfl_xor_sync(0xffffffff, weight, s);
+    }
+    if (threadIdx.x % 32 == 0) { one[threadIdx.x / 32] = loss; two[threadIdx.x / 32] = weight; }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < blockDim.x / 32; ++w) { loss += one[w]; weight += two[w]; }
+        if (out) out[0] = narrow<T>::of(divides ? loss / weight : loss);
+        if (total_weight) total_weight[0] = weight;
+    }
+}
+extern "C" __global__ void weigh(const I* target, const T* weight, A* weights, int64 count, int64 ignored) {
+    int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
+    if (i < count) weights[i] = (int64)target[i] == ignored ? (A)0 : weight ? (A)widened(weight[target[i]]) : (A)1;
+}
+extern "C" __global__ void spread(const T* grad, const T* scores, const I* target, const A* weights, const A* total,
+                                  const T* log_sums, T* out, int64 classes, int64 each_grad) {
+    int64 at = blockIdx.x, own = (int64)target[at];
+    A g = (A)widened(grad[each_grad ? at : 0]) * weights[at];
+    if (total) g /= total[0];
+    A log_sum = log_sums ? (A)widened(log_sums[at]) : (A)0;
+    for (int64 i = blockIdx.y * (int64)blockDim.x + threadIdx.x; i < classes; i += (int64)gridDim.y * blockDim.x) {
+        A made = weights[at] == 0 ? (A)0
+            : ((log_sums ? EXP((A)widened(scores[at * classes + i]) - log_sum) : (A)0) - (i == own ? (A)1 : (A)0)) * g;
+        out[at * classes + i] = narrow<T>::of(made);
+    }
+}
+"""
+_SINGLE = {"float": "#define EXP expf\n#define LOG logf\n#define HUGE __int_as_float(0x7f800000)\n",
+           "double": "#define EXP exp\n#define LOG log\n#define HUGE __longlong_as_double(0x7ff0000000000000LL)\n"}
+
+
+def _loss_source(scores: np.dtype, target: np.dtype) -> tuple[str, np.dtype]:
+    wide = "double" if scores.itemsize == 8 else "float"
+    return (f"typedef {c_type(scores)} T; typedef {c_type(target)} I; typedef {wide} A;\n{_SINGLE[wide]}{_LOSS}",
+            np.dtype(np.float64 if wide == "double" else np.float32))
+
+
+def _losses(output: Spec, log_sum: Spec | None, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+            ignore_index: int) -> list[Tensor] | None:
+    shape, where = self._array.shape, self._device
+    if len(shape) != 2 or not self._array.size:
+        return None
+    rows, classes = shape
+    text, wide = _loss_source(self._array.dtype, target._array.dtype)
+    scores, places, factors = dense(self), dense(target), None if weight is None else dense(weight)
+    losses, weights = (empty(layout_of((rows,), wide), where) for _ in range(2))
+    made = uninitialised(output, where)
+    sums = None if log_sum is None else uninitialised(log_sum, where)
+    threads = 1024 if classes > 8192 else 256 if classes > 512 else 64
+    kernel(text, "losses", "q" * 8).over(
+        (rows,), (threads,), scores.pointer, places.pointer, _pointer(factors), losses.pointer, weights.pointer,
+        0 if sums is None else sums._array.pointer, classes, ignore_index)
+    if reduction == NONE:
+        copy_array(made._array, losses)
+    else:
+        kernel(text, "finish", "q" * 6).over((1,), (1024 if rows > 512 else 128,), losses.pointer, weights.pointer,
+                                             made._array.pointer, 0, rows, int(reduction == MEAN))
+    return [made] if sums is None else [made, sums]
+
+
+@own("_cross_entropy")
+def _cross_entropy(specs: Any, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> Any:
+    return _losses(specs[0], specs[1], self, target, weight, reduction, ignore_index)
+
+
+@own("nll_loss")
+def _nll_loss(spec: Spec, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> Any:
+    made = _losses(spec, None, self, target, weight, reduction, ignore_index)
+    return None if made is None else made[0]
+
+
+def _loss_gradient(spec: Spec, grad_output: Tensor, self: Tensor | None, target: Tensor, weight: Any,
+                   log_sum: Tensor | None, reduction: int, ignore_index: int) -> Tensor | None:
+    where = grad_output._device
+    if len(spec.shape) != 2 or 0 in spec.shape:
+        return None
+    rows, classes = spec.shape
+    text, wide = _loss_source(grad_output._array.dtype, target._array.dtype)
+    grad, places, factors = dense(grad_output), dense(target), None if weight is None else dense(weight)
+    weights, total = empty(layout_of((rows,), wide), where), None
+    kernel(text, "weigh", "q" * 5).over((-(-rows // 256),), (256,), places.pointer, _pointer(factors), weights.pointer,
+                                        rows, ignore_index)
+    if reduction == MEAN:
+        total = empty(layout_of((1,), wide), where)
+        kernel(text, "finish", "q" * 6).over((1,), (1024 if rows > 512 else 128,), weights.pointer, weights.pointer, 0,
+                                             total.pointer, rows, 0)
+    made = uninitialised(spec, where)
+    scores, sums = (None if t is None else dense(t) for t in (self, log_sum))
+    threads = 256 if classes > 512 else 64
+    kernel(text, "spread", "q" * 9).over(
+        (rows, max(1, min(-(-classes // (threads * 8)), 16))), (threads,), grad.pointer, _pointer(scores),
+        places.pointer, weights.pointer, _pointer(total), _pointer(sums), made._array.pointer, classes,
+        int(reduction == NONE))
+    return made
+
+
+@own("_cross_entropy_backward")
+def _cross_entropy_backward(spec: Spec, grad_output: Tensor, self: Tensor, target: Tensor, weight: Any,
+                            log_sum: Tensor, reduction: int, ignore_index: int) -> Any:
+    return _loss_gradient(spec, grad_output, self, target, weight, log_sum, reduction, ignore_index)
+
+
+@own("_nll_loss_backward")
+def _nll_loss_backward(spec: Spec, grad_output: Tensor, target: Tensor, weight: Any, size: tuple, reduction: int,
+                       ignore_index: int) -> Any:
+    return _loss_gradient(spec, grad_output, None, target, weight, None, reduction, ignore_index)
+
+
+# embeddings ----------------------------------------------------------------------------------------------------------
+
+_TABLE = r"""
+extern "C" __global__ void look_up(const T* table, const I* places, T* out, int64 count, int64 width, int64 rows) {
+    int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    int64 row = (int64)places[i / width];
+    if (row < 0 || row >= rows) __trap();
+    out[i] = table[row * width + i % width];
+}
+extern "C" __global__ void add_rows(const G* grads, const I* places, A* table, int64 count, int64 width, int64 skipped) {
+    int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    int64 row = (int64)places[i / width];
+    if (row != skipped) atomicAdd(table + row * width + i % width, (A)widened(grads[i]));
+}
+"""
+_MOVED = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}
+
+
+@own("embedding")
+def _embedding(spec: Spec, weight: Tensor, indices: Tensor, *options: Any) -> Tensor | None:
+    made = uninitialised(spec, weight._device)
+    count, width = made._array.size, weight._array.shape[1]
+    if not count:
+        return made
+    size = weight._array.itemsize
+    table, places = dense(weight), dense(indices)
+    for wider in (16, 8, 4):  # as many elements at a time as the width allows
+        if wider > size and width * size % wider == 0:
+            count, width, size = count * size // wider, width * size // wider, wider
+            break
+    text = f"typedef {_MOVED[size]} T; typedef float G; typedef float A; typedef {c_type(places.dtype)} I;\n{_TABLE}"
+    kernel(text, "look_up", "q" * 6).over((-(-count // 256),), (256,), table.pointer, places.pointer,
+                                          made._array.pointer, count, width, weight._array.shape[0])
+    return made
+
+
+@own("embedding_dense_backward")
+def _embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
+                        scale_grad_by_freq: bool) -> Tensor | None:
+    if scale_grad_by_freq or grad_output.dtype.is_complex or not grad_output.dtype.is_floating_point:
+        return None
+    made, grads, places = uninitialised(spec, grad_output._device), dense(grad_output), dense(indices)
+    table, count = made._array, grads.size
+    if spec.dtype.itemsize < 4:
+        table = empty(layout_of(tuple(spec.shape), float32.np), grad_output._device)
+    if table.size:
+        fill(table, 0)
+    if count:
+        text = (f"typedef {c_type(grads.dtype)} G; typedef {c_type(table.dtype)} A; typedef float T;"
+                f" typedef {c_type(places.dtype)} I;\n{_TABLE}")
+        skipped = padding_idx if padding_idx >= 0 else -1
+        kernel(text, "add_rows", "q" * 6).over((-(-count // 256),), (256,), grads.pointer, places.pointer,
+                                               table.pointer, count, spec.shape[1], skipped)
+    if table is not made._array:
+        copy_array(made._array, table)
+    return made

@@ -1,0 +1,178 @@
+"""An optimizer's whole step on a GPU: one launch for some sixty parameters at a time."""
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._backends.cuda.array import CudaArray
+from .._backends.cuda.launch import Launch, c_type, compiled
+from .._dispatch.registry import registry
+from .._dtype import FLOAT
+from .._tensor import Tensor
+from .rules import check_writable
+
+KERNELS: dict[str, Callable] = {}
+_AT_ONCE, _THREADS = 60, 256  # the table of addresses has to fit into a kernel's 4 KB of arguments
+
+_SOURCE = r"""
+struct Table {{ void* arrays[{lists}][60]; const float* step[60]; int64 size[60]; }};
+extern "C" __global__ void step(double lr, double beta1, double beta2, double decay, double eps, double number,
+                                double dampening, const float* scale, const float* found_inf, Table table) {{
+    if (found_inf && *found_inf != 0) return;
+    int64 size = table.size[blockIdx.y];
+    T* parameters = (T*)table.arrays[0][blockIdx.y];
+    T* gradients = (T*)table.arrays[1][blockIdx.y];
+    if (table.step[blockIdx.y]) number = *table.step[blockIdx.y];
+    A factor = scale ? (A)1 / (A)*scale : (A)1;
+    {setup}
+    for (int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x; i < size; i += (int64)gridDim.x * blockDim.x) {{
+        A p = (A)widened(parameters[i]), g = (A)widened(gradients[i]) * factor;
+        if (scale) gradients[i] = narrow<T>::of(g);
+        if ({maximize}) g = -g;
+        {body}
+        parameters[i] = narrow<T>::of(p);
+    }}
+}}
+"""
+
+_SGD = """
+        if (decay != 0) g += (A)decay * p;
+        {momentum}
+        p -= (A)lr * g;
+"""
+_MOMENTUM = """
+        T* buffers = (T*)table.arrays[2][blockIdx.y];
+        A b = {first} ? g : (A)beta1 * (A)widened(buffers[i]) + (A)(1 - dampening) * g;
+        buffers[i] = narrow<T>::of(b);
+        g = {nesterov} ? g + (A)beta1 * b : b;
+"""
+_ADAM_SETUP = """
+    A step_size = (A)(-lr / (1 - pow(beta1, number))), correction = (A)sqrt(1 - pow(beta2, number));
+    T* means = (T*)table.arrays[2][blockIdx.y];
+    T* squares = (T*)table.arrays[3][blockIdx.y];
+"""
+_ADAM = """
+        if ({decoupled}) p *= (A)(1 - lr * decay);
+        else if (decay != 0) g += (A)decay * p;
+        A m = (A)widened(means[i]), v = (A)widened(squares[i]);
+        m += (g - m) * (A)(1 - beta1);
+        v = v * (A)beta2 + g * g * (A)(1 - beta2);
+        means[i] = narrow<T>::of(m);
+        squares[i] = narrow<T>::of(v);
+        {amsgrad}
+        p += step_size * (m / (sqrt(v) / correction + (A)eps));
+"""
+_AMSGRAD = """
+        T* greatest = (T*)table.arrays[4][blockIdx.y];
+        A most = (A)widened(greatest[i]);
+        v = most > v ? most : v;
+        greatest[i] = narrow<T>::of(v);
+"""
+
+
+def _launch(kind: np.dtype, lists: int, setup: str, body: str, maximize: bool) -> tuple[Launch, Any]:
+    key = kind, lists, setup, body, maximize
+    if key not in _launches:
+        wide = "double" if kind.itemsize == 8 else "float"
+        text = f"typedef {c_type(kind)} T; typedef {wide} A;\n" + _SOURCE.format(
+            lists=lists, setup=setup, body=body, maximize=int(maximize))
+        table = (ctypes.c_longlong * ((lists + 2) * _AT_ONCE))()
+        _launches[key] = Launch(compiled(text, "step"), "dddddddqq", structs=[table]), table
+    return _launches[key]
+
+
+_launches: dict[tuple, tuple[Launch, Any]] = {}
+_table_lock = threading.Lock()
+
+
+def _checked(lists: Sequence[Sequence[Tensor]], name: str) -> bool:
+    """Whether all arrays are of one floating type and lie alike; raises as the CPU's kernel does."""
+    for tensors in zip(*lists, strict=True):
+        kind = tensors[0].dtype
+        if kind.category != FLOAT:
+            raise NotImplementedError(f"\"{name.strip('_')}_kernel\" not implemented for '{kind.scalar_name}'")
+        layout = tensors[0]._array.layout
+        for tensor in tensors:
+            if tensor.dtype is not kind:
+                raise RuntimeError(f"expected scalar type {kind.scalar_name} but found {tensor.dtype.scalar_name}")
+            own = tensor._array.layout
+            if own is not layout or own.nbytes != own.size * own.dtype.itemsize:
+                return False
+        check_writable(tensors[0])
+    return True
+
+
+def _stepped(lists: Sequence[Sequence[Tensor]], steps: Sequence[Any], source: Callable, numbers: Sequence[float],
+             scale: Tensor | None, found_inf: Tensor | None) -> None:
+    """Launches for groups of one type and step number; `source(type)` gives the kernel."""
+    groups: dict[tuple, list[int]] = {}
+    for i, tensor in enumerate(lists[0]):
+        step = steps[i] if steps else 0.0
+        groups.setdefault((tensor._array.dtype, step if step.__class__ is float else None), []).append(i)
+    extra = [0 if t is None else t._array.pointer for t in (scale, found_inf)]
+    for (kind, number), members in groups.items():
+        launch, table = source(kind)
+        for start in range(0, len(members), _AT_ONCE):
+            chosen = members[start : start + _AT_ONCE]
+            blank = [0] * (_AT_ONCE - len(chosen))
+            words: list[int] = []
+            for tensors in lists:
+                words += [tensors[i]._array.pointer for i in chosen] + blank
+            words += [0 if number is not None else steps[i]._array.pointer for i in chosen] + blank
+            sizes = [lists[0][i]._array.size for i in chosen]
+            blocks = max(1, min(-(-max(sizes) // (_THREADS * 4)), 512))
+            with _table_lock:
+                table[:] = [*words, *sizes, *blank]
+                launch.over((blocks, len(chosen)), (_THREADS,), *numbers[:5], number or 0.0, numbers[5], *extra)
+    for tensors in lists:
+        for tensor in tensors:
+            tensor._bump_version()
+
+
+def _number(value: Any) -> float:
+    return float(value.item()) if hasattr(value, "item") else float(value)
+
+
+def _sgd(params: Any, grads: Any, buffers: Any, weight_decay: float, momentum: float, lr: Any, dampening: float,
+         nesterov: bool, maximize: bool, is_first_step: bool, grad_scale: Any, found_inf: Any) -> None:
+    lists = [params, grads, *([buffers] if momentum else [])]
+    text = _SGD.format(momentum=_MOMENTUM.format(first=int(is_first_step), nesterov=int(nesterov)) if momentum else "")
+    _run("_fused_sgd_", lists, [], lambda kind: _launch(kind, len(lists), "", text, maximize),
+         (_number(lr), momentum, 0.0, weight_decay, 0.0, dampening), grad_scale, found_inf)
+
+
+def _adam(name: str, decoupled: bool) -> Callable:
+    def kernel(params: Any, grads: Any, means: Any, squares: Any, greatest: Any, state_steps: Any, lr: Any,
+               beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool,
+               grad_scale: Any, found_inf: Any) -> None:
+        lists = [params, grads, means, squares, *([greatest] if amsgrad else [])]
+        text = _ADAM.format(decoupled=int(decoupled and weight_decay != 0), amsgrad=_AMSGRAD if amsgrad else "")
+        if decoupled:
+            text = text.replace("else if (decay != 0)", "else if (false)")
+        steps = [s if s._array.__class__ is CudaArray else float(s._array) for s in state_steps]
+        _run(name, lists, steps, lambda kind: _launch(kind, len(lists), _ADAM_SETUP, text, maximize),
+             (_number(lr), beta1, beta2, weight_decay, eps, 0.0), grad_scale, found_inf)
+
+    return kernel
+
+
+def _run(name: str, lists: list, steps: list, source: Callable, numbers: tuple, scale: Any, found_inf: Any) -> None:
+    if not _checked(lists, name):
+        # Gradients of other strides are brought to those of their parameters; states always have them.
+        lists[1] = [g if g._array.layout is p._array.layout else _laid_out_as(g, p)
+                    for p, g in zip(lists[0], lists[1], strict=True)]
+        if not _checked(lists, name):
+            raise RuntimeError(f"{name}: parameters and states must be dense and have the same strides")
+    _stepped(lists, steps, source, numbers, scale, found_inf)
+
+
+def _laid_out_as(source: Tensor, model: Tensor) -> Tensor:
+    made: Any = model.detach().clone()
+    return made.copy_(source)
+
+
+KERNELS |= {"_fused_sgd_": _sgd, "_fused_adam_": _adam("_fused_adam_", False),
+            "_fused_adamw_": _adam("_fused_adamw_", True)}

@@ -1,0 +1,400 @@
+"""torch.sparse, gradients of embeddings that are sparse, and the element types that NumPy does not have."""
+
+import copy
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2.autograd import gradcheck
+
+INDICES = torch.tensor([[0, 1, 1, 0], [2, 0, 2, 2]])
+DENSE = torch.tensor([[0.0, 0.0, 5.0], [2.0, 0.0, 3.0]])
+
+
+def uncoalesced(dtype: Any = torch.float32) -> torch.Tensor:
+    return torch.sparse_coo_tensor(INDICES, torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=dtype), (2, 3))
+
+
+def of_layout(layout: Any, dtype: Any = torch.float32) -> torch.Tensor:
+    return DENSE.to(dtype).to_sparse(layout=layout)
+
+
+LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+
+
+def random_sparse(seed: int, *shape: int, sparse_dim: int | None = None) -> torch.Tensor:
+    """A tensor with repeated indices."""
+    rng = np.random.default_rng(seed)
+    dims = len(shape) if sparse_dim is None else sparse_dim
+    indices = np.stack([rng.integers(0, n, 7) for n in shape[:dims]])
+    values = rng.normal(size=(7, *shape[dims:]))
+    return torch.sparse_coo_tensor(torch.from_numpy(indices), torch.from_numpy(values), shape)
+
+
+# making and showing --------------------------------------------------------------------------------------------------
+
+
+def test_a_coo_tensor_infers_its_size_and_says_what_it_is() -> None:
+    made = torch.sparse_coo_tensor([[0, 1]], [[1, 2], [3, 4]])
+    assert (made.shape, made.dtype, made.layout) == ((2, 2), torch.int64, torch.sparse_coo)
+    assert (made.sparse_dim(), made.dense_dim(), made._nnz(), made.is_coalesced()) == (1, 1, 2, False)
+    assert made.is_sparse and not made.is_sparse_csr and not DENSE.is_sparse and made.stride() == (0, 0)
+    assert torch.sparse_coo_tensor((2, 3)).to_dense().tolist() == [[0.0] * 3] * 2
+    assert torch.zeros(2, 3, layout=torch.sparse_csr).crow_indices().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("make", "text"), [
+    (lambda: torch.sparse_coo_tensor(torch.tensor([[-1]]), torch.ones(1)), "found negative index -1 for dim 0"),
+    (lambda: torch.sparse_coo_tensor([[0, 1]], [1.0], (2,)), "must have same nnz, but got nnz from indices: 2"),
+    (lambda: torch.sparse_coo_tensor([[0]], [1.0], (2, 3)), "len(size) = 2, sparse_dim = 1, dense_dim = 0"),
+    (lambda: torch.sparse_coo_tensor([[0, 7]], [1.0, 2.0], (3,), check_invariants=True), "size is 3 but found index 7"),
+    (lambda: torch.sparse_csr_tensor([0, 1, 2], [2, 0, 2], [1.0, 2.0, 3.0], (2, 3), check_invariants=True),
+     "`crow_indices[..., -1] == nnz` is not satisfied."),
+    (lambda: torch.sparse_csr_tensor([0, 1, 3], [2, 2, 0], [1.0, 2.0, 3.0], (2, 3), check_invariants=True),
+     "are sorted and distinct along the last dimension"),
+    (lambda: uncoalesced().indices(), "Cannot get indices on an uncoalesced tensor, please call .coalesce() first"),
+    (lambda: DENSE.values(), "values expected sparse tensor layout but got Strided"),
+    (lambda: uncoalesced() + DENSE, "add(sparse, dense) is not supported. Use add(dense, sparse) instead."),
+    (lambda: uncoalesced() / DENSE, "Sparse division requires a scalar or zero-dim dense tensor divisor"),
+    (lambda: uncoalesced().exp(), "Could not run 'aten::exp' with arguments from the 'SparseCPU' backend"),
+    (lambda: of_layout(torch.sparse_csr).cos(), "Could not run 'aten::cos' with arguments from the 'SparseCsrCPU'"),
+    (lambda: torch.sparse_bsr_tensor([0, 1], [0], torch.ones(1, 2, 2)), "torch.sparse_bsr"),
+    (lambda: uncoalesced().untyped_storage(), "Cannot access storage of SparseTensorImpl"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(make: Callable, text: str) -> None:
+    with pytest.raises(RuntimeError) as raised:
+        make()
+    assert text in str(raised.value)
+
+
+def test_invariants_are_checked_where_asked_for() -> None:
+    def make() -> torch.Tensor:
+        return torch.sparse_coo_tensor([[0, 7]], [1.0, 2.0], (3,))
+
+    make()
+    with torch.sparse.check_sparse_tensor_invariants(), pytest.raises(RuntimeError, match="found index 7"):
+        make()
+    assert not torch.sparse.check_sparse_tensor_invariants.is_enabled()
+    with pytest.raises(IndexError):  # an index outside never shows another element
+        make().to_dense()
+
+
+def test_text_is_pytorchs() -> None:
+    assert repr(uncoalesced().requires_grad_()) == (
+        "tensor(indices=tensor([[0, 1, 1, 0],\n                       [2, 0, 2, 2]]),\n"
+        "       values=tensor([1., 2., 3., 4.]),\n"
+        "       size=(2, 3), nnz=4, layout=torch.sparse_coo, requires_grad=True)"
+    )
+    assert repr(of_layout(torch.sparse_csr).double()) == (
+        "tensor(crow_indices=tensor([0, 1, 3]),\n       col_indices=tensor([2, 0, 2]),\n"
+        "       values=tensor([5., 2., 3.]), size=(2, 3), nnz=3, dtype=torch.float64,\n       layout=torch.sparse_csr)"
+    )
+    assert repr(torch.sparse_coo_tensor((2, 3))) == (
+        "tensor(indices=tensor([], size=(2, 0)),\n       values=tensor([], size=(0,)),\n"
+        "       size=(2, 3), nnz=0, layout=torch.sparse_coo)"
+    )
+
+
+# values --------------------------------------------------------------------------------------------------------------
+
+
+def test_coalescing_sums_what_is_at_one_place() -> None:
+    made = uncoalesced().coalesce()
+    assert made.indices().tolist() == [[0, 1, 1], [2, 0, 2]] and made.values().tolist() == [5.0, 2.0, 3.0]
+    assert made.is_coalesced() and made.coalesce() is made
+    assert torch.sparse_coo_tensor([[0, 0]], torch.tensor([100, 100], dtype=torch.int8), (1,)).coalesce().values(
+    ).tolist() == [-56]
+
+
+@pytest.mark.parametrize("source", LAYOUTS)
+@pytest.mark.parametrize("target", (*LAYOUTS, torch.strided))
+def test_conversions_keep_the_elements(source: Any, target: Any) -> None:
+    made = of_layout(source).to_sparse(layout=target)
+    assert made.layout is target
+    assert torch.equal(made.to_dense(), DENSE)
+
+
+def test_batches_and_dense_dimensions_of_compressed_layouts() -> None:
+    x = torch.arange(1.0, 25.0).reshape(2, 3, 4)
+    for made in (x.to_sparse_csr(), x.to_sparse_csc(), x.to_sparse_csr(dense_dim=1), x.to_sparse(2)):
+        assert torch.equal(made.to_dense(), x)
+    assert x.to_sparse_csr().values().shape == (2, 12) and x.to_sparse_csr(dense_dim=1).values().shape == (6, 4)
+
+
+ELEMENTWISE: tuple[Callable, ...] = (
+    lambda a, b, d: a + b, lambda a, b, d: a - b, lambda a, b, d: torch.add(a, b, alpha=3), lambda a, b, d: d + a,
+    lambda a, b, d: d - a, lambda a, b, d: a * b, lambda a, b, d: a * d, lambda a, b, d: d * a, lambda a, b, d: a * 2.5,
+    lambda a, b, d: -a,
+)  # fmt: skip
+COO_ONLY: tuple[Callable, ...] = (
+    lambda a, b, d: a / 4, lambda a, b, d: a.div(0.3, rounding_mode="floor"), lambda a, b, d: a.sin().abs(),
+    lambda a, b, d: a.pow(3), lambda a, b, d: a.t(), lambda a, b, d: a.sum(0), lambda a, b, d: a.sum((0, 1)),
+    lambda a, b, d: a.sum(1, keepdim=True), lambda a, b, d: a[1], lambda a, b, d: a[:, 2], lambda a, b, d: a[1, 2],
+    lambda a, b, d: a.index_select(1, torch.tensor([3, 0, 3])), lambda a, b, d: torch.cat([a, b], 1),
+    lambda a, b, d: torch.stack([a, b], 1), lambda a, b, d: a.unsqueeze(-1), lambda a, b, d: a.narrow_copy(1, 1, 2),
+    lambda a, b, d: a.norm(), lambda a, b, d: a.relu(), lambda a, b, d: torch.sparse.sum(a, 1)
+    if a.layout is torch.sparse_coo else a.sum(1), lambda a, b, d: a.square().sqrt(),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "function"), [
+    *((layout, function) for layout in LAYOUTS for function in ELEMENTWISE),
+    *((torch.sparse_coo, function) for function in COO_ONLY),
+])  # fmt: skip
+def test_operators_agree_with_dense_tensors(layout: Any, function: Callable) -> None:
+    first, second, dense = random_sparse(1, 4, 5), random_sparse(2, 4, 5), torch.arange(20.0).double().reshape(4, 5)
+    if layout is not torch.sparse_coo:
+        first, second = first.to_sparse(layout=layout), second.to_sparse(layout=layout)
+    expected = function(first.to_dense(), second.to_dense(), dense)
+    torch.testing.assert_close(function(first, second, dense).to_dense(), expected)
+
+
+def test_dense_dimensions_take_part() -> None:
+    x, y = random_sparse(3, 4, 3, 2, sparse_dim=1), torch.arange(24.0).double().reshape(4, 3, 2)
+    for function in (lambda t: t * y, lambda t: y + t, lambda t: t[:, 1], lambda t: t[2], lambda t: t.sum((0, 2)),
+                     lambda t: torch.cat([t, t], 2), lambda t: t.permute(0, 2, 1), lambda t: t.index_select(
+                         1, torch.tensor([2, 2]))):  # fmt: skip
+        torch.testing.assert_close(function(x).to_dense(), function(x.to_dense()))
+
+
+def test_in_place_forms_write_to_either_layout() -> None:
+    sparse, dense = uncoalesced(), DENSE.clone()
+    assert sparse.mul_(2) is sparse and torch.equal(sparse.to_dense(), 2 * DENSE) and sparse._version == 1
+    sparse.add_(uncoalesced(), alpha=-1)
+    assert torch.equal(sparse.to_dense(), DENSE)
+    dense.add_(sparse, alpha=2).sub_(sparse)
+    assert torch.equal(dense, 2 * DENSE)
+    assert sparse.zero_()._nnz() == 0
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        torch.ones(2, 3, dtype=torch.int64).add_(sparse)
+
+
+# products ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_products_agree_with_dense_ones(layout: Any) -> None:
+    a, b = random_sparse(4, 4, 5), torch.arange(15.0).double().reshape(5, 3)
+    threes, fours = torch.ones(3).double(), torch.ones(4).double()
+    linear = torch.nn.functional.linear
+    s = a if layout is torch.sparse_coo else a.to_sparse(layout=layout)
+    d = a.to_dense()
+    pairs = [(s @ b, d @ b), (b.t() @ s.t(), b.t() @ d.t()), (s @ b[:, 0], d @ b[:, 0]), (s.t() @ s, d.t() @ d),
+             (torch.addmm(threes, s, b, beta=2, alpha=3), torch.addmm(threes, d, b, beta=2, alpha=3)),
+             (torch.sparse.mm(s, b), d @ b), (linear(b.t(), s, fours), linear(b.t(), d, fours))]  # fmt: skip
+    for found, expected in pairs:
+        torch.testing.assert_close(found.to_dense(), expected)
+
+
+def test_reduced_products() -> None:
+    sparse, other = of_layout(torch.sparse_csr), torch.arange(6.0).reshape(3, 2)
+    assert torch.sparse.mm(sparse, other, "mean").tolist() == [[20.0, 25.0], [6.0, 8.5]]
+    assert torch.sparse.mm(sparse, other, "amin").tolist() == [[20.0, 25.0], [0.0, 2.0]]
+    with pytest.raises(RuntimeError, match="reduce type of prod has not been enabled"):
+        torch.sparse.mm(sparse, other, "prod")
+
+
+def test_softmax_counts_only_what_is_there() -> None:
+    made = torch.sparse.softmax(uncoalesced(torch.float64), 1)
+    filled = torch.where(DENSE == 0, -torch.inf, DENSE.double()).softmax(1)
+    torch.testing.assert_close(made.to_dense(), filled)
+    torch.testing.assert_close(torch.sparse.log_softmax(uncoalesced(torch.float64), 1).values(), made.values().log())
+
+
+def test_diagonals() -> None:
+    made = torch.sparse.spdiags(torch.arange(6.0).reshape(2, 3), torch.tensor([0, -1]), (3, 4), torch.sparse_csr)
+    assert made.to_dense().tolist() == [[0, 0, 0, 0], [3, 1, 0, 0], [0, 4, 2, 0]]
+
+
+# gradients -----------------------------------------------------------------------------------------------------------
+
+_OTHER = torch.arange(6.0).double().reshape(3, 2)
+
+
+@pytest.mark.parametrize("function", [
+    lambda s: s.to_dense(), lambda s: s.coalesce().values(), lambda s: torch.sparse.mm(s, _OTHER),
+    lambda s: torch.mm(s, _OTHER), lambda s: torch.sparse.sum(s, 0), lambda s: torch.sparse.softmax(s, 1),
+    lambda s: (s * s).to_dense(), lambda s: s.sin(), lambda s: (-s / 3).t(),
+    lambda s: s.to_sparse_csr().to_sparse_csc(),
+    lambda s: torch.sparse.mm(s, s.t()), lambda s: torch.cat([s, s], 1), lambda s: s.sum(),
+])  # fmt: skip
+def test_gradients_agree_with_differences(function: Callable) -> None:
+    assert torch.sparse.as_sparse_gradcheck(gradcheck)(function, (uncoalesced(torch.float64).requires_grad_(),))
+
+
+def test_gradients_of_reduced_and_sampled_products() -> None:
+    check = torch.sparse.as_sparse_gradcheck(gradcheck)
+    sparse = of_layout(torch.sparse_csr, torch.float64).requires_grad_()
+    other = (torch.arange(6.0).double().reshape(3, 2) + 1).requires_grad_()
+    for reduce in ("sum", "mean", "amax", "amin"):
+        assert check(lambda a, b, how=reduce: torch.sparse.mm(a, b, how), (sparse, other))
+    left, right = (torch.arange(8.0).double().reshape(shape).requires_grad_() for shape in ((2, 4), (4, 2)))
+    mask = torch.eye(2).double().to_sparse_csr().requires_grad_()
+    assert check(lambda m, a, b: torch.sparse.sampled_addmm(m, a, b, beta=2, alpha=3), (mask, left, right))
+
+
+def test_the_gradient_of_the_sparse_factor_is_sparse_where_pytorchs_is() -> None:
+    sparse, dense = uncoalesced().requires_grad_(), torch.arange(6.0).reshape(3, 2).requires_grad_()
+    torch.sparse.mm(sparse, dense).sum().backward()
+    assert sparse.grad.layout is torch.sparse_coo and sparse.grad._indices().tolist() == [[0, 1, 1], [2, 0, 2]]
+    assert sparse.grad._values().tolist() == [9.0, 1.0, 9.0]
+    sparse.grad = None
+    torch.mm(sparse, dense).sum().backward()
+    assert sparse.grad.layout is torch.strided and sparse.grad.tolist() == [[1.0, 5.0, 9.0]] * 2
+
+
+def test_values_of_the_constructor_have_a_gradient() -> None:
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    made = torch.sparse_coo_tensor(INDICES, values, (2, 3))
+    (made.to_dense() * torch.arange(1.0, 7.0).reshape(2, 3)).sum().backward()
+    assert values.grad.tolist() == [3.0, 4.0, 6.0, 3.0]
+
+
+def parts(tensor: torch.Tensor) -> tuple:
+    return tensor._indices().tolist(), tensor._values().tolist(), tensor.is_coalesced()
+
+
+def test_an_embedding_gives_a_row_for_each_place() -> None:
+    table = torch.ones(5, 2, requires_grad=True)
+
+    def show(*places: int, padding: int | None = None) -> torch.Tensor:
+        return torch.nn.functional.embedding(torch.tensor(places), table, padding_idx=padding, sparse=True)
+
+    (show(1, 2, 1, 4, padding=2) * torch.arange(8.0).reshape(4, 2)).sum().backward()
+    assert parts(table.grad) == ([[1, 1, 4]], [[0.0, 1.0], [4.0, 5.0], [6.0, 7.0]], False)
+    show(3).sum().backward()
+    assert parts(table.grad)[0] == [[1, 1, 4, 3]]
+    (2 * table).sum().backward()  # sparse + dense
+    assert table.grad.layout is torch.strided
+    show(3).sum().backward()  # dense + sparse
+    assert table.grad.tolist() == [[2.0, 2.0], [6.0, 8.0], [2.0, 2.0], [4.0, 4.0], [8.0, 9.0]]
+    table.grad = None
+    (show(3, 1).sum() + show(1, 3, 4).sum()).backward()
+    assert parts(table.grad)[0] == [[3, 1, 1, 3, 4]]
+    with pytest.raises(RuntimeError, match="scale_grad_by_freq not supported with sparse gradients"):
+        torch.nn.functional.embedding(torch.tensor([1]), table, sparse=True, scale_grad_by_freq=True).sum().backward()
+
+
+def test_a_bag_gives_a_row_for_each_index() -> None:
+    bag = torch.nn.EmbeddingBag(5, 2, mode="mean", sparse=True)
+    made = bag(torch.tensor([1, 2, 4, 4, 0]), torch.tensor([0, 2, 2]))
+    (made * torch.tensor([[0.0, 1.0], [2.0, 3.0], [3.0, 6.0]])).sum().backward()
+    assert parts(bag.weight.grad) == ([[1, 2, 4, 4, 0]], [[0.0, 0.5], [0.0, 0.5], *[[1.0, 2.0]] * 3], False)
+
+
+def test_gather_can_give_a_sparse_gradient() -> None:
+    x = torch.zeros(2, 3, requires_grad=True)
+    taken = x.gather(1, torch.tensor([[0, 0], [2, 1]]), sparse_grad=True)
+    (taken * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    assert parts(x.grad) == ([[0, 0, 1, 1], [0, 0, 2, 1]], [1.0, 2.0, 3.0, 4.0], False)
+
+
+@pytest.mark.parametrize(("kind", "options"), [
+    (torch.optim.SGD, {}), (torch.optim.SGD, {"maximize": True}), (torch.optim.Adagrad, {}),
+])  # fmt: skip
+def test_optimizers_take_sparse_gradients_as_dense_ones(kind: Any, options: dict) -> None:
+    tables = []
+    for sparse in (False, True):
+        torch.manual_seed(0)
+        table = torch.nn.Embedding(6, 3, sparse=sparse)
+        optimizer = kind(table.parameters(), lr=0.1, **options)
+        for step in range(3):
+            optimizer.zero_grad()
+            (table(torch.tensor([1, 2, 1, step])) ** 2).sum().backward()
+            optimizer.step()
+        tables.append(table.weight.detach())
+    torch.testing.assert_close(tables[1], tables[0])
+
+
+def test_sparse_adam_moves_the_rows_that_were_used() -> None:
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    before = table.weight.detach().clone()
+    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.5)
+    table(torch.tensor([1, 3, 1])).sum().backward()
+    optimizer.step()
+    moved = table.weight.detach() - before
+    torch.testing.assert_close(moved[[1, 3]], torch.full((2, 2), -0.5), rtol=1e-4, atol=1e-4)
+    assert moved[[0, 2]].abs().max() == 0
+    with pytest.raises(RuntimeError, match="does not support sparse gradients"):
+        torch.optim.Adam(table.parameters()).step()
+
+
+# copies --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_files_hold_all_layouts(weights_only: bool) -> None:
+    saved = {"coo": uncoalesced(), "csr": of_layout(torch.sparse_csr), "csc": of_layout(torch.sparse_csc)}
+    file = io.BytesIO()
+    torch.save(saved, file)
+    file.seek(0)
+    for name, loaded in torch.load(file, weights_only=weights_only).items():
+        assert loaded.layout is saved[name].layout and torch.equal(loaded.to_dense(), DENSE)
+    assert not torch.load(io.BytesIO(file.getvalue()))["coo"].is_coalesced()
+
+
+def test_copies_are_apart() -> None:
+    first = uncoalesced().requires_grad_()
+    for second in (copy.deepcopy(first), first.detach().clone()):
+        second.detach_().zero_()
+    assert torch.equal(first.detach().to_dense(), DENSE) and first.detach()._indices() is first._indices()
+    assert first.double().dtype is torch.float64 and first.float() is first
+    assert torch.zeros_like(first)._nnz() == 0 and first.detach().to("cpu").is_sparse
+
+
+def test_sparse_tensors_inside_a_pipeline_and_under_no_grad() -> None:
+    with torch.no_grad():
+        assert not (uncoalesced().requires_grad_() * 2).requires_grad
+    with torch.pipeline():
+        made = (torch.ones(2, 3) + 1) + uncoalesced() * 2
+    assert torch.equal(made, 2 + 2 * DENSE)
+
+
+def test_old_constructors() -> None:
+    made = torch.sparse.FloatTensor(INDICES, torch.ones(4), torch.Size([2, 3]))
+    assert isinstance(made, torch.sparse.FloatTensor) and not isinstance(made, torch.FloatTensor)
+    assert made.type() == "torch.sparse.FloatTensor"
+    assert torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (1,)).item() == 3.0
+
+
+# element types -------------------------------------------------------------------------------------------------------
+
+
+def test_complex32_is_kept_as_pairs_and_computed_as_complex64() -> None:
+    x = torch.tensor([1 + 2j, 3 - 4j]).chalf()
+    assert (x.dtype, x.element_size(), torch.chalf) == (torch.complex32, 4, torch.complex32)
+    assert repr(x) == "tensor([1.+2.j, 3.-4.j], dtype=torch.complex32)" and x[0].item() == 1 + 2j
+    assert torch.view_as_real(x).tolist() == [[1.0, 2.0], [3.0, -4.0]] and torch.view_as_real(x).dtype is torch.half
+    assert (x * x + 1j).tolist() == [-3 + 5j, -7 - 23j] and (x * x).dtype is torch.complex32
+    assert x.abs().dtype is torch.half and (x + torch.ones(2)).dtype is torch.complex64
+    assert (torch.ones(1).half() * 1j).dtype is torch.complex32 and x.clone().fill_(2).tolist() == [2, 2]
+    x += torch.tensor([1j, 1])
+    assert x.tolist() == [1 + 3j, 4 - 4j] and torch.ones(1, dtype=torch.chalf).tolist() == [1]
+    assert torch.stack([x, x]).t().contiguous().tolist() == [[1 + 3j] * 2, [4 - 4j] * 2]
+    source = torch.ones(2, requires_grad=True)
+    torch.view_as_real(source.chalf()).sum().backward()
+    assert source.grad.tolist() == [1.0, 1.0]
+
+
+def test_types_without_tensors_can_be_named() -> None:
+    for name, size in (("uint4", 1), ("int7", 1), ("bits16", 2), ("qint32", 4), ("quint8", 1), ("float4_e2m1fn_x2", 1)):
+        kind = getattr(torch, name)
+        assert isinstance(kind, torch.dtype) and repr(kind) == f"torch.{name}" and kind.itemsize == size
+        assert kind != torch.float32 and kind == getattr(torch, name)
+        for make in (lambda d=kind: torch.empty(2, dtype=d), lambda d=kind: torch.ones(2).to(d)):
+            with pytest.raises(NotImplementedError, match=f"no tensors of type torch.{name}"):
+                make()
+
+
+def test_eight_bit_types_round_as_pytorchs() -> None:
+    x = torch.tensor([0.3, 17.0, 241.0, 300.0, -0.0])
+    assert x.to(torch.float8_e4m3fnuz).float().tolist()[:3] == [0.3125, 16.0, 240.0]
+    assert x.to(torch.float8_e4m3fnuz).float()[3].isnan() and x.to(torch.float8_e5m2fnuz).float()[3].item() == 320.0
+    assert x.to(torch.float8_e4m3fn).float().tolist()[2:4] == [240.0, 288.0]
+    assert torch.tensor([500.0, -torch.inf]).to(torch.float8_e4m3fn).float().tolist() == [448.0, -448.0]
+    unsigned = torch.tensor([0.3, -500.0, 0.0]).to(torch.float8_e8m0fnu)
+    assert unsigned.float().tolist() == [0.25, 512.0, 2.0**-127] and not unsigned.dtype.is_signed
