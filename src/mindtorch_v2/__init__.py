@@ -123,7 +123,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
 _SUBMODULES = frozenset("""
-    _C __config__ _absent _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank _subclasses _tensor_str _utils _weights_only_unpickler
+    _C __config__ _absent _custom_ops _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank _subclasses _tensor_str _utils _weights_only_unpickler
     accelerator amp ao autograd backends compiler cpu cuda distributed distributions export fft func functional futures
     fx hub jit library linalg masked mps mtia multiprocessing nested nn npu onnx optim overrides package profiler
     quantization quasirandom random return_types serialization signal sparse special storage testing torch_version types
@@ -132,6 +132,7 @@ _SUBMODULES = frozenset("""
 _ATTRIBUTES = {
     "_checks": """_assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
                   _check_tensor_all_with _check_type _check_value _check_with""",
+    "_C": "PyTorchFileReader PyTorchFileWriter",
     "_compile": "compile",
     "_dropin": "install",
     "_functorch.vmap": "vmap",

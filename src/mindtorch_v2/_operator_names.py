@@ -8,6 +8,7 @@ from typing import Any
 from ._absent import absent_function
 from ._dispatch.callers import call_bound
 from ._dispatch.registry import Operator, registry
+from ._tensor import Tensor
 
 # Of these, PyTorch runs the overload for tensors even if it is given a number.
 _NUMBER_AS_TENSOR = frozenset("add sub rsub mul div true_divide floor_divide".split())
@@ -23,6 +24,24 @@ def absent_operator(name: str) -> Any:
     packet = absent_function(f"torch.ops.aten.{name}")
     packet.default = absent_function(f"torch.ops.aten.{name}.default")
     return packet
+
+
+class _NamedFunction:
+    """A method of tensors that is an operator in ATen but none here; its overloads are itself."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(Tensor, self.__name__)(*args, **kwargs)
+
+    def __getattr__(self, overload: str) -> "_NamedFunction":
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        return self
+
+
+_named_function = functools.cache(_NamedFunction)
 
 
 class OpOverload:
@@ -140,6 +159,9 @@ class _OpNamespace(ModuleType):
         packet = _packet(f"{self.name}::{op_name}")
         if op_name in _ABSENT and self.name == "aten":
             return absent_operator(op_name)
+        function = getattr(Tensor, op_name, None)
+        if self.name == "aten" and not packet._operators() and callable(function) and not op_name.startswith("__"):
+            return _named_function(op_name)
         if op_name.startswith("__") or not packet._operators():
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op_name}'")
         return packet
@@ -158,10 +180,8 @@ class Ops:
         return made
 
     def load_library(self, path: str) -> None:
-        """Compiled operators are PyTorch's own format."""
-        from ._absent import refuse
-
-        refuse("torch.ops.load_library", "Declare operators with torch.library.")
+        """Libraries of compiled operators need PyTorch's own; as a missing one, they cannot be opened."""
+        raise OSError(f"{path}: mindtorch_v2 cannot load compiled operators. Declare operators with torch.library.")
 
 
 ops = Ops()

@@ -20,14 +20,14 @@ _BLOCK = 128 * 1024
 _chosen: dict[str, str] = {}
 
 
-def _home() -> str:
+def _get_torch_home() -> str:
     cache = os.getenv("XDG_CACHE_HOME", os.path.join(os.path.expanduser("~"), ".cache"))
     return os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def get_dir() -> str:
     """The folder of downloaded files: the one set, or `hub` in $TORCH_HOME."""
-    return _chosen.get("folder") or os.path.join(_home(), "hub")
+    return _chosen.get("folder") or os.path.join(_get_torch_home(), "hub")
 
 
 def set_dir(d: str | os.PathLike) -> None:

@@ -6,6 +6,7 @@ the kernel. Whatever fails a quick check goes through `Schema.bind`, which conve
 when the function is first called, and is in `linecache`, so tracebacks and debuggers show it.
 """
 
+import functools
 import linecache
 from collections.abc import Callable, Sequence
 from types import FunctionType
@@ -45,6 +46,9 @@ def compile_function(name: str, source: str, scope: dict[str, Any]) -> FunctionT
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), scope)
     return scope[name]
+
+
+_named_device = functools.lru_cache(64)(device)
 
 
 def device_keys(requested: device | None, keys: int) -> int:
@@ -101,7 +105,8 @@ def _quick_check(argument: Argument) -> list[str]:
             "ScalarType": "is not __dtype__", "Device": "is not __device__", "Layout": "is not __layout__",
             "MemoryFormat": "is not __memory_format__", "str": "is not str"}.get(argument.type)
     if test:
-        return [f"if {unless_none}{name}.__class__ {test}: {leave}"]
+        named = [f"if {name}.__class__ is str: {name} = __named_device__({name})"] * (argument.type == "Device")
+        return [*named, f"if {unless_none}{name}.__class__ {test}: {leave}"]
     if argument.type == "Generator":
         return [f"if {name} is not None and not hasattr({name}, 'manual_seed'): {leave}"]
     return [f"if {name} is MISSING: {leave}"] if argument.default is MISSING else []
@@ -231,7 +236,7 @@ def _caller_scope(operator: Operator) -> dict[str, Any]:
         "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "unusual": unusual, "table": operator.table,
         "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__layout__": layout, "__memory_format__": memory_format,
-        "__device_keys__": device_keys, "__opname__": operator.name,
+        "__device_keys__": device_keys, "__named_device__": _named_device, "__opname__": operator.name,
         "__name__": "mindtorch_v2",
     }
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._backends.cuda import runtime
 from .._backends.cuda.array import CudaArray, empty, from_host, layout_of, of_view, read_bytes
+from .._backends.cuda.launch import kernel
 from .._backends.cuda.namespace import xp
 from .._backends.cuda.streams import current
 from .._backends.meta import contiguous_strides
@@ -275,20 +276,17 @@ def _factory(operator: Operator, family: Factory) -> Callable:
         given = first._array.layout if hasattr(first, "_array") else first
         key = given, args[1:], get_default_dtype(), runtime.current_device()
         try:
-            layout, where, value, clears = plans[key]
+            layout, where, value = plans[key]
         except (KeyError, AttributeError):
             made = fresh(operator, args)
             layout, where = made._array.layout, made._device
             value = _FILLS[stem] if at_value is None else stored_number(args[at_value], made.dtype)
-            clears = value is not None and not np.asarray(value, layout.dtype).view(np.uint8).any()
             if len(plans) > 4096:
                 plans.clear()
-            plans[key] = layout, where, value, clears
+            plans[key] = layout, where, value
         made = wrap_cuda(empty(layout, where))
-        if clears and layout.size and layout.contiguous:
-            cupy.cuda.runtime.memsetAsync(made._array.pointer, 0, layout.nbytes, current.handle)
-        elif value is not None and layout.size:
-            made._array.view.fill(value)
+        if value is not None:
+            fill(made._array, value)
         return required(made) if args[at_grad] else made
 
     if stem in _FILLS or at_value is not None:
@@ -304,12 +302,31 @@ def _factory(operator: Operator, family: Factory) -> Callable:
     return kernel
 
 
+_FILL = """
+extern "C" __global__ void fill(T* out, int64 bits, int64 count) {
+    for (int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x; i < count; i += (int64)gridDim.x * blockDim.x)
+        out[i] = (T)bits;
+}
+"""
+_BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+
 def fill(array: CudaArray, value: Any) -> None:
     """Stores a number into all elements."""
-    if value == 0 and array.layout.contiguous and math.copysign(1, complex(value).real) > 0:
-        cupy.cuda.runtime.memsetAsync(array.pointer, 0, array.nbytes, current.handle)
-    elif array.size:
+    layout = array.layout
+    size = layout.dtype.itemsize
+    if not layout.size:
+        return
+    if layout.nbytes != layout.size * size or size not in _BITS:
         array.view.fill(value)
+        return
+    bits = int.from_bytes(np.full(1, value, layout.dtype).tobytes(), "little", signed=True)
+    if not bits:
+        cupy.cuda.runtime.memsetAsync(array.pointer, 0, layout.nbytes, current.handle)
+    else:
+        blocks = min(-(-layout.size // 256), 4096)
+        kernel(f"typedef {_BITS[size]} T;{_FILL}", "fill", "qqq").over((blocks,), (256,), array.pointer, bits,
+                                                                       layout.size)
 
 
 # writes --------------------------------------------------------------------------------------------------------------

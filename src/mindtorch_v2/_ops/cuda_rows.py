@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, empty, layout_of
+from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
 from .._backends.cuda.launch import C_TYPES, c_type, kernel
 from .._backends.cuda.reduce import Folding
 from .._backends.cuda.rows import parameter_launch, row_launch
@@ -64,6 +64,34 @@ def own(name: str) -> Callable[[Callable], Callable]:
     return register
 
 
+def planned(name: str) -> Callable[[Callable], Callable]:
+    """Registers `prepare(spec, *arguments)`, which gives a function of the arguments for all calls of these layouts.
+
+    It is None for a call that is CuPy's.
+    """
+    operator = registry.get(name)
+    infer, plans = operator.declaration.family.infer, {}
+
+    def register(prepare: Callable) -> Callable:
+        def call(*args: Any) -> Any:
+            key = tuple([v._array.layout if hasattr(v, "_array") else v for v in args])
+            run = plans.get(key)
+            if run is None:
+                if len(plans) > 4096:
+                    plans.clear()
+                run = plans[key] = prepare(infer(*args), *args) or generic_kernel(operator)
+            return run(*args)
+
+        KERNELS[name] = call
+        return prepare
+
+    return register
+
+
+def layout_for(spec: Spec) -> Layout:
+    return layout_of(tuple(spec.shape), spec.dtype.np)
+
+
 # softmax -------------------------------------------------------------------------------------------------------------
 
 
@@ -72,37 +100,42 @@ def _is_last(dim: int, shape: Sequence[int]) -> bool:
 
 
 def _softmax(name: str) -> None:
-    def attempt(spec: Spec, self: Tensor, dim: int, dtype: Any) -> Tensor | None:
-        array = self._array
+    def prepare(spec: Spec, self: Tensor, dim: int, dtype: Any) -> Callable | None:
+        array, layout = self._array, layout_for(spec)
         if not array.size or not _is_last(dim, array.shape) or array.dtype.name not in C_TYPES:
             return None
-        made = uninitialised(spec, self._device)
         width = array.shape[-1]
-        launch = row_launch(name, _types(array, made._array), _wide(array, made._array), array.size // width, width)
-        if launch is None:
-            return None
-        source = dense(self)
-        launch(source.pointer, made._array.pointer)
-        return made
+        launch = row_launch(name, _types(array, layout), _wide(array, layout), array.size // width, width)
 
-    own(name)(attempt)
+        def run(self: Tensor, dim: int, dtype: Any) -> Tensor:
+            source = dense(self)
+            made = empty(layout, source.device)
+            launch(source.pointer, made.pointer)
+            return wrap_cuda(made)
+
+        return None if launch is None else run
+
+    planned(name)(prepare)
 
 
 def _softmax_backward(name: str) -> None:
-    def attempt(spec: Spec, grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor | None:
-        array = output._array
+    def prepare(spec: Spec, grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Callable | None:
+        array, layout = output._array, layout_for(spec)
         if not array.size or not _is_last(dim, array.shape) or grad_output._array.shape != array.shape:
             return None
-        made, width = uninitialised(spec, output._device), array.shape[-1]
-        launch = row_launch(name, _types(grad_output._array, array, made._array), _wide(array, made._array),
-                            array.size // width, width)
-        if launch is None:
-            return None
-        grad, source = dense(grad_output), dense(output)
-        launch(grad.pointer, source.pointer, made._array.pointer)
-        return made
+        width = array.shape[-1]
+        launch = row_launch(name, _types(grad_output._array, array, layout), _wide(array, layout), array.size // width,
+                            width)
 
-    own(f"_{name}_data")(attempt)
+        def run(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
+            grad, source = dense(grad_output), dense(output)
+            made = empty(layout, source.device)
+            launch(grad.pointer, source.pointer, made.pointer)
+            return wrap_cuda(made)
+
+        return None if launch is None else run
+
+    planned(f"_{name}_data")(prepare)
 
 
 for _name in ("softmax", "log_softmax"):
@@ -113,73 +146,92 @@ for _name in ("softmax", "log_softmax"):
 # norms ---------------------------------------------------------------------------------------------------------------
 
 
-def _normalised(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, bias: Any, eps: float,
-                centred: bool) -> list[Tensor] | None:
+def _normalising(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, bias: Any,
+                 centred: bool) -> Callable | None:
+    """`run(input, weight, bias, eps)`, which gives the results of a norm."""
+    array, layouts = input._array, [layout_for(spec) for spec in specs]
+    if not array.size:
+        return None
+    parameters = [None if t is None else t._array for t in (weight, bias)]
+    launch = row_launch("norm", _types(array, *parameters, layouts[0], layouts[1] if centred else None, layouts[-1]),
+                        _wide(array), array.size // width, width, centred)
+
+    def run(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple:
+        source = dense(input)
+        made = [empty(layout, source.device) for layout in layouts]
+        scale, shift = None if weight is None else dense(weight), None if bias is None else dense(bias)
+        launch(source.pointer, _pointer(scale), _pointer(shift), made[0].pointer, made[1].pointer if centred else 0,
+               made[-1].pointer, eps)
+        return tuple(map(wrap_cuda, made))
+
+    return None if launch is None else run
+
+
+@planned("_native_layer_norm")
+def _layer_norm(specs: Any, input: Tensor, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> Any:
+    run = _normalising(specs, input, math.prod(normalized_shape), weight, bias, True)
+    kind = registry.get("_native_layer_norm").declaration.result_type
+    return run and (lambda input, shape, weight, bias, eps: kind(*run(input, weight, bias, eps)))
+
+
+@planned("_native_rms_norm")
+def _rms_norm(specs: Any, input: Tensor, normalized_shape: tuple, weight: Any, eps: float | None) -> Any:
+    run = _normalising(specs, input, math.prod(normalized_shape), weight, None, False)
+    kind = registry.get("_native_rms_norm").declaration.result_type
+    return run and (lambda input, shape, weight, eps: kind(*run(input, weight, None, eps)))
+
+
+def _differentiating(specs: Sequence[Spec | None], grad_out: Tensor, input: Tensor, width: int, mean: Tensor | None,
+                     rstd: Tensor, weight: Any) -> Callable | None:
+    """`run(grad_out, input, mean, rstd, weight)`, which gives the gradients of a norm."""
     array = input._array
     if not array.size:
         return None
-    results = [uninitialised(spec, input._device) for spec in specs]
-    arrays = [r._array for r in results]
-    mean = arrays[1] if centred else None
-    scale, shift = (None if t is None else dense(t) for t in (weight, bias))
-    launch = row_launch("norm", _types(array, scale, shift, arrays[0], mean, arrays[-1]), _wide(array),
-                        array.size // width, width, centred)
-    if launch is None:
-        return None
-    source = dense(input)
-    launch(source.pointer, _pointer(scale), _pointer(shift), arrays[0].pointer, _pointer(mean), arrays[-1].pointer, eps)
-    return results
-
-
-@own("_native_layer_norm")
-def _layer_norm(specs: Any, input: Tensor, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> Any:
-    return _normalised(specs, input, math.prod(normalized_shape), weight, bias, eps, True)
-
-
-@own("_native_rms_norm")
-def _rms_norm(specs: Any, input: Tensor, normalized_shape: tuple, weight: Any, eps: float | None) -> Any:
-    assert eps is not None
-    return _normalised(specs, input, math.prod(normalized_shape), weight, None, eps, False)
-
-
-def _norm_backward(specs: Sequence[Spec | None], grad_out: Tensor, input: Tensor, width: int, mean: Tensor | None,
-                   rstd: Tensor, weight: Any) -> list[Tensor | None] | None:
-    array, where = input._array, input._device
-    if not array.size:
-        return None
+    layouts = [None if spec is None else layout_for(spec) for spec in specs]
     rows, wide, centred = array.size // width, _wide(array), mean is not None
-    grad, source, rstds = dense(grad_out), dense(input), dense(rstd)
-    means = None if mean is None else dense(mean)
-    made: list[Tensor | None] = [None if spec is None else uninitialised(spec, where) for spec in specs]
-    if made[0] is not None:
-        scale, out = None if weight is None else dense(weight), made[0]._array
-        launch = row_launch("norm_backward", _types(grad, source, scale, means, rstds, out), wide, rows, width, centred)
-        if launch is None:
-            return None
-        launch(grad.pointer, source.pointer, _pointer(scale), _pointer(means), rstds.pointer, out.pointer)
-    if any(m is not None for m in made[1:]):
-        launch, parts = parameter_launch(_types(grad, source, means, rstds), wide, rows, width, centred)
-        sums = empty(layout_of((2, parts, width), np.dtype(np.float64 if wide == "double" else np.float32)), where)
-        launch(grad.pointer, source.pointer, _pointer(means), rstds.pointer, sums.pointer)
-        for i, result in enumerate(made[1:]):
-            if result is not None:
-                part = sums.storage.array((parts, width), sums.dtype, i * parts * width * sums.itemsize,
-                                          (width * sums.itemsize, sums.itemsize))
-                flat = layout_of((width,), result._array.dtype)
-                Folding("sum", sums.dtype, sums.dtype, flat, 1, parts, width).into(part, result._array.pointer)
-    return made
+    grad, means = grad_out._array, None if mean is None else mean._array
+    scale = None if weight is None else weight._array
+    launch = row_launch("norm_backward", _types(grad, array, scale, means, rstd._array, layouts[0] or array), wide, rows,
+                        width, centred)
+    adding, parts = parameter_launch(_types(grad, array, means, rstd._array), wide, rows, width, centred)
+    sums_of = layout_of((2, parts, width), np.dtype(np.float64 if wide == "double" else np.float32))
+    foldings = [None if layout is None else Folding("sum", sums_of.dtype, sums_of.dtype, layout, 1, parts, width)
+                for layout in layouts[1:]]
+
+    def run(grad_out: Tensor, input: Tensor, mean: Tensor | None, rstd: Tensor, weight: Any) -> list:
+        grad, source, rstds = dense(grad_out), dense(input), dense(rstd)
+        means, scale = None if mean is None else dense(mean), None if weight is None else dense(weight)
+        made: list = [None] * len(layouts)
+        if layouts[0] is not None:
+            made[0] = empty(layouts[0], source.device)
+            launch(grad.pointer, source.pointer, _pointer(scale), _pointer(means), rstds.pointer, made[0].pointer)
+        if any(foldings):
+            sums = empty(sums_of, source.device)
+            adding(grad.pointer, source.pointer, _pointer(means), rstds.pointer, sums.pointer)
+            for i, folding in enumerate(foldings):
+                if folding is not None:
+                    made[i + 1] = folding.of(sums.pointer + i * (sums_of.nbytes // 2), source.device)
+        return [None if array is None else wrap_cuda(array) for array in made]
+
+    return None if launch is None else run
 
 
-@own("native_layer_norm_backward")
+@planned("native_layer_norm_backward")
 def _layer_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor,
                          rstd: Tensor, weight: Any, bias: Any, output_mask: tuple) -> Any:
-    return _norm_backward(specs, grad_out, input, math.prod(normalized_shape), mean, rstd, weight)
+    run = _differentiating(specs, grad_out, input, math.prod(normalized_shape), mean, rstd, weight)
+    operator = registry.get("native_layer_norm_backward")
+    return run and (lambda grad_out, input, shape, mean, rstd, weight, bias, mask:
+                    result_of(operator, run(grad_out, input, mean, rstd, weight)))
 
 
-@own("_native_rms_norm_backward")
+@planned("_native_rms_norm_backward")
 def _rms_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, normalized_shape: tuple, rstd: Tensor, weight: Any,
                        output_mask: tuple) -> Any:
-    return _norm_backward(specs, grad_out, input, math.prod(normalized_shape), None, rstd, weight)
+    run = _differentiating(specs, grad_out, input, math.prod(normalized_shape), None, rstd, weight)
+    operator = registry.get("_native_rms_norm_backward")
+    return run and (lambda grad_out, input, shape, rstd, weight, mask:
+                    result_of(operator, run(grad_out, input, None, rstd, weight)))
 
 
 # class losses --------------------------------------------------------------------------------------------------------

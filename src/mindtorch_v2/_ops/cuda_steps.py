@@ -19,8 +19,8 @@ _AT_ONCE, _THREADS = 60, 256  # the table of addresses has to fit into a kernel'
 
 _SOURCE = r"""
 struct Table {{ void* arrays[{lists}][60]; const float* step[60]; int64 size[60]; }};
-extern "C" __global__ void step(double lr, double beta1, double beta2, double decay, double eps, double number,
-                                double dampening, const float* scale, const float* found_inf, Table table) {{
+extern "C" __global__ void take_step(double lr, double beta1, double beta2, double decay, double eps, double number,
+                                     double dampening, const float* scale, const float* found_inf, Table table) {{
     if (found_inf && *found_inf != 0) return;
     int64 size = table.size[blockIdx.y];
     T* parameters = (T*)table.arrays[0][blockIdx.y];
@@ -80,7 +80,7 @@ def _launch(kind: np.dtype, lists: int, setup: str, body: str, maximize: bool) -
         text = f"typedef {c_type(kind)} T; typedef {wide} A;\n" + _SOURCE.format(
             lists=lists, setup=setup, body=body, maximize=int(maximize))
         table = (ctypes.c_longlong * ((lists + 2) * _AT_ONCE))()
-        _launches[key] = Launch(compiled(text, "step"), "dddddddqq", structs=[table]), table
+        _launches[key] = Launch(compiled(text, "take_step"), "dddddddqq", structs=[table]), table
     return _launches[key]
 
 

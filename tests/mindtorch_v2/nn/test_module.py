@@ -309,3 +309,17 @@ def test_compile_keeps_the_results():
     before = net(torch.ones(1, 2))
     net.compile()
     assert torch.equal(net(torch.ones(1, 2)), before)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nn.ReLU(1, 2, 3), "ReLU.__init__() takes from 1 to 2 positional arguments but 4 were given"),
+        (lambda: nn.ELU(gain=1), "ELU.__init__() got an unexpected keyword argument 'gain'"),
+        (lambda: nn.Threshold(1), "Threshold.__init__() missing 1 required positional argument: 'value'"),
+    ],
+)
+def test_wrong_arguments_of_a_layer_are_worded_by_python(call, message):
+    with pytest.raises(TypeError) as error:
+        call()
+    assert str(error.value) == message

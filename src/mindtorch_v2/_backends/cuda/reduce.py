@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._device import device
 from .array import CudaArray, Layout, empty, layout_of
 from .launch import Launch, c_type, compiled
 
@@ -180,14 +181,15 @@ class Folding:
 
     def __call__(self, array: CudaArray) -> CudaArray:
         """The folded array."""
-        made = empty(self.made, array.device)
-        self.into(array, made.pointer)
-        return made
+        return self.of(array.pointer, array.device)
 
-    def into(self, array: CudaArray, target: int) -> None:
+    def of(self, pointer: int, where: device) -> CudaArray:
+        """The folded array of what lies at an address."""
+        made = empty(self.made, where)
         if self.second is None:
-            self.launch(array.pointer, target)
-            return
-        partial = empty(self.partial, array.device)  # type: ignore[arg-type]
-        self.launch(array.pointer, partial.pointer)
-        self.second(partial.pointer, target)
+            self.launch(pointer, made.pointer)
+            return made
+        partial = empty(self.partial, where)  # type: ignore[arg-type]
+        self.launch(pointer, partial.pointer)
+        self.second(partial.pointer, made.pointer)
+        return made

@@ -46,12 +46,16 @@ def get_worker_info() -> WorkerInfo | None:
     return _worker_info
 
 
+def _generate_state(base_seed: int, worker_id: int) -> Any:
+    """Four words that seed NumPy in a worker."""
+    return np.random.SeedSequence([worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]).generate_state(4)
+
+
 def _seed(base_seed: int, worker_id: int) -> None:
     """Seeds all three sources of random numbers as PyTorch does: differently in every worker."""
     random.seed(base_seed + worker_id)
     torch.manual_seed(base_seed + worker_id)
-    words = np.random.SeedSequence([worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0])
-    np.random.seed(words.generate_state(4))
+    np.random.seed(_generate_state(base_seed, worker_id))
 
 
 def _read(connection: Connection, orders: queue.SimpleQueue, hung_up: threading.Event) -> None:

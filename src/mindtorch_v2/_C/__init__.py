@@ -3,14 +3,17 @@
 import importlib
 from typing import Any
 
-from ._absent import absent_class
-from ._dispatch.keys import PYTHON_MASK, changed_modes, modes
-from ._generator import Generator
-from ._ops.linalg import _LinAlgError
-from ._tensor import TensorBase, _disabled_torch_function_impl
+from .._absent import absent_class
+from .._dispatch.keys import PYTHON_MASK, changed_modes, modes
+from .._dispatch.keys import DispatchKey as _DispatchKey
+from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
+from .._dispatch.levels import open_levels
+from .._generator import Generator
+from .._ops.linalg import _LinAlgError
+from .._tensor import Tensor, TensorBase, _disabled_torch_function_impl
 
 
-_HOMES = {"_functorch": "_functorch.wrappers", "_nn": "nn.functional", "_fft": "fft", "_linalg": "linalg",
+_HOMES = {"_functorch": "_C._functorch", "_nn": "nn.functional", "_fft": "fft", "_linalg": "linalg",
           "_special": "special"}
 
 
@@ -43,17 +46,60 @@ def _is_tracing() -> bool:
     return False
 
 
+def _is_torch_function_mode_enabled() -> bool:
+    return bool(modes.__dict__.get("function_modes"))
+
+
+def _are_functorch_transforms_active() -> bool:
+    return bool(open_levels())
+
+
+def _is_alias_of(data: Tensor, other: Tensor) -> bool:
+    """Whether two tensors lie on one storage."""
+    return data.untyped_storage() is other.untyped_storage()
+
+
 def _log_api_usage_once(event: str) -> None:
     """Nothing is logged."""
 
 
 # Types of TorchScript's representation, which annotations name.
 Block, Graph, Node, Type, Value = (absent_class(f"torch._C.{name}") for name in "Block Graph Node Type Value".split())
+PyTorchFileReader = absent_class("torch.PyTorchFileReader", "Use torch.load.")
+PyTorchFileWriter = absent_class("torch.PyTorchFileWriter", "Use torch.save.")
 _TensorBase = TensorBase
 _TensorMeta = type(TensorBase)
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "TensorBase", "_LinAlgError",
            "_disabled_torch_function_impl"]
+
+
+class _Keys:
+    """The dispatch keys by PyTorch's names; Autocast is one key for all devices here."""
+
+    def __getattr__(self, name: str) -> _DispatchKey:
+        if name.startswith("Autocast"):
+            return _DispatchKey.Autocast
+        if name not in _DispatchKey.__members__:
+            raise AttributeError(name)
+        return _DispatchKey[name]
+
+
+DispatchKey = _Keys()
+
+
+class DispatchKeySet(_DispatchKeySet):
+    """A set out of one key, or of several."""
+
+    def __init__(self, keys: Any) -> None:
+        super().__init__([keys] if isinstance(keys, _DispatchKey) else keys)
+
+
+class _ExcludeDispatchKeyGuard(changed_modes):
+    """Inside, calls go past these keys."""
+
+    def __init__(self, keys: _DispatchKeySet) -> None:
+        super().__init__(exclude=modes.exclude | keys.mask)
 
 
 class DisableTorchFunctionSubclass(changed_modes):

@@ -1,0 +1,13 @@
+"""Questions about the levels of torch.func."""
+
+from .._functorch.wrappers import (
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    is_gradtrackingtensor,
+    maybe_get_bdim,
+    maybe_get_level,
+)
+
+__all__ = ["get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor", "maybe_get_bdim",
+           "maybe_get_level"]
