@@ -1,7 +1,7 @@
 """Train a small convolutional network on handwritten digits: an ordinary PyTorch script.
 
     python -m mindtorch_v2 examples/classify_images.py      # here, without PyTorch
-    python examples/classify_images.py                      # the same file under PyTorch, with the same losses
+    python examples/classify_images.py                      # the same file under PyTorch: the same losses
 
 The data comes with the project (examples/data/digits.npz): 1,797 images of 8 x 8 cells.
 """

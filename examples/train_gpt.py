@@ -1,7 +1,7 @@
 """Train a character-level GPT on the project's own documentation: an ordinary PyTorch script.
 
     python -m mindtorch_v2 examples/train_gpt.py        # here, without PyTorch
-    python examples/train_gpt.py                        # the same file under PyTorch, with the same losses
+    python examples/train_gpt.py                        # the same file under PyTorch: the same losses
 
 It prints a sample, saves a checkpoint, loads it again into a fresh model, and draws the loss curve.
 """

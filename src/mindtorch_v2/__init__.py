@@ -152,6 +152,7 @@ _ATTRIBUTES = {
                      is_autocast_xla_enabled set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled
                      set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype set_autocast_ipu_dtype
                      set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled""",
+    "jit": "ScriptFunction ScriptModule",
     "amp.autocast_mode": "autocast",
     "amp.grad_scaler": "GradScaler",
     "random": "fork_rng",

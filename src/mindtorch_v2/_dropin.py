@@ -13,8 +13,15 @@ from ._absent import absent_class, absent_function
 
 _OURS = __name__.rpartition(".")[0]
 _THEIRS = "torch"
-# Programs that may run as several processes import from all over this package, and go on as one.
-_OF_SEVERAL_PROCESSES = "torch.distributed."
+# Programs import from all over these packages whether or not they come to use them; with what to say if they do.
+_IMPORTED_ANYWAY = {
+    "torch.distributed.": "It runs one process.",
+    "torch.ao": "It has no quantization.",
+    "torch.quantization": "It has no quantization.",
+    "torch.onnx.": "It exports nothing.",
+    "torch._inductor": "It compiles nothing.",
+    "torch._export": "It exports nothing.",
+}
 
 
 class _Distribution(importlib.metadata.Distribution):
@@ -45,8 +52,9 @@ class _Finder:
         except ModuleNotFoundError:  # a parent is missing
             found = None
         if found is None and ours not in sys.modules:
-            if name.startswith(_OF_SEVERAL_PROCESSES):
-                return ModuleSpec(name, _AbsentLoader(), is_package=True)
+            for start, why in _IMPORTED_ANYWAY.items():
+                if name.startswith(start):
+                    return ModuleSpec(name, _AbsentLoader(why), is_package=True)
             raise ModuleNotFoundError(f"No module named '{name}' (mindtorch_v2, which stands in for PyTorch here, has "
                                       "no such module)", name=name)
         is_package = found is not None and found.submodule_search_locations is not None
@@ -75,6 +83,9 @@ class _Loader:
 class _AbsentLoader:
     """Makes a module whose names can be imported and tested against; using one raises NotImplementedError."""
 
+    def __init__(self, why: str) -> None:
+        self.why = why
+
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return ModuleType(spec.name, f"{spec.name}: not implemented.")
 
@@ -83,7 +94,7 @@ class _AbsentLoader:
             if name.startswith("__"):
                 raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
             make = absent_class if name.lstrip("_")[:1].isupper() else absent_function
-            made = make(f"{module.__name__}.{name}", "It runs one process.")
+            made = make(f"{module.__name__}.{name}", self.why)
             setattr(module, name, made)
             return made
 

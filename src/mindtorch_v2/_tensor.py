@@ -826,7 +826,7 @@ def _fresh_ones(tensor: Tensor) -> Tensor:
         return wrap(one.copy() if not tensor._array.ndim else np.ones(tensor._array.shape, kind))
     if tensor._device is META:
         return wrap_meta(tensor._array.shape, tensor._array.dtype)
-    return tensor.detach().new_ones(tensor.shape)  # type: ignore[attr-defined]
+    return tensor.detach().new_ones(tensor._array.shape)  # type: ignore[attr-defined]
 
 
 def _torch_function_kernel(operator: Operator) -> Callable:

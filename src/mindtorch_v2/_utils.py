@@ -135,3 +135,22 @@ class ExceptionWrapper:
         except Exception:  # a constructor with other arguments may raise anything
             raise RuntimeError(message) from None
         raise exception
+
+
+def _get_available_device_type() -> str | None:
+    """The kind of accelerator in use; None without one."""
+    from .accelerator import current_accelerator
+
+    found = current_accelerator(check_available=True)
+    return None if found is None else found.type
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a kind of device, as `torch.npu`."""
+    import mindtorch_v2
+
+    module = getattr(mindtorch_v2, device_type, None)
+    if module is None:
+        raise RuntimeError(f"Device '{device_type}' does not have a corresponding module registered as "
+                           f"'torch.{device_type}'.")
+    return module

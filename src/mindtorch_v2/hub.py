@@ -59,12 +59,16 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
                     os.remove(file.name)
 
 
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":
+        return importlib.import_module("tqdm").tqdm
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
 def _progress(total: int | None, wanted: bool) -> Any:
     if not wanted or importlib.util.find_spec("tqdm") is None:
         return None
-    from tqdm import tqdm
-
-    return tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024)
+    return __getattr__("tqdm")(total=total, unit="B", unit_scale=True, unit_divisor=1024)
 
 
 def load_state_dict_from_url(url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True,

@@ -32,6 +32,10 @@ _KEYS_OF_DEVICE = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA, "npu": Disp
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "")
 
 
+# Meta kernels of operators that are not declared, as those of a compiled library that could not be loaded.
+_waiting: dict[str, Callable] = {}
+
+
 def fallthrough_kernel() -> None:
     """Given to `Library.impl` in place of a function, lets calls pass a key by."""
     raise NotImplementedError("fallthrough_kernel() should never be called.")
@@ -51,6 +55,8 @@ class Library:
         parsed = Schema(schema, namespace=self.ns)
         name = f"{self.ns}::{parsed.name}"
         registry.register_schema(name, parsed)
+        if name in _waiting:
+            registry.register_kernel(name, DispatchKey.Meta, _waiting.pop(name))
         self._defined.append(name)
         return name
 
@@ -143,7 +149,11 @@ def register_fake(
     """Gives an operator its Meta kernel: a function that makes results of the right shape and type."""
 
     def register(function: Callable) -> Callable:
-        registry.register_kernel(_existing(_name_of(op)).name, DispatchKey.Meta, function)
+        name = _name_of(op)
+        if name.partition(".")[0] not in registry and name not in registry:
+            _waiting[name] = function
+        else:
+            registry.register_kernel(_existing(name).name, DispatchKey.Meta, function)
         return function
 
     return register if func is None else register(func)

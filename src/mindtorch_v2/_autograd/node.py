@@ -100,7 +100,7 @@ class Node:
         return self.seq
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{self.name().rpartition('::')[2]} object at {id(self):#x}>"
 
     @property
     def next_functions(self) -> tuple:
@@ -228,6 +228,12 @@ def version_of(value: Any) -> Any:
     return None
 
 
+def function_name(node: Node) -> str:
+    """What errors call the function a node stands for: `MulBackward0` is Mul, `SqueezeBackward1` Squeeze1."""
+    name, backward, number = node.name().partition("Backward")
+    return name + number.removeprefix("0") if backward else name
+
+
 def raise_modified(node: Node, value: Any, expected: Any) -> None:
     """PyTorch's error for a saved tensor that was written in place."""
     if value.__class__ is tuple:
@@ -237,7 +243,7 @@ def raise_modified(node: Node, value: Any, expected: Any) -> None:
         edge = (node, value.nr) if tensor.dtype.category >= FLOAT else None
     else:
         tensor, edge = value, value._current_edge()
-    source = f", which is output {edge[1]} of {edge[0].name().removesuffix('Backward0')}," if edge else ""
+    source = f", which is output {edge[1]} of {function_name(edge[0])}," if edge else ""
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{tensor.type()} {list(tensor.shape)}]{source} is at version {version_of(value)}; expected version "
@@ -245,8 +251,15 @@ def raise_modified(node: Node, value: Any, expected: Any) -> None:
         "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).")
 
 
+def in_autograd(node: Node) -> str:
+    """The name of a node that stands for no operator."""
+    return f"torch::autograd::{type(node).__name__}"
+
+
 class AccumulateGrad(Node):
     """What adds into a leaf's `.grad`. The engine does it on the leaf itself; this object is for looking and hooks."""
+
+    shown = in_autograd
 
     def __init__(self, variable: Any) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from .._dispatch.keys import (
     modes,
 )
 from .._dispatch.registry import Around, Operator, registry
-from .node import FREED, Node
+from .node import FREED, Node, function_name, in_autograd
 
 # How a view came to be; what is not DEFAULT forbids a recorded in-place write.
 DEFAULT, NO_GRAD, INFERENCE, MULTI_OUTPUT, CUSTOM_FUNCTION = range(5)
@@ -88,7 +88,7 @@ def _forbidden(tensor: Any, what: str) -> str:
         source = "A view was created in no_grad mode"
         suffix = " with grad mode enabled"
     else:
-        source, suffix = f"Output {edge[1]} of {edge[0].name().removesuffix('Backward0')} is a view", ""
+        source, suffix = f"Output {edge[1]} of {function_name(edge[0])} is a view", ""
     if creation == MULTI_OUTPUT:
         return (f"{source} and {what} modified inplace{suffix}. This view is the output of a function that returns "
                 "multiple views. Such functions do not allow the output views to be modified inplace. You should "
@@ -115,6 +115,7 @@ class CopySlices(Node):
     """A write through a view, seen from the base: the slice's gradient goes through the writing node."""
 
     versions = (True,)  # the writing node counts as saved
+    shown = in_autograd
     writer: Node | None
 
     def __init__(self, base: Any, view: Any, writer: Node) -> None:

@@ -168,7 +168,7 @@ def _pipeline_kernel(operator: Operator) -> Callable:
             if given is not None:
                 with changed_modes(include=modes.include & ~AUTOCAST_MASK):
                     return call_bound(operator, given)
-            defers = getattr(operator.declaration, "composed", None) is None  # else parts of it may be cast
+            defers = not operator.is_composite  # whose parts may be cast
         result = _inferred(operator, args) if defers else None
         if result is None:
             for owner in {t._pending.pipe for t in tensors if t._pending is not None} | ({pipe} if pipe else set()):
@@ -199,7 +199,7 @@ def _devices(args: tuple) -> list[device]:
 
 def _differentiable(operator: Operator) -> bool:
     declaration = operator.declaration
-    return declaration is None or declaration.derivative is not None or type(declaration.family).__name__ == "Composite"
+    return declaration is None or declaration.derivative is not None or operator.is_composite
 
 
 def _flush_current() -> None:

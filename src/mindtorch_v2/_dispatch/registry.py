@@ -53,6 +53,11 @@ class Operator:
     def __repr__(self) -> str:
         return f"<Operator {self.schema}>"
 
+    @property
+    def is_composite(self) -> bool:
+        """Whether it is written as other operators, which the keys see in its place."""
+        return type(getattr(self.declaration, "family", None)).__name__ == "Composite"
+
     def lookup(self, mask: int) -> Callable:
         """The function that serves a call with these keys."""
         function = self.table.get(mask)

@@ -9,7 +9,7 @@ from .._tensor import Tensor
 from .copy import suggested_strides
 from .declare import function_of, op
 from .families import computes
-from .norm import BLOCK_ELEMENTS, second_derivative
+from .norm import BLOCK_ELEMENTS, check_floating, second_derivative
 from .rules import Spec
 from .samples import case, cases, t
 
@@ -54,6 +54,7 @@ class _Channels:
 
 def _specs(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Spec, Spec, Spec]:
     shape, kind = input._array.shape, input.dtype
+    check_floating(kind, "batch_norm")
     statistics = Spec((shape[1],), COMPUTE.get(kind, kind))
     return Spec(shape, kind, suggested_strides(input, shape)), statistics, statistics
 

@@ -5,7 +5,6 @@ CuPy would compose slowly, or NumPy alone could do, are in cuda_kernels.py and t
 """
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -257,7 +257,7 @@ class Fused:
         else:
             lines += ["r = new(CudaArray)", "r.shape = shape", "r.dtype = dtype_", "r.strides = strides",
                       "r.layout = out_layout", "r.memory = memory", "r.pointer = pointer",
-                      f"made = new(Tensor)", f"made._device = r.device = {first}.device", "r._storage = r._view = None",
+                      "made = new(Tensor)", f"made._device = r.device = {first}.device", "r._storage = r._view = None",
                       "made._array = r", f"made._keys = {CUDA_MASK}", "return made"]
         body = "\n".join("        " + line for line in lines)
         text = (f"def guard({given}): return {guard or True}\n"

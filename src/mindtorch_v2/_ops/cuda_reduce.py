@@ -58,7 +58,8 @@ def _folding(name: str, args: tuple, layout: Layout, spec: Any) -> Folding | Non
 
 def _declare(name: str) -> None:
     operator = registry.get(name)
-    infer, slow, plans = operator.declaration.family.infer, generic_kernel(operator), {}
+    infer, slow = operator.declaration.family.infer, generic_kernel(operator)
+    plans: dict[tuple, Folding] = {}
 
     def kernel(self: Tensor, *options: Any) -> Tensor:
         array = self._array

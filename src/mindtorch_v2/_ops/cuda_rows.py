@@ -70,7 +70,8 @@ def planned(name: str) -> Callable[[Callable], Callable]:
     It is None for a call that is CuPy's.
     """
     operator = registry.get(name)
-    infer, plans = operator.declaration.family.infer, {}
+    infer = operator.declaration.family.infer
+    plans: dict[tuple, Callable] = {}
 
     def register(prepare: Callable) -> Callable:
         def call(*args: Any) -> Any:
@@ -106,6 +107,8 @@ def _softmax(name: str) -> None:
             return None
         width = array.shape[-1]
         launch = row_launch(name, _types(array, layout), _wide(array, layout), array.size // width, width)
+        if launch is None:
+            return None
 
         def run(self: Tensor, dim: int, dtype: Any) -> Tensor:
             source = dense(self)
@@ -113,7 +116,7 @@ def _softmax(name: str) -> None:
             launch(source.pointer, made.pointer)
             return wrap_cuda(made)
 
-        return None if launch is None else run
+        return run
 
     planned(name)(prepare)
 
@@ -126,6 +129,8 @@ def _softmax_backward(name: str) -> None:
         width = array.shape[-1]
         launch = row_launch(name, _types(grad_output._array, array, layout), _wide(array, layout), array.size // width,
                             width)
+        if launch is None:
+            return None
 
         def run(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
             grad, source = dense(grad_output), dense(output)
@@ -133,7 +138,7 @@ def _softmax_backward(name: str) -> None:
             launch(grad.pointer, source.pointer, made.pointer)
             return wrap_cuda(made)
 
-        return None if launch is None else run
+        return run
 
     planned(f"_{name}_data")(prepare)
 
@@ -155,6 +160,8 @@ def _normalising(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, 
     parameters = [None if t is None else t._array for t in (weight, bias)]
     launch = row_launch("norm", _types(array, *parameters, layouts[0], layouts[1] if centred else None, layouts[-1]),
                         _wide(array), array.size // width, width, centred)
+    if launch is None:
+        return None
 
     def run(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple:
         source = dense(input)
@@ -164,7 +171,7 @@ def _normalising(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, 
                made[-1].pointer, eps)
         return tuple(map(wrap_cuda, made))
 
-    return None if launch is None else run
+    return run
 
 
 @planned("_native_layer_norm")
@@ -191,8 +198,10 @@ def _differentiating(specs: Sequence[Spec | None], grad_out: Tensor, input: Tens
     rows, wide, centred = array.size // width, _wide(array), mean is not None
     grad, means = grad_out._array, None if mean is None else mean._array
     scale = None if weight is None else weight._array
-    launch = row_launch("norm_backward", _types(grad, array, scale, means, rstd._array, layouts[0] or array), wide, rows,
-                        width, centred)
+    types = _types(grad, array, scale, means, rstd._array, layouts[0] or array)
+    launch = row_launch("norm_backward", types, wide, rows, width, centred)
+    if launch is None:
+        return None
     adding, parts = parameter_launch(_types(grad, array, means, rstd._array), wide, rows, width, centred)
     sums_of = layout_of((2, parts, width), np.dtype(np.float64 if wide == "double" else np.float32))
     foldings = [None if layout is None else Folding("sum", sums_of.dtype, sums_of.dtype, layout, 1, parts, width)
@@ -213,7 +222,7 @@ def _differentiating(specs: Sequence[Spec | None], grad_out: Tensor, input: Tens
                     made[i + 1] = folding.of(sums.pointer + i * (sums_of.nbytes // 2), source.device)
         return [None if array is None else wrap_cuda(array) for array in made]
 
-    return None if launch is None else run
+    return run
 
 
 @planned("native_layer_norm_backward")
@@ -241,7 +250,8 @@ struct best { A top, total; };
 __device__ inline best joined(best a, best b) {
     best r;
     r.top = a.top > b.top ? a.top : b.top;
-    r.total = (a.total == 0 ? (A)0 : a.total * EXP(a.top - r.top)) + (b.total == 0 ? (A)0 : b.total * EXP(b.top - r.top));
+    r.total = a.total == 0 ? (A)0 : a.total * EXP(a.top - r.top);
+    r.total += b.total == 0 ? (A)0 : b.total * EXP(b.top - r.top);
     return r;
 }
 extern "C" __global__ void losses(const T* scores, const I* target, const T* weight, A* losses, A* weights, T* log_sums,
@@ -265,7 +275,10 @@ extern "C" __global__ void losses(const T* scores, const I* target, const T* wei
         if (threadIdx.x % 32 == 0) { tops[threadIdx.x / 32] = b.top; totals[threadIdx.x / 32] = b.total; }
         __syncthreads();
         if (threadIdx.x == 0)
-            for (int w = 1; w < blockDim.x / 32; ++w) { best o; o.top = tops[w]; o.total = totals[w]; b = joined(b, o); }
+            for (int w = 1; w < blockDim.x / 32; ++w) {
+                best o; o.top = tops[w]; o.total = totals[w];
+                b = joined(b, o);
+            }
         log_sum = b.top + LOG(b.total);
         if (threadIdx.x == 0) log_sums[blockIdx.x] = narrow<T>::of(log_sum);
     }
@@ -400,7 +413,8 @@ extern "C" __global__ void look_up(const T* table, const I* places, T* out, int6
     if (row < 0 || row >= rows) __trap();
     out[i] = table[row * width + i % width];
 }
-extern "C" __global__ void add_rows(const G* grads, const I* places, A* table, int64 count, int64 width, int64 skipped) {
+extern "C" __global__ void add_rows(const G* grads, const I* places, A* table, int64 count, int64 width,
+                                    int64 skipped) {
     int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
     if (i >= count) return;
     int64 row = (int64)places[i / width];

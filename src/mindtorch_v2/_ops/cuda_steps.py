@@ -9,7 +9,6 @@ import numpy as np
 
 from .._backends.cuda.array import CudaArray
 from .._backends.cuda.launch import Launch, c_type, compiled
-from .._dispatch.registry import registry
 from .._dtype import FLOAT
 from .._tensor import Tensor
 from .rules import check_writable

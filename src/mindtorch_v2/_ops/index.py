@@ -444,7 +444,7 @@ def _where_spec(condition: Tensor, self: Any, other: Any) -> Spec:
                            f"{kind.scalar_name}")
     tensors = [operand for operand in (condition, self, other) if hasattr(operand, "_array")]
     shape = broadcast_shape([tensor._array.shape for tensor in tensors])
-    strides = None if all(map(_is_row_major, tensors)) else pointwise_strides(shape, tensors)
+    strides = None if 1 not in shape and all(map(_is_row_major, tensors)) else pointwise_strides(shape, tensors)
     return Spec(shape, common_dtype((self, other)), strides)
 
 
@@ -476,7 +476,7 @@ class Chooses(ArrayFamily):
             mask, a, b = condition._array, chosen._array, other._array
             if a.dtype is not b.dtype or mask.dtype is not bool_.np or not mask.shape == a.shape == b.shape:
                 return general(condition, chosen, other)
-            if not (mask.flags.c_contiguous and a.flags.c_contiguous and b.flags.c_contiguous):
+            if 1 in a.shape or not (mask.flags.c_contiguous and a.flags.c_contiguous and b.flags.c_contiguous):
                 return general(condition, chosen, other)
             return wrap(cpu_xp.where(mask, a, b))
 

@@ -37,7 +37,7 @@ def _check_shapes(input: Tensor, normalized_shape: tuple[int, ...], separator: s
                            f"size{shape_text(shape)}")
 
 
-def _check_floating(kind: dtype, kernel: str) -> None:
+def check_floating(kind: dtype, kernel: str) -> None:
     if kind.category != FLOAT:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
 
@@ -187,7 +187,7 @@ def _trailing(normalized_shape: Sequence[int]) -> tuple[int, ...]:
 def _layer_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> tuple[Spec, ...]:
     _check_shapes(input, normalized_shape, ", ", weight, bias)
     kind, shape = input.dtype, input._array.shape
-    _check_floating(kind, "LayerNormKernelImpl")
+    check_floating(kind, "LayerNormKernelImpl")
     statistics = Spec(_statistics_shape(shape, normalized_shape), _statistics_type(input, weight, bias))
     return Spec(shape, kind), statistics, statistics
 
@@ -253,7 +253,7 @@ def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable)
 def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor, rstd: Tensor,
                                weight: Any,
                                bias: Any, output_mask: tuple) -> tuple:
-    _check_floating(input.dtype, "LayerNormBackwardKernelImpl")
+    check_floating(input.dtype, "LayerNormBackwardKernelImpl")
     parameter = weight if weight is not None else bias
     kind = input.dtype if parameter is None else parameter.dtype
     specs = Spec(input._array.shape, input.dtype), Spec(normalized_shape, kind), Spec(normalized_shape, kind)
@@ -296,7 +296,7 @@ _LAYER_NORM_BACKWARD = op(
 
 
 def _rms_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, eps: float | None) -> tuple[Spec, Spec]:
-    _check_floating(input.dtype, "rms_norm")
+    check_floating(input.dtype, "rms_norm")
     return (Spec(input._array.shape, input.dtype if weight is None else promote_types(input.dtype, weight.dtype)),
             Spec(_statistics_shape(input._array.shape, normalized_shape),
                  float32 if input.dtype.np in REDUCED else input.dtype))

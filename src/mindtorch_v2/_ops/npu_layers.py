@@ -105,7 +105,7 @@ _declare_nearest(2, "nearest in planes")
 # pooling -------------------------------------------------------------------------------------------------------------
 
 
-def _largest(x: Any, table: Any, specs: Sequence[Spec], rank: int) -> tuple[Any, Any]:
+def _largest(x: Any, table: Any, specs: Sequence[Spec], rank: int) -> tuple[Any, ...]:
     """The largest of the elements that a table (planes or 1, places in a window, windows) names, and where it is."""
     planes = x.reshape((-1, math.prod(x.shape[-rank:])))
     shape = (planes.shape[0], *table.shape[1:])

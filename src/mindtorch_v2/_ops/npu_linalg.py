@@ -123,8 +123,8 @@ def _svd(A: Any, full_matrices: bool, compute_uv: bool, driver: str | None) -> A
     V = Vh.mT.contiguous() if compute_uv else Vh
     run("aclnnSvd", (A.contiguous()._array, full_matrices, compute_uv, S._array, U._array, V._array),
         "aten::_linalg_svd")
-    made = U, S, V.mT if compute_uv else V
-    return results("_linalg_svd", *(laid_out(m, s) for m, s in zip(made, specs, strict=True)))
+    decomposed = U, S, V.mT if compute_uv else V
+    return results("_linalg_svd", *(laid_out(m, s) for m, s in zip(decomposed, specs, strict=True)))
 
 
 @composed("_linalg_eigh")
@@ -228,7 +228,7 @@ def _transformed(real: Any, imaginary: Any, sign: int) -> tuple[Any, Any]:
         return _turned(real, imaginary, cosines, sines * sign, lambda x, y: x @ y)
     rest = n // factor  # two shorter transforms, with the roots between them
     shape = (*real.shape[:-1], factor, rest)
-    parts = _transformed(*(None if x is None else x.reshape(shape).mT for x in (real, imaginary)), sign)
+    parts = _transformed(real.reshape(shape).mT, None if imaginary is None else imaginary.reshape(shape).mT, sign)
     cosines, sines = _roots(rest, factor, n, real)
     parts = _turned(*parts, cosines, sines * sign, lambda x, y: x * y)
     parts = _transformed(parts[0].mT, parts[1].mT, sign)
@@ -237,8 +237,8 @@ def _transformed(real: Any, imaginary: Any, sign: int) -> tuple[Any, Any]:
 
 def _along(real: Any, imaginary: Any, dims: Sequence[int], sign: int) -> tuple[Any, Any]:
     for d in dims:
-        moved = (None if x is None else x.movedim(d, -1) for x in (real, imaginary))
-        real, imaginary = (x.movedim(-1, d) for x in _transformed(*moved, sign))
+        moved = _transformed(real.movedim(d, -1), None if imaginary is None else imaginary.movedim(d, -1), sign)
+        real, imaginary = (x.movedim(-1, d) for x in moved)
     return real, imaginary
 
 
@@ -267,8 +267,8 @@ def _fft_r2c(self: Any, dim: Sequence[int], normalization: int, onesided: bool) 
     if not self.numel():
         return uninitialised(spec, self._device)
     scale, last = _scale(self.shape, dim, normalization), dim[-1]
-    made = (x.narrow(last, 0, spec.shape[last]) for x in _along(self, None, dim[-1:], -1))
-    made = _along(*made, dim[:-1], -1)
+    real, imaginary = (x.narrow(last, 0, spec.shape[last]) for x in _along(self, None, dim[-1:], -1))
+    made = _along(real, imaginary, dim[:-1], -1)
     return laid_out(call("complex", *((x * scale).contiguous() for x in made)), spec)
 
 
@@ -288,4 +288,4 @@ def _fft_c2r(self: Any, dim: Sequence[int], normalization: int, last_dim_size: i
         if (n - 1) // 2:
             whole.narrow(last, 1, (n - 1) // 2).mul_(2)
         made.append(whole)
-    return laid_out(_along(*made, (last,), 1)[0] * _scale(spec.shape, dim, normalization), spec)
+    return laid_out(_along(made[0], made[1], (last,), 1)[0] * _scale(spec.shape, dim, normalization), spec)

@@ -25,7 +25,7 @@ from .index import (
     shown_shape,
     whole_key,
 )
-from .rules import Spec, broadcast_shape, shape_text
+from .rules import Spec, anywhere, broadcast_shape, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 from .updates import LITTLE, Updates, combine_at, on_flat
 
@@ -335,7 +335,7 @@ def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
                            f"self.shape = {shape_text(self.shape)} source.shape = {shape_text(source.shape)}")
     size = self.shape[at] if self.dim() else 1
-    if not index.is_meta and bool(((index < 0) | (index >= size)).any()):
+    if index.device.type == "cpu" and anywhere((index < 0) | (index >= size)):
         raise IndexError("index out of range in self")
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")

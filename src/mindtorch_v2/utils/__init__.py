@@ -7,7 +7,7 @@ from . import dlpack, hooks
 
 _SUBMODULES = frozenset("""
     _foreach_utils _python_dispatch _pytree backend_registration benchmark checkpoint collect_env cpp_extension data
-    flop_counter mobile_optimizer model_zoo tensorboard weak
+    flop_counter mobile_optimizer model_zoo module_tracker serialization tensorboard weak
 """.split())
 __all__ = ["dlpack", "hooks"]
 

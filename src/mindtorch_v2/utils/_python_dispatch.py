@@ -73,8 +73,7 @@ class _disable_current_modes(changed_modes):
 
 def _asking_the_mode(operator: Operator, below: Callable, mask: int) -> Callable:
     """The kernel that hands a call to the innermost mode, which is out of force while it runs."""
-    composed = operator.declaration is not None and operator.declaration.composed is not None
-    if composed or mask & FUNC_MASK:  # what it is made of comes this way
+    if operator.is_composite or mask & FUNC_MASK:  # what it is made of comes this way
         return below
     schema = operator.schema
     positional = len(schema.positional)

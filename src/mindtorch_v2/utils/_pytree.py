@@ -198,6 +198,18 @@ def _sequence_keys(values: Iterable[Any]) -> list[tuple[KeyEntry, Any]]:
     return [(SequenceKey(i), value) for i, value in enumerate(values)]
 
 
+def _list_flatten(values: list[T]) -> tuple[list[T], Context]:
+    return list(values), None
+
+
+def _list_flatten_with_keys(values: list[T]) -> tuple[list[tuple[KeyEntry, T]], Context]:
+    return [(SequenceKey(i), value) for i, value in enumerate(values)], None
+
+
+def _list_unflatten(values: Iterable[T], context: Context) -> list[T]:
+    return list(values)
+
+
 def _register_sequence(cls: Any, name: str, flatten: FlattenFn, unflatten: UnflattenFn, **options: Any) -> None:
     def with_keys(values: Any) -> tuple[list[tuple[KeyEntry, Any]], Context]:
         children, context = flatten(values)

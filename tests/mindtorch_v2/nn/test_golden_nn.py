@@ -26,4 +26,6 @@ def test_module_gives_the_same_parameters_output_and_gradients(case):
     expected = {key.removeprefix(prefix): value for key, value in GOLDEN.items() if key.startswith(prefix)}
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=1e-5, err_msg=name)
+        # The gradient through a matrix exponential is a sum of terms that cancel.
+        atol = 1e-5 if case == "orthogonal_exponential" else 2e-6
+        np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=atol, err_msg=name)

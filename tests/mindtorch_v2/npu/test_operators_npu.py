@@ -1,7 +1,6 @@
 """All declared operators on the simulated NPU, driven by their samples, against the CPU."""
 
 import os
-import re
 import subprocess
 import sys
 import warnings

@@ -1,7 +1,7 @@
 """Arrays on the device: geometry over memory of CuPy's pool, and the copies between host and device.
 
-A `CudaArray` is lighter than a `cupy.ndarray`, which costs as much as a third of a kernel's launch. Where a CuPy function
-has to work on one, its `view` is the same memory as a `cupy.ndarray`, made then.
+A `CudaArray` is lighter than a `cupy.ndarray`, which costs as much as a third of a kernel's launch. Where a CuPy
+function has to work on one, its `view` is the same memory as a `cupy.ndarray`, made then.
 """
 
 import math
@@ -60,7 +60,7 @@ class CudaStorage(UntypedStorage):
     def __init__(self, nbytes: int = 0, *, device: Any = None) -> None:
         self.device, self.nbytes_, self.buffer = device_of(index_of(device)), nbytes, None
         self.memory = allocate(nbytes, self.device) if nbytes else None
-        self.address = self.memory.ptr if nbytes else 0
+        self.address = self.memory.ptr if self.memory is not None else 0
 
     @classmethod
     def of_memory(cls, memory: Any, address: int, nbytes: int, where: device) -> "CudaStorage":

@@ -247,7 +247,7 @@ _TEMPLATES = {
     "arctan2": ("atan2F($a, $b)", "f"), "hypot": ("hypotF($a, $b)", "f"), "copysign": ("copysignF($a, $b)", "f"),
     "nextafter": ("nextafterF($a, $b)", "f"), "bitwise_and": ("$a & $b", "biu"), "bitwise_or": ("$a | $b", "biu"),
     "bitwise_xor": ("$a ^ $b", "biu"),
-    "logaddexp": ("($a == $b) ? $a + logF(2) : ($a != $a || $b != $b) ? $a + $b : "
+    "logaddexp": ("($a == $b) ? $a + 0.6931471805599453 : ($a != $a || $b != $b) ? $a + $b : "
                   "($a > $b ? $a : $b) + log1pF(expF($a > $b ? $b - $a : $a - $b))", "f"),
     "xlogy": ("$b != $b ? $b : $a == 0 ? $a * 0 : $a * logF($b)", "f"),
     "xlog1py": ("$b != $b ? $b : $a == 0 ? $a * 0 : $a * log1pF($b)", "f"),
@@ -306,8 +306,10 @@ class Namespace:
 
     def where(self, condition: Any, first: Any, second: Any) -> Any:
         program = _program((condition, first, second))
-        kind = _common((first, second)) if any(isinstance(v, (Symbol, np.generic, np.ndarray)) for v in (first, second)) \
-            else (_FLOAT64 if float in (first.__class__, second.__class__) else _INT64)
+        if any(isinstance(v, (Symbol, np.generic, np.ndarray)) for v in (first, second)):
+            kind = _common((first, second))
+        else:
+            kind = _FLOAT64 if float in (first.__class__, second.__class__) else _INT64
         if not isinstance(condition, Symbol):  # decided while tracing
             return program.value(program.operand(first if condition else second, kind), kind)
         return program.value(f"{condition.code} ? {program.operand(first, kind)} : {program.operand(second, kind)}",
@@ -379,9 +381,8 @@ def _attach() -> None:
     for special, sign, name in (("lt", "<", "less"), ("le", "<=", "less_equal"), ("gt", ">", "greater"),
                                 ("ge", ">=", "greater_equal"), ("eq", "==", "equal"), ("ne", "!=", "not_equal")):
         _attach_comparison(special, sign, name)
-    Symbol.__neg__ = lambda self: xp.negative(self)  # type: ignore[attr-defined]
-    Symbol.__abs__ = lambda self: xp.absolute(self)  # type: ignore[attr-defined]
-    Symbol.__invert__ = lambda self: xp.invert(self)  # type: ignore[attr-defined]
+    for special, name in (("neg", "negative"), ("abs", "absolute"), ("invert", "invert")):
+        setattr(Symbol, f"__{special}__", lambda self, name=name: getattr(xp, name)(self))
 
 
 def _attach_operator(special: str, sign: str, name: str) -> None:

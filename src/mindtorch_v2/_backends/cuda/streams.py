@@ -11,7 +11,7 @@ from .runtime import current_device, device_of, index_of
 
 
 class _Current(threading.local):
-    """This thread's stream on each device, and the handle of the one on the current device, which every launch reads."""
+    """This thread's stream on each device, and the handle of the current device's, which every launch reads."""
 
     def __init__(self) -> None:
         self.handle = 0
