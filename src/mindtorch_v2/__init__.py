@@ -130,9 +130,10 @@ _SUBMODULES = frozenset("""
     utils version xpu
 """.split())
 _ATTRIBUTES = {
-    "_checks": """_assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all
+    "_checks": """_assert _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all
                   _check_tensor_all_with _check_type _check_value _check_with""",
-    "_C": "PyTorchFileReader PyTorchFileWriter",
+    "_C": "Event PyTorchFileReader PyTorchFileWriter Stream",
+    "futures": "Future",
     "_compile": "compile",
     "_dropin": "install",
     "_functorch.vmap": "vmap",

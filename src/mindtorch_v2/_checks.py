@@ -4,12 +4,22 @@ from collections.abc import Callable
 from typing import Any
 
 from ._tensor import Tensor
+from .overrides import overridable
 
 
+@overridable
 def _assert(condition: Any, message: str) -> None:
     """Raises AssertionError unless the condition holds."""
     if not bool(condition):
         raise AssertionError(message)
+
+
+def _assert_async(condition: Any, message: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    """As `_assert` of a tensor with one element, with the error that a device would report later."""
+    if condition.numel() != 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    if not bool(condition):
+        raise RuntimeError(message)
 
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:

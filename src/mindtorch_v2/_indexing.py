@@ -352,8 +352,8 @@ def _number(self: Tensor, value: Any) -> Any:
         if value.__class__ is int and not -(2**63) <= value < 2**63:
             raise ValueError("Overflow when unpacking long long")
         return value
-    if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
-        return value
+    if isinstance(value, (int, float, complex, np.integer)):
+        return value.item() if isinstance(value, np.generic) else value
     raise TypeError(f"can't assign a {_type_name(value)} to a {self.type()}")
 
 

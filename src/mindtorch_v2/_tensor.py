@@ -437,8 +437,8 @@ class Tensor(TensorBase):
                 raise RuntimeError("can't assign Variable as its own grad")
             if value.dtype is not self.dtype:
                 raise RuntimeError(f"attempting to assign a gradient with dtype '{value.dtype.scalar_name}' to a "
-                                   f"tensor with grad_dtype '{self.dtype.scalar_name}'. Please ensure that the gradient "
-                                   "and the tensor have the same dtype")
+                                   f"tensor with grad_dtype '{self.dtype.scalar_name}'. Please ensure that the "
+                                   "gradient and the tensor have the same dtype")
             if value._device != self._device:
                 raise RuntimeError(f"attempting to assign a gradient with device type '{value._device}' to a tensor "
                                    f"with device type '{self._device}'. Please ensure that the gradient and the tensor "
@@ -548,7 +548,7 @@ class Tensor(TensorBase):
         if self._device is not CPU:
             raise TypeError(f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the "
                             "tensor to host memory first.")
-        if self.requires_grad:
+        if self.requires_grad and modes.grad_enabled:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         array = self._host_array("numpy()")
         if array.dtype.isbuiltin != 1:

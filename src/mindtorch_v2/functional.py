@@ -10,7 +10,7 @@ from ._ops import view as _view
 from ._ops.declare import DECLARATIONS, function_of
 from ._tensor import Tensor
 from ._warn import warn_once
-from .overrides import handle_torch_function, has_torch_function
+from .overrides import overridable
 
 _einsum = function_of(DECLARATIONS["aten::einsum"].operator)
 _tensordot = function_of(DECLARATIONS["aten::tensordot"].operator)
@@ -128,8 +128,6 @@ def _each(function: Any, tensors: tuple) -> Any:
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of equal size, or of the given sizes, as views."""
-    if has_torch_function((tensor,)):
-        return handle_torch_function(split, (tensor,), tensor, split_size_or_sections, dim=dim)
     return tensor.split(split_size_or_sections, dim)  # type: ignore[attr-defined]
 
 
@@ -188,3 +186,6 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
     steps = indices.new_tensor([math.prod(sizes[d + 1 :]) for d in range(len(sizes))], dtype=int64)
     places = indices.unsqueeze(-1).div(steps, rounding_mode="floor") % indices.new_tensor(sizes, dtype=int64)
     return places.unbind(-1)
+
+
+globals().update({_name: overridable(globals()[_name]) for _name in __all__ if _name != "broadcast_shapes"})

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import PYTHON_MASK, modes
+from ._dispatch.keys import PYTHON_MASK, modes, unusual
 from ._tensor import Tensor, call_function_mode
 
 __all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions",
@@ -83,6 +83,23 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
     if modes.include & PYTHON_MASK and _modes():
         return call_function_mode(_modes(), public_api, owners, args, kwargs)
     return call_torch_function(public_api, owners, args, kwargs)
+
+
+_NEVER_ASKED = frozenset((Tensor, str, int, float, bool, type(None)))
+
+
+def overridable(function: Callable) -> Callable:
+    """A Python function behind a check whether a mode, or an argument, wants to see the call first."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if unusual.threads or not all(a.__class__ in _NEVER_ASKED for a in args):
+            given = (*args, *kwargs.values())
+            if has_torch_function(given):
+                return handle_torch_function(call, given, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Callable], Callable]:

@@ -24,13 +24,17 @@ class _Prefixed:
         self._home, self._prefix = home, prefix
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_parse_to":
+            parse = importlib.import_module("mindtorch_v2.nn.modules.module")._parse_to
+            return lambda *args, **kwargs: parse(args, kwargs)
         return getattr(importlib.import_module(f"mindtorch_v2.{self._home}"), name.removeprefix(self._prefix))
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        prefix = "" if name in ("_nn", "_functorch") else f"{name[1:]}_"
-        return _Prefixed(_HOMES[name], prefix) if prefix else importlib.import_module(f"mindtorch_v2.{_HOMES[name]}")
+        if name == "_functorch":
+            return importlib.import_module(f"mindtorch_v2.{_HOMES[name]}")
+        return _Prefixed(_HOMES[name], "" if name == "_nn" else f"{name[1:]}_")
     if name == "_distributed_rpc":
         return importlib.import_module("mindtorch_v2.distributed.rpc.api")
     if name == "_VariableFunctions":
@@ -65,6 +69,7 @@ def _log_api_usage_once(event: str) -> None:
 
 # Types of TorchScript's representation, which annotations name.
 Block, Graph, Node, Type, Value = (absent_class(f"torch._C.{name}") for name in "Block Graph Node Type Value".split())
+Event, Stream = absent_class("torch.Event", "Use torch.npu.Event."), absent_class("torch.Stream", "Use torch.npu.Stream.")
 PyTorchFileReader = absent_class("torch.PyTorchFileReader", "Use torch.load.")
 PyTorchFileWriter = absent_class("torch.PyTorchFileWriter", "Use torch.save.")
 _TensorBase = TensorBase

@@ -1,6 +1,6 @@
 """Questions about the levels of torch.func."""
 
-from .._absent import absent_function
+from .._functorch.vmap import _add_batch_dim, _remove_batch_dim  # noqa: F401 - by these names
 from .._functorch.wrappers import (
     get_unwrapped,
     is_batchedtensor,
@@ -12,6 +12,3 @@ from .._functorch.wrappers import (
 
 __all__ = ["get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor", "maybe_get_bdim",
            "maybe_get_level"]
-
-_add_batch_dim, _remove_batch_dim = (absent_function(f"torch._C._functorch.{name}", "Use torch.vmap.")
-                                     for name in ("_add_batch_dim", "_remove_batch_dim"))

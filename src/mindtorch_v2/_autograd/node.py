@@ -259,7 +259,7 @@ def in_autograd(node: Node) -> str:
 class AccumulateGrad(Node):
     """What adds into a leaf's `.grad`. The engine does it on the leaf itself; this object is for looking and hooks."""
 
-    shown = in_autograd
+    shown = staticmethod(in_autograd)
 
     def __init__(self, variable: Any) -> None:
         super().__init__()

@@ -115,7 +115,7 @@ class CopySlices(Node):
     """A write through a view, seen from the base: the slice's gradient goes through the writing node."""
 
     versions = (True,)  # the writing node counts as saved
-    shown = in_autograd
+    shown = staticmethod(in_autograd)
     writer: Node | None
 
     def __init__(self, base: Any, view: Any, writer: Node) -> None:

@@ -327,7 +327,10 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
         for operator in operators:
             values = operator.schema.match(args, kwargs)
             if values is not None:
-                return call_bound(operator, values) if out is None else write_out(operator, values, out)
+                if out is None:
+                    return call_bound(operator, values)
+                assert write_out is not None
+                return write_out(operator, values, out)
         shown = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
         choices = "".join(f"\n * {operator.schema}" for operator in operators)
         raise TypeError(f"{name}() received an invalid combination of arguments - got ({shown}), but expected one "

@@ -11,15 +11,17 @@ from .batching import BatchLevel
 from .grad_level import is_at, wrapped
 
 in_dims_t = out_dims_t = Any
+# The functions with PyTorch's names stand where it has them: libraries put their own in their place to map over more
+# than tensors. What they call a level is opaque to them: here it is the level itself.
 
 
-def _name_of(func: Callable) -> str:
+def _get_name(func: Callable) -> str:
     return getattr(func, "__name__", repr(func))
 
 
-def _flat_inputs(func: Callable, in_dims: Any, args: tuple) -> tuple[list[Any], list[Any], TreeSpec]:
-    """(leaves of the arguments, the dimension of each or None, their structure)."""
-    name = _name_of(func)
+def _process_batched_inputs(in_dims: Any, args: tuple, func: Callable) -> tuple[int, list[Any], list[Any], TreeSpec]:
+    """(number of samples, the dimension of each leaf of the arguments or None, the leaves, their structure)."""
+    name = _get_name(func)
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(f"{where}: expected `in_dims` to be int or a (potentially nested) tuple matching the "
@@ -45,10 +47,10 @@ def _flat_inputs(func: Callable, in_dims: Any, args: tuple) -> tuple[list[Any], 
             raise ValueError(f"{where}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality "
                              f"{leaf.dim()} so expected in_dim to satisfy -{leaf.dim()} <= in_dim < {leaf.dim()}.")
         dims[i] = dim % leaf.dim()
-    return leaves, dims, spec
+    return _validate_and_get_batch_size(dims, leaves), dims, leaves, spec
 
 
-def _batch_size(leaves: Sequence[Any], dims: Sequence[Any]) -> int:
+def _validate_and_get_batch_size(dims: Sequence[Any], leaves: Sequence[Any]) -> int:
     sizes = [leaf.shape[dim] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
     if not sizes:
         raise ValueError("vmap: Expected at least one Tensor to vmap over")
@@ -59,7 +61,7 @@ def _batch_size(leaves: Sequence[Any], dims: Sequence[Any]) -> int:
 
 
 def _flat_out_dims(func: Callable, out_dims: Any, outputs: Sequence[Any], spec: TreeSpec) -> list[Any]:
-    name = _name_of(func)
+    name = _get_name(func)
     flat_dims = tree_flatten(out_dims)[0]
     if not all(dim is None or isinstance(dim, int) for dim in flat_dims):
         raise ValueError(f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
@@ -79,38 +81,55 @@ def add_dimension(level: BatchLevel, value: Any, dim: int | None) -> Any:
     return value if dim is None else wrapped(level, value if dim == 0 else value.movedim(dim, 0), True)
 
 
-def remove_dimension(level: BatchLevel, value: Any, dim: int | None, func: Callable) -> Any:
+def _create_batched_inputs(dims: Sequence[Any], leaves: Sequence[Any], level: BatchLevel, spec: TreeSpec) -> Any:
+    return tree_unflatten([add_dimension(level, leaf, dim) for leaf, dim in zip(leaves, dims, strict=True)], spec)
+
+
+def _add_batch_dim(value: Tensor, dim: int, level: BatchLevel) -> Tensor:
+    return add_dimension(level, value, dim)
+
+
+def _remove_batch_dim(value: Tensor, level: BatchLevel, size: int, dim: int) -> Tensor:
+    """The tensor below the level, with the level's dimension at `dim`."""
+    batched = is_at(level, value) and value._array.batched
+    value = value._array.value if is_at(level, value) else value
+    if not batched:
+        value = value.unsqueeze(0).expand((size, *value.shape))
+    return value.movedim(0, dim) if dim else value
+
+
+def _maybe_remove_batch_dim(name: str, value: Any, level: BatchLevel, size: int, dim: int | None) -> Any:
     """A result with the level's dimension where it was asked for."""
-    name = _name_of(func)
     if not isinstance(value, Tensor):
         if dim is None:
             return value
         raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. Did you mean "
                          "to set out_dims= to None for output?")
-    batched = is_at(level, value) and value._array.batched
-    value = value._array.value if is_at(level, value) else value
-    if dim is None:
-        if batched:
-            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+    if dim is not None:
+        return _remove_batch_dim(value, level, size, dim)
+    if not is_at(level, value):
         return value
-    if not batched:
-        value = value.unsqueeze(0).expand((level.size, *value.shape))
-    return value.movedim(0, dim) if dim else value
+    if value._array.batched:
+        raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+    return value._array.value
 
 
-def _run(func: Callable, size: int, leaves: Sequence[Any], dims: Sequence[Any], spec: TreeSpec, out_dims: Any,
-         randomness: str, kwargs: dict[str, Any]) -> tuple[list[Any], TreeSpec, list[Any]]:
-    """(leaves of the result, its structure, where each has the dimension)."""
+def _unwrap_batched(outputs: Any, out_dims: Any, level: BatchLevel, size: int, func: Callable) -> Any:
+    leaves, spec = tree_flatten(outputs)
+    dims = _flat_out_dims(func, out_dims, leaves, spec)
+    return tree_unflatten([_maybe_remove_batch_dim(_get_name(func), leaf, level, size, dim)
+                           for leaf, dim in zip(leaves, dims, strict=True)], spec)
+
+
+def _run(func: Callable, size: int, dims: Sequence[Any], leaves: Sequence[Any], spec: TreeSpec, out_dims: Any,
+         randomness: str, kwargs: dict[str, Any]) -> Any:
     with BatchLevel(size, randomness) as level:
-        given = [add_dimension(level, leaf, dim) for leaf, dim in zip(leaves, dims, strict=True)]
-        outputs, out_spec = tree_flatten(func(*tree_unflatten(given, spec), **kwargs))
-        flat_out_dims = _flat_out_dims(func, out_dims, outputs, out_spec)
-        made = [remove_dimension(level, o, d, func) for o, d in zip(outputs, flat_out_dims, strict=True)]
-    return made, out_spec, flat_out_dims
+        return _unwrap_batched(func(*_create_batched_inputs(dims, leaves, level, spec), **kwargs), out_dims, level,
+                               size, func)
 
 
-def _run_in_chunks(func: Callable, size: int, chunk_size: int, leaves: Sequence[Any], dims: Sequence[Any], *rest: Any,
-                   ) -> tuple[list[Any], TreeSpec, list[Any]]:
+def _run_in_chunks(func: Callable, size: int, chunk_size: int, dims: Sequence[Any], leaves: Sequence[Any],
+                   spec: TreeSpec, out_dims: Any, *rest: Any) -> Any:
     from .. import cat  # type: ignore[attr-defined]
 
     chunks = []
@@ -118,11 +137,11 @@ def _run_in_chunks(func: Callable, size: int, chunk_size: int, leaves: Sequence[
         length = min(chunk_size, size - start)
         parts = [leaf if dim is None else leaf.narrow(dim, start, length)
                  for leaf, dim in zip(leaves, dims, strict=True)]
-        chunks.append(_run(func, length, parts, dims, *rest))
-    made, spec, out_dims = chunks[0]
-    columns = zip(*(outputs for outputs, _, _ in chunks), strict=True)
-    return [values[0] if dim is None else cat(values, dim) for values, dim in zip(columns, out_dims, strict=True)], \
-        spec, out_dims
+        chunks.append(tree_flatten(_run(func, length, dims, parts, spec, out_dims, *rest)))
+    made, out_spec = chunks[0]
+    joined = zip(zip(*(outputs for outputs, _ in chunks), strict=True),
+                 _flat_out_dims(func, out_dims, made, out_spec), strict=True)
+    return tree_unflatten([values[0] if dim is None else cat(values, dim) for values, dim in joined], out_spec)
 
 
 def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
@@ -135,13 +154,10 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
 
     @functools.wraps(func)
     def vmapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, dims, spec = _flat_inputs(func, in_dims, args)
-        rest = (leaves, dims, spec, out_dims, randomness, kwargs)
-        size = _batch_size(leaves, dims)
+        size, dims, leaves, spec = _process_batched_inputs(in_dims, args, func)
+        rest = (dims, leaves, spec, out_dims, randomness, kwargs)
         if chunk_size is None or size <= chunk_size:
-            made, out_spec, _ = _run(func, size, *rest)
-        else:
-            made, out_spec, _ = _run_in_chunks(func, size, chunk_size, *rest)
-        return tree_unflatten(made, out_spec)
+            return _run(func, size, *rest)
+        return _run_in_chunks(func, size, chunk_size, *rest)
 
     return vmapped

@@ -5,10 +5,9 @@ from typing import Any
 
 from .._dispatch.keys import changed_modes
 from .._dtype import COMPUTE, FLOAT, REDUCED, float32, int64
-from .._tensor import wrapped_dim
+from .batch_norm import batch_norm_with_statistics
 from .declare import composite
 from .join import constant_pad_nd
-from .batch_norm import batch_norm_with_statistics
 from .norm import layer_norm_with_statistics
 from .rules import shape_text
 from .samples import case, cases, error, t
@@ -112,7 +111,7 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
         for name, running in (("running_mean", running_mean), ("running_var", running_var)):
             if running is None:
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
-    channels = input.shape[1]
+    channels = input.size(1)
     for name, parameter in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight),
                             ("bias", bias)):
         if parameter is not None and parameter.numel() != channels:
@@ -131,7 +130,6 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
                          error(ValueError, "Expected more than 1 value per channel when training, got input size "
                                "torch.Size([1, 3])", t(1, 3), None, None, training=True)))
 def _functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
-    wrapped_dim(1, input.dim())
     if training and input.shape[0] * math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)

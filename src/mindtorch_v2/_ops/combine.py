@@ -179,7 +179,7 @@ def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
 
 
 op("lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
-   kernel=pointwise(_lerp, check=_check_lerp),
+   kernel=pointwise(_lerp, check=_check_lerp, rounds_numbers=False),
    npu=("aclnnLerp(self, end, weight, out)", "aclnnLerps(self, end, weight, out)"),
    grad=dict(self=lambda grad, weight: grad * (1 - conj(weight)), end=lambda grad, weight: grad * conj(weight),
              weight=lambda grad, self, end: grad * conj(end - self)),

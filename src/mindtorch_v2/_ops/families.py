@@ -269,15 +269,16 @@ class Pointwise(Family):
 
     `result` says in which type is computed and which comes out, given the operands' common type. `ufunc` names the
     NumPy function that the operator is when every other argument has its default. `excluding` lists categories PyTorch
-    refuses, with `named` in the text where that is not the operator's own name.
+    refuses, with `named` in the text where that is not the operator's own name. A number beside tensors of half
+    precision is rounded to it, as there, unless `rounds_numbers` is false.
     """
 
     inplace = elementwise = True
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
                  excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None,
-                 out_types: str = "castable") -> None:
-        self.out_types = out_types
+                 out_types: str = "castable", rounds_numbers: bool = True) -> None:
+        self.out_types, self.rounds_numbers = out_types, rounds_numbers
         self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
         self.ufunc = compute if isinstance(compute, str) else ufunc
         self.compute: Callable = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
@@ -317,14 +318,21 @@ class Pointwise(Family):
     def computed(self, args: Sequence[Any], kind: dtype, at: Sequence[int]) -> Any:
         """The array that `compute` gives for these arguments, the operands among them cast to `kind`."""
         values = list(args)
+        narrow = kind.np
+        if any(args[i].__class__ not in NUMBERS and args[i]._array.dtype in REDUCED for i in at):
+            narrow = common_dtype([args[i] for i in at]).np
+        halves = narrow in REDUCED
         for i in at:
             value = values[i]
             if value.__class__ in NUMBERS:
-                values[i] = number_array(value, kind)
+                array = number_array(value, kind)
+                values[i] = cast(cast(np.asarray(array), narrow), kind.np) if halves and self.rounds_numbers else array
             else:
                 array = value._array
+                if halves and not array.ndim and self.rounds_numbers and array.dtype != narrow:
+                    array = cast(array, narrow)
                 values[i] = array if array.dtype is kind.np else cast(array, kind.np)
-        if self.rounds and (narrow := common_dtype([args[i] for i in at]).np) in REDUCED:
+        if self.rounds and halves:
             return self.compute(cpu_xp, *values, rounded=lambda array: array.astype(narrow).astype(kind.np))
         return self.compute(cpu_xp, *values)
 

@@ -66,8 +66,11 @@ def _check_sub(self: Any, other: Any, alpha: Any = 1) -> None:
     check_alpha(self, other, alpha)
 
 
-def _scaled(xp: Any, other: Any, alpha: Any) -> Any:
-    return other if alpha == 1 else other * xp.asarray(alpha).astype(xp.asarray(other).dtype)
+def _scaled(xp: Any, other: Any, alpha: Any, rounded: Callable | None) -> Any:
+    if alpha == 1:
+        return other
+    scale = xp.asarray(alpha).astype(xp.asarray(other).dtype)
+    return other * (scale if rounded is None else rounded(scale))
 
 
 def _times_alpha(grad: Tensor, alpha: Any) -> Tensor:
@@ -75,15 +78,15 @@ def _times_alpha(grad: Tensor, alpha: Any) -> Tensor:
 
 
 op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-   kernel=pointwise(lambda xp, self, other, alpha: xp.add(self, _scaled(xp, other, alpha)), ufunc="add",
-                    check=check_alpha),
+   kernel=pointwise(lambda xp, self, other, alpha, rounded=None: xp.add(self, _scaled(xp, other, alpha, rounded)),
+                    ufunc="add", check=check_alpha),
    npu=("aclnnAdd(self, other, alpha, out)", "aclnnAdds(self, other, alpha, out)"),
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: _times_alpha(grad, alpha)),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)])
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-   kernel=pointwise(lambda xp, self, other, alpha: xp.subtract(self, _scaled(xp, other, alpha)), ufunc="subtract",
-                    check=_check_sub),
+   kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
+                    xp.subtract(self, _scaled(xp, other, alpha, rounded)), ufunc="subtract", check=_check_sub),
    npu=("aclnnSub(self, other, alpha, out)",
         "aclnnSubs(self, other, alpha, out)",
         "aclnnRsubs(other, self, alpha, out)"),
@@ -100,7 +103,7 @@ def _rsub(self, other, alpha):
 
 
 op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("multiply"),
+   kernel=pointwise("multiply", rounds_numbers=False),
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
    aliases=("multiply",), samples=binary())
@@ -150,8 +153,8 @@ def _truncated(xp: Any, self: Any, other: Any, rounded: Callable | None = None) 
     return quotient + ((quotient < 0) & (quotient * other != self))
 
 
-FLOORED = pointwise(_floored, excluding=(BOOL, COMPLEX), named="div_floor_cpu")
-TRUNCATED = pointwise(_truncated, excluding=(BOOL, COMPLEX), named="div_trunc_cpu")
+FLOORED = pointwise(_floored, excluding=(BOOL, COMPLEX), named="div_floor_cpu", rounds_numbers=False)
+TRUNCATED = pointwise(_truncated, excluding=(BOOL, COMPLEX), named="div_trunc_cpu", rounds_numbers=False)
 
 
 def _divide(xp: Any, self: Any, other: Any, rounding_mode: str | None, rounded: Callable | None = None) -> Any:
@@ -171,7 +174,7 @@ def _div_other_grad(grad: Tensor, self: Any, other: Tensor, rounding_mode: str |
 
 
 op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor",
-   kernel=Division(_divide, floating, ufunc="true_divide", check=_check_rounding_mode),
+   kernel=Division(_divide, floating, ufunc="true_divide", check=_check_rounding_mode, rounds_numbers=False),
    npu=("aclnnDivMod(self, other, rounding_mode{None,trunc,floor}, out)",
         "aclnnDivMods(self, other, rounding_mode{None,trunc,floor}, out)"),
    grad=dict(self=_div_self_grad, other=_div_other_grad),
@@ -182,7 +185,7 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
 
 
 op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("true_divide", floating),
+   kernel=pointwise("true_divide", floating, rounds_numbers=False),
    npu=("aclnnDiv(self, other, out)", "aclnnDivs(self, other, out)"),
    grad=dict(self=lambda grad, other: grad / conj(other),
              other=lambda grad, self, other: -(grad * conj((self / other) / other))),

@@ -231,7 +231,6 @@ class Tracer(TracerBase):
 
             replace(Module, "__call__", traced_call)
             replace(Module, "__getattr__", traced_attribute)
-            replace(torch, "_assert", _recording(torch._assert))
             for (_, name), scope in _wrapped.items():
                 import builtins
 

@@ -10,6 +10,7 @@ from .graph import Graph, PythonCode, common_globals
 
 __all__ = ["GraphModule"]
 
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 _serials = itertools.count()
 
 
@@ -43,9 +44,9 @@ class GraphModule(Module):
                 if node.target not in root:
                     raise RuntimeError(f"Node {node} referenced target {node.target} but that target was not provided "
                                        "in ``root``!")
-                _assign(root[node.target], self, node.target)
+                _assign_attr(root[node.target], self, node.target)
             else:
-                _copy_attribute(root, self, node.target)
+                _copy_attr(root, self, node.target)
         self.graph = graph
         self._tracer_cls = graph._tracer_cls
         self.meta: dict[str, Any] = {}
@@ -138,19 +139,26 @@ class GraphModule(Module):
                           "# To see more debug info, please use `graph_module.print_readable()`"])
 
 
+class _CodeOnlyModule(Module):
+    """A module with the attributes of another."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__()
+        self.__dict__ = body
+
+
 def _rebuilt(state: dict[str, Any], class_name: str, source: str, names: dict[str, Any]) -> GraphModule:
     """A GraphModule out of a pickle: its code is traced again."""
     from ._symbolic_trace import Tracer
 
-    class Code(Module):
+    class Code(_CodeOnlyModule):
         forward = _compiled(PythonCode(source, common_globals() | names))
 
     class EveryModuleIsALeaf(Tracer):
         def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
             return True
 
-    holder = Code()
-    holder.__dict__.update(state)
+    holder = Code(state)
     return GraphModule(holder, EveryModuleIsALeaf().trace(holder), class_name)
 
 
@@ -165,7 +173,7 @@ def _parents(source: Any, target: Module, path: list[str]) -> tuple[Any, Module]
     return source, target
 
 
-def _copy_attribute(source: Module, target: Module, name: str) -> None:
+def _copy_attr(source: Module, target: Module, name: str) -> None:
     *path, last = name.split(".")
     source, target = _parents(source, target, path)
     if hasattr(target, last) and last in getattr(target, "_modules", {}):
@@ -177,7 +185,7 @@ def _copy_attribute(source: Module, target: Module, name: str) -> None:
         _set(target, last, value)
 
 
-def _assign(value: Any, target: Module, name: str) -> None:
+def _assign_attr(value: Any, target: Module, name: str) -> None:
     *path, last = name.split(".")
     _set(_parents(None, target, path)[1], last, value)
 

@@ -75,6 +75,7 @@ _MAP_PRIVATE, _MAP_SHARED = getattr(_mmap, "MAP_PRIVATE", None), getattr(_mmap, 
 _endianness: list[LoadEndianness | None] = [None]
 _check_sums = [True]
 _mmap_flags = [_MAP_PRIVATE]
+mmap_by_default = [False]
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
@@ -226,6 +227,7 @@ def load(f: FileLike, map_location: MAP_LOCATION = None, pickle_module: Any = No
     weights_only = _decided(weights_only, pickle_module)
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    mmap = mmap_by_default[0] if mmap is None else mmap
     is_path = isinstance(f, (str, os.PathLike))
     if mmap and not is_path:
         raise ValueError("f must be a file path in order to use the mmap argument")

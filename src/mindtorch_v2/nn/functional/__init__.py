@@ -1,31 +1,14 @@
 """Functions of torch.nn.functional: the operator table's, and those whose signature differs from the operator's."""
 
-import functools as _functools
 import importlib as _importlib
-from collections.abc import Callable as _Callable
-from typing import Any as _Any
 
-from ..._dispatch.keys import unusual as _unusual
 from ..._ops.declare import public_functions as _public_functions
 from ..._tensor import Tensor as _Tensor
 from ...overrides import handle_torch_function as _handle_torch_function
 from ...overrides import has_torch_function as _has_torch_function
+from ...overrides import overridable as _overridable
 
 _PARTS = ("activation", "attention", "embedding", "grouped", "loss", "pooling", "vision")
-
-
-def _overridable(function: _Callable) -> _Callable:
-    """The function behind a check whether an argument's __torch_function__ wants to see the call first."""
-
-    @_functools.wraps(function)
-    def call(*args: _Any, **kwargs: _Any) -> _Any:
-        if _unusual.threads or not (args and args[0].__class__ is _Tensor):
-            tensors = (*args, *kwargs.values())
-            if _has_torch_function(tensors):
-                return _handle_torch_function(call, tensors, *args, **kwargs)
-        return function(*args, **kwargs)
-
-    return call
 
 
 _functions = _public_functions("nn.functional")

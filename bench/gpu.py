@@ -1,6 +1,6 @@
 """Times the library on a GPU beside PyTorch, in one process, and prints the table of docs/benchmarks.md.
 
-Usage: python bench/cuda.py [--only REGEX] [--rounds 7] [--write FILE]
+Usage: python bench/gpu.py [--only REGEX] [--rounds 7] [--write FILE]
 """
 
 import argparse

@@ -1,0 +1,1 @@
+"""torch.ao.nn: quantized modules, none of which are here."""

@@ -1,0 +1,1 @@
+"""torch.ao.ns: numeric suites, none of which are here."""
