@@ -7,7 +7,7 @@ import importlib as _importlib
 from math import e, inf, nan, pi
 from typing import Any as _Any
 
-from . import _convert, _indexing
+from . import _convert, _indexing, _old_names
 from . import _dtype as _dtype_module
 from ._autograd import (
     enable_grad,
@@ -85,6 +85,7 @@ _public.attach_methods()
 _convert.attach()
 _attach_sparse()
 _indexing.attach()
+_old_names.attach()
 # Methods that PyTorch has as functions too.
 globals().update({_name: getattr(Tensor, _name) for _name in """
     as_strided_ detach detach_ index_put_ is_conj is_distributed is_neg
@@ -125,14 +126,22 @@ def is_anomaly_check_nan_enabled() -> bool:
 _SUBMODULES = frozenset("""
     _C __config__ _absent _custom_ops _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank _subclasses _tensor_str _utils _weights_only_unpickler
     accelerator amp ao autograd backends compiler cpu cuda distributed distributions export fft func functional futures
-    fx hub jit library linalg masked mps mtia multiprocessing nested nn npu onnx optim overrides package profiler
+    fx hub jit library linalg masked monitor mps mtia multiprocessing nested nn npu onnx optim overrides package profiler
     quantization quasirandom random return_types serialization signal sparse special storage testing torch_version types
     utils version xpu
 """.split())
 _ATTRIBUTES = {
+    "_device_objects": "AcceleratorError Event Stream get_device_module",
+    "_old_names": """FatalError Tag dequantize detach_copy eig empty_quantized fake_quantize_per_channel_affine
+                     fake_quantize_per_tensor_affine has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_mps has_openmp
+                     has_spectral init_num_threads int_repr is_vulkan_available lstsq matrix_rank per_channel_affine
+                     per_channel_affine_float_qparams per_channel_symmetric per_tensor_affine per_tensor_symmetric
+                     q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme
+                     quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic set_anomaly_enabled solve
+                     symeig""",
     "_checks": """_assert _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all
                   _check_tensor_all_with _check_type _check_value _check_with""",
-    "_C": "Event PyTorchFileReader PyTorchFileWriter Stream",
+    "_C": "DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
     "futures": "Future",
     "_compile": "compile",
     "_dropin": "install",
@@ -156,7 +165,7 @@ _ATTRIBUTES = {
     "jit": "ScriptFunction ScriptModule",
     "amp.autocast_mode": "autocast",
     "amp.grad_scaler": "GradScaler",
-    "random": "fork_rng",
+    "random": "fork_rng thread_safe_generator",
     "serialization": "load save",
     "utils.dlpack": "to_dlpack",
     "storage": """BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage

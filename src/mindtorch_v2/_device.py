@@ -21,16 +21,18 @@ class device:
         if isinstance(type, device):
             return type
         if isinstance(type, int):
-            type, index = "cuda", type  # noqa: A001
+            type, index = _accelerator() if type >= 0 else "cuda", type  # noqa: A001
         if not isinstance(type, str):
             raise TypeError(f"device(): argument 'type' (position 1) must be str, not {type.__class__.__name__}")
-        if index is not None and not isinstance(index, int):
+        if index is not None and (not isinstance(index, int) or isinstance(index, bool)):
             raise TypeError(f"device(): argument 'index' (position 2) must be int, not {index.__class__.__name__}")
-        name, _, number = type.partition(":")
+        if index is not None and index < 0:
+            raise RuntimeError("Device index must not be negative")
+        name, colon, number = type.partition(":")
         if name not in DEVICE_TYPES and name not in _FOREIGN_TYPES:
             known = ", ".join((*DEVICE_TYPES, *_FOREIGN_TYPES))
             raise RuntimeError(f"Expected one of {known} device type at start of device string: {name}")
-        if number:
+        if colon:
             if index is not None:
                 raise RuntimeError(
                     f"type (string) must not include an index because index was passed explicitly: {type}"
@@ -63,6 +65,16 @@ class device:
 
     def __exit__(self, *exc: object) -> None:
         _default.stack = _default.stack[:-1]
+
+
+def _accelerator() -> str:
+    """The device type of a bare number."""
+    from .accelerator import current_accelerator
+
+    found = current_accelerator()
+    if found is None:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return found.type
 
 
 _instances: dict[tuple[str, int | None], device] = {}
@@ -162,7 +174,7 @@ class Size(tuple):
 
     def __add__(self, other: Any) -> "Size":  # type: ignore[override]
         if not isinstance(other, tuple):
-            return NotImplemented
+            raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
         return Size(tuple.__add__(self, other))
 
     def __radd__(self, other: tuple) -> "Size":

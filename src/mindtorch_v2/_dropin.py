@@ -44,6 +44,8 @@ class _Finder:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name == "functorch":  # PyTorch brings this package too
+            return ModuleSpec(name, _Loader(f"{_OURS}._functorch.deprecated"))  # type: ignore[arg-type]
         if name != _THEIRS and not name.startswith(_THEIRS + "."):
             return None
         ours = _OURS + name[len(_THEIRS) :]

@@ -35,6 +35,14 @@ class dtype:
     def __reduce__(self) -> str:
         return self.name
 
+    @property
+    def abbr(self) -> str:
+        """A short name: "f32", "i64", "bf16"."""
+        if self.name == "bool":
+            return "b8"
+        short = self.name.replace("_", "").replace("float", "f").replace("complex", "c")
+        return short.replace("uint", "u").replace("int", "i")
+
     def to_real(self) -> "dtype":
         return {"complex32": float16, "complex64": float32, "complex128": float64}.get(self.name, self)
 
@@ -150,7 +158,9 @@ def get_default_dtype() -> dtype:
 
 def set_default_dtype(d: dtype) -> None:
     """Sets what Python floats become; floating types only, as in PyTorch."""
-    if d.__class__ is not dtype or not d.is_floating_point:
+    if d.__class__ is not dtype:
+        raise TypeError("invalid dtype object: only floating-point types are supported as the default type")
+    if not d.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
     _Default.dtype = d
 
@@ -238,7 +248,7 @@ class finfo:
     """Limits of a floating or complex type."""
 
     def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 - PyTorch's parameter name
-        d = get_default_dtype() if type is None else type
+        d = get_default_dtype() if type is None else {float: float64, complex: complex128}.get(type, type)
         if d.__class__ is not dtype or d.category < FLOAT:
             raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                             "'torch.finfo'")
@@ -250,6 +260,11 @@ class finfo:
         self.resolution = 10.0 ** -int(info.nmant * math.log10(2))  # decimal digits that survive
         self.tiny = self.smallest_normal = float(info.smallest_normal)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
                 f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})")
@@ -259,10 +274,17 @@ class iinfo:
     """Limits of an integer type."""
 
     def __init__(self, type: dtype) -> None:  # noqa: A002 - PyTorch's parameter name
+        if type is bool_:
+            raise TypeError("torch.bool is not supported by torch.iinfo")
         if type.__class__ is not dtype or type.category != INT:
             raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
         info = np.iinfo(type.np)
         self.dtype, self.bits, self.max, self.min = type.name, info.bits, int(info.max), int(info.min)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

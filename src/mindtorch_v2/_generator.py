@@ -39,14 +39,18 @@ class Generator(_random.Generator):
         if isinstance(new_state, Tensor):
             new_state = new_state.numpy()
         elif not isinstance(new_state, np.ndarray):
-            raise TypeError(
-                f"set_state(): argument 'new_state' (position 1) must be Tensor, not {type(new_state).__name__}"
-            )
+            raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
         super().set_state(new_state)
         return self
 
     def clone_state(self) -> "Generator":
         return Generator(self.device).set_state(self.get_state())
+
+    def graphsafe_get_state(self) -> "Generator":
+        raise NotImplementedError("graphsafe_get_state is not supported in this Generator")
+
+    def graphsafe_set_state(self, state: "Generator") -> "Generator":
+        raise NotImplementedError("graphsafe_set_state is not supported in this Generator")
 
     def __reduce__(self) -> tuple:
         return Generator, (self.device,), (self.initial_seed(), None, self.get_state())

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ._device import device
 from ._generator import Generator, default_generator
 from ._tensor import Tensor
 
-__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
+           "thread_safe_generator"]
 
 
 def manual_seed(seed: Any) -> Generator:
@@ -38,6 +40,11 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
+def thread_safe_generator() -> Generator | None:
+    """The generator of a DataLoader's worker that is a thread; None, since workers are processes here."""
+    return None
+
+
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
              device_type: str = "cuda") -> Iterator[None]:
@@ -46,7 +53,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, _caller: str = "fork_rng
         yield
         return
     state: Any = get_rng_state()
-    module: Any = getattr(importlib.import_module(__package__), device_type, None)
+    module: Any = getattr(importlib.import_module(__package__), device(device_type).type, None)
     if devices is None:
         devices = range(module.device_count()) if hasattr(module, "device_count") else ()
     kept = [(where, module.get_rng_state(where)) for where in devices]

@@ -189,7 +189,7 @@ def found(path):
                 return False
     return True
 
-tensor = torch.ones(1, dtype=torch.complex64)
+tensor = torch.ones(1, 1, dtype=torch.complex64)
 for path in sys.stdin.read().split():
     there = hasattr(tensor, path[7:]) if path.startswith("Tensor.") else found(path)
     if not there:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from .._device import device, get_default_device, layout, memory_format
+from .._device import Size, device, get_default_device, layout, memory_format
 from .._dtype import dtype
 from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
 from .registry import Operator
 from .schema import KEYWORD_ALIASES, MISSING, NUMBERS, Argument
+
+_SEQUENCES = frozenset((list, Size))  # what is made a tuple without further ado
 
 
 def _stub(*args: Any, **kwargs: Any) -> Any:
@@ -89,7 +91,9 @@ def _quick_check(argument: Argument) -> list[str]:
         if argument.is_tensor:
             return []
         kind = {"int": "int", "float": "float", "bool": "bool"}.get(argument.type)
-        lines = [f"if {name}.__class__ is list: {name} = tuple({name})", f"if {name}.__class__ is not tuple: {leave}"]
+        lines = [f"if {name}.__class__ is not tuple:",
+                 f"    if {name}.__class__ not in SEQUENCES: {leave}",
+                 f"    {name} = tuple({name})"]
         if argument.type == "Scalar":
             lines += [f"for _item in {name}:", f"    if _item.__class__ not in NUMBERS: {leave}"]
         if kind:
@@ -233,7 +237,8 @@ def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kw
 
 def _caller_scope(operator: Operator) -> dict[str, Any]:
     return {
-        "MISSING": MISSING, "NUMBERS": NUMBERS, "modes": modes, "unusual": unusual, "table": operator.table,
+        "MISSING": MISSING, "NUMBERS": NUMBERS, "SEQUENCES": _SEQUENCES, "modes": modes, "unusual": unusual,
+        "table": operator.table,
         "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__layout__": layout, "__memory_format__": memory_format,
         "__device_keys__": device_keys, "__named_device__": _named_device, "__opname__": operator.name,

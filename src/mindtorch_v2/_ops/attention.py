@@ -108,9 +108,11 @@ def _attention_array(xp: Any, query: Any, key: Any, value: Any, mask: Any, is_ca
         xp.exp(scores, out=scores)
         total = xp.add.reduce(scores, axis=-1, keepdims=True)
         out = xp.matmul(scores, values[heads, keys])
-        out /= xp.where(total == 0, 1, total)
+        hidden = total == 0 if mask is not None else None  # queries that see no key
+        out /= total if hidden is None else xp.where(hidden, 1, total)
         made[heads, rows] = out
-        weight[heads, rows] = xp.where(total == 0, -NEVER, top + xp.log(total))[..., 0]
+        top += xp.log(total)
+        weight[heads, rows] = (top if hidden is None else xp.where(hidden, -NEVER, top))[..., 0]
     shape = (*blocks.batch, *made.shape[1:])
     if spec[0].strides is not None:  # the heads of a token lie together, as the query's do
         wanted = xp.empty((shape[0], shape[2], shape[1], shape[3]), made.dtype).transpose(0, 2, 1, 3)
@@ -218,10 +220,10 @@ def _is_plain(query: Any, key: Any, value: Any, mask: Any) -> bool:
     """Whether the operator takes the call; else it is composed."""
     if query.dtype.category != FLOAT or query._keys & NPU_MASK or (mask is not None and mask.requires_grad):
         return False
-    batch = query.shape[:-2]
-    if not batch == key.shape[:-2] == value.shape[:-2] or key.size(-2) != value.size(-2):
+    q, k, v = query._array, key._array, value._array
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or k.shape[-2] != v.shape[-2]:
         return False
-    return query.size(-1) == key.size(-1) and query.numel() > 0 and value.numel() > 0
+    return q.shape[-1] == k.shape[-1] and q.size > 0 and v.size > 0
 
 
 @composite("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float"

@@ -196,16 +196,16 @@ def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: 
     wide = input.to(COMPUTE.get(input.dtype, input.dtype))  # rounded once, after the scale and the shift
     rows = wide.reshape(batch, num_groups, width)
     made, mean, rstd = layer_norm_with_statistics(rows, (width,), None, None, eps)
-    told = input.dtype if weight is None else weight.dtype
-    return (_scaled(made.reshape(input.shape), weight, bias).to(input.dtype), mean.squeeze(-1).to(told),
-            rstd.squeeze(-1).to(told))
+    return _scaled(made.reshape(input.shape), weight, bias).to(input.dtype), mean, rstd
 
 
 @composite("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps)"
            " -> (Tensor result, Tensor result1, Tensor result2)",
            samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)))
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
-    return _group_normalised(input, group, weight, bias, eps)
+    made, mean, rstd = _group_normalised(input, group, weight, bias, eps)
+    told = input.dtype if weight is None else weight.dtype
+    return made, mean.squeeze(-1).to(told), rstd.squeeze(-1).to(told)
 
 
 @composite("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,"

@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._backends.cpu import xp as cpu_xp
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, int32
-from .._tensor import Tensor
+from .._dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, float32, int32
+from .._tensor import Tensor, wrap
 from .copy import stored_number
 from .declare import op
 from .families import Pointwise, computes, pointwise
@@ -89,6 +90,9 @@ def _clamp_bound_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> tuple[A
     return (grad.masked_fill(~((self < min) & (min < max)), 0), grad.masked_fill(~((self > max) | (max < min)), 0))  # type: ignore
 
 
+_REAL, _LARGEST = frozenset((int, float)), finfo(float32).max
+
+
 class _Clamp(Pointwise):
     """Refuses bounds that the result's type cannot hold, and writes in place, with the names C++ gives the types."""
 
@@ -100,6 +104,22 @@ class _Clamp(Pointwise):
             if bound.__class__ in NUMBERS:
                 stored_number(bound, spec.dtype)
         return spec, kind, at
+
+    def cpu(self, operator: Operator) -> Callable:
+        general, compute = super().cpu(operator), self.compute
+        if len(operator.schema.arguments) == 2:
+            return general
+
+        def kernel(self: Tensor, min: Any, max: Any) -> Tensor:
+            """Floating elements that lie row by row, between two ordinary numbers."""
+            array = self._array
+            if (array.dtype is not float32.np or not array.flags.c_contiguous or 1 in array.shape
+                    or min.__class__ not in _REAL or max.__class__ not in _REAL
+                    or not -_LARGEST < min < _LARGEST or not -_LARGEST < max < _LARGEST):
+                return general(self, min, max)
+            return wrap(compute(cpu_xp, array, min, max))
+
+        return kernel
 
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         super().check_write(operator, target, args)

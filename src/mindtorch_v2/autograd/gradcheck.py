@@ -13,6 +13,10 @@ class GradcheckError(RuntimeError):
     """Analytical and numerical gradients differ, or a gradient breaks a rule."""
 
 
+_NOT_REENTRANT = ("Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
+                  "gives different values, although analytical gradient matches numerical gradient.")
+
+
 def _as_tuple(value: Any) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
@@ -40,24 +44,25 @@ def _numerical(function: Callable, inputs: Sequence[Any], target: Tensor, count:
     """For each output the matrix of finite differences, (inputs, outputs); a complex input has two rows."""
     array = target._array
     columns: list[list[np.ndarray]] = [[] for _ in range(count)]
-
-    def evaluate() -> list[np.ndarray]:
-        with no_grad():
-            made = _as_tuple(function(*inputs))
-        return [np.array(o._array, copy=True).reshape(-1) for o in _floating(made)]
-
-    steps = (eps, 1j * eps) if array.dtype.kind == "c" else (eps,)
     for index in np.ndindex(array.shape):
-        original = array[index].copy()
-        for step in steps:
-            array[index] = original + step
-            ahead = evaluate()
-            array[index] = original - step
-            behind = evaluate()
-            array[index] = original
-            for i, (a, b) in enumerate(zip(ahead, behind, strict=True)):
-                columns[i].append((a - b) / (2 * eps))
+        for unit in (1, 1j) if array.dtype.kind == "c" else (1,):
+            made = _differences(function, inputs, array, index, unit, eps)
+            for column, difference in zip(columns, made, strict=True):
+                column.append(difference)
     return [np.array(c) for c in columns]
+
+
+def _differences(function: Callable, inputs: Sequence[Any], array: np.ndarray, at: Any, direction: Any,
+                 eps: float) -> list[np.ndarray]:
+    """Central differences of all outputs, as rows, when elements of an input's array move in a direction."""
+    original, made = array[at].copy(), []
+    for step in (eps, -eps):
+        array[at] = original + step * direction
+        with no_grad():
+            outputs = _floating(function(*inputs))
+        made.append([np.array(o._array, copy=True).reshape(-1) for o in outputs])
+        array[at] = original
+    return [(ahead - behind) / (2 * eps) for ahead, behind in zip(*made, strict=True)]
 
 
 def _analytical(output: Tensor, target: Tensor) -> np.ndarray:
@@ -123,7 +128,8 @@ def gradcheck(
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     given = _as_tuple(inputs)
     try:
-        _check(func, given, eps, atol, rtol, nondet_tol, backward=check_backward_ad, forward=check_forward_ad)
+        check = _check_between_vectors if fast_mode else _check
+        check(func, given, eps, atol, rtol, nondet_tol, backward=check_backward_ad, forward=check_forward_ad)
         if check_backward_ad and check_undefined_grad:
             _check_undefined(func, given, _checked_inputs(given))
         if check_batched_grad:
@@ -139,32 +145,38 @@ def gradcheck(
 
 def _forward(function: Callable, inputs: Sequence[Any], target: Tensor, count: int) -> list[np.ndarray]:
     """The matrix of `_numerical` in forward mode: the tangents that unit vectors give."""
+    columns: list[list[np.ndarray]] = [[] for _ in range(count)]
+    for index in np.ndindex(target._array.shape):
+        for unit in (1.0, 1j) if target.dtype.is_complex else (1.0,):
+            tangent = np.zeros_like(target._array)
+            tangent[index] = unit
+            for column, found in zip(columns, _tangents(function, inputs, target, tangent), strict=True):
+                column.append(found)
+    return [np.array(c) for c in columns]
+
+
+def _tangents(function: Callable, inputs: Sequence[Any], target: Tensor, tangent: np.ndarray) -> list[np.ndarray]:
+    """The tangents of all outputs, as rows, for one of an input."""
     from . import forward_ad
 
-    columns: list[list[np.ndarray]] = [[] for _ in range(count)]
+    made = []
     with forward_ad.dual_level():
-        for index in np.ndindex(target._array.shape):
-            for unit in (1.0, 1j) if target.dtype.is_complex else (1.0,):
-                tangent = np.zeros_like(target._array)
-                tangent[index] = unit
-                dual = forward_ad.make_dual(target, wrap(tangent))
-                made = _floating(function(*(dual if x is target else x for x in inputs)))
-                for column, output in zip(columns, made, strict=True):
-                    found = forward_ad.unpack_dual(output).tangent
-                    shown = output if found is None else found
-                    array = np.array(shown.detach()._array, copy=True).reshape(-1)
-                    column.append(np.zeros_like(array) if found is None else array)
-    return [np.array(c) for c in columns]
+        dual = forward_ad.make_dual(target, wrap(tangent))
+        for output in _floating(function(*(dual if x is target else x for x in inputs))):
+            found = forward_ad.unpack_dual(output).tangent
+            array = np.array((output if found is None else found).detach()._array, copy=True).reshape(-1)
+            made.append(np.zeros_like(array) if found is None else array)
+    return made
 
 
 def _floating(outputs: Any) -> list[Tensor]:
     return [o for o in _as_tuple(outputs) if isinstance(o, Tensor) and o.dtype.category >= 2]
 
 
-def _agree(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float, what: str, j: int, i: int) -> None:
+def _agree(found: Any, expected: Any, rtol: float, atol: float, what: str, j: int, i: int) -> None:
     if not np.allclose(found, expected, rtol=rtol, atol=atol, equal_nan=True):
         raise GradcheckError(f"Jacobian {what}mismatch for output {j} with respect to input {i},\n"
-                             f"numerical:{wrap(expected)}\nanalytical:{wrap(found.copy())}\n")
+                             f"numerical:{wrap(np.array(expected))}\nanalytical:{wrap(np.array(found))}\n")
 
 
 def _check_batched_grad(func: Callable, inputs: tuple) -> None:
@@ -231,10 +243,37 @@ def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, 
             analytical = _analytical(output, target)
             repeated = _analytical(output, target)
             if analytical.size and np.abs(analytical - repeated).max() > nondet_tol:
-                raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and "
-                                     "grad_output multiple times gives different values, although analytical gradient "
-                                     "matches numerical gradient.")
+                raise GradcheckError(_NOT_REENTRANT)
             _agree(_real_gradient(analytical, complex_input).T, expected, rtol, atol, "", j, i)
+
+
+def _check_between_vectors(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, *,
+                           backward: bool, forward: bool) -> None:
+    """`_check` of one number for each Jacobian J, the product u J v with random u and v."""
+    from . import grad
+
+    rng, outputs = np.random.default_rng(0), _floating(func(*inputs))
+    seeds = [_random_like(rng, output._array) for output in outputs]
+    for i, target in enumerate(_checked_inputs(inputs)):
+        if not target.numel():
+            continue
+        direction = _random_like(rng, target._array)
+        direction /= np.linalg.norm(direction)
+        numerical = _differences(func, inputs, target._array, ..., direction, eps)
+        tangents = _tangents(func, inputs, target, direction) if forward else []
+        for j, (output, seed) in enumerate(zip(outputs, seeds, strict=True)):
+            expected, allowed = np.vdot(seed, numerical[j]).real, atol * max(1.0, float(np.linalg.norm(seed)))
+            if forward:
+                _agree(np.vdot(seed, tangents[j]).real, expected, rtol, allowed, "computed with forward mode ", j, i)
+            if not backward:
+                continue
+            found = [np.zeros_like(direction)]
+            if output.requires_grad:
+                grads = [grad(output, target, wrap(seed), retain_graph=True, allow_unused=True)[0] for _ in range(2)]
+                found = [g.detach()._array for g in grads if g is not None] or found
+            if np.abs(found[0] - found[-1]).max() > nondet_tol:
+                raise GradcheckError(_NOT_REENTRANT)
+            _agree(np.vdot(found[0], direction).real, expected, rtol, allowed, "", j, i)
 
 
 def _check_undefined(func: Callable, inputs: tuple, chosen: list[Tensor]) -> None:
@@ -290,7 +329,7 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
     return gradcheck(recorded, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
                      nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
                      check_batched_grad=check_batched_grad, check_forward_ad=check_fwd_over_rev,
-                     check_backward_ad=check_rev_over_rev)
+                     check_backward_ad=check_rev_over_rev, fast_mode=fast_mode)
 
 
 def _random_like(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:

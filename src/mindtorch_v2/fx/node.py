@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
 
 OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
+Argument = Any  # what a node takes: nodes, plain values, and containers of both
+Target = Callable[..., Any] | str
 _side_effects: set[Any] = set()
 
 

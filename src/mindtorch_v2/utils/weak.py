@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-__all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDictionary"]
+__all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakIdRefEq", "WeakTensorKeyDictionary"]
 
 
 class WeakIdRef(weakref.ref):
@@ -90,7 +90,7 @@ class WeakIdKeyDictionary(MutableMapping):
         return self
 
 
-WeakTensorKeyDictionary = WeakIdKeyDictionary
+WeakTensorKeyDictionary, WeakIdRefEq = WeakIdKeyDictionary, WeakIdRef
 
 
 class TensorWeakRef:

@@ -1,0 +1,138 @@
+"""Names that PyTorch keeps from its past, or for what is not here: switches, removed functions, old methods."""
+
+import enum
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ._absent import absent_function
+from ._dtype import dtype, float32
+from ._tensor import Tensor
+
+has_lapack = has_openmp = has_spectral = True
+has_mkl = has_mkldnn = has_cuda = has_cudnn = has_mps = False
+_INSTEAD_OF_REMOVED = {"eig": "torch.linalg.eig", "lstsq": "torch.linalg.lstsq", "solve": "torch.linalg.solve",
+                       "matrix_rank": "torch.linalg.matrix_rank", "symeig": "torch.linalg.eigh"}
+_QUANTIZATION = """dequantize empty_quantized int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
+    q_scale q_zero_point quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic
+    fake_quantize_per_tensor_affine fake_quantize_per_channel_affine"""
+
+
+class FatalError(RuntimeError):
+    """The library is in a state in which nothing works any more."""
+
+
+Tag = enum.IntEnum("Tag", {name: number for number, name in enumerate("""
+    core cudagraph_unsafe data_dependent_output dynamic_output_shape flexible_layout generated inplace inplace_view
+    maybe_aliasing_or_mutating needs_contiguous_strides needs_exact_strides needs_fixed_stride_order
+    nondeterministic_bitwise nondeterministic_seeded out out_variant pointwise pt2_compliant_tag reduction view_copy
+""".split())})  # what may be said of an operator declared with torch.library
+
+
+class qscheme:
+    """How numbers are mapped to a quantized type."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+
+per_tensor_affine, per_channel_affine, per_tensor_symmetric, per_channel_symmetric, per_channel_affine_float_qparams = (
+    map(qscheme, ("per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric",
+                  "per_channel_affine_float_qparams")))
+
+
+def is_vulkan_available() -> bool:
+    return False
+
+
+def init_num_threads() -> None:
+    """Nothing: threads are made when they are needed."""
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Switches the checks of torch.autograd.detect_anomaly on or off."""
+    from .autograd.anomaly_mode import set_detect_anomaly
+
+    set_detect_anomaly(enabled, check_nan)
+
+
+def detach_copy(input: Tensor) -> Tensor:
+    return input.detach().clone()  # type: ignore[attr-defined]
+
+
+def _removed(name: str, instead: str) -> Callable:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("This function was deprecated since version 1.9 and is now removed. "
+                           f"`torch.{name}` is replaced by `{instead}`.")
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+REMOVED = {name: _removed(name, instead) for name, instead in _INSTEAD_OF_REMOVED.items()}
+globals().update(REMOVED)
+globals().update({name: absent_function(f"torch.{name}") for name in _QUANTIZATION.split()})
+
+
+# methods of Tensor ---------------------------------------------------------------------------------------------------
+
+
+def _resized(self: Tensor, *sizes: Any) -> Tensor:
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return self.clone().resize_(*sizes)  # type: ignore[attr-defined]
+
+
+def _resized_as(self: Tensor, tensor: Tensor) -> Tensor:
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.clone().resize_(tensor.shape)  # type: ignore[attr-defined]
+
+
+def _storage_type(self: Tensor) -> type:
+    from . import storage
+
+    return getattr(storage, f"{self.dtype.scalar_name}Storage")
+
+
+def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What load_state_dict puts in this tensor's place when it swaps tensors."""
+    if assign:
+        return other.detach() if type(other) is type(self) else type(self)(other)
+    return self.copy_(other).detach()  # type: ignore[attr-defined]
+
+
+def _grad_dtype(self: Tensor) -> dtype | None:
+    """The type of this tensor's gradient."""
+    return self.dtype
+
+
+def _set_grad_dtype(self: Tensor, value: dtype | None) -> None:
+    if value is not self.dtype:
+        raise NotImplementedError("mindtorch_v2 has gradients in the types of their tensors only.")
+
+
+def _moved_to(kind: str) -> Callable:
+    def method(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+        raise RuntimeError(f"PyTorch is not linked with support for {kind} devices")
+
+    method.__name__ = method.__qualname__ = kind
+    return method
+
+
+def attach() -> None:
+    """Adds the methods to Tensor."""
+    kept: dict[str, Any] = {
+        "__pos__": lambda self: self, "__nonzero__": Tensor.__bool__, "__long__": Tensor.__int__,
+        "__div__": lambda self, other: self / other, "__idiv__": lambda self, other: self.div_(other),
+        "const_data_ptr": Tensor.data_ptr, "dequantize": lambda self: self.to(float32), "resize": _resized,
+        "resize_as": _resized_as, "storage_type": _storage_type, "module_load": _module_load,
+        "grad_dtype": property(_grad_dtype, _set_grad_dtype), "name": property(lambda self: None),
+        "volatile": property(lambda self: False), **{kind: _moved_to(kind) for kind in ("ipu", "mtia", "xpu")},
+        **{name: function for name, function in REMOVED.items() if name != "matrix_rank"},
+        **{name: absent_function(f"torch.Tensor.{name}")
+           for name in "int_repr q_scale q_zero_point qscheme reinforce to_mkldnn to_padded_tensor".split()}}
+    for name, value in kept.items():
+        if name not in vars(Tensor):
+            setattr(Tensor, name, value)
