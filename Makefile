@@ -5,13 +5,14 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits test test-npu parity bench lint docs clean
+.PHONY: help demo demo-digits test test-npu test-cuda parity bench lint docs clean
 
 help:
 	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
 	@echo "make demo-digits  train a digit classifier and show what it learned"
 	@echo "make test     run the test suite, without PyTorch"
 	@echo "make test-npu run the NPU's tests, on the simulator or with MINDTORCH_NPU=real on the hardware"
+	@echo "make test-cuda run the CUDA backend's tests, on a machine with an NVIDIA GPU and CuPy; skipped without"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
 	@echo "make bench    time the library against the real PyTorch"
 	@echo "make lint     ruff and mypy"
@@ -29,6 +30,9 @@ test: .venv/.ready
 
 test-npu: .venv/.ready
 	@.venv/bin/python -m pytest -q tests/mindtorch_v2/npu
+
+test-cuda: .venv/.ready
+	@.venv/bin/python -m pytest -q -rs tests/mindtorch_v2/cuda
 
 parity: .venv-torch/.ready
 	@.venv-torch/bin/python tests/parity/run_opdb.py

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT = 180  # seconds for one example
 PROGRAMS = ("README.md", "docs/backends.md", "docs/drop_in.md")  # whose blocks of Python make one program each
 ARGUMENTS = {"train_gpt.py": ["--steps", "30"], "classify_images.py": ["--epochs", "2"]}
-PACKAGES = {"fine_tune.py": ["transformers", "safetensors"]}  # what an example needs beyond the library
+PACKAGES = {"fine_tune.py": ["transformers", "accelerate"]}  # what an example needs beyond the library
 
 LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

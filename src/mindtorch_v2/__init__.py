@@ -73,11 +73,11 @@ from ._sparse_api import (
     sparse_csc_tensor,
     sparse_csr_tensor,
 )
-from ._storage import TypedStorage, UntypedStorage
+from ._storage import StorageBase, TypedStorage, UntypedStorage
 from ._tensor import Tensor
 from ._warn import is_warn_always_enabled, set_warn_always
-from .torch_version import TorchVersion as _TorchVersion
 from .random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from .torch_version import TorchVersion as _TorchVersion
 
 __version__ = _TorchVersion("2.13.0+mindtorch2")
 
@@ -124,21 +124,21 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
 _SUBMODULES = frozenset("""
-    _C __config__ _absent _custom_ops _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank _subclasses _tensor_str _utils _weights_only_unpickler
-    accelerator amp ao autograd backends compiler cpu cuda distributed distributions export fft func functional futures
-    fx hub jit library linalg masked monitor mps mtia multiprocessing nested nn npu onnx optim overrides package profiler
-    quantization quasirandom random return_types serialization signal sparse special storage testing torch_version types
-    utils version xpu
+    _C __config__ _absent _custom_ops _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank
+    _subclasses _tensor_str _utils _weights_only_unpickler accelerator amp ao autograd backends compiler cpu cuda
+    distributed distributions export fft func functional futures fx hub jit library linalg masked monitor mps mtia
+    multiprocessing nested nn npu onnx optim overrides package profiler quantization quasirandom random return_types
+    serialization signal sparse special storage testing torch_version types utils version xpu
 """.split())
 _ATTRIBUTES = {
     "_device_objects": "AcceleratorError Event Stream get_device_module",
-    "_old_names": """FatalError Tag dequantize detach_copy eig empty_quantized fake_quantize_per_channel_affine
-                     fake_quantize_per_tensor_affine has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_mps has_openmp
-                     has_spectral init_num_threads int_repr is_vulkan_available lstsq matrix_rank per_channel_affine
-                     per_channel_affine_float_qparams per_channel_symmetric per_tensor_affine per_tensor_symmetric
-                     q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme
-                     quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic set_anomaly_enabled solve
-                     symeig""",
+    "_old_names": """DeviceObjType FatalError Tag dequantize detach_copy eig empty_quantized
+                     fake_quantize_per_channel_affine fake_quantize_per_tensor_affine has_cuda has_cudnn has_lapack
+                     has_mkl has_mkldnn has_mps has_openmp has_spectral init_num_threads int_repr is_vulkan_available
+                     lstsq matrix_rank per_channel_affine per_channel_affine_float_qparams per_channel_symmetric
+                     per_tensor_affine per_tensor_symmetric q_per_channel_axis q_per_channel_scales
+                     q_per_channel_zero_points q_scale q_zero_point qscheme quantize_per_channel quantize_per_tensor
+                     quantize_per_tensor_dynamic set_anomaly_enabled solve symeig""",
     "_checks": """_assert _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all
                   _check_tensor_all_with _check_type _check_value _check_with""",
     "_C": "DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",

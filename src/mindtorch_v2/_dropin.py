@@ -56,7 +56,7 @@ class _Finder:
         if found is None and ours not in sys.modules:
             for start, why in _IMPORTED_ANYWAY.items():
                 if name.startswith(start):
-                    return ModuleSpec(name, _AbsentLoader(why), is_package=True)
+                    return ModuleSpec(name, _AbsentLoader(why), is_package=True)  # type: ignore[arg-type]
             raise ModuleNotFoundError(f"No module named '{name}' (mindtorch_v2, which stands in for PyTorch here, has "
                                       "no such module)", name=name)
         is_package = found is not None and found.submodule_search_locations is not None
@@ -95,6 +95,8 @@ class _AbsentLoader:
         def absent(name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
+            if name == "is_available":
+                return lambda: False
             make = absent_class if name.lstrip("_")[:1].isupper() else absent_function
             made = make(f"{module.__name__}.{name}", self.why)
             setattr(module, name, made)

@@ -248,7 +248,8 @@ class finfo:
     """Limits of a floating or complex type."""
 
     def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 - PyTorch's parameter name
-        d = get_default_dtype() if type is None else {float: float64, complex: complex128}.get(type, type)
+        d: Any = get_default_dtype() if type is None else type
+        d = {float: float64, complex: complex128}.get(d, d)
         if d.__class__ is not dtype or d.category < FLOAT:
             raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                             "'torch.finfo'")

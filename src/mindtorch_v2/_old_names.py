@@ -22,11 +22,17 @@ class FatalError(RuntimeError):
     """The library is in a state in which nothing works any more."""
 
 
-Tag = enum.IntEnum("Tag", {name: number for number, name in enumerate("""
-    core cudagraph_unsafe data_dependent_output dynamic_output_shape flexible_layout generated inplace inplace_view
-    maybe_aliasing_or_mutating needs_contiguous_strides needs_exact_strides needs_fixed_stride_order
-    nondeterministic_bitwise nondeterministic_seeded out out_variant pointwise pt2_compliant_tag reduction view_copy
-""".split())})  # what may be said of an operator declared with torch.library
+class DeviceObjType:
+    """A name that annotations use where they mean torch.device."""
+
+
+class Tag(enum.IntEnum):
+    """What may be said of an operator declared with torch.library."""
+
+    (core, cudagraph_unsafe, data_dependent_output, dynamic_output_shape, flexible_layout, generated, inplace,
+     inplace_view, maybe_aliasing_or_mutating, needs_contiguous_strides, needs_exact_strides, needs_fixed_stride_order,
+     nondeterministic_bitwise, nondeterministic_seeded, out, out_variant, pointwise, pt2_compliant_tag, reduction,
+     view_copy) = range(20)
 
 
 class qscheme:

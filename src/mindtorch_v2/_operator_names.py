@@ -155,7 +155,7 @@ class _OpNamespace(ModuleType):
         super().__init__(f"torch.ops.{name}")
         self.name = name
 
-    def __getattr__(self, op_name: str) -> OpOverloadPacket:
+    def __getattr__(self, op_name: str) -> Any:
         packet = _packet(f"{self.name}::{op_name}")
         if op_name in _ABSENT and self.name == "aten":
             return absent_operator(op_name)

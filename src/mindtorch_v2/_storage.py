@@ -30,7 +30,13 @@ DEPRECATED = ("TypedStorage is deprecated. It will be removed in the future and 
 _device = device  # some methods have a parameter of that name
 
 
-class UntypedStorage:
+class StorageBase:
+    """What every storage of bytes is."""
+
+    __slots__ = ()
+
+
+class UntypedStorage(StorageBase):
     """Bytes on the CPU. `buffer` is any C-contiguous array over them; arrays of tensors are made on it."""
 
     __slots__ = ("__weakref__", "buffer", "nbytes_")

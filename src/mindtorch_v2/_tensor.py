@@ -285,10 +285,10 @@ class Tensor(TensorBase):
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         if modes.__dict__.get("levels"):
             raise RuntimeError("You are attempting to call Tensor.requires_grad_() (or perhaps using "
-                               "torch.autograd.functional.* APIs) inside of a function being transformed by a functorch "
-                               "transform. This is unsupported, please attempt to use the functorch transforms (e.g. "
-                               "grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of a function "
-                               "being transformed instead.")
+                               "torch.autograd.functional.* APIs) inside of a function being transformed by a "
+                               "functorch transform. This is unsupported, please attempt to use the functorch "
+                               "transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() "
+                               "outside of a function being transformed instead.")
         return self._track(requires_grad)
 
     def _track(self, requires_grad: bool = True) -> "Tensor":

@@ -137,6 +137,19 @@ class ExceptionWrapper:
         raise exception
 
 
+def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
+    """The elements of all tensors in one dimension."""
+    from . import cat
+
+    return cat([tensor.reshape(-1) for tensor in tensors])  # type: ignore[misc]
+
+
+def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Views of the parts that `_flatten_dense_tensors` put together."""
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    return tuple(part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True))
+
+
 def _get_available_device_type() -> str | None:
     """The kind of accelerator in use; None without one."""
     from .accelerator import current_accelerator

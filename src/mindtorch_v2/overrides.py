@@ -130,8 +130,8 @@ def enable_reentrant_dispatch() -> Iterator[None]:
 
 # what can be overridden ----------------------------------------------------------------------------------------------
 
-_NEVER = """asarray as_tensor from_dlpack from_file from_numpy frombuffer get_default_device get_default_dtype is_storage
-            is_tensor manual_seed set_default_device set_default_dtype tensor typename""".split()
+_NEVER = """asarray as_tensor from_dlpack from_file from_numpy frombuffer get_default_device get_default_dtype
+            is_storage is_tensor manual_seed set_default_device set_default_dtype tensor typename""".split()
 _NAMESPACES = ("", "functional", "nn.functional", "linalg", "fft", "special")
 
 
@@ -148,7 +148,7 @@ def get_ignored_functions() -> set[Callable]:
 
 def get_default_nowrap_functions() -> set[Callable]:
     """Functions whose results a subclass gets as they are."""
-    return {Tensor._base.__get__, Tensor.grad.__get__} if isinstance(Tensor.__dict__.get("grad"), property) else set()
+    return {Tensor.grad.__get__, Tensor.grad_fn.__get__}
 
 
 @functools.cache
@@ -167,7 +167,7 @@ def get_overridable_functions() -> dict[Any, list[Callable]]:
 
 def get_testing_overrides() -> dict[Callable, Callable]:
     """For each overridable function, one that takes the same arguments and returns -1."""
-    return {function: lambda *args, **kwargs: -1 for group in get_overridable_functions().values() for function in group}
+    return {f: lambda *args, **kwargs: -1 for group in get_overridable_functions().values() for f in group}
 
 
 @functools.cache

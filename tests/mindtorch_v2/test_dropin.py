@@ -106,3 +106,27 @@ def test_what_is_not_implemented_raises_when_used_and_says_so(name):
     done = run("-m", "mindtorch_v2", "-c",
                f"import torch, torch.onnx, torch.export, torch.distributed, torch.nn.parallel\n{NOT_HERE[name]}")
     assert f"NotImplementedError: mindtorch_v2 has no {name}." in done.stderr
+
+
+def test_the_package_functorch_comes_along():
+    code = """
+import warnings, torch, functorch
+warnings.simplefilter("error", UserWarning); warnings.simplefilter("ignore", FutureWarning)
+net = torch.nn.Linear(2, 3)
+f, params = functorch.make_functional(net, disable_autograd_tracking=True)
+assert torch.equal(f(params, torch.ones(2)), net(torch.ones(2))) and not params[0].requires_grad
+nets = [torch.nn.BatchNorm1d(2).eval() for _ in range(4)]
+f, params, buffers = functorch.combine_state_for_ensemble(nets)
+print(functorch.vmap(f, (0, 0, None))(params, buffers, torch.ones(5, 2)).shape, params[0].requires_grad)
+try:
+    functorch.make_functional(nets[0])
+except RuntimeError as error:
+    print(error)
+import torch.distributed.autograd
+print(torch.distributed.autograd.is_available())
+"""
+    done = run("-m", "mindtorch_v2", "-c", code)
+    assert done.stdout.splitlines() == [
+        "torch.Size([4, 5, 2]) False",
+        "make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model) instead.",
+        "False"], done.stderr

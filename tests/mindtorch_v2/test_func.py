@@ -519,3 +519,27 @@ def test_trees_flatten_and_come_back() -> None:
         tree.tree_map(lambda a, b: a, (1, 2), (1,))
     maximum = torch.max(M, 0)
     assert type(tree.tree_map(lambda x: x, maximum)) is type(maximum)
+
+
+def test_a_library_can_map_over_its_own_containers(monkeypatch):
+    """Some replace the steps of vmap under PyTorch's private names."""
+    from mindtorch_v2._functorch import vmap as steps
+
+    class Box:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+    def process(in_dims, args, func):
+        return args[0].tensor.shape[0], [in_dims], list(args), None
+
+    def create(dims, leaves, level, spec):
+        return [Box(steps._add_batch_dim(leaves[0].tensor, dims[0], level))]
+
+    def unwrap(outputs, out_dims, level, size, func):
+        return Box(steps._remove_batch_dim(outputs.tensor, level, size, out_dims))
+
+    for name, step in (("_process_batched_inputs", process), ("_create_batched_inputs", create),
+                       ("_unwrap_batched", unwrap)):
+        monkeypatch.setattr(steps, name, step)
+    x = torch.arange(6.0).reshape(2, 3)
+    assert torch.equal(torch.vmap(lambda box: Box(box.tensor.sum()))(Box(x)).tensor, x.sum(1))

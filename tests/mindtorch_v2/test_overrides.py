@@ -141,7 +141,8 @@ def test_overloads_are_one_object_each():
 
 
 @pytest.mark.parametrize(("name", "args", "expected"), [
-    ("add", (7, 2), 9), ("sub", (7.0, 2.0), 5.0), ("div", (7, 2), 3.5), ("floor_divide", (7, 2), 3), ("mul", (True, 2), 2)])
+    ("add", (7, 2), 9), ("sub", (7.0, 2.0), 5.0), ("div", (7, 2), 3.5), ("floor_divide", (7, 2), 3),
+    ("mul", (True, 2), 2)])
 def test_arithmetic_of_two_numbers_gives_a_tensor(name, args, expected):
     made = getattr(torch, name)(*args)
     assert isinstance(made, torch.Tensor) and made.item() == expected
@@ -173,7 +174,7 @@ def test_scans():
     assert torch.while_loop(lambda i: i < 3, lambda i: (i + 1,), (torch.tensor(0),))[0].item() == 3
 
 
-# attributes of tensors -------------------------------------------------------------------------------------------------
+# attributes of tensors ----------------------------------------------------------------------------------------------
 
 
 def test_a_tensors_dict_has_what_users_set_and_nothing_else():

@@ -104,8 +104,8 @@ def test_floating_point_operations_are_counted():
 
 def test_a_schedule_says_what_becomes_of_each_step():
     plan = schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
-    assert [plan(i).name for i in range(10)] == ["NONE", "NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE", "NONE", "WARMUP",
-                                                 "RECORD", "RECORD_AND_SAVE", "NONE"]
+    assert [plan(i).name for i in range(10)] == ["NONE", "NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE", "NONE",
+                                                 "WARMUP", "RECORD", "RECORD_AND_SAVE", "NONE"]
     assert schedule(wait=0, warmup=0, active=1)(5) is ProfilerAction.RECORD_AND_SAVE
     with pytest.raises(AssertionError, match="Invalid profiler schedule arguments"):
         schedule(wait=-1, warmup=0, active=1)

@@ -1,11 +1,12 @@
 """Tiny models of transformers' architectures, run on whichever library `import torch` gives; results go to a file.
 
-    python architectures.py FILE.npz                      # PyTorch: makes the weights
-    python -m mindtorch_v2 architectures.py FILE.npz ...  # this library: the same weights, read from that file
+    python architectures.py FOLDER torch.npz                              # PyTorch: makes the weights, saves the models
+    python -m mindtorch_v2 architectures.py FOLDER ours.npz torch.npz     # this library: reads both
 """
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,13 @@ def tensors(value: Any) -> Any:
     return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
-def run(name: str, weights: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+def floats(outputs: Any) -> dict[str, np.ndarray]:
+    import torch
+
+    return {key: value.detach().numpy() for key, value in outputs.items() if isinstance(value, torch.Tensor)}
+
+
+def run(name: str, folder: Path, weights: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
     """Everything that is compared: outputs, loss, gradients, the parameters after a step, generated tokens."""
     import torch
     import transformers
@@ -149,14 +156,17 @@ def run(name: str, weights: dict[str, np.ndarray] | None) -> dict[str, np.ndarra
     batch = tensors(inputs(np.random.default_rng(SEED)))
     model.eval()
     outputs = model(**batch)
-    for key, value in outputs.items():
-        if isinstance(value, torch.Tensor):
-            results[f"output/{key}"] = value.detach().numpy()
+    results |= {f"output/{key}": value for key, value in floats(outputs).items()}
+    if weights is None:
+        model.save_pretrained(folder / name)
+    saved = kind.from_pretrained(folder / name).eval()
+    results |= {f"saved/{key}": value for key, value in floats(saved(**batch)).items()}
     outputs.loss.backward()
     for key, parameter in model.named_parameters():
         if parameter.grad is not None:
             results[f"gradient/{key}"] = parameter.grad.numpy().copy()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-3, weight_decay=0.1)  # eps: gradients near 0 count little
+    # With a small eps, a gradient that is 0 but for rounding would make a step as long as any other.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-3, weight_decay=0.1)
     optimizer.step()
     results |= {f"step/{key}": value.detach().numpy().copy() for key, value in model.named_parameters()}
     torch.manual_seed(SEED)
@@ -175,7 +185,7 @@ def run(name: str, weights: dict[str, np.ndarray] | None) -> dict[str, np.ndarra
     return results
 
 
-def main(file: str, weights: str | None = None, *names: str) -> None:
+def main(folder: str, file: str, weights: str | None = None, *names: str) -> None:
     """Writes the results of all architectures, or of those named; what fails is written as its error."""
     import time
     import traceback
@@ -184,18 +194,18 @@ def main(file: str, weights: str | None = None, *names: str) -> None:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    given = np.load(weights) if weights not in (None, "-") else {}
+    given = np.load(Path(folder) / weights) if weights is not None else {}
     made: dict[str, np.ndarray] = {}
     for name in names or ARCHITECTURES:
         prefix, began = f"{name}/", time.perf_counter()
         own = {key[len(prefix):]: given[key] for key in given if key.startswith(prefix)}
         with ThreadPoolExecutor(1) as thread:  # where an error of one model does not end the others
-            done = thread.submit(run, name, own or None)
+            done = thread.submit(run, name, Path(folder), own or None)
         error = done.exception()
         results = done.result() if error is None else {"error": np.array("".join(traceback.format_exception(error)))}
         made |= {prefix + key: value for key, value in results.items()}
         print(f"{name} {time.perf_counter() - began:.2f} s", flush=True)
-    np.savez(file, **made)
+    np.savez(Path(folder) / file, **made)
 
 
 if __name__ == "__main__":

@@ -15,16 +15,16 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """What PyTorch and this library computed, each in a process of its own; PyTorch's weights serve both."""
+    """What PyTorch and this library computed, each in a process of its own, from PyTorch's weights and saved models."""
     folder = tmp_path_factory.mktemp("architectures")
-    theirs, ours = folder / "torch.npz", folder / "mindtorch.npz"
+    theirs, ours = "torch.npz", "ours.npz"
     path = os.pathsep.join([str(HERE.parents[1] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     for arguments in ([theirs], [ours, theirs]):
         command = ["-m", "mindtorch_v2"] if arguments[0] == ours else []
-        subprocess.run([sys.executable, *command, HERE / "architectures.py", *arguments], env=environment, check=True,
-                       capture_output=True)
-    return [{key: value for key, value in np.load(file).items()} for file in (theirs, ours)]
+        subprocess.run([sys.executable, *command, HERE / "architectures.py", folder, *arguments], env=environment,
+                       check=True, capture_output=True)
+    return [{key: value for key, value in np.load(folder / file).items()} for file in (theirs, ours)]
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -34,7 +34,7 @@ def test_a_training_step_and_generation_agree(name, results):
         assert "error" not in made, str(made["error"])
     assert ours.keys() == theirs.keys()
     kinds = {key.partition("/")[0] for key in theirs}
-    assert {"initial", "output", "gradient", "step", "training loss"} <= kinds
+    assert {"initial", "output", "saved", "gradient", "step", "training loss"} <= kinds
     assert ARCHITECTURES[name][3] == ("greedy" in kinds)
     for key, expected in theirs.items():
         got = ours[key]

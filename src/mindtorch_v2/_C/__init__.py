@@ -10,8 +10,8 @@ from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
 from .._dispatch.levels import open_levels
 from .._generator import Generator
 from .._ops.linalg import _LinAlgError
+from .._storage import StorageBase  # noqa: F401 - by this name
 from .._tensor import Tensor, TensorBase, _disabled_torch_function_impl
-
 
 _HOMES = {"_functorch": "_C._functorch", "_nn": "nn.functional", "_fft": "fft", "_linalg": "linalg",
           "_special": "special"}
@@ -69,7 +69,7 @@ def _log_api_usage_once(event: str) -> None:
 
 # Types of TorchScript's representation, which annotations name.
 Block, Graph, Node, Type, Value = (absent_class(f"torch._C.{name}") for name in "Block Graph Node Type Value".split())
-Event, Stream = absent_class("torch.Event", "Use torch.npu.Event."), absent_class("torch.Stream", "Use torch.npu.Stream.")
+Event, Stream = (absent_class(f"torch.{name}", f"Use torch.npu.{name}.") for name in ("Event", "Stream"))
 PyTorchFileReader = absent_class("torch.PyTorchFileReader", "Use torch.load.")
 PyTorchFileWriter = absent_class("torch.PyTorchFileWriter", "Use torch.save.")
 _TensorBase = TensorBase

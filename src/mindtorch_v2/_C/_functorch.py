@@ -10,5 +10,5 @@ from .._functorch.wrappers import (
     maybe_get_level,
 )
 
-__all__ = ["get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor", "maybe_get_bdim",
-           "maybe_get_level"]
+__all__ = ["get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor",
+           "maybe_get_bdim", "maybe_get_level"]

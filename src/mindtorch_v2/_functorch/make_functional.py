@@ -18,7 +18,7 @@ class FunctionalModule(Module):
         super().__init__()
         self.stateless_model, self.param_names = stateless_model, param_names
 
-    def forward(self, params: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    def forward(self, params: Sequence[Any], *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         return functional_call(self.stateless_model, dict(zip(self.param_names, params, strict=True)), args, kwargs)
 
 
@@ -29,7 +29,8 @@ class FunctionalModuleWithBuffers(Module):
         super().__init__()
         self.stateless_model, self.param_names, self.buffer_names = stateless_model, param_names, buffer_names
 
-    def forward(self, params: Sequence[Any], buffers: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    def forward(self, params: Sequence[Any], buffers: Sequence[Any],  # type: ignore[override]
+                *args: Any, **kwargs: Any) -> Any:
         state = dict(zip(self.param_names, params, strict=True)) | dict(zip(self.buffer_names, buffers, strict=True))
         return functional_call(self.stateless_model, state, args, kwargs)
 
@@ -37,8 +38,8 @@ class FunctionalModuleWithBuffers(Module):
 def make_functional(model: Module, disable_autograd_tracking: bool = False) -> tuple[FunctionalModule, tuple]:
     """(a function of parameters and inputs, the parameters)."""
     if any(True for _ in model.buffers()):
-        raise RuntimeError("make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model) "
-                           "instead.")
+        raise RuntimeError("make_functional(model): `model` has buffers. Please use "
+                           "make_functional_with_buffers(model) instead.")
     made, params, _ = make_functional_with_buffers(model, disable_autograd_tracking)
     return FunctionalModule(made.stateless_model, made.param_names), params
 

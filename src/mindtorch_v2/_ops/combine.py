@@ -90,7 +90,12 @@ def _clamp_bound_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> tuple[A
     return (grad.masked_fill(~((self < min) & (min < max)), 0), grad.masked_fill(~((self > max) | (max < min)), 0))  # type: ignore
 
 
-_REAL, _LARGEST = frozenset((int, float)), finfo(float32).max
+_LARGEST: float = finfo(float32).max
+
+
+def _is_ordinary(bound: Any) -> bool:
+    """Whether a bound is a number that float32 holds."""
+    return (bound.__class__ is float or bound.__class__ is int) and -_LARGEST < bound < _LARGEST
 
 
 class _Clamp(Pointwise):
@@ -113,11 +118,10 @@ class _Clamp(Pointwise):
         def kernel(self: Tensor, min: Any, max: Any) -> Tensor:
             """Floating elements that lie row by row, between two ordinary numbers."""
             array = self._array
-            if (array.dtype is not float32.np or not array.flags.c_contiguous or 1 in array.shape
-                    or min.__class__ not in _REAL or max.__class__ not in _REAL
-                    or not -_LARGEST < min < _LARGEST or not -_LARGEST < max < _LARGEST):
-                return general(self, min, max)
-            return wrap(compute(cpu_xp, array, min, max))
+            if (array.dtype is float32.np and array.flags.c_contiguous and 1 not in array.shape and _is_ordinary(min)
+                    and _is_ordinary(max)):
+                return wrap(compute(cpu_xp, array, min, max))
+            return general(self, min, max)
 
         return kernel
 

@@ -19,18 +19,26 @@ _LIMIT = 1 << 14
 class _Plan:
     """A product of two arrays of given layouts: which are copied first, and the call."""
 
-    __slots__ = ("columns", "copies", "made", "product")
+    __slots__ = ("copies", "made", "product")
 
     def __init__(self, product: Product, made: Layout, copies: tuple[Layout | None, Layout | None]) -> None:
-        self.product, self.made, self.copies, self.columns = product, made, copies, made.shape[-1]
+        self.product, self.made, self.copies = product, made, copies
 
-    def __call__(self, a: CudaArray, b: CudaArray, out: CudaArray, alpha: int = 0, beta: int = 0) -> None:
+    def __call__(self, a: CudaArray, b: CudaArray, out: CudaArray, alpha: int = 0, beta: int = 0,
+                 bias: CudaArray | None = None) -> None:
         first, second = self.copies
         if first is not None:
             a = _copied(a, first)
         if second is not None:
             b = _copied(b, second)
-        self.product(a.pointer, b.pointer, out.pointer, self.columns, settings.matmul.allow_tf32, alpha, beta)
+        tf32 = settings.matmul.allow_tf32
+        if bias is not None:
+            plain = bias.ndim == 1 and bias.layout.contiguous and bias.dtype.kind != "c"
+            if plain and self.product.with_bias(a.pointer, b.pointer, bias.pointer, out.pointer, tf32):
+                return
+            copy_array(out, bias)
+            beta = self.product.one
+        self.product(a.pointer, b.pointer, out.pointer, tf32, alpha, beta)
 
 
 def _copied(array: CudaArray, layout: Layout) -> CudaArray:
@@ -160,11 +168,7 @@ def _declare_linear() -> None:
                 return slow(input, weight, bias)
             plan = _plan(a, w, "linear", lambda: tuple(spec.shape))
         made = empty(plan.made, a.device)
-        if bias is None:
-            plan(a, w, made)
-        else:
-            copy_array(made, bias._array)
-            plan(a, w, made, 0, plan.product.one)
+        plan(a, w, made, bias=None if bias is None else bias._array)
         return wrap_cuda(made)
 
     KERNELS["linear"] = kernel

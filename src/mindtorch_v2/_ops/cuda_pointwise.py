@@ -78,8 +78,12 @@ def _launch_of(traced: Traced, layouts: Sequence[Layout], out: Layout) -> Launch
         per_thread = _PER_THREAD if sizes[0] % _PER_THREAD == 0 and count > 1 << 16 else 1
         fixed.append((ctypes.c_longlong * (len(sizes) * (len(strides) + 1)))(*sizes, *(s for each in strides
                                                                                        for s in each)))
+        inner = None
+        if per_thread == 4 and strides[-1][0] == 1 and all(each[0] in (0, 1) and (not each[0] or not any(
+                s % 4 for s in each[1:])) for each in strides):
+            inner = [each[0] for each in strides[:-1]]
         text = traced.strided_source(dtypes, out.dtype, len(sizes), per_thread,
-                                     "unsigned int" if count < 1 << 31 else "unsigned long long")
+                                     "unsigned int" if count < 1 << 31 else "unsigned long long", inner)
     blocks = -(-count // (_THREADS * per_thread))
     return Launch(compiled(text, "fused"), letters, (blocks,), (_THREADS,), fixed)
 

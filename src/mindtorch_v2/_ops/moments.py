@@ -289,4 +289,6 @@ def _norm_except_dim(v, pow, dim):
 @composite("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
            samples=cases(case(t(3, 4), t(3, 1)), case(t(3, 4), t(1, 4), 1), case(t(2, 3), t(), -1)))
 def _weight_norm(v, g, dim):
+    if dim in (0, v.dim() - 1) and v.dtype.category != FLOAT:
+        raise NotImplementedError(f"\"weight_norm_kernel\" not implemented for '{v.dtype.scalar_name}'")
     return v * (g / _norm_except_dim(v, 2, dim))

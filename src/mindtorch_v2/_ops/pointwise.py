@@ -7,7 +7,7 @@ from typing import Any
 
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, complex128, dtype, float64, int64, of_number
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, complex128, dtype, float64, int64, of_number
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import Pointwise, pointwise
@@ -335,6 +335,8 @@ _SIMPLE_POWERS: dict[float, Callable] = {
 def _pow(xp: Any, self: Any, exponent: Any) -> Any:
     """Powers; integers take integer exponents, negative ones truncating to -1, 0 or 1 as division does."""
     whole = self.dtype.kind in "iub"
+    if self.dtype.kind == "b":  # to the power True or False
+        return self | ~exponent
     if exponent.__class__ in NUMBERS or not exponent.ndim:
         simple = _SIMPLE_POWERS.get(complex(exponent).real) if not complex(exponent).imag else None
         if simple is not None and not (whole and exponent < 0):
@@ -365,8 +367,17 @@ def _pow_exponent_grad(grad: Tensor, self: Any, exponent: Tensor, result: Tensor
     return (grad * conj(result * self.log())).masked_fill((self == 0) & (counted >= 0), 0)
 
 
+class _Power(Pointwise):
+    """Takes bools to a power that is a Python bool, to no other."""
+
+    def types(self, operator: Operator, operands: Sequence[Any]) -> tuple[dtype, dtype]:
+        if operands[1].__class__ is bool and dtype_of(operands[0]) is bool_:
+            return bool_, bool_
+        return super().types(operator, operands)
+
+
 op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
-   kernel=pointwise(_pow, excluding=(BOOL,), check=_check_pow, named="pow"),
+   kernel=_Power(_pow, excluding=(BOOL,), check=_check_pow, named="pow"),
    npu=("aclnnPowTensorTensor(self, exponent, out)",
         "aclnnPowTensorScalar(self, exponent, out)",
         "aclnnPowScalarTensor(self, exponent, out)"),

@@ -220,7 +220,7 @@ def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: A
 
 
 op("sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-   kernel=Layouts(_sampled_addmm, _sampled_addmm, _sampled_addmm), public="sparse", aliases=("sparse.sampled_addmm",))
+   kernel=Layouts(_sampled_addmm, _sampled_addmm, _sampled_addmm), public="", aliases=("sparse.sampled_addmm",))
 
 
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:

@@ -7,10 +7,10 @@ from typing import Any
 
 from .._absent import refuse
 from .._profile import USER_SCOPE, Recorder, marked, recorder
-from .profiler_util import DeviceType, EventList, FunctionEvent, FunctionEventAvg, Interval, Kernel
+from .profiler_util import DeviceType, EventList, FunctionEvent, FunctionEventAvg
 
-__all__ = ["EnforceUnique", "EventList", "FunctionEvent", "KinetoStepTracker", "emit_itt", "emit_nvtx", "load_nvprof",
-           "parse_nvprof_trace", "profile", "record_function"]
+__all__ = ["DeviceType", "EnforceUnique", "EventList", "FunctionEvent", "KinetoStepTracker", "emit_itt", "emit_nvtx",
+           "load_nvprof", "parse_nvprof_trace", "profile", "record_function"]
 
 _is_profiler_enabled = False
 
@@ -48,7 +48,7 @@ class profile:
         _mark_running(True)
         self._recorder.start()
 
-    def __exit__(self, *exception: Any) -> bool:
+    def __exit__(self, *exception: Any) -> None:
         if self._recorder is not None:
             self._recorder.stop()
             _mark_running(False)
@@ -56,7 +56,6 @@ class profile:
             if self.acc_events and self.function_events is not None:
                 made[:0] = self.function_events
             self.function_events = made
-        return False
 
     def toggle_collection_dynamic(self, enabled: bool, activities: Any = ()) -> None:
         """Stops or goes on recording inside the block."""

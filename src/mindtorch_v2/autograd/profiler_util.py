@@ -80,9 +80,10 @@ class FunctionEvent(_Times):
     device_index = 0
     kwinputs: dict = {}
 
-    def __init__(self, id: int, name: str, thread: int, start_us: float, end_us: float, input_shapes: list | None = None,
-                 stack: list[str] | None = None, scope: int = 0, cpu_memory_usage: int = 0, sequence_nr: int = -1,
-                 flops: int | None = None, concrete_inputs: list | None = None,
+    def __init__(self, id: int, name: str, thread: int, start_us: float, end_us: float,
+                 input_shapes: list | None = None, stack: list[str] | None = None, scope: int = 0,
+                 cpu_memory_usage: int = 0, sequence_nr: int = -1, flops: int | None = None,
+                 concrete_inputs: list | None = None,
                  is_user_annotation: bool = False) -> None:
         self.id, self.name, self.trace_name, self.thread, self.fwd_thread = id, name, name, thread, None
         self.time_range = Interval(start_us, end_us)
@@ -271,8 +272,8 @@ class EventList(list):
             elif event.scope == 0 and event.sequence_nr not in forward and not event.name.startswith("autograd::"):
                 forward[event.sequence_nr] = event
                 events.append({"ph": "s", **link})
-        opened: Any = gzip.open(path, "wt") if str(path).endswith(".gz") else open(path, "w")
-        with opened as file:
+        opener: Any = gzip.open if str(path).endswith(".gz") else open
+        with opener(path, "wt") as file:
             json.dump({"schemaVersion": 1, "deviceProperties": [], "displayTimeUnit": "ms", **more,
                        "traceEvents": events, "traceName": str(path)}, file)
 

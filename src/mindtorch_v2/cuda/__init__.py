@@ -1,7 +1,7 @@
 """torch.cuda: NVIDIA GPUs, their streams, memory and random numbers, through CuPy.
 
-CuPy is imported when a device is first asked for. Without it, or without a GPU, `is_available()` is False, and what needs
-a device raises as a PyTorch does that was built without CUDA.
+CuPy is imported when a device is first asked for. Without it, or without a GPU, `is_available()` is False, and what
+needs a device raises as a PyTorch does that was built without CUDA.
 """
 
 import importlib

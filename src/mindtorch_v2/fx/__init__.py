@@ -8,7 +8,7 @@ from .interpreter import Interpreter, Transformer
 from .node import Node, has_side_effect, map_arg
 from .proxy import Proxy
 
-__all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "has_side_effect", "map_arg",
-           "replace_pattern", "symbolic_trace", "wrap"]
+__all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "has_side_effect",
+           "map_arg", "replace_pattern", "symbolic_trace", "wrap"]
 
 replace_pattern = absent_function("torch.fx.replace_pattern", "Change the nodes of `module.graph` and recompile.")

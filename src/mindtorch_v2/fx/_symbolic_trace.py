@@ -1,5 +1,6 @@
 """The tracer: runs a module's `forward` on proxies."""
 
+import builtins
 import functools
 import inspect
 import math
@@ -40,7 +41,9 @@ class ProxyableClassMeta(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         tracers: list[TracerBase] = []
         map_aggregate((args, kwargs), lambda a: tracers.append(a.tracer) if isinstance(a, Proxy) else None)
-        return tracers[0].create_proxy("call_function", cls, args, kwargs) if tracers else super().__call__(*args, **kwargs)
+        if tracers:
+            return tracers[0].create_proxy("call_function", cls, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
 
 def wrap(fn_or_name: str | Callable) -> Any:
@@ -81,8 +84,8 @@ def _recording(original: Callable) -> Callable:
 class Tracer(TracerBase):
     """Records what a module's `forward`, or a function, does. Subclasses say which modules are not looked into."""
 
-    def __init__(self, autowrap_modules: tuple[ModuleType, ...] = (math,), autowrap_functions: tuple[Callable, ...] = (),
-                 param_shapes_constant: bool = False) -> None:
+    def __init__(self, autowrap_modules: tuple[ModuleType, ...] = (math,),
+                 autowrap_functions: tuple[Callable, ...] = (), param_shapes_constant: bool = False) -> None:
         self._autowrap = {id(f) for m in autowrap_modules for n, f in vars(m).items()
                           if not n.startswith("_") and callable(f)} | {id(f) for f in autowrap_functions}
         self._autowrap_modules = autowrap_modules
@@ -113,8 +116,8 @@ class Tracer(TracerBase):
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
         """What reading an attribute of a module gives while tracing: parameters become nodes."""
-        is_attribute = isinstance(attr_val, Parameter) or self.proxy_buffer_attributes and isinstance(attr_val, torch.Tensor)
-        name = self.tensor_attrs.get(id(attr_val)) if is_attribute else None
+        traced = torch.Tensor if self.proxy_buffer_attributes else Parameter
+        name = self.tensor_attrs.get(id(attr_val)) if isinstance(attr_val, traced) else None
         if name is None:
             return attr_val
         if name not in parameter_proxy_cache:
@@ -148,7 +151,7 @@ class Tracer(TracerBase):
         args: list[Any] = [self.root] if is_module else []
         concrete = concrete_args or {}
         for parameter in signature[1:] if is_module else signature:
-            star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+            star = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(parameter.kind.name, "")
             name = parameter.name
             kind = None if parameter.annotation in (parameter.empty, Any) else parameter.annotation
             if name in concrete and concrete[name] is not PH:
@@ -191,7 +194,7 @@ class Tracer(TracerBase):
         if is_module:
             self.root = root
             function = getattr(type(root), self.traced_func_name)
-            self.submodule_paths = {module: name for name, module in root.named_modules()}
+            self.submodule_paths = {module: name for name, module in self.root.named_modules()}
         else:
             self.root, function = Module(), root
         self.graph = Graph(tracer_cls=type(self))
@@ -222,24 +225,20 @@ class Tracer(TracerBase):
             return self.getattr(name, attribute(module, name), self._parameter_proxies)
 
         with ExitStack() as undo:
-            def replace(scope: Any, name: str, value: Any) -> None:
-                names = vars(scope) if isinstance(scope, (type, ModuleType)) else scope
-                assign = functools.partial(setattr, scope) if isinstance(scope, (type, ModuleType)) else scope.__setitem__
-                remove = functools.partial(delattr, scope) if isinstance(scope, (type, ModuleType)) else scope.__delitem__
-                undo.callback(*((assign, name, names[name]) if name in names else (remove, name)))
-                assign(name, value)
+            def replace(scope: dict[str, Any], name: str, value: Any) -> None:
+                if name in scope:
+                    undo.callback(scope.__setitem__, name, scope[name])
+                else:
+                    undo.callback(scope.__delitem__, name)
+                scope[name] = value
 
-            replace(Module, "__call__", traced_call)
-            replace(Module, "__getattr__", traced_attribute)
+            undo.callback(setattr, Module, "__call__", call)
+            undo.callback(setattr, Module, "__getattr__", attribute)
+            Module.__call__, Module.__getattr__ = traced_call, traced_attribute  # type: ignore
             for (_, name), scope in _wrapped.items():
-                import builtins
-
-                replace(scope, name, _recording(scope.get(name, getattr(builtins, name, None))))
-            for module in self._autowrap_modules:
-                for name, value in list(vars(module).items()):
-                    if id(value) in self._autowrap:
-                        replace(module, name, _recording(value))
-            for scope in scopes:
+                original: Any = scope.get(name, getattr(builtins, name, None))
+                replace(scope, name, _recording(original))
+            for scope in (*(vars(module) for module in self._autowrap_modules), *scopes):
                 for name, value in list(scope.items()):
                     if id(value) in self._autowrap and callable(value):
                         replace(scope, name, _recording(value))

@@ -42,7 +42,8 @@ class Namespace:
             name = f"_{name}"
         match = re.fullmatch(r"(.*)_(\d+)", name)
         base, number = (match[1], int(match[2])) if match else (name, 0)
-        while name in self.taken or keyword.iskeyword(name) or hasattr(builtins, name) or name in ("inf", "nan", "torch"):
+        reserved = (*keyword.kwlist, *dir(builtins), "inf", "nan", "torch")
+        while name in self.taken or name in reserved:
             number += 1
             name = f"{base}_{number}"
         self.taken.add(name)
@@ -223,8 +224,8 @@ class Graph:
                         "argument! If you are copying nodes from another graph, make sure to use ``arg_transform`` on "
                         f"node_copy() to remap values\n{self}")
                 if used not in seen:
-                    raise RuntimeError(f"Argument '{used}' of Node '{node}' was used before it has been defined! Please "
-                                       f"check that Nodes in the graph are topologically ordered\n{self}")
+                    raise RuntimeError(f"Argument '{used}' of Node '{node}' was used before it has been defined! "
+                                       f"Please check that Nodes in the graph are topologically ordered\n{self}")
             seen.add(node)
             names.add(node.name)
             if self.owning_module is not None and node.op in ("call_module", "get_attr"):
@@ -364,7 +365,8 @@ class _Writer:
         if module == "_operator" and name in _FORMS:
             return f"{node.name}{kind} = {_FORMS[name].format(*map(self.text, node.args))}"
         if module == "_operator" and name in _INPLACE:
-            return f"{_INPLACE[name].format(*map(self.text, node.args))};  {node.name}{kind} = {self.text(node.args[0])}"
+            written = _INPLACE[name].format(*map(self.text, node.args))
+            return f"{written};  {node.name}{kind} = {self.text(node.args[0])}"
         if node.target is getattr and len(node.args) == 2 and str(node.args[1]).isidentifier():
             return f"{node.name}{kind} = {_receiver(self.text(node.args[0]))}.{node.args[1]}"
         return f"{node.name}{kind} = {self.function(node.target)}({self.arguments(node.args, node.kwargs)})"

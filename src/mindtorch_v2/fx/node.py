@@ -46,11 +46,11 @@ def map_arg(a: Any, fn: Callable[["Node"], Any]) -> Any:
 
 def qualified_name(function: Any) -> str:
     """The dotted name under which programs know a function."""
-    if getattr(builtins, getattr(function, "__name__", ""), None) is function:
-        return function.__name__
     import mindtorch_v2 as torch
 
-    name = getattr(function, "__name__", type(function).__name__)
+    name: str = getattr(function, "__name__", type(function).__name__)
+    if getattr(builtins, name, None) is function:
+        return name
     for place, home in (("torch", torch), ("torch.nn.functional", torch.nn.functional), ("torch.linalg", torch.linalg),
                         ("torch.special", torch.special), ("torch.fft", torch.fft)):
         if getattr(home, name, None) is function:
@@ -168,7 +168,8 @@ class Node:
         name = qualified_name(self.target)
         return name if "." in name else f"builtins.{name}"
 
-    def format_node(self, placeholder_names: list | None = None, maybe_return_typename: list | None = None) -> str | None:
+    def format_node(self, placeholder_names: list | None = None,
+                    maybe_return_typename: list | None = None) -> str | None:
         """The node as a line of the graph's text."""
         if self.op == "output":
             if maybe_return_typename is not None and self.type:

@@ -68,8 +68,8 @@ class TracerBase:
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
 
     def iter(self, obj: "Proxy") -> Iterator:
-        raise TraceError("Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as "
-                         "a *args or **kwargs function argument. See the torch.fx docs on pytorch.org for a more "
+        raise TraceError("Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or "
+                         "as a *args or **kwargs function argument. See the torch.fx docs on pytorch.org for a more "
                          "detailed explanation of what types of control flow can be traced, and check out the Proxy "
                          "docstring for help troubleshooting Proxy iteration errors")
 

@@ -40,7 +40,7 @@ def _limits(kind: Any, low: Any, high: Any) -> tuple[Any, Any]:
 def make_tensor(*shape: Any, dtype: Any, device: Any, low: float | None = None, high: float | None = None,
                 requires_grad: bool = False, noncontiguous: bool = False, exclude_zero: bool = False,
                 memory_format: Any = None) -> Any:
-    """A tensor of values uniform in [low, high); with `exclude_zero`, zeros are replaced by the smallest other value."""
+    """A tensor of values uniform in [low, high); with `exclude_zero`, zeros become the smallest other value."""
     size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else tuple(shape)
     if noncontiguous and memory_format is not None:
         raise ValueError(f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "

@@ -38,7 +38,8 @@ def _device_has_foreach_support(device: device) -> bool:
 
 
 def _has_foreach_support(tensors: Sequence[Tensor | None], device: device) -> bool:
-    return _device_has_foreach_support(device) and all(t is None or type(t) in _foreach_supported_types for t in tensors)
+    known = all(t is None or type(t) in _foreach_supported_types for t in tensors)
+    return known and _device_has_foreach_support(device)
 
 
 _foreach_supported_types = [Tensor]

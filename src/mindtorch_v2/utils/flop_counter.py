@@ -91,8 +91,8 @@ def conv_flop(x_shape: Any, w_shape: Any, _bias: Any, _stride: Any, _padding: An
 
 @register_flop_formula(aten.convolution_backward)
 def conv_backward_flop(grad_out_shape: Any, x_shape: Any, w_shape: Any, _bias: Any, _stride: Any, _padding: Any,
-                       _dilation: Any, transposed: bool, _output_padding: Any, _groups: int, output_mask: Sequence[bool],
-                       out_shape: Any = None) -> int:
+                       _dilation: Any, transposed: bool, _output_padding: Any, _groups: int,
+                       output_mask: Sequence[bool], out_shape: Any = None) -> int:
     flops = conv_flop_count(grad_out_shape, w_shape, out_shape[0], not transposed) if output_mask[0] else 0
     if output_mask[1]:  # a convolution of the input with the gradient, or the other way round
         fixed, moved = (grad_out_shape, x_shape) if transposed else (x_shape, grad_out_shape)

@@ -342,7 +342,8 @@ def test_operations_inside_forward_are_not_recorded() -> None:
     Inside.apply(leaf(1.0)).sum().backward()
 
 
-def test_gradcheck_finds_a_wrong_formula() -> None:
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_gradcheck_finds_a_wrong_formula(fast_mode: bool) -> None:
     class Wrong(Function):
         @staticmethod
         def forward(ctx, x):
@@ -353,10 +354,10 @@ def test_gradcheck_finds_a_wrong_formula() -> None:
             return grad * 3
 
     x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(Cube.apply, (x,))
+    assert torch.autograd.gradcheck(Cube.apply, (x,), fast_mode=fast_mode)
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
-        torch.autograd.gradcheck(Wrong.apply, (x,))
-    assert not torch.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
+        torch.autograd.gradcheck(Wrong.apply, (x,), fast_mode=fast_mode)
+    assert not torch.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False, fast_mode=fast_mode)
 
 
 def test_functions_inside_functions() -> None:

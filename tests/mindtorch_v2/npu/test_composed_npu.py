@@ -55,7 +55,8 @@ def test_decompositions_give_back_what_they_were_made_of(shared_npu: Any, shape:
     torch.testing.assert_close((A @ pinv @ A).cpu(), A.cpu(), rtol=1e-4, atol=1e-4)
     symmetric = A @ A.mT - 2 * torch.eye(shape[-2], device="npu")  # of any sign
     values, vectors = torch.linalg.eigh(symmetric)
-    torch.testing.assert_close((symmetric @ vectors).cpu(), (vectors * values.unsqueeze(-2)).cpu(), rtol=1e-4, atol=1e-4)
+    restored = (vectors * values.unsqueeze(-2)).cpu()
+    torch.testing.assert_close((symmetric @ vectors).cpu(), restored, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(values.cpu(), torch.linalg.eigvalsh(symmetric.cpu()), rtol=1e-4, atol=1e-4)
     got, wanted = both(torch.matrix_exp, symmetric.cpu() * 0.3)
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)

@@ -504,14 +504,33 @@ extern "C" __global__ void fused({arrays}R* out, {self._number_parameters()}int6
 """
 
     def strided_source(self, dtypes: Sequence[np.dtype], out: np.dtype, rank: int, per_thread: int,
-                       index: str) -> str:
-        """A kernel for operands of any strides, over `rank` dimensions, innermost first; the result's come last."""
+                       index: str, inner: Sequence[int] | None = None) -> str:
+        """A kernel for operands of any strides, over `rank` dimensions, innermost first; the result's come last.
+
+        `inner` are the innermost strides of the operands, 0 or 1, where four elements can be loaded at a time.
+        """
         types = [c_type(d) for d in dtypes]
         arrays = "".join(f"const {name}* p{i}, " for i, name in zip(self.loads, types, strict=True))
         last = len(types)
         loaded = [f"({c_type(self.kind)})widened(p{i}[at[{k}] + j * places.stride[{k}][0]])"
                   for k, i in enumerate(self.loads)]
-        values = ", ".join([*loaded, *(f"n{i}" for i in self.numbers)])
+        numbers = [f"n{i}" for i in self.numbers]
+        values, together = ", ".join([*loaded, *numbers]), ""
+        if inner is not None:
+            wide = [(k, i, name) for k, (i, name) in enumerate(zip(self.loads, types, strict=True)) if inner[k]]
+            parts = ", ".join([f"({c_type(self.kind)})widened({f'w{i}.v[j]' if inner[k] else f'p{i}[at[{k}]]'})"
+                               for k, i in enumerate(self.loads)] + numbers)
+            loads = "".join(f"        four<{name}> w{i} = *(const four<{name}>*)(p{i} + at[{k}]);\n"
+                            for k, i, name in wide)
+            places = " | ".join(["(size_t)out", *(f"(size_t)p{i}" for _, i, _ in wide)])
+            together = f"""    if ((({places}) & 15) == 0) {{
+{loads}        four<R> made;
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) made.v[j] = narrow<R>::of(computed({parts}));
+        *(four<R>*)(out + at[{last}]) = made;
+        return;
+    }}
+"""
         return f"""{_HEAD}typedef {c_type(out)} R;
 typedef {index} index_t;
 struct Places {{ int64 size[{rank}]; int64 stride[{last + 1}][{rank}]; }};
@@ -528,7 +547,7 @@ extern "C" __global__ void fused({arrays}R* out, {self._number_parameters()}int6
         #pragma unroll
         for (int k = 0; k < {last + 1}; ++k) at[k] += own * places.stride[k][d];
     }}
-    #pragma unroll
+{together}    #pragma unroll
     for (int j = 0; j < {per_thread}; ++j)
         out[at[{last}] + j * places.stride[{last}][0]] = narrow<R>::of(computed({values}));
 }}

@@ -1,12 +1,21 @@
-"""Products of matrices by cuBLAS: operands are taken as they lie, transposed or not, and copied only if they must."""
+"""Products of matrices by cuBLAS: operands are taken as they lie, transposed or not, and copied only if they must.
 
+The library is called through ctypes with prepared arguments: that is cheaper than CuPy's front, and works while a graph
+is captured, because each stream has a workspace of its own.
+"""
+
+import ctypes
 import functools
+import threading
+from pathlib import Path
 from typing import Any
 
 import cupy
 import numpy as np
-from cupy_backends.cuda.libs import cublas
 
+from .launch import lock
+from .memory import lasting
+from .runtime import CudaError, device_count
 from .streams import current
 
 # element type -> cudaDataType_t, cublasComputeType_t, and the type of the factors alpha and beta
@@ -14,21 +23,86 @@ _SINGLE, _DOUBLE, _TF32 = 68, 70, 77
 _TYPES = {"float32": (0, _SINGLE, "f"), "float64": (1, _DOUBLE, "d"), "float16": (2, _SINGLE, "f"),
           "bfloat16": (14, _SINGLE, "f"), "complex64": (4, _SINGLE, "F"), "complex128": (5, _DOUBLE, "D")}
 _PLAIN, _TRANSPOSED, _DEFAULT = 0, 1, -1
-_gemm, _gemm_batched = cublas.gemmEx, cublas.gemmStridedBatchedEx
+_WORKSPACE = 32 << 20
+_SEVERAL = device_count() > 1
+_int, _long, _pointer = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+
+
+def opened(name: str) -> ctypes.PyDLL | None:
+    try:
+        return ctypes.PyDLL(name)  # the GIL is kept: giving it up costs more than most calls
+    except OSError:
+        return None
+
+
+def loaded(stem: str, *versions: int) -> ctypes.PyDLL | None:
+    """A library that this process has loaded already, or that the loader finds by its name; None without one."""
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    paths = sorted({line.split()[-1] for line in lines if f"/{stem}.so" in line})
+    names = (*paths, *(f"{stem}.so.{version}" for version in versions))
+    return next((library for name in names if (library := opened(name)) is not None), None)
+
+
+def _required() -> ctypes.PyDLL:
+    library = loaded("libcublas", 13, 12)
+    if library is None:
+        cupy.cuda.device.get_cublas_handle()  # CuPy knows more places, and leaves the library loaded
+        library = loaded("libcublas")
+    if library is None:
+        raise CudaError("cuBLAS was not found: products of matrices need libcublas")
+    return library
+
+
+_blas = _required()
+_light = opened(_blas._name.replace("libcublas.", "libcublasLt."))  # of the same version: it shares handles
+_gemm, _gemm_batched = _blas.cublasGemmEx, _blas.cublasGemmStridedBatchedEx
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        raise CudaError(f"CUDA error: cuBLAS returned status {code} when calling `{what}`")
+
+
+class _Bound(threading.local):
+    """This thread's handle on the current device, and the stream that it is set to; workspaces by device and stream."""
+
+    def __init__(self) -> None:
+        self.handle, self.device, self.stream = _pointer(0), -1, -1
+        self.space = 0
+        self.handles: dict[int, ctypes.c_void_p] = {}
+        self.spaces: dict[tuple[int, int], Any] = {}
+
+
+_bound = _Bound()
+
+
+def handle() -> ctypes.c_void_p:
+    """cuBLAS's handle of this thread, set to the current stream of the current device."""
+    if _SEVERAL or _bound.stream != current.handle:
+        _follow()
+    return _bound.handle
+
+
+def _follow() -> None:
+    device, stream = cupy.cuda.runtime.getDevice(), current.handle
+    if (device, stream) == (_bound.device, _bound.stream):
+        return
+    made = _bound.handles.get(device)
+    if made is None:
+        made = _bound.handles[device] = _pointer()
+        _check(_blas.cublasCreate_v2(ctypes.byref(made)), "cublasCreate(handle)")
+    space = _bound.spaces.get((device, stream))
+    if space is None:
+        space = _bound.spaces[device, stream] = lasting(_WORKSPACE)
+    _check(_blas.cublasSetStream_v2(made, _pointer(stream)), "cublasSetStream(handle, stream)")
+    _check(_blas.cublasSetWorkspace_v2(made, _pointer(space.ptr), ctypes.c_size_t(_WORKSPACE)),
+           "cublasSetWorkspace(handle, workspace)")
+    _bound.handle, _bound.device, _bound.stream, _bound.space = made, device, stream, space.ptr
 
 
 def is_supported(kind: np.dtype) -> bool:
     return kind.name in _TYPES
-
-
-def handle() -> int:
-    """cuBLAS's handle of this thread, on the current device."""
-    made = current.blas
-    if made is None:
-        made = cupy.cuda.device.get_cublas_handle()
-        if cupy.cuda.runtime.getDeviceCount() == 1:
-            current.blas = made
-    return made
 
 
 @functools.lru_cache(256)
@@ -48,30 +122,128 @@ def lead(rows: int, columns: int, row: int, column: int) -> tuple[int, int] | No
 class Product:
     """out = beta * out + alpha * a @ b, for matrices or batches of one geometry, by their addresses."""
 
-    __slots__ = ("back", "batched", "compute", "front", "middle", "one", "single", "zero")
+    __slots__ = ("_biased", "a", "alpha", "arguments", "b", "beta", "call", "compute", "geometry", "kind", "mode",
+                 "one", "out", "zero")
 
     def __init__(self, kind: np.dtype, rows: int, inner: int, columns: int, a: tuple[int, int], b: tuple[int, int],
                  batch: tuple[int, int, int] | None = None) -> None:
         """`a` and `b` as from `lead`; `batch` is how many, and the strides between those of a and of b."""
-        name, self.compute, letter = _TYPES[kind.name]
-        self.single = kind.name in ("float32", "complex64")
+        name, compute, letter = _TYPES[kind.name]
+        self.kind, self.geometry = kind, (rows, inner, columns, a, b)
+        self.compute = compute, _TF32 if kind.name in ("float32", "complex64") else compute
         self.one, self.zero = (_factor(n, letter).ctypes.data for n in (1, 0))
+        self.a, self.b, self.out, self.alpha, self.beta = (_pointer() for _ in range(5))
+        self.mode = _int(compute)
+        self._biased: dict[bool, Biased | None] = {}
         # cuBLAS counts columns first: it sees all matrices transposed, and so computes b' a'.
-        self.front = b[0], a[0], columns, rows, inner
-        self.middle, self.back, self.batched = (name, b[1]), (name, a[1]), None
-        self.batched = (batch[0], batch[1], batch[2], rows * columns) if batch is not None else None
-
-    def __call__(self, a: int, b: int, out: int, columns: int, tf32: bool, alpha: int = 0, beta: int = 0) -> None:
-        compute = _TF32 if tf32 and self.single else self.compute
-        alpha, beta = alpha or self.one, beta or self.zero
-        name = self.middle[0]
-        if self.batched is None:
-            _gemm(handle(), *self.front, alpha, b, *self.middle, a, *self.back, beta, out, name, columns, compute,
-                  _DEFAULT)
+        front = *map(_int, (b[0], a[0], columns, rows, inner)), self.alpha
+        kinds, of_out = _int(name), (_int(columns),)
+        if batch is None:
+            self.call = _gemm
+            self.arguments = (*front, self.b, kinds, _int(b[1]), self.a, kinds, _int(a[1]), self.beta, self.out, kinds,
+                              *of_out, self.mode, _int(_DEFAULT))
         else:
-            count, of_a, of_b, of_out = self.batched
-            _gemm_batched(handle(), *self.front, alpha, b, *self.middle, of_b, a, *self.back, of_a, beta, out, name,
-                          columns, of_out, count, compute, _DEFAULT)
+            self.call = _gemm_batched
+            self.arguments = (*front, self.b, kinds, _int(b[1]), _long(batch[2]), self.a, kinds, _int(a[1]),
+                              _long(batch[1]), self.beta, self.out, kinds, *of_out, _long(rows * columns),
+                              _int(batch[0]), self.mode, _int(_DEFAULT))
+
+    def __call__(self, a: int, b: int, out: int, tf32: bool, alpha: int = 0, beta: int = 0) -> None:
+        with lock:
+            self.a.value, self.b.value, self.out.value = a, b, out
+            self.alpha.value, self.beta.value = alpha or self.one, beta or self.zero
+            self.mode.value = self.compute[tf32]
+            code = self.call(handle(), *self.arguments)
+        if code:
+            _check(code, self.call.__name__)
+
+    def with_bias(self, a: int, b: int, bias: int, out: int, tf32: bool) -> bool:
+        """out = a @ b + bias by one kernel; False if that cannot be had."""
+        if (a | b | bias | out) & 15:
+            return False
+        try:
+            biased = self._biased[tf32]
+        except KeyError:
+            biased = self._biased[tf32] = Biased.of(self, tf32)
+        return biased is not None and biased(a, b, bias, out)
+
+
+class _Choice(ctypes.Structure):
+    """What cuBLASLt finds for a product: the algorithm and the workspace that it needs."""
+
+    _fields_ = (("algorithm", ctypes.c_ulonglong * 8), ("space", ctypes.c_size_t), ("state", _int),
+                ("waves", ctypes.c_float), ("reserved", _int * 4))
+
+
+_TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER, _WITH_BIAS = 3, 4, 7, 8, 4
+_MOST_SPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)
+
+
+class Biased:
+    """A product to whose rows a vector is added, by cuBLASLt."""
+
+    def __init__(self, product: Product, tf32: bool) -> None:
+        """LookupError where cuBLASLt has no way."""
+        if _light is None:
+            raise LookupError
+        rows, inner, columns, a, b = product.geometry
+        name, _, letter = _TYPES[product.kind.name]
+        self.description, self.layouts = _pointer(), [_pointer() for _ in range(3)]
+        scale = {"f": 0, "d": 1}[letter]
+        self._do("cublasLtMatmulDescCreate", ctypes.byref(self.description), _int(product.compute[tf32]), _int(scale))
+        self._set(_TRANSPOSE_A, _int(b[0]))
+        self._set(_TRANSPOSE_B, _int(a[0]))
+        self._set(_EPILOGUE, _int(_WITH_BIAS))
+        shapes = ((inner, columns) if b[0] else (columns, inner), (rows, inner) if a[0] else (inner, rows),
+                  (columns, rows))
+        for layout, shape, step in zip(self.layouts, shapes, (b[1], a[1], columns), strict=True):
+            self._do("cublasLtMatrixLayoutCreate", ctypes.byref(layout), _int(name), *map(ctypes.c_ulonglong, shape),
+                     _long(step))
+        self.choice, found, wishes = _Choice(), _int(0), _pointer()
+        self._do("cublasLtMatmulPreferenceCreate", ctypes.byref(wishes))
+        self._wish(wishes, _MOST_SPACE, ctypes.c_ulonglong(_WORKSPACE))
+        for each in _ALIGNMENTS:
+            self._wish(wishes, each, ctypes.c_uint(16))
+        left, right, made = self.layouts
+        self._do("cublasLtMatmulAlgoGetHeuristic", handle(), self.description, left, right, made, made, wishes, _int(1),
+                 ctypes.byref(self.choice), ctypes.byref(found))
+        if not found.value or self.choice.state:
+            raise LookupError
+        self.a, self.b, self.bias, self.out, self.space, self.stream = (_pointer() for _ in range(6))
+        self.place = ctypes.byref(self.bias), ctypes.c_size_t(8)
+        one, zero = _pointer(product.one), _pointer(product.zero)
+        self.arguments = (self.description, one, self.b, left, self.a, right, zero, self.out, made, self.out, made,
+                          ctypes.byref(self.choice), self.space, ctypes.c_size_t(_WORKSPACE), self.stream)
+
+    @classmethod
+    def of(cls, product: Product, tf32: bool) -> "Biased | None":
+        try:
+            return cls(product, tf32)
+        except LookupError:
+            return None
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        if getattr(_light, name)(*arguments):
+            raise LookupError(name)
+
+    def _set(self, attribute: int, value: Any) -> None:
+        self._do("cublasLtMatmulDescSetAttribute", self.description, _int(attribute), ctypes.byref(value),
+                 ctypes.c_size_t(ctypes.sizeof(value)))
+
+    def _wish(self, wishes: Any, attribute: int, value: Any) -> None:
+        self._do("cublasLtMatmulPreferenceSetAttribute", wishes, _int(attribute), ctypes.byref(value),
+                 ctypes.c_size_t(ctypes.sizeof(value)))
+
+    def __call__(self, a: int, b: int, bias: int, out: int) -> bool:
+        assert _light is not None
+        with lock:
+            self.a.value, self.b.value, self.out.value = a, b, out
+            if self.bias.value != bias:
+                self.bias.value = bias
+                _light.cublasLtMatmulDescSetAttribute(self.description, _int(_BIAS_POINTER), *self.place)
+            used = handle()
+            self.space.value, self.stream.value = _bound.space, current.handle
+            return not _light.cublasLtMatmul(used, *self.arguments)
 
 
 def factor(value: Any, kind: np.dtype) -> int:

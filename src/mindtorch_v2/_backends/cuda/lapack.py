@@ -123,7 +123,8 @@ def least_squares(A: Any, B: Any, rcond: float, driver: str) -> tuple[Any, Any, 
     if not A.size:
         return made, cupy.zeros(batch, np.int64), singular
     U, S, Vh, _ = svd(A, False, True)
-    large = S > (rcond if rcond >= 0 else float(np.finfo(S.dtype).eps)) * S.max(-1, keepdims=True)
+    least = (rcond if rcond >= 0 else float(np.finfo(S.dtype).eps)) * S.max(-1, keepdims=True)
+    large = least < S
     scale = cupy.where(large, 1 / cupy.where(large, S, 1), 0)
     coefficients = cupy.matmul(U.conj().swapaxes(-1, -2), B)
     made[..., :n, :] = cupy.matmul(Vh.conj().swapaxes(-1, -2), scale[..., None] * coefficients)

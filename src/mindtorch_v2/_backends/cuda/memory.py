@@ -43,6 +43,11 @@ def allocate(nbytes: int, where: device) -> Any:
         raise OutOfMemoryError(_report(nbytes, where.index or 0)) from None
 
 
+def lasting(nbytes: int) -> Any:
+    """Memory that is kept for good, never a graph's."""
+    return _pool.malloc(nbytes)
+
+
 def _report(nbytes: int, index: int) -> str:
     free, total = memory_info(index)
     used, reserved = _pool.used_bytes(), _pool.total_bytes()

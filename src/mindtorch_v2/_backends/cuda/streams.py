@@ -15,7 +15,6 @@ class _Current(threading.local):
 
     def __init__(self) -> None:
         self.handle = 0
-        self.blas: int | None = None  # cuBLAS's handle, where there is one device
         self.streams: dict[int, Stream] = {}
 
 

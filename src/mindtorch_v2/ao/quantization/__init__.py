@@ -7,8 +7,8 @@ _CLASSES = """DeQuantStub FakeQuantize FakeQuantizeBase FixedQParamsFakeQuantize
     HistogramObserver MinMaxObserver MovingAverageMinMaxObserver MovingAveragePerChannelMinMaxObserver NoopObserver
     ObserverBase PerChannelMinMaxObserver PlaceholderObserver QConfig QConfigMapping QuantStub QuantWrapper
     RecordingObserver"""
-_FUNCTIONS = """convert default_eval_fn disable_fake_quant disable_observer enable_fake_quant enable_observer fuse_modules
-    fuse_modules_qat get_default_qat_qconfig get_default_qat_qconfig_mapping get_default_qconfig
+_FUNCTIONS = """convert default_eval_fn disable_fake_quant disable_observer enable_fake_quant enable_observer
+    fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qat_qconfig_mapping get_default_qconfig
     get_default_qconfig_mapping prepare prepare_qat propagate_qconfig_ quantize quantize_dynamic quantize_qat
     swap_module"""
 __all__ = [*_CLASSES.split(), *_FUNCTIONS.split()]

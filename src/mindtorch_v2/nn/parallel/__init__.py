@@ -1,8 +1,8 @@
 """Modules over several devices: one device is used here."""
 
+from ..._absent import absent_class
 from ..modules.module import Module
 from .data_parallel import DataParallel, data_parallel
-from ..._absent import absent_class
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 

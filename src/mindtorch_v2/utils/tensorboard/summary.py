@@ -242,8 +242,8 @@ def mesh(tag: str, vertices: Tensor, colors: Tensor | None, faces: Tensor | None
     config = json.dumps(config_dict, sort_keys=True)
     values = []
     for tensor, kind in parts:
-        shape = list(tensor.shape)
-        proto = TensorProto(dtype="DT_FLOAT", float_val=tensor.float().reshape(-1).tolist(), tensor_shape=_shape(*shape))
+        shape, flat = list(tensor.shape), tensor.float().reshape(-1).tolist()
+        proto = TensorProto(dtype="DT_FLOAT", float_val=flat, tensor_shape=_shape(*shape))
         values.append(Summary.Value(tag=mesh_metadata.get_instance_name(tag, kind), tensor=proto,
                                     metadata=mesh_metadata.create_summary_metadata(
                                         tag, "", kind, components, shape, json_config=config)))
@@ -288,8 +288,8 @@ def _hparam(value: Any) -> tuple[struct_pb2.Value, str] | None:
 def hparams(hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any],
             hparam_domain_discrete: Mapping[str, Sequence[Any]] | None = None) -> tuple[Summary, Summary, Summary]:
     """The records of an experiment's settings, and of a session's start and end."""
-    for name, values in (("hparam_dict", hparam_dict), ("metric_dict", metric_dict)):
-        if not isinstance(values, Mapping):
+    for name, given in (("hparam_dict", hparam_dict), ("metric_dict", metric_dict)):
+        if not isinstance(given, Mapping):
             raise TypeError(f"parameter: {name} should be a dictionary, nothing logged.")
     domains = hparam_domain_discrete or {}
     for name, values in domains.items():
@@ -298,14 +298,14 @@ def hparams(hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any],
             raise TypeError(f"parameter: hparam_domain_discrete[{name}] should be a list of same type as "
                             f"hparam_dict[{name}].")
     start, infos = plugin_data_pb2.SessionStartInfo(), []
-    for name, given in hparam_dict.items():
-        known = _hparam(given)
+    for name, value in hparam_dict.items():
+        known = _hparam(value)
         if known is None:
             continue
         start.hparams[name].CopyFrom(known[0])
-        values = [_hparam(v)[0] for v in domains[name]] if name in domains else None  # type: ignore[index]
+        choices = [_hparam(v)[0] for v in domains[name]] if name in domains else None  # type: ignore[index]
         infos.append(api_pb2.HParamInfo(name=name, type=api_pb2.DataType.Value(known[1]), domain_discrete=(
-            None if values is None else struct_pb2.ListValue(values=values))))
+            None if choices is None else struct_pb2.ListValue(values=choices))))
     metrics = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=name)) for name in metric_dict]
     parts = {
         metadata.EXPERIMENT_TAG: {"experiment": api_pb2.Experiment(hparam_infos=infos, metric_infos=metrics)},

@@ -41,8 +41,8 @@ class Timer:
         if language in (Language.CPP, "c++"):
             refuse("timing of C++ statements", "Write the statement in Python.")
         if global_setup:
-            raise ValueError("global_setup is C++ only, got `{global_setup}`. Most likely this code can simply be moved "
-                             "to `setup`.".format(global_setup=global_setup))
+            raise ValueError(f"global_setup is C++ only, got `{global_setup}`. Most likely this code can simply be "
+                             "moved to `setup`.")
         import mindtorch_v2 as torch
 
         stmt, setup = (textwrap.dedent(code).strip() for code in (stmt, setup))
@@ -87,7 +87,8 @@ class Timer:
                           min_run_time: float = 0.2) -> Measurement:
         """Blocks of runs until `min_run_time` seconds are measured."""
         with set_torch_threads(self._task_spec.num_threads):
-            number, times = self._block_size(min_run_time), []
+            number = self._block_size(min_run_time)
+            times: list[float] = []
             while sum(times) < min_run_time:
                 times.append(self._timeit(number))
                 if callback is not None:
@@ -98,7 +99,8 @@ class Timer:
                            callback: Callable[[int, float], Any] | None = None) -> Measurement:
         """Blocks of runs until their times lie close together, or `max_run_time` is over."""
         with set_torch_threads(self._task_spec.num_threads):
-            number, times = self._block_size(0.05), []
+            number = self._block_size(0.05)
+            times: list[float] = []
             while sum(times) < max_run_time:
                 times.append(self._timeit(number))
                 if callback is not None:

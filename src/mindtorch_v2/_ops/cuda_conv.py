@@ -1,0 +1,147 @@
+"""Convolution on a GPU by cuDNN, in the tensors' own types; what cuDNN does not take is im2col over CuPy."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._backends.cuda.array import CudaArray, Layout, array_on, empty, layout_of
+from .._backends.cuda.cudnn import TYPES, Convolution, library
+from .._dispatch.registry import registry
+from .._dtype import float32
+from .._tensor import Tensor
+from ..backends import cudnn as settings
+from .conv import _steps
+from .cuda import copy_array, wrap_cuda
+from .cuda_reduce import KERNELS as REDUCTIONS
+from .cuda_rows import KERNELS, planned
+from .families import result_of
+from .rules import Spec
+
+__all__ = ["KERNELS"]
+
+
+def _row(values: Sequence[int], rank: int, filler: int) -> tuple[int, ...]:
+    """Values of two dimensions where there is one."""
+    return (filler, *values) if rank == 1 else tuple(values)
+
+
+def _described(layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides in elements, of one spatial dimension as of two."""
+    shape, strides = layout.shape, tuple([s // layout.dtype.itemsize for s in layout.strides])
+    return (shape, strides) if len(shape) > 3 else ((*shape[:2], 1, shape[2]), (*strides[:2], strides[1], strides[2]))
+
+
+def _in_layout(array: CudaArray, layout: Layout) -> CudaArray:
+    """The array in that layout, copied if it is not."""
+    if array.layout is layout:
+        return array
+    made = empty(layout, array.device)
+    copy_array(made, array)
+    return made
+
+
+class _Geometry:
+    """The layouts of input, weight and result, all channels last or none, and the calls on them."""
+
+    def __init__(self, x: Layout, w: Layout, y: tuple[int, ...], last: bool, steps: Any) -> None:
+        self.last, self.steps, self.kind = last, steps, x.dtype
+        self.x, self.w, self.y = (self._layout(shape) for shape in (x.shape, w.shape, y))
+        self.calls: dict[tuple[str, bool], Convolution] = {}
+
+    def _layout(self, shape: Sequence[int]) -> Layout:
+        if not self.last:
+            return layout_of(tuple(shape), self.kind)
+        size, strides = self.kind.itemsize, [0] * len(shape)
+        step = size
+        for d in (1, *range(len(shape) - 1, 1, -1), 0):
+            strides[d] = step
+            step *= shape[d]
+        return layout_of(tuple(shape), self.kind, tuple(strides))
+
+    def call(self, what: str) -> Convolution:
+        """LookupError where cuDNN has none."""
+        tf32 = settings.allow_tf32
+        made = self.calls.get((what, tf32))
+        if made is None:
+            rank, steps = len(self.w.shape) - 2, self.steps
+            moves = [_row(v, rank, n) for v, n in ((steps.stride, 1), (steps.padding, 0), (steps.dilation, 1))]
+            weight = (*self.w.shape[:2], *_row(self.w.shape[2:], rank, 1))
+            made = self.calls[what, tf32] = Convolution(what, self.kind, _described(self.x), weight, _described(self.y),
+                                                        moves, steps.groups, self.last, tf32)
+        return made
+
+
+def _geometry(x: Layout, w: Layout, y: tuple[int, ...], strides: Any, steps: Any, needed: Sequence[str]) -> Any:
+    """The geometry, if cuDNN does what is needed; x and y of a plain convolution, also if it is transposed."""
+    if not settings.enabled or library() is None or x.dtype.name not in TYPES or not x.size or not w.size or 0 in y:
+        return None
+    made = _Geometry(x, w, y, strides is not None, steps)
+    try:
+        for what in needed:
+            made.call(what)
+    except LookupError:
+        return None
+    return made
+
+
+@planned("convolution")
+def _convolution(spec: Spec, input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple, padding: tuple,
+                 dilation: tuple, transposed: bool, output_padding: tuple, groups: int) -> Callable | None:
+    source, matrix, result = input._array.layout, weight._array.layout, tuple(spec.shape)
+    steps = _steps(len(matrix.shape) - 2, stride, padding, dilation, groups)
+    what = "input" if transposed else "forward"
+    outer = layout_of(result, source.dtype) if transposed else source
+    known = _geometry(outer, matrix, source.shape if transposed else result, spec.strides, steps, (what,))
+    if known is None:
+        return None
+    taken, given = (known.y, known.x) if transposed else (known.x, known.y)
+
+    def run(input: Tensor, weight: Tensor, bias: Tensor | None, *options: Any) -> Tensor:
+        x, w, made = _in_layout(input._array, taken), _in_layout(weight._array, known.w), empty(given, input._device)
+        if bias is not None:
+            b = bias._array
+            column = layout_of((*b.shape, *(1,) * (len(result) - 2)), b.dtype, (*b.strides, *(0,) * (len(result) - 2)))
+            copy_array(made, array_on(column, b.memory, b.pointer, b.device))
+        first, second = (w, x) if transposed else (x, w)
+        known.call(what)(first.pointer, second.pointer, made.pointer, x.device.index or 0, bias is not None)
+        return wrap_cuda(made)
+
+    return run
+
+
+@planned("convolution_backward")
+def _convolution_backward(specs: Any, grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any,
+                          stride: tuple, padding: tuple, dilation: tuple, transposed: bool, output_padding: tuple,
+                          groups: int, output_mask: tuple) -> Callable | None:
+    source, matrix, grads = input._array.layout, weight._array.layout, grad_output._array.layout
+    steps = _steps(len(matrix.shape) - 2, stride, padding, dilation, groups)
+    outer, inner = (grads, source) if transposed else (source, grads)
+    of_input = "forward" if transposed else "input"
+    needed = [what for what, wanted in ((of_input, output_mask[0]), ("weight", output_mask[1])) if wanted]
+    strides = next((spec.strides for spec in specs[:2] if spec is not None), None)
+    known = _geometry(outer, matrix, inner.shape, strides, steps, needed)
+    if known is None:
+        return None
+    operator, rank = registry.get("convolution_backward"), len(matrix.shape) - 2
+    taken, given = (known.y, known.x) if transposed else (known.x, known.y)
+
+    def run(grad_output: Tensor, input: Tensor, weight: Tensor, *options: Any) -> Any:
+        made: list[Any] = [None, None, None]
+        where, index = input._device, input._device.index or 0
+        grad = _in_layout(grad_output._array, given)
+        if output_mask[0]:
+            w, result = _in_layout(weight._array, known.w), empty(taken, where)
+            first, second = (grad, w) if transposed else (w, grad)
+            known.call(of_input)(first.pointer, second.pointer, result.pointer, index)
+            made[0] = wrap_cuda(result)
+        if output_mask[1]:
+            x, result = _in_layout(input._array, taken), empty(known.w, where)
+            first, second = (grad, x) if transposed else (x, grad)
+            known.call("weight")(first.pointer, second.pointer, result.pointer, index)
+            made[1] = wrap_cuda(result)
+        if output_mask[2]:
+            wide = float32 if input.dtype.itemsize < 4 else input.dtype
+            each = REDUCTIONS["sum"](wrap_cuda(grad), tuple(range(2, rank + 2)), False, wide)
+            made[2] = REDUCTIONS["sum"](each, (0,), False, input.dtype)
+        return result_of(operator, made)
+
+    return run
