@@ -99,16 +99,20 @@ def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
     return False
 
 
-_linalg_library = ["default"]
+def _preference(*known: str) -> Any:
+    """A function that keeps which library is preferred; there is one only, so nothing follows from it."""
+    chosen = ["default"]
+
+    def preferred(backend: str | None = None) -> str:
+        if backend is not None:
+            if backend not in ("default", *known):
+                choices = ", ".join(map(repr, ("default", *known)))
+                raise RuntimeError(f"Unknown input value. Choose from: {choices}. Got {backend!r}")
+            chosen[0] = backend
+        return chosen[0]
+
+    return preferred
 
 
-def preferred_linalg_library(backend: str | None = None) -> str:
-    """The library asked for; there is one only, so nothing follows from it."""
-    if backend is not None:
-        if backend not in ("default", "cusolver", "magma"):
-            raise RuntimeError(f"Unknown input value. Choose from: 'default', 'cusolver', 'magma'. Got {backend!r}")
-        _linalg_library[0] = backend
-    return _linalg_library[0]
-
-
-preferred_blas_library = preferred_linalg_library
+preferred_linalg_library = _preference("cusolver", "magma")
+preferred_blas_library = _preference("cublas", "cublaslt", "ck")

@@ -1,12 +1,13 @@
 """All declared operators on a CUDA device, driven by their samples, against the CPU."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+import device_cases
 import numpy as np
 import operator_cases as samples
 import pytest
+from device_cases import plain, run, tensors_on
 from operator_cases import Call, Declaration
 
 import mindtorch_v2 as torch
@@ -15,12 +16,9 @@ from mindtorch_v2._ops.families import Composite
 
 SAMPLED = samples.sampled()
 every_operator = pytest.mark.parametrize("declaration", SAMPLED.values(), ids=SAMPLED)
-# Errors that the CPU finds in the data; a device is not waited for to look at it.
-FOUND_IN_DATA = ("out of bounds", "out of range", "ZeroDivisionError", "bincount only supports", "is not finite",
-                 "should be between 0 and 1", "Number of elements of source", "Class values must",
-                 "singular", "not positive-definite", "failed to converge")
-# PyTorch's CPU gives the places of nonzero elements column by column, a device row by row.
-OTHER_STRIDES = frozenset(("aten::nonzero", "aten::nonzero_numpy", "aten::argwhere", "aten::where", "aten::unique_dim"))
+# Errors in the data that only the CPU reports.
+FOUND_IN_DATA = (*device_cases.FOUND_IN_DATA, "singular", "not positive-definite", "failed to converge")
+OTHER_STRIDES = device_cases.OTHER_STRIDES | {"aten::unique_dim"}
 # Vectors and factors that are not unique, the derivatives of which are.
 SIGN_IS_FREE = frozenset(f"aten::{name}" for name in (
     "linalg_svd", "_linalg_svd", "svd", "linalg_eigh", "_linalg_eigh", "linalg_eig", "linalg_qr", "qr", "geqrf",
@@ -28,23 +26,6 @@ SIGN_IS_FREE = frozenset(f"aten::{name}" for name in (
 # What the device computes by another formula than the CPU, with the tolerance that takes.
 LOOSE = {"aten::special_ndtri": 1e-4, "aten::histc": 1e-4}
 NO_KERNEL = ("cannot run on device 'cuda'", "does not run on device 'cuda'")
-
-
-def tensors_on(call: Call, device: str, dtype: str = "float32") -> list[Any]:
-    made = samples.bases(call, torch, dtype)
-    return [t.to(device) for t in made] if device != "cpu" else made
-
-
-def run(call: Call, tensors: list[Any], device: str) -> Any:
-    args, kwargs = samples.arguments(call, torch, samples.writable(call, tensors), device)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return samples.function_of(call.declaration)(*args, **kwargs)
-
-
-def plain(value: Any) -> np.ndarray:
-    value = value.detach().cpu()
-    return (value.float() if value.dtype.itemsize == 2 and value.is_floating_point() else value).numpy()
 
 
 def assert_same(call: Call, got: Any, wanted: Any, what: str, tolerance: float = 2e-5) -> None:

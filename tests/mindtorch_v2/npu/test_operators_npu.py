@@ -3,14 +3,15 @@
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import device_cases
 import numpy as np
 import operator_cases as samples
 import pytest
+from device_cases import plain, run, tensors_on
 from operator_cases import Call, Declaration
 
 import mindtorch_v2 as torch
@@ -21,12 +22,9 @@ from mindtorch_v2._ops.families import Composite
 
 SAMPLED = samples.sampled()
 every_operator = pytest.mark.parametrize("declaration", SAMPLED.values(), ids=SAMPLED)
-# Errors that the CPU finds in the data; the device does not look at it.
-FOUND_IN_DATA = ("out of bounds", "out of range", "ZeroDivisionError", "bincount only supports", "is not finite",
-                 "should be between 0 and 1", "Number of elements of source", "Class values must",
-                 "offsets[0] has to be", "not in the valid range")  # fmt: skip
-# PyTorch's CPU gives the places of nonzero elements column by column, a device row by row.
-OTHER_STRIDES = frozenset(("aten::nonzero", "aten::nonzero_numpy", "aten::argwhere", "aten::where"))
+# Errors in the data that only the CPU reports.
+FOUND_IN_DATA = (*device_cases.FOUND_IN_DATA, "offsets[0] has to be", "not in the valid range")
+OTHER_STRIDES = device_cases.OTHER_STRIDES
 # Operators that run, but lead to one without a row: by an option, or in their derivative.
 LEAD_ELSEWHERE = frozenset((
     "aten::unique",  # along a dimension
@@ -38,23 +36,6 @@ UP_TO_SIGN = frozenset(("aten::linalg_eigh", "aten::linalg_svd", "aten::svd", "a
 # What the device computes by another formula than the CPU, with the tolerance that takes.
 LOOSE = {"aten::special_ndtri": 1e-3, "aten::logcumsumexp": 1e-4, "aten::histc": 1e-4}
 NO_ROW = "has no ACLNN row: it cannot run on device 'npu'"
-
-
-def tensors_on(call: Call, device: str) -> list[Any]:
-    made = samples.bases(call, torch, "float32")
-    return [t.to(device) for t in made] if device != "cpu" else made
-
-
-def run(call: Call, tensors: list[Any], device: str) -> Any:
-    args, kwargs = samples.arguments(call, torch, samples.writable(call, tensors), device)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return samples.function_of(call.declaration)(*args, **kwargs)
-
-
-def plain(value: Any) -> np.ndarray:
-    value = value.detach().cpu()
-    return (value.float() if value.dtype.itemsize == 2 and value.is_floating_point() else value).numpy()
 
 
 def assert_same(call: Call, got: Any, wanted: Any, what: str) -> None:
