@@ -792,14 +792,14 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
     made: list[Tensor | None] = []
     for tensor, grad in zip(tensors, grads, strict=True):
         if grad is None:
-            if tensor.requires_grad and tensor._array.size != 1:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            if tensor.requires_grad and tensor.dtype.is_complex:
-                raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
-                                   f"{tensor.dtype}")
             if not tensor.requires_grad:
                 made.append(None)
                 continue
+            if tensor._array.size != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if tensor.dtype.is_complex:
+                raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
+                                   f"{tensor.dtype}")
             grad = _fresh_ones(tensor)
         elif not isinstance(tensor, Tensor):  # a GradientEdge says nothing of its shape
             pass
@@ -826,7 +826,7 @@ def _fresh_ones(tensor: Tensor) -> Tensor:
         return wrap(one.copy() if not tensor._array.ndim else np.ones(tensor._array.shape, kind))
     if tensor._device is META:
         return wrap_meta(tensor._array.shape, tensor._array.dtype)
-    return tensor.detach().new_ones(tensor._array.shape)  # type: ignore[attr-defined]
+    return tensor.new_ones(tensor._array.shape)  # type: ignore[attr-defined]
 
 
 def _torch_function_kernel(operator: Operator) -> Callable:

@@ -194,7 +194,8 @@ def _apply_source(operator: Operator, derivative: Derivative) -> str:
             elif p == "needs":
                 values.append("(" + "".join(f"need_{a}, " for a in formula.arguments) + ")")
             else:
-                values.append(f"self.unpack({derivative.saved.index(p)})")
+                at, (_, version) = derivative.saved.index(p), _saved_expression(p, derivative, operator, False)
+                values.append(f"saved[{at}]" if version == "None" else f"self.unpack({at})")
         need = " or ".join(f"need_{a}" for a in formula.arguments)
         targets = ", ".join(f"grad_{a}" for a in formula.arguments)
         empty = "None" if len(formula.arguments) == 1 else "(None,) * " + str(len(formula.arguments))

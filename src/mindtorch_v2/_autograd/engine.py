@@ -4,10 +4,10 @@ Nodes become ready when all that lead to them have run, and of the ready ones th
 all: the order PyTorch's engine has. Nothing recurses, so depth is bounded by memory alone.
 """
 
-import heapq
 import math
 import sys
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ class Task:
 
     def push(self, target: Any, nr: int) -> None:
         self.pushed += 1
-        heapq.heappush(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
+        heappush(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
 
     def give(self, target: Any, nr: int, grad: Any) -> None:
         """Adds a gradient to what has come for an output of a target."""
@@ -135,12 +135,19 @@ class Task:
             buffer[at] = _added(old, grad)
 
     def run(self) -> None:
+        """Runs what is ready until nothing is; the usual cases without a look at hooks and captures."""
         heap, buffers, keep_graph = self.heap, self.buffers, self.keep_graph
         plain = self.needed is None and not modes.__dict__.get("anomaly") and "run_node" not in self.__dict__
         while heap:
-            _, _, target, nr = heapq.heappop(heap)
+            _, _, target, nr = heap.pop() if len(heap) == 1 else heappop(heap)
             if nr < 0:
-                self.run_leaf(target, buffers.pop(id(target)))
+                if plain and not target._hooks and target._accumulator is target._post_accumulate_hooks is None \
+                        and target._edge is None and target._keys & REQUIRES_GRAD and self.accumulate_grad:
+                    grad = buffers.pop(id(target)).pop()
+                    accumulate(target, grad)
+                    del grad
+                else:
+                    self.run_leaf(target, buffers.pop(id(target)))
             elif plain and not target.watched:
                 self.route(target, target.edges, target.apply(*buffers.pop(id(target))))
                 if not keep_graph and target.versions:
@@ -152,7 +159,7 @@ class Task:
         """Hands a node's gradients on; a function of its own, so that no name of it keeps a gradient alive."""
         if grads is None:
             return
-        pending, needed = self.pending, self.needed
+        pending, needed, buffers = self.pending, self.needed, self.buffers
         grads = list(grads)
         grads.reverse()
         for edge in edges:
@@ -164,17 +171,28 @@ class Task:
             left = pending[key] = pending[key] - 1
             if needed is not None and key not in needed:
                 continue
-            if grad is not None:
-                array = grad._array
-                if nr < 0:
-                    fits = array.shape == target._array.shape and array.dtype is target._array.dtype
+            if nr < 0:
+                like, alone = target._array, True
+                fits = grad is None or grad._array.dtype is like.dtype and grad._array.shape == like.shape
+            else:
+                outputs = target.outputs
+                alone = len(outputs) == 1
+                if grad is None:
+                    fits = True
+                elif nr < len(outputs):
+                    shape, kind, _ = outputs[nr]
+                    fits = grad._array.dtype is kind and grad._array.shape == shape
                 else:
-                    fits = nr < len(target.outputs) and target.outputs[nr][:2] == (array.shape, array.dtype)
-                if not fits:
-                    grad = fitted(grad, edge, source, self.captures)
-            self.give(target, nr, grad)
+                    fits = False
+            if not fits:
+                grad = fitted(grad, edge, source, self.captures)
+            if alone and key not in buffers:
+                buffers[key] = [grad]
+            else:
+                self.give(target, nr, grad)
             if not left:
-                self.push(target, nr)
+                self.pushed += 1
+                heappush(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
 
     def run_node(self, node: Node, grads: list) -> Any:
         """The node's gradients for its edges; None if it only had to be reached."""
@@ -438,8 +456,10 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
                   "parameters to None after use to break the cycle and avoid the leak.", 4)  # fmt: skip
     state = modes.__dict__
     previous, include = state["grad_enabled"], state["include"]
-    if previous is not create_graph or include & PIPELINE_MASK:
+    if include & PIPELINE_MASK:
         modes.update(grad_enabled=create_graph, include=include & ~PIPELINE_MASK)
+    elif previous is not create_graph:
+        modes.switch_grad(create_graph)
     outer = state.get("backward_pass")
     state["backward_pass"] = task
     if state.get("recorder") is not None:
@@ -455,8 +475,10 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
         task.run()
     finally:
         state["backward_pass"] = outer
-        if state["grad_enabled"] is not previous or state["include"] != include:
+        if state["include"] != include:
             modes.update(grad_enabled=previous, include=include)
+        elif state["grad_enabled"] is not previous:
+            modes.switch_grad(previous)
     if accumulate_grad:
         return ()
     return _collected(task, inputs, allow_unused)

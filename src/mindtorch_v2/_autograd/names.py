@@ -42,7 +42,7 @@ def _of_attention(node: Any) -> str:
 
 FIXED = {"_cross_entropy": "NllLossBackward0", "max": "MaxBackward1", "min": "MinBackward1",
          "native_rms_norm": "MulBackward0", "_native_rms_norm": "MulBackward0", "squeeze.dim": "SqueezeBackward1",
-         "squeeze.dims": "SqueezeBackward2"}
+         "squeeze.dims": "SqueezeBackward2", "_group_norm": "NativeGroupNormBackward0"}
 BY_NODE: dict[str, Callable[[Any], str]] = {
     "_attention": _of_attention, "clamp": _of_clamp, "linear": _of_linear, "mean": _overload_by("dim"),
     "prod": _overload_by("dim"), "sum": _overload_by("dim"),

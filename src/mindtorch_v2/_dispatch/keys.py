@@ -164,6 +164,7 @@ class _Unusual:
 unusual = _Unusual()
 _USUAL_MASKS = (0, ALL_KEYS)
 _RECORDING = AUTOGRAD_MASK | VIEW_MASK
+_UNRECORDED_MASKS = (0, ALL_KEYS & ~_RECORDING)
 
 
 class _Modes(threading.local):
@@ -183,7 +184,13 @@ class _Modes(threading.local):
         state = self.__dict__
         previous = state["grad_enabled"]
         if previous is not enabled:
-            self.update(grad_enabled=enabled)
+            if not state["include"] and not state["exclude"]:  # the usual case, without arithmetic
+                state["grad_enabled"] = enabled
+                with unusual.lock:
+                    unusual.threads += -1 if enabled else 1
+                state["masks"] = _USUAL_MASKS if enabled else _UNRECORDED_MASKS
+            else:
+                self.update(grad_enabled=enabled)
         return previous
 
     def update(self, **changes: Any) -> None:

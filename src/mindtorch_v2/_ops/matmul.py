@@ -521,7 +521,7 @@ batch_matmul: Callable = function_of(_BATCH_MATMUL)
                          error(RuntimeError, "The size of tensor a (2) must match the size of tensor b (3) at "
                                              "non-singleton dimension 0", t(2, 3, 4), t(3, 4, 5))))
 def _matmul(self, other):
-    a, b = self.dim(), other.dim()
+    a, b = len(self._array.shape), len(other._array.shape)
     if a == 2 and b == 2:
         return _mm(self, other)
     if not a or not b:

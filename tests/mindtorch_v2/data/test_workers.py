@@ -309,7 +309,7 @@ class Slow(Dataset):
         return torch.ones(3)
 if __name__ == "__main__":
     iterator = iter(DataLoader(Slow(), num_workers=2, multiprocessing_context=sys.argv[1]))
-    next(iterator)
+    next(iterator), next(iterator)  # one from each worker: both are at work, not at their imports
     print(*[process.pid for process in iterator._workers], flush=True)
     for batch in iterator:
         pass
