@@ -1,6 +1,6 @@
-"""Times the library on a GPU beside PyTorch, in one process, and prints the table of docs/benchmarks.md.
+"""Times the library on a GPU beside PyTorch, turns about in one process, and prints the table of docs/benchmarks.md.
 
-Usage: python bench/gpu.py [--only REGEX] [--rounds 7] [--write FILE]
+Usage: python bench/gpu.py [--only REGEX] [--rounds 15] [--write FILE]
 """
 
 import argparse
@@ -266,26 +266,33 @@ for _name, _channels, _size, _kernel, _step in (("3 x 3, 64 channels, 56 x 56", 
         return lambda: layer(x).backward(grad)
 
 
-def measured(torch: Any, make: Callable, loops: int, rounds: int) -> float:
-    """Microseconds a call: the median of some rounds, each ended by waiting for the device."""
-    call = make(torch)
-    for _ in range(3):
+def timed(torch: Any, call: Callable, loops: int) -> float:
+    """Microseconds a call, from a loop that ends by waiting for the device."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(loops):
         call()
     torch.cuda.synchronize()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        for _ in range(loops):
+    return (time.perf_counter() - start) / loops * 1e6
+
+
+def measured(modules: tuple[Any, ...], make: Callable, loops: int, rounds: int) -> list[float]:
+    """The median of each module's times, taken turns about: the host's speed changes from second to second."""
+    calls = [make(module) for module in modules]
+    for call in calls:
+        for _ in range(3):
             call()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / loops * 1e6)
-    return statistics.median(times)
+    times: list[list[float]] = [[] for _ in modules]
+    for _ in range(rounds):
+        for module, call, own in zip(modules, calls, times, strict=True):
+            own.append(timed(module, call, loops))
+    return [statistics.median(own) for own in times]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=".")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--write", help="a file for the table, in Markdown")
     parser.add_argument("--seconds", type=float, default=1e9, help="no case is begun later than this")
     options = parser.parse_args()
@@ -297,14 +304,13 @@ def main() -> None:
     for name, limit, loops, make in CASES:
         if not re.search(options.only, name) or time.perf_counter() - begun > options.seconds:
             continue
-        shown = []
+        try:
+            shown = measured((ours, theirs), make, loops, options.rounds)
+        except FAILURES:  # one case must not keep the others from being measured
+            said = traceback.format_exc().strip().splitlines()
+            print(f"{name}: {said[-1][:300]} {said[-3].strip()[:120]}", flush=True)
+            shown = [float("nan")] * 2
         for module in (ours, theirs):
-            try:
-                shown.append(measured(module, make, loops, options.rounds))
-            except FAILURES:  # one case must not keep the others from being measured
-                said = traceback.format_exc().strip().splitlines()
-                print(f"{name}, {module.__name__}: {said[-1][:300]} {said[-3].strip()[:120]}", flush=True)
-                shown.append(float("nan"))
             module.cuda.empty_cache()
         ratio = shown[0] / shown[1]
         mark = "" if ratio <= limit else " (!)"
