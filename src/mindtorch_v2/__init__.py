@@ -17,6 +17,7 @@ from ._autograd import (
     no_grad,
     set_grad_enabled,
 )
+from ._autograd import roots as _roots
 from ._convert import (
     get_device,
     is_complex,
@@ -51,6 +52,7 @@ from ._device import (
 )
 from ._dispatch.keys import modes as _modes
 from ._dispatch.pipeline import pipeline
+from ._dispatch.python_key import register as _register_python_key
 from ._dlpack import from_dlpack
 from ._dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
 from ._from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
@@ -81,7 +83,9 @@ from .torch_version import TorchVersion as _TorchVersion
 
 __version__ = _TorchVersion("2.13.0+mindtorch2")
 
+_register_python_key()
 _public.attach_methods()
+_roots.attach()
 _convert.attach()
 _attach_sparse()
 _indexing.attach()

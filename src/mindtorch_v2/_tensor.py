@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._autograd.engine import run_backward
 from ._autograd.node import HookDict, RemovableHandle, VersionCounter, accumulator_of
 from ._autograd.views import creation_now, edge_of_view, recording_edge
 from ._backends.meta import MetaArray, contiguous_strides
@@ -29,13 +28,12 @@ from ._dispatch.keys import (
     SPARSE_MASK,
     VIEW_MASK,
     WITH_GRAD,
-    DispatchKey,
     changed_modes,
     modes,
     unusual,
 )
 from ._dispatch.levels import LevelArray
-from ._dispatch.registry import Operator, PerOperator, registry
+from ._dispatch.registry import Operator, registry
 from ._dtype import FLOAT, OF_ARRAY, WIDER, cast, dtype
 from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
 from ._warn import warn_once
@@ -500,20 +498,6 @@ class Tensor(TensorBase):
             self._post_accumulate_hooks = HookDict()
         return self._post_accumulate_hooks.add(hook)
 
-    def backward(self, gradient: "Tensor | None" = None, retain_graph: bool | None = None, create_graph: bool = False,
-                 inputs: Any = None) -> None:
-        """Adds the gradients of this tensor into the `.grad` of the leaves it was computed from."""
-        if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-            kwargs = {
-                "gradient": gradient,
-                "retain_graph": retain_graph,
-                "create_graph": create_graph,
-                "inputs": inputs,
-            }
-            call_torch_function(Tensor.backward, [self], (self,), kwargs)
-            return
-        backward_of((self,), (gradient,), retain_graph, create_graph, inputs)
-
     # conversion ------------------------------------------------------------------------------------------------
 
     def _host_array(self, action: str) -> np.ndarray:
@@ -772,97 +756,3 @@ def wrapped_dim(dim: int, ndim: int) -> int:
     if -limit <= dim < limit:
         return dim + limit if dim < 0 else dim
     raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})")
-
-
-# backward ------------------------------------------------------------------------------------------------------------
-
-
-def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
-    flush_pending[0]()
-    if inputs is not None and isinstance(inputs, Tensor):
-        inputs = (inputs,)
-    if inputs is not None and len(inputs) == 0:
-        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    keep = create_graph if retain_graph is None else retain_graph
-    run_backward(tensors, root_gradients(tensors, grads), keep, create_graph, tuple(inputs or ()))
-
-
-def root_gradients(tensors: tuple, grads: tuple) -> list:
-    """The gradients to start from; a scalar's is one."""
-    made: list[Tensor | None] = []
-    for tensor, grad in zip(tensors, grads, strict=True):
-        if grad is None:
-            if not tensor.requires_grad:
-                made.append(None)
-                continue
-            if tensor._array.size != 1:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            if tensor.dtype.is_complex:
-                raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
-                                   f"{tensor.dtype}")
-            grad = _fresh_ones(tensor)
-        elif not isinstance(tensor, Tensor):  # a GradientEdge says nothing of its shape
-            pass
-        elif grad._array.shape != tensor._array.shape:
-            raise RuntimeError(f"Mismatch in shape: grad_output[{len(made)}] has a shape of {grad.shape} and "
-                               f"output[{len(made)}] has a shape of {tensor.shape}.")
-        elif grad.dtype.is_complex != tensor.dtype.is_complex:
-            raise RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. "
-                               f"Mismatch in dtype: grad_output[{len(made)}] has a dtype of {grad.dtype} and "
-                               f"output[{len(made)}] has a dtype of {tensor.dtype}.")
-        made.append(grad)
-    return made
-
-
-_ONE: dict[np.dtype, np.ndarray] = {}  # copied, since views of a first gradient come to users, who may write to them
-
-
-def _fresh_ones(tensor: Tensor) -> Tensor:
-    if tensor._array.__class__ is np.ndarray:
-        kind = tensor._array.dtype
-        one = _ONE.get(kind)
-        if one is None:
-            one = _ONE[kind] = np.ones((), kind)
-        return wrap(one.copy() if not tensor._array.ndim else np.ones(tensor._array.shape, kind))
-    if tensor._device is META:
-        return wrap_meta(tensor._array.shape, tensor._array.dtype)
-    return tensor.new_ones(tensor._array.shape)  # type: ignore[attr-defined]
-
-
-def _torch_function_kernel(operator: Operator) -> Callable:
-    """The Python key's kernel: hands the call, as the user wrote it, to the subclass."""
-
-    def kernel(*values: Any) -> Any:
-        schema = operator.schema
-        owners = [t for a, v in zip(schema.arguments, values, strict=True) if a.is_tensor
-                  for t in (v if a.is_list and v is not None else (v,)) if getattr(t, "_keys", 0) & PYTHON_MASK]
-        positional = len(schema.positional)
-        args, kwargs = list(values[:positional]), {}
-        while args and args[-1] is schema.defaults[len(args) - 1]:
-            args.pop()
-        for a, v in zip(schema.arguments[positional:], values[positional:], strict=True):
-            if v is not a.default:
-                kwargs[a.name] = v
-        public: Any = operator.declaration.public if operator.declaration is not None else operator
-        stack = modes.__dict__.get("function_modes")
-        if stack:
-            return call_function_mode(stack, public, owners, tuple(args), kwargs)
-        return call_torch_function(public, owners, tuple(args), kwargs)
-
-    return kernel
-
-
-def call_function_mode(stack: list, public: Callable, owners: list, args: tuple, kwargs: dict) -> Any:
-    """Asks the innermost mode, which is out of force while it runs."""
-    mode = stack.pop()
-    include = modes.include
-    try:
-        if not stack:
-            modes.update(include=include & ~PYTHON_MASK)
-        return mode.__torch_function__(public, tuple({type(o) for o in owners}), args, kwargs)
-    finally:
-        stack.append(mode)
-        modes.update(include=include)
-
-
-registry.register_for_all(DispatchKey.Python, PerOperator(_torch_function_kernel))

@@ -9,7 +9,8 @@ from typing import Any
 
 from ._dispatch.callers import call_torch_function
 from ._dispatch.keys import PYTHON_MASK, modes, unusual
-from ._tensor import Tensor, call_function_mode
+from ._dispatch.python_key import call_function_mode
+from ._tensor import Tensor
 
 __all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions",
            "get_ignored_functions", "get_overridable_functions", "get_testing_overrides", "handle_torch_function",

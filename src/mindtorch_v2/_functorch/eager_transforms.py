@@ -7,10 +7,11 @@ from typing import Any
 from .._autograd.engine import run_backward
 from .._autograd.forward import attach_tangent, tangent_of, zeros_for
 from .._autograd.grad_mode import enable_grad
+from .._autograd.roots import root_gradients
 from .._dispatch.keys import AUTOGRAD_MASK, DUAL_MASK, FUNC_MASK, modes
 from .._dispatch.levels import innermost, open_levels
 from .._dtype import FLOAT
-from .._tensor import Tensor, root_gradients
+from .._tensor import Tensor
 from ..utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten, treespec_pprint
 from .grad_level import GradLevel, value_at, wrapped
 from .vmap import vmap

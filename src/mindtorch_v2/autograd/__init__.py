@@ -12,13 +12,13 @@ from .._autograd import (
 )
 from .._autograd.engine import run_backward as _run_backward
 from .._autograd.function import Function
+from .._autograd.roots import backward_of as _backward_of
+from .._autograd.roots import root_gradients as _root_gradients
 from .._dispatch.callers import call_torch_function as _call_torch_function
 from .._dispatch.keys import PYTHON_MASK as _PYTHON_MASK
 from .._dispatch.keys import modes as _modes
 from .._tensor import Tensor as _Tensor
-from .._tensor import backward_of as _backward_of
 from .._tensor import flush_pending as _flush_pending
-from .._tensor import root_gradients as _root_gradients
 from . import forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck

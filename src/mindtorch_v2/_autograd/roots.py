@@ -1,0 +1,79 @@
+"""Where a backward pass begins: `Tensor.backward` and the gradients of the tensors that it starts from."""
+
+from typing import Any
+
+import numpy as np
+
+from .._device import META
+from .._dispatch.callers import call_torch_function
+from .._dispatch.keys import PYTHON_MASK, modes
+from .._tensor import Tensor, flush_pending, wrap, wrap_meta
+from .engine import run_backward
+
+
+def backward(self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
+             inputs: Any = None) -> None:
+    """Adds the gradients of this tensor into the `.grad` of the leaves it was computed from."""
+    if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+        kwargs = {"gradient": gradient, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
+        call_torch_function(backward, [self], (self,), kwargs)
+        return
+    backward_of((self,), (gradient,), retain_graph, create_graph, inputs)
+
+
+def attach() -> None:
+    """Makes `backward` a method of Tensor."""
+    backward.__qualname__ = "Tensor.backward"
+    Tensor.backward = backward  # type: ignore[attr-defined]
+
+
+def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
+    flush_pending[0]()
+    if inputs is not None and isinstance(inputs, Tensor):
+        inputs = (inputs,)
+    if inputs is not None and len(inputs) == 0:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    keep = create_graph if retain_graph is None else retain_graph
+    run_backward(tensors, root_gradients(tensors, grads), keep, create_graph, tuple(inputs or ()))
+
+
+def root_gradients(tensors: tuple, grads: tuple) -> list:
+    """The gradients to start from; a scalar's is one."""
+    made: list[Tensor | None] = []
+    for tensor, grad in zip(tensors, grads, strict=True):
+        if grad is None:
+            if not tensor.requires_grad:
+                made.append(None)
+                continue
+            if tensor._array.size != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if tensor.dtype.is_complex:
+                raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
+                                   f"{tensor.dtype}")
+            grad = _ones_like(tensor)
+        elif not isinstance(tensor, Tensor):  # a GradientEdge says nothing of its shape
+            pass
+        elif grad._array.shape != tensor._array.shape:
+            raise RuntimeError(f"Mismatch in shape: grad_output[{len(made)}] has a shape of {grad.shape} and "
+                               f"output[{len(made)}] has a shape of {tensor.shape}.")
+        elif grad.dtype.is_complex != tensor.dtype.is_complex:
+            raise RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. "
+                               f"Mismatch in dtype: grad_output[{len(made)}] has a dtype of {grad.dtype} and "
+                               f"output[{len(made)}] has a dtype of {tensor.dtype}.")
+        made.append(grad)
+    return made
+
+
+_ONE: dict[np.dtype, np.ndarray] = {}  # copied, since views of a first gradient come to users, who may write to them
+
+
+def _ones_like(tensor: Tensor) -> Tensor:
+    if tensor._array.__class__ is np.ndarray:
+        kind = tensor._array.dtype
+        one = _ONE.get(kind)
+        if one is None:
+            one = _ONE[kind] = np.ones((), kind)
+        return wrap(one.copy() if not tensor._array.ndim else np.ones(tensor._array.shape, kind))
+    if tensor._device is META:
+        return wrap_meta(tensor._array.shape, tensor._array.dtype)
+    return tensor.new_ones(tensor._array.shape)  # type: ignore[attr-defined]

@@ -1,0 +1,49 @@
+"""The Python key: calls that `__torch_function__` of a subclass or of a mode answers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .callers import call_torch_function
+from .keys import PYTHON_MASK, DispatchKey, modes
+from .registry import Operator, PerOperator, registry
+
+
+def torch_function_kernel(operator: Operator) -> Callable:
+    """The Python key's kernel: hands the call, as the user wrote it, to the subclass."""
+
+    def kernel(*values: Any) -> Any:
+        schema = operator.schema
+        owners = [t for a, v in zip(schema.arguments, values, strict=True) if a.is_tensor
+                  for t in (v if a.is_list and v is not None else (v,)) if getattr(t, "_keys", 0) & PYTHON_MASK]
+        positional = len(schema.positional)
+        args, kwargs = list(values[:positional]), {}
+        while args and args[-1] is schema.defaults[len(args) - 1]:
+            args.pop()
+        for a, v in zip(schema.arguments[positional:], values[positional:], strict=True):
+            if v is not a.default:
+                kwargs[a.name] = v
+        public: Any = operator.declaration.public if operator.declaration is not None else operator
+        stack = modes.__dict__.get("function_modes")
+        if stack:
+            return call_function_mode(stack, public, owners, tuple(args), kwargs)
+        return call_torch_function(public, owners, tuple(args), kwargs)
+
+    return kernel
+
+
+def call_function_mode(stack: list, public: Callable, owners: list, args: tuple, kwargs: dict) -> Any:
+    """Asks the innermost mode, which is out of force while it runs."""
+    mode = stack.pop()
+    include = modes.include
+    try:
+        if not stack:
+            modes.update(include=include & ~PYTHON_MASK)
+        return mode.__torch_function__(public, tuple({type(o) for o in owners}), args, kwargs)
+    finally:
+        stack.append(mode)
+        modes.update(include=include)
+
+
+def register() -> None:
+    """Gives all operators a kernel for the Python key."""
+    registry.register_for_all(DispatchKey.Python, PerOperator(torch_function_kernel))
