@@ -1,11 +1,12 @@
 # Each target sets up what it needs on a machine that has only Python 3.11 or newer.
 #   .venv        the library and its tools, no PyTorch    (demo, test, lint, docs)
 #   .venv-torch  the library beside the real PyTorch      (parity, bench)
+#   .venv-cuda   the library with CuPy                    (test-cuda, where $(PYTHON) has no CuPy)
 
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits test test-npu test-cuda parity bench lint docs clean
+.PHONY: help demo demo-digits test test-npu test-cuda parity bench bench-cuda lint docs clean
 
 help:
 	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
@@ -15,6 +16,7 @@ help:
 	@echo "make test-cuda run the CUDA backend's tests, on a machine with an NVIDIA GPU and CuPy; skipped without"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
 	@echo "make bench    time the library against the real PyTorch"
+	@echo "make bench-cuda time it on an NVIDIA GPU, with a $(PYTHON) that has CuPy and PyTorch for CUDA"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     check the links of the documentation and run every example"
 	@echo "make clean    remove the virtual environments and caches"
@@ -31,8 +33,15 @@ test: .venv/.ready
 test-npu: .venv/.ready
 	@.venv/bin/python -m pytest -q tests/mindtorch_v2/npu
 
-test-cuda: .venv/.ready
-	@.venv/bin/python -m pytest -q -rs tests/mindtorch_v2/cuda
+# A Python that has CuPy is used as it is: which CuPy fits is known on that machine. Without a GPU there is nothing to
+# install it for, and the tests say why they are skipped.
+test-cuda:
+	@if $(PYTHON) -c 'import cupy, pytest, scipy, ml_dtypes' 2> /dev/null; then \
+	    PYTHONPATH=src $(PYTHON) -m pytest -q -rs tests/mindtorch_v2/cuda; \
+	else \
+	    venv=.venv; if command -v nvidia-smi > /dev/null; then venv=.venv-cuda; fi; \
+	    $(MAKE) --no-print-directory $$venv/.ready && $$venv/bin/python -m pytest -q -rs tests/mindtorch_v2/cuda; \
+	fi
 
 parity: .venv-torch/.ready
 	@.venv-torch/bin/python tests/parity/run_opdb.py
@@ -41,6 +50,9 @@ parity: .venv-torch/.ready
 
 bench: .venv-torch/.ready
 	@.venv-torch/bin/python bench/run.py
+
+bench-cuda:
+	@PYTHONPATH=src $(PYTHON) bench/gpu.py
 
 lint: .venv/.ready
 	@.venv/bin/ruff check .
@@ -52,8 +64,9 @@ docs: .venv/.ready
 # A stamp older than pyproject.toml means the dependencies may have changed: install again.
 .venv/.ready: EXTRAS = dev,plot,progress
 .venv-torch/.ready: EXTRAS = parity
+.venv-cuda/.ready: EXTRAS = dev,cuda
 
-.venv/.ready .venv-torch/.ready: pyproject.toml
+.venv/.ready .venv-torch/.ready .venv-cuda/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "mindtorch_v2 needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
 	    echo "Name a newer one, for example: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12"; exit 1; }
@@ -63,4 +76,4 @@ docs: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-torch .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out
+	rm -rf .venv .venv-torch .venv-cuda .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out

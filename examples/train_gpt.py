@@ -2,6 +2,7 @@
 
     python -m mindtorch_v2 examples/train_gpt.py        # here, without PyTorch
     python examples/train_gpt.py                        # the same file under PyTorch: the same losses
+    python -m mindtorch_v2 examples/train_gpt.py --device cuda
 
 It prints a sample, saves a checkpoint, loads it again into a fresh model, and draws the loss curve.
 """
@@ -115,7 +116,7 @@ def endless(loader):
         yield from loader
 
 
-def train(model, data, steps: int, batch: int) -> list[float]:
+def train(model, data, steps: int, batch: int, device: str) -> list[float]:
     """Fits the model in place; the loss of every step comes back."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1, betas=(0.9, 0.99))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=steps, pct_start=0.1)
@@ -124,7 +125,7 @@ def train(model, data, steps: int, batch: int) -> list[float]:
     model.train()
     bar = progress(steps)
     for step in bar:
-        codes, following = next(batches)
+        codes, following = (part.to(device) for part in next(batches))
         loss = F.cross_entropy(model(codes).flatten(0, 1), following.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -162,25 +163,26 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or npu")
     options = parser.parse_args()
     torch.manual_seed(options.seed)
     OUT.mkdir(exist_ok=True)
 
     text = documentation()
     data = Characters(text, length=64)
-    model = GPT(len(data.alphabet))
+    model = GPT(len(data.alphabet)).to(options.device)
     count = sum(parameter.numel() for parameter in model.parameters())
     print(
         f"torch {torch.__version__}; {len(text)} characters of text, {len(data.alphabet)} different; {count} parameters"
     )
 
     started = time.perf_counter()
-    losses = train(model, data, options.steps, options.batch)
+    losses = train(model, data, options.steps, options.batch, options.device)
     print(f"{options.steps} steps in {time.perf_counter() - started:.1f} s; loss {losses[0]:.3f} -> {losses[-1]:.3f}\n")
 
     checkpoint = OUT / "gpt.pt"
     torch.save({"model": model.state_dict(), "alphabet": data.alphabet, "losses": losses}, checkpoint)
-    loaded = torch.load(checkpoint)
+    loaded = torch.load(checkpoint, map_location="cpu")
     again = GPT(len(loaded["alphabet"]))
     again.load_state_dict(loaded["model"])
 
