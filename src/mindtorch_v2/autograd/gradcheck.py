@@ -40,28 +40,43 @@ def _checked_inputs(inputs: Sequence[Any]) -> list[Tensor]:
     return chosen
 
 
+def _host(tensor: Tensor) -> np.ndarray:
+    """A tensor's elements: its memory itself on the CPU, a copy of any other device's."""
+    array = tensor._array
+    return array if array.__class__ is np.ndarray else tensor.detach().cpu()._array
+
+
+def _on(tensor: Tensor, array: np.ndarray) -> Tensor:
+    """An array as a tensor on another's device."""
+    made = wrap(array)
+    return made if tensor._array.__class__ is np.ndarray else made.to(tensor.device)  # type: ignore[attr-defined]
+
+
 def _numerical(function: Callable, inputs: Sequence[Any], target: Tensor, count: int, eps: float) -> list[np.ndarray]:
     """For each output the matrix of finite differences, (inputs, outputs); a complex input has two rows."""
-    array = target._array
     columns: list[list[np.ndarray]] = [[] for _ in range(count)]
-    for index in np.ndindex(array.shape):
-        for unit in (1, 1j) if array.dtype.kind == "c" else (1,):
-            made = _differences(function, inputs, array, index, unit, eps)
+    for index in np.ndindex(target._array.shape):
+        for unit in (1, 1j) if target.dtype.is_complex else (1,):
+            made = _differences(function, inputs, target, index, unit, eps)
             for column, difference in zip(columns, made, strict=True):
                 column.append(difference)
     return [np.array(c) for c in columns]
 
 
-def _differences(function: Callable, inputs: Sequence[Any], array: np.ndarray, at: Any, direction: Any,
+def _differences(function: Callable, inputs: Sequence[Any], target: Tensor, at: Any, direction: Any,
                  eps: float) -> list[np.ndarray]:
-    """Central differences of all outputs, as rows, when elements of an input's array move in a direction."""
-    original, made = array[at].copy(), []
-    for step in (eps, -eps):
-        array[at] = original + step * direction
+    """Central differences of all outputs, as rows, when elements of an input move in a direction."""
+    array, made = _host(target), []
+    original = array[at].copy()
+    for step in (eps, -eps, 0):
+        array[at] = original + step * direction if step else original
+        if array is not target._array:
+            target.data.copy_(wrap(array))  # type: ignore[attr-defined]
+        if not step:
+            break
         with no_grad():
             outputs = _floating(function(*inputs))
-        made.append([np.array(o._array, copy=True).reshape(-1) for o in outputs])
-        array[at] = original
+        made.append([np.array(_host(o), copy=True).reshape(-1) for o in outputs])
     return [(ahead - behind) / (2 * eps) for ahead, behind in zip(*made, strict=True)]
 
 
@@ -75,11 +90,12 @@ def _analytical(output: Tensor, target: Tensor) -> np.ndarray:
         for unit in units:
             seed = np.zeros(output.numel(), output._array.dtype)
             seed[i] = unit
-            (g,) = grad((output,), (target,), (wrap(seed.reshape(output.shape)),), retain_graph=True, allow_unused=True)
+            (g,) = grad((output,), (target,), (_on(output, seed.reshape(output.shape)),), retain_graph=True,
+                        allow_unused=True)
             if g is not None and (g._array.shape != target._array.shape or g.dtype is not target.dtype):
                 raise GradcheckError(f"grad is incorrect size or type: {tuple(g.shape)} {g.dtype} for an input of "
                                      f"{tuple(target.shape)} {target.dtype}")
-            rows.append(np.zeros(target.numel(), target._array.dtype) if g is None else g._array.reshape(-1).copy())
+            rows.append(np.zeros(target.numel(), target._array.dtype) if g is None else _host(g).reshape(-1).copy())
     return np.array(rows).reshape(len(rows), target.numel())
 
 
@@ -148,7 +164,7 @@ def _forward(function: Callable, inputs: Sequence[Any], target: Tensor, count: i
     columns: list[list[np.ndarray]] = [[] for _ in range(count)]
     for index in np.ndindex(target._array.shape):
         for unit in (1.0, 1j) if target.dtype.is_complex else (1.0,):
-            tangent = np.zeros_like(target._array)
+            tangent = np.zeros(target._array.shape, target._array.dtype)
             tangent[index] = unit
             for column, found in zip(columns, _tangents(function, inputs, target, tangent), strict=True):
                 column.append(found)
@@ -161,10 +177,10 @@ def _tangents(function: Callable, inputs: Sequence[Any], target: Tensor, tangent
 
     made = []
     with forward_ad.dual_level():
-        dual = forward_ad.make_dual(target, wrap(tangent))
+        dual = forward_ad.make_dual(target, _on(target, tangent))
         for output in _floating(function(*(dual if x is target else x for x in inputs))):
             found = forward_ad.unpack_dual(output).tangent
-            array = np.array((output if found is None else found).detach()._array, copy=True).reshape(-1)
+            array = np.array(_host((output if found is None else found).detach()), copy=True).reshape(-1)
             made.append(np.zeros_like(array) if found is None else array)
     return made
 
@@ -185,13 +201,13 @@ def _check_batched_grad(func: Callable, inputs: tuple) -> None:
 
     chosen, outputs, rng = _checked_inputs(inputs), _differentiable_outputs(func(*inputs)), np.random.default_rng(0)
     for output in outputs:
-        rows = [wrap(_random_like(rng, output._array)) for _ in range(2)]
-        both = wrap(np.stack([row._array for row in rows]))
+        arrays = [_random_like(rng, output._array) for _ in range(2)]
+        rows, both = [_on(output, array) for array in arrays], _on(output, np.stack(arrays))
         options: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
         together = grad(output, chosen, both, is_grads_batched=True, **options)
         for row, number in zip(rows, range(2), strict=True):
             for one, all_ in zip(grad(output, chosen, row, **options), together, strict=True):
-                if one is not None and not np.allclose(one.detach()._array, all_.detach()._array[number]):
+                if one is not None and not np.allclose(_host(one.detach()), _host(all_.detach())[number]):
                     raise GradcheckError("While considering the batched gradient, got a result that differs from the "
                                          "gradients one by one.")
 
@@ -208,11 +224,11 @@ def _check_batched_forward_grad(func: Callable, inputs: tuple) -> None:
 
             return jvp(of_target, (target.detach(),), (tangent,))[1]
 
-        rows = [wrap(_random_like(rng, target._array)) for _ in range(2)]
-        together = vmap(tangents)(wrap(np.stack([row._array for row in rows])))
-        for number, row in enumerate(rows):
-            for one, all_ in zip(tangents(row), together, strict=True):
-                if not np.allclose(one.detach()._array, all_.detach()._array[number]):
+        arrays = [_random_like(rng, target._array) for _ in range(2)]
+        together = vmap(tangents)(_on(target, np.stack(arrays)))
+        for number, array in enumerate(arrays):
+            for one, all_ in zip(tangents(_on(target, array)), together, strict=True):
+                if not np.allclose(_host(one.detach()), _host(all_.detach())[number]):
                     raise GradcheckError("While considering the batched tangent, got a result that differs from the "
                                          "tangents one by one.")
 
@@ -259,7 +275,7 @@ def _check_between_vectors(func: Callable, inputs: tuple, eps: float, atol: floa
             continue
         direction = _random_like(rng, target._array)
         direction /= np.linalg.norm(direction)
-        numerical = _differences(func, inputs, target._array, ..., direction, eps)
+        numerical = _differences(func, inputs, target, ..., direction, eps)
         tangents = _tangents(func, inputs, target, direction) if forward else []
         for j, (output, seed) in enumerate(zip(outputs, seeds, strict=True)):
             expected, allowed = np.vdot(seed, numerical[j]).real, atol * max(1.0, float(np.linalg.norm(seed)))
@@ -269,8 +285,9 @@ def _check_between_vectors(func: Callable, inputs: tuple, eps: float, atol: floa
                 continue
             found = [np.zeros_like(direction)]
             if output.requires_grad:
-                grads = [grad(output, target, wrap(seed), retain_graph=True, allow_unused=True)[0] for _ in range(2)]
-                found = [g.detach()._array for g in grads if g is not None] or found
+                seeded = _on(output, seed)
+                grads = [grad(output, target, seeded, retain_graph=True, allow_unused=True)[0] for _ in range(2)]
+                found = [_host(g.detach()) for g in grads if g is not None] or found
             if np.abs(found[0] - found[-1]).max() > nondet_tol:
                 raise GradcheckError(_NOT_REENTRANT)
             _agree(np.vdot(found[0], direction).real, expected, rtol, allowed, "", j, i)
@@ -290,8 +307,8 @@ def _check_undefined(func: Callable, inputs: tuple, chosen: list[Tensor]) -> Non
         zeros = [outputs[i].detach().new_zeros(outputs[i].shape)]
         given = grad([*others, outputs[i]], chosen, seeds + zeros, retain_graph=True, allow_unused=True)
         for a, b in zip(missing, given, strict=True):
-            left = 0 if a is None else a._array
-            right = 0 if b is None else b._array
+            left = 0 if a is None else _host(a)
+            right = 0 if b is None else _host(b)
             if not np.allclose(left, right, equal_nan=True):
                 raise GradcheckError("Expected backward function to handle undefined output grads.")
 
@@ -308,7 +325,7 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
     outputs = _differentiable_outputs(func(*inputs))
     if grad_outputs is None:
         rng = np.random.default_rng(0)
-        grad_outputs = tuple(wrap(_random_like(rng, o._array)).requires_grad_() for o in outputs)
+        grad_outputs = tuple(_on(o, _random_like(rng, o._array)).requires_grad_() for o in outputs)
     grad_outputs = _as_tuple(grad_outputs)
     count = len(inputs)
 
