@@ -46,10 +46,12 @@ test-cuda:
 parity: .venv-torch/.ready
 	@.venv-torch/bin/python tests/parity/run_opdb.py
 	@.venv-torch/bin/python tests/parity/run_opdb.py --more-types
-	@.venv-torch/bin/python -m pytest -q tests/parity
+	@.venv-torch/bin/python -m pytest -q tests/parity tests/mindtorch_v2/test_onednn.py
 
 bench: .venv-torch/.ready
 	@.venv-torch/bin/python bench/run.py
+	@echo; echo 'without oneDNN:'
+	@MINDTORCH_ONEDNN=0 .venv-torch/bin/python bench/run.py --group large --group training
 
 bench-cuda:
 	@PYTHONPATH=src $(PYTHON) bench/gpu.py
@@ -63,7 +65,7 @@ docs: .venv/.ready
 
 # A stamp older than pyproject.toml means the dependencies may have changed: install again.
 .venv/.ready: EXTRAS = dev,plot,progress
-.venv-torch/.ready: EXTRAS = parity
+.venv-torch/.ready: EXTRAS = parity,onednn
 .venv-cuda/.ready: EXTRAS = dev,cuda
 
 .venv/.ready .venv-torch/.ready .venv-cuda/.ready: pyproject.toml

@@ -135,7 +135,7 @@ _SUBMODULES = frozenset("""
     serialization signal sparse special storage testing torch_version types utils version xpu
 """.split())
 _ATTRIBUTES = {
-    "_device_objects": "AcceleratorError Event Stream get_device_module",
+    "_device_objects": "AcceleratorError Event OutOfMemoryError Stream get_device_module",
     "_old_names": """DeviceObjType FatalError Tag dequantize detach_copy eig empty_quantized
                      fake_quantize_per_channel_affine fake_quantize_per_tensor_affine has_cuda has_cudnn has_lapack
                      has_mkl has_mkldnn has_mps has_openmp has_spectral init_num_threads int_repr is_vulkan_available
@@ -174,7 +174,6 @@ _ATTRIBUTES = {
     "utils.dlpack": "to_dlpack",
     "storage": """BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
                   DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage""",
-    "_backends.npu.errors": "OutOfMemoryError",
 }
 _HOME = {attribute: module for module, names in _ATTRIBUTES.items() for attribute in names.split()}
 

@@ -100,7 +100,12 @@ _default = _DefaultDevice()
 
 
 def get_default_device() -> device:
-    return _default.stack[-1] if _default.stack else _fixed_default[0]
+    found = _default.stack[-1] if _default.stack else _fixed_default[0]
+    if found.type != "cuda" or found.index is not None:
+        return found
+    from ._backends.cuda.runtime import current_device
+
+    return device("cuda", current_device())
 
 
 _fixed_default = [CPU]

@@ -10,6 +10,18 @@ class AcceleratorError(RuntimeError):
     """An accelerator's runtime refused a call."""
 
 
+class OutOfMemoryError(RuntimeError):
+    """A device's memory did not suffice, not even with all cached memory given back."""
+
+
+def size_text(nbytes: int) -> str:
+    """A size in the unit people read: 20.00 MiB."""
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if nbytes >= 1 << shift:
+            return f"{nbytes / (1 << shift):.2f} {unit}"
+    return f"{nbytes} bytes"
+
+
 def get_device_module(device: Any = None) -> Any:
     """`torch.cpu`, `torch.cuda`, ... : the module of a device, or of the accelerator of this process."""
     if device is None:

@@ -99,12 +99,18 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 def _on_gpu(source: Any) -> Tensor:
     """A tensor on the memory of another library's array on a GPU."""
-    from ._backends.cuda.runtime import device_of, require
+    from ._backends.cuda.runtime import require
 
     require()
     import cupy
 
+    return of_cupy(cupy.from_dlpack(source))
+
+
+def of_cupy(array: Any) -> Tensor:
+    """A tensor on the memory of a `cupy.ndarray`."""
     from ._backends.cuda.array import of_view
+    from ._backends.cuda.runtime import device_of
     from ._ops.cuda import wrap_cuda
 
-    return wrap_cuda(of_view(cupy.from_dlpack(source), device_of(source.__dlpack_device__()[1])))
+    return wrap_cuda(of_view(array, device_of(array.device.id)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._backends import pins_memory
 from ._device import CPU, device, get_default_device
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import INFERENCE_MASK, modes
@@ -248,8 +249,11 @@ def tensor(
 ) -> Tensor:
     """A leaf with a copy of `data`."""
     kind = None if dtype is None else as_dtype(dtype)
-    if pin_memory:
+    if pin_memory and not pins_memory():
         raise RuntimeError(_NO_PINNED_MEMORY)
+    if pin_memory:
+        made = tensor(data, dtype=dtype, device=device).pin_memory()  # type: ignore[attr-defined]
+        return required(made) if requires_grad else made
     if isinstance(data, Tensor):
         warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
                       "sourceTensor.detach().clone().requires_grad_(True), rather than "
@@ -263,6 +267,15 @@ _NO_PINNED_MEMORY = ("pin_memory=True requires a CUDA or other accelerator backe
                      "available on this system.")
 
 
+def _on_gpu(data: Any) -> Tensor:
+    """A tensor on the memory of another library's array on a GPU."""
+    import cupy
+
+    from ._dlpack import of_cupy
+
+    return of_cupy(cupy.asarray(data))
+
+
 def copied(source: Tensor, kind: dtype | None, where: Any) -> Tensor:
     """A detached copy of a tensor, in its memory order."""
     return converted(source.detach(), kind, None if where is None else device(where), copy=True)
@@ -273,6 +286,9 @@ def _fresh(data: Any, kind: dtype | None, where: Any, requires_grad: bool) -> Te
         _check_array(data)
         array = np.empty(data.shape, (kind or OF_ARRAY[data.dtype]).np)
         store(np, array, data)
+    elif hasattr(data, "__cuda_array_interface__"):
+        made = converted(_on_gpu(data), kind, get_default_device() if where is None else device(where), copy=True)
+        return required(made) if requires_grad else made
     else:
         array = _array_of_data(data, kind)
     return _placed(_marked(wrap(array)), where, requires_grad)
@@ -300,6 +316,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         return converted(data, kind, None if device is None else _device(device))
     if isinstance(data, np.ndarray):
         return converted(from_numpy(data), kind, get_default_device() if device is None else _device(device))
+    if hasattr(data, "__cuda_array_interface__"):
+        return converted(_on_gpu(data), kind, get_default_device() if device is None else _device(device))
     return _fresh(data, kind, device, False)
 
 

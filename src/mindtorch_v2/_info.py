@@ -13,6 +13,16 @@ def _version(distribution: str) -> str:
         return "not installed"
 
 
+def _onednn() -> str:
+    from ._backends.cpu.onednn import library
+    from .backends import mkldnn
+
+    found = library()
+    if found is None:
+        return "not found (pip install onednn-cpu-gomp)"
+    return found.version if mkldnn.enabled else f"{found.version}, switched off"
+
+
 def _npu() -> str:
     from ._backends.npu.runtime import why_unavailable
 
@@ -42,7 +52,7 @@ def describe() -> str:
         "SciPy": _version("scipy"),
         "ml_dtypes": _version("ml_dtypes"),
         "safetensors": _version("safetensors"),
-        "oneDNN": _version("onednn-cpu-gomp"),
+        "oneDNN": _onednn(),
         "CPU cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         "threads": str(get_num_threads()),
         "CUDA": _cuda(),

@@ -10,12 +10,21 @@ from ._dtype import dtype, float32
 from ._tensor import Tensor
 
 has_lapack = has_openmp = has_spectral = True
-has_mkl = has_mkldnn = has_cuda = has_cudnn = has_mps = False
+has_mkl = has_cuda = has_cudnn = has_mps = False
 _INSTEAD_OF_REMOVED = {"eig": "torch.linalg.eig", "lstsq": "torch.linalg.lstsq", "solve": "torch.linalg.solve",
                        "matrix_rank": "torch.linalg.matrix_rank", "symeig": "torch.linalg.eigh"}
 _QUANTIZATION = """dequantize empty_quantized int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
     q_scale q_zero_point quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic
     fake_quantize_per_tensor_affine fake_quantize_per_channel_affine"""
+
+
+def __getattr__(name: str) -> bool:
+    """`has_mkldnn`, for which oneDNN is looked for."""
+    if name != "has_mkldnn":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .backends.mkldnn import is_available
+
+    return is_available()
 
 
 class FatalError(RuntimeError):

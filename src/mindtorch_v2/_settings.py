@@ -13,7 +13,12 @@ _state: dict[str, Any] = {"precision": "highest", "mode": 0}
 
 
 def get_float32_matmul_precision() -> str:
-    return _state["precision"]
+    """The precision that was set, or that `torch.backends.cuda.matmul.allow_tf32` stands for since."""
+    from .backends import cuda
+
+    if not cuda.matmul.allow_tf32:
+        return "highest"
+    return "high" if _state["precision"] == "highest" else _state["precision"]
 
 
 def set_float32_matmul_precision(precision: str) -> None:

@@ -218,6 +218,9 @@ class UntypedStorage(StorageBase):
     def cpu(self) -> "UntypedStorage":
         return self
 
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> "UntypedStorage":
+        return self.to(device="cuda" if device is None else device)
+
     def get_device(self) -> int:
         return -1 if self.device.index is None else self.device.index
 
@@ -400,6 +403,9 @@ class TypedStorage:
 
     def cpu(self) -> "TypedStorage":
         return self._typed(self._untyped_storage.cpu())
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> "TypedStorage":
+        return self.to(device="cuda" if device is None else device)
 
     def to(self, *, device: Any, non_blocking: bool = False) -> "TypedStorage":
         return self._typed(self._untyped_storage.to(device=device))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._autograd.node import HookDict, RemovableHandle, VersionCounter, accumulator_of
 from ._autograd.views import creation_now, edge_of_view, recording_edge
-from ._backends.meta import MetaArray, contiguous_strides
+from ._backends.meta import MetaArray, contiguous_strides, is_dense
 from ._device import CPU, META, Size, device, layout, strided
 from ._dispatch.callers import call_bound, call_torch_function
 from ._dispatch.keys import (
@@ -20,6 +20,7 @@ from ._dispatch.keys import (
     BACKEND_MASK,
     COO_MASK,
     CPU_MASK,
+    CUDA_MASK,
     FUNC_MASK,
     INFERENCE_MASK,
     META_MASK,
@@ -624,10 +625,18 @@ class Tensor(TensorBase):
         return made._track() if require_grad else made
 
     def _empty_like_layout(self) -> "Tensor | None":
-        """Uninitialised memory with this tensor's dense strides on the CPU; None if it has no such strides."""
-        if self._array.__class__ is not np.ndarray or not self._array.flags.forc:
+        """Uninitialised memory with this tensor's dense strides on CPU or GPU; None if it has no such strides."""
+        array = self._array
+        if array.__class__ is np.ndarray:
+            if not array.flags.forc and not is_dense(array):
+                return None
+            made = np.empty_like(array)
+            if made.strides != array.strides and made.size:  # of a dimension of size one
+                made = np.ndarray(array.shape, array.dtype, np.empty(array.size, array.dtype), 0, array.strides)
+            return wrap(made)
+        if not self._keys & CUDA_MASK or self._keys & FUNC_MASK or self._array.layout.nbytes != self._array.nbytes:
             return None
-        return wrap(np.empty_like(self._array))
+        return self.detach().new_empty_strided(self._array.shape, self.stride())
 
 
 def _disabled_torch_function_impl(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:

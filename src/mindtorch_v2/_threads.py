@@ -1,4 +1,7 @@
-"""How many threads matrix products use: OpenBLAS is asked and told, through the library that NumPy loaded."""
+"""How many threads matrix products use: OpenBLAS is asked and told, through the library that NumPy loaded.
+
+oneDNN, where it is used, follows.
+"""
 
 import ctypes
 import functools
@@ -9,6 +12,7 @@ from typing import Any
 __all__ = ["get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"]
 
 _interop = [0]
+_chosen = [0]
 
 
 @functools.cache
@@ -31,7 +35,7 @@ def _openblas() -> tuple[Any, Any] | None:
 
 def get_num_threads() -> int:
     functions = _openblas()
-    return os.cpu_count() or 1 if functions is None else functions[0]()
+    return _chosen[0] or os.cpu_count() or 1 if functions is None else functions[0]()
 
 
 def set_num_threads(num: int) -> None:
@@ -39,6 +43,7 @@ def set_num_threads(num: int) -> None:
         raise TypeError(f"set_num_threads expects an int, but got {type(num).__name__}")
     if num <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
+    _chosen[0] = num
     functions = _openblas()
     if functions is not None:
         functions[1](ctypes.c_int(num))

@@ -1,22 +1,27 @@
 """Random tensor programs, run line by line in PyTorch and in another library, compared after every line.
 
     python tests/parity/random_programs.py --module mindtorch_v2 --programs 500 --seed 3
+    python tests/parity/random_programs.py --reference mindtorch_v2 --device cuda
 
 A program is a list of short byte strings. Each one selects a template (a line of Python with places) and fills its
-places from the tensors that PyTorch has at that moment; the line then runs in both libraries. So every program is
-readable source, and dropping or shrinking byte strings leaves a valid program. Lines that raise are part of it: both
-must raise the same, and both libraries' tensors are compared after it as after any other line.
+places from the tensors that the reference has at that moment; the line then runs in both. So every program is readable
+source, and dropping or shrinking byte strings leaves a valid program. Lines that raise are part of it: both must raise
+the same, and both sides' tensors are compared after it as after any other line.
+
+The reference is PyTorch, or the library itself on the CPU for a comparison with one of its devices.
 """
 
 import argparse
 import collections
+import contextlib
 import copy
+import functools
 import importlib
 import random
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,14 +191,16 @@ def normalised(text: str) -> str:
     text = re.sub(r"0x[0-9a-f]+", "0x", text)
     text = re.sub(r"(\boutput \d+ of [A-Za-z]+)\d+", r"\1", text)
     text = re.sub(r"\b(?:torch|mindtorch_v2)\.", "", text)
-    return re.sub(r"\b(?:cpu\.)?[A-Z][a-zA-Z]*Tensor\b", "Tensor", text).strip()
+    text = re.sub(r"\b(?:CPU|CUDA)([A-Z]\w*Type)\b", r"\1", text)
+    return re.sub(r"\b(?:c(?:pu|uda)\.)?[A-Z][a-zA-Z]*Tensor\b", "Tensor", text).strip()
 
 
 class Interpreter:
-    """One library with the variables of a program."""
+    """One library with the variables of a program; new tensors are made on its device."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, device: str = "cpu") -> None:
         self.library = importlib.import_module(module)
+        self.module, self.device = module, device
         if hasattr(self.library, "set_warn_always"):
             self.library.set_warn_always(True)
         self.names: dict[str, Any] = {"torch": self.library, "copy": copy, "log": [], "modes": []}
@@ -205,18 +212,24 @@ class Interpreter:
             warnings.simplefilter("always")
             self.library.set_grad_enabled(self.grad_mode)
             try:
-                exec(code, self.names)
+                with contextlib.nullcontext() if self.device == "cpu" else self.library.device(self.device):
+                    exec(code, self.names)
                 raised = None
             except Exception as error:  # noqa: BLE001 - either library may raise anything: that is what is compared
                 raised = Raised(type(error).__name__, normalised(str(error)))
         # Kept here, because PyTorch compared with itself has one mode for both sides.
         self.grad_mode = self.library.is_grad_enabled()
         self.library.set_grad_enabled(True)
-        return raised, [warning.category.__name__ for warning in caught]
+        # Python's own ResourceWarning comes whenever something is collected, of whatever line.
+        return raised, [w.category.__name__ for w in caught if w.category is not ResourceWarning]
 
     def tensors(self) -> dict[str, Any]:
         """The program's tensors by name."""
         return {k: v for k, v in self.names.items() if k[0] == "t" and isinstance(v, self.library.Tensor)}
+
+    def __str__(self) -> str:
+        name = "PyTorch" if self.module == "torch" else self.module
+        return name if self.device == "cpu" else f"{name} on {self.device}"
 
 
 FIELDS: dict[str, Callable[[Any], Any]] = {
@@ -288,7 +301,7 @@ def overlaps(written: Any, operand: Any) -> bool:
 
 
 class Places(dict):
-    """Fills a template's places from a step's bytes and the tensors that PyTorch has now."""
+    """Fills a template's places from a step's bytes and the tensors that the reference has now."""
 
     def __init__(self, program: "Program", choices: bytes) -> None:
         self.program, self.choices = program, iter(choices)
@@ -441,12 +454,17 @@ class Places(dict):
         return self.pick(ITEMS)
 
 
-class Program:
-    """Runs the same lines in PyTorch and in the candidate and compares what can be seen of them."""
+# An index that is data is looked at by the CPU before it is used; a device finds it wrong later, if at all.
+INDEX_OF_DATA = re.compile(r"index_fill_|\[\[|torch\.tensor\(\[|, \[")
+LEAST_INT64 = -(1 << 63)
 
-    def __init__(self, module: str, error_texts: bool = True) -> None:
-        self.reference, self.candidate = Interpreter("torch"), Interpreter(module)
-        self.module, self.error_texts = module, error_texts
+
+class Program:
+    """Runs the same lines in the reference and in the candidate and compares what can be seen of them."""
+
+    def __init__(self, module: str, error_texts: bool = True, reference: str = "torch", device: str = "cpu") -> None:
+        self.reference, self.candidate = Interpreter(reference), Interpreter(module, device)
+        self.error_texts, self.device = error_texts, device
         self.made = 0
         self.handles: list[str] = []
         self.lines: list[tuple[str, Raised | None]] = []
@@ -466,15 +484,22 @@ class Program:
         return self
 
     def left_the_rules(self, raised: Raised | None) -> bool:
-        """Whether PyTorch is in a state its own rules exclude, where its later answers mean nothing.
+        """Whether the reference is in a state its own rules exclude, where its later answers mean nothing.
 
         `integers[1:] = x` with a 0-dim x that needs grad makes an integer tensor need grad. And some lines trip over an
-        assertion inside PyTorch that tells its user to report a bug.
+        assertion inside PyTorch that tells its user to report a bug. What a float that no integer equals becomes as an
+        integer is the machine's choice: the CPU's is the least integer.
         """
         if raised is not None and "INTERNAL ASSERT FAILED" in raised.text:
             return True
-        return any(t.requires_grad and not (t.is_floating_point() or t.is_complex())
-                   for t in self.reference.tensors().values())
+        whole = [t for t in self.reference.tensors().values() if not (t.is_floating_point() or t.is_complex())]
+        return any(t.requires_grad for t in whole) or self.device != "cpu" and any(
+            (t.detach() == LEAST_INT64).any().item() for t in whole if t.element_size() == 8)
+
+    def only_the_cpu_sees(self, line: str, raised: Raised | None) -> bool:
+        """Whether a line fails on the CPU for an index among data; a GPU may stop for good over it."""
+        return (self.device != "cpu" and raised is not None and "out of" in raised.text
+                and INDEX_OF_DATA.search(line) is not None)
 
     def step(self, template: str, choices: bytes) -> None:
         places = Places(self, choices)
@@ -486,6 +511,9 @@ class Program:
         code = compile(line, f"<line {len(self.lines)}>", "exec")
         expected, expected_warnings = self.reference.execute(code)
         self.lines.append((line, expected))
+        if self.only_the_cpu_sees(line, expected):
+            self.undefined = True
+            return
         got, warned = self.candidate.execute(code)
         kind = template.split(" = ", 1)[-1] if template.startswith("{new}") else template
         if (expected is None and order_matters) or self.left_the_rules(expected):
@@ -515,7 +543,7 @@ class Program:
 
     def same(self, kind: str, expected: Any, got: Any, where: str = "") -> None:
         if expected != got:
-            raise Mismatch(kind, f"{where or kind}: {expected} in PyTorch, {got} in {self.module}")
+            raise Mismatch(kind, f"{where or kind}: {expected} in {self.reference}, {got} in {self.candidate}")
 
     def compare_errors(self, expected: Raised | None, got: Raised | None) -> None:
         self.same("raises", expected and expected.type, got and got.type, f"raises ({expected or got})")
@@ -558,7 +586,7 @@ class Program:
 
     def compare_values(self, kind: str, where: str, one: Any, other: Any) -> float:
         """The largest finite value; raises Mismatch if the arrays differ."""
-        expected, got = one.detach().numpy(), other.detach().numpy()
+        expected, got = one.detach().numpy(), other.detach().cpu().numpy()
         self.same(kind, (expected.shape, expected.dtype), (got.shape, got.dtype), where)
         if expected.dtype.kind != "f":
             self.same(kind, expected.tolist(), got.tolist(), where)
@@ -571,12 +599,15 @@ class Program:
         if not np.array_equal(expected, got, equal_nan=True):
             slack = self.precision * self.scale
             if not np.allclose(got, expected, rtol=slack, atol=slack, equal_nan=True):
-                raise Mismatch(kind, f"{where}: {expected.tolist()} in PyTorch, {got.tolist()} in {self.module}")
+                raise Mismatch(kind, f"{where}: {expected.tolist()} in {self.reference}, {got.tolist()} in "
+                                     f"{self.candidate}")
         return largest
 
     def listing(self) -> str:
         """The program as source for either library; the last line is where they differ."""
-        return "\n".join(["import copy", f"import torch  # or: import {self.module} as torch", *self.source()])
+        made = [] if self.device == "cpu" else [f'torch.set_default_device("{self.device}")']
+        first = f"import torch  # or: import {self.candidate.module} as torch"
+        return "\n".join(["import copy", first, *made, *self.source()])
 
     def source(self) -> Iterator[str]:
         yield "log, modes = [], []"
@@ -588,26 +619,51 @@ class Program:
                 yield from (f"try: {line}", f"except {raised.type} as error: print(error)  # {first}")
 
 
-def shortened(module: str, steps: list[bytes], kind: str, error_texts: bool) -> Mismatch:
+Found = tuple[list[bytes], Mismatch]
+Make = Callable[[], Program]  # a program that has not begun
+
+
+def shortened(make: Make, found: Found) -> Mismatch:
     """The same kind of mismatch from as few steps as dropping one at a time leaves."""
-    smallest = mismatch_of(module, steps, error_texts)
-    assert smallest is not None
-    place = len(steps) - 1
-    while place >= 0:
+    steps, smallest = found
+    for place in reversed(range(len(steps))):
         shorter = steps[:place] + steps[place + 1 :]
-        found = mismatch_of(module, shorter, error_texts)
-        if found is not None and found.kind == kind:
-            steps, smallest = shorter, found
-        place -= 1
+        again = mismatch_of(make, shorter)
+        if again is not None and again.kind == smallest.kind:
+            steps, smallest = shorter, again
     return smallest
 
 
-def mismatch_of(module: str, steps: list[bytes], error_texts: bool) -> Mismatch | None:
+def mismatch_of(make: Make, steps: list[bytes]) -> Mismatch | None:
     try:
-        Program(module, error_texts).run(steps)
+        make().run(steps)
     except Mismatch as mismatch:
         return mismatch
     return None
+
+
+def drawn(seed: int, programs: int, length: int = 20) -> Iterator[list[bytes]]:
+    """Programs of a seed, each of 4 to `length` steps."""
+    source = random.Random(seed)
+    for _ in range(programs):
+        yield [source.randbytes(STEP_BYTES) for _ in range(source.randint(4, length))]
+
+
+def differing(make: Make, programs: Iterable[list[bytes]]) -> dict[str, list[Found]]:
+    """The programs that run differently, by the kind of difference; the most frequent kind first."""
+    found: dict[str, list[Found]] = collections.defaultdict(list)
+    for steps in programs:
+        mismatch = mismatch_of(make, steps)
+        if mismatch is not None:
+            found[mismatch.kind].append((steps, mismatch))
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
+
+
+def report(make: Make, found: dict[str, list[Found]], show: int = 5) -> str:
+    """A shortened program for each of the first kinds of difference, then how many programs each kind has."""
+    shown = [f"==== {kind}\n{shortened(make, min(programs, key=lambda found: len(found[0])))}\n"
+             for kind, programs in list(found.items())[:show]]
+    return "\n".join([*shown, *(f"{len(programs):>5}  {kind}" for kind, programs in found.items())])
 
 
 def main() -> int:
@@ -618,20 +674,12 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=20, help="most steps of a program")
     parser.add_argument("--show", type=int, default=5, help="kinds of mismatch to show in full")
     parser.add_argument("--any-error-text", action="store_true", help="compare only the types of errors")
+    parser.add_argument("--reference", default="torch", help="the module to compare with")
+    parser.add_argument("--device", default="cpu", help="where the compared module makes its tensors")
     options = parser.parse_args()
-    texts = not options.any_error_text
-    source = random.Random(options.seed)
-    found: dict[str, list[list[bytes]]] = collections.defaultdict(list)
-    for _ in range(options.programs):
-        steps = [source.randbytes(STEP_BYTES) for _ in range(source.randint(4, options.length))]
-        mismatch = mismatch_of(options.module, steps, texts)
-        if mismatch is not None:
-            found[mismatch.kind].append(steps)
-    ranked = sorted(found.items(), key=lambda pair: -len(pair[1]))
-    for kind, programs in ranked[: options.show]:
-        print(f"==== {kind}\n{shortened(options.module, min(programs, key=len), kind, texts)}\n")
-    for kind, programs in ranked:
-        print(f"{len(programs):>5}  {kind}")
+    make = functools.partial(Program, options.module, not options.any_error_text, options.reference, options.device)
+    found = differing(make, drawn(options.seed, options.programs, options.length))
+    print(report(make, found, options.show))
     print(f"{sum(map(len, found.values()))} of {options.programs} programs differ, in {len(found)} ways")
     return 1 if found else 0
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.meta import MetaArray
+from .._backends.meta import MetaArray, is_dense
 from .._dispatch.keys import BACKEND_MASK, FUNC_MASK, PIPELINE_MASK, REQUIRES_GRAD, SPARSE_MASK, modes
 from .._dtype import COMPLEX, OF_ARRAY
 from .._warn import warn_once
@@ -389,7 +389,8 @@ def _is_ours(grad: Any, like: Any) -> bool:
     return (grad._storage is None and grad._edge is None and not grad._keys & REQUIRES_GRAD
             and sys.getrefcount(grad) <= _OWN_REFERENCES
             and array.base is None and sys.getrefcount(array) <= 3
-            and (array.strides == like.strides or array.flags.c_contiguous and not like.flags.forc))
+            and (array.strides == like.strides
+                 or array.flags.c_contiguous and not like.flags.forc and not is_dense(like)))
 
 
 def _lies_as(grad: Any, leaf: Any) -> bool:

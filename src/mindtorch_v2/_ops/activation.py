@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from .._backends.cpu.blocks import blockwise
+from .._backends.cpu.blocks import blockwise, served
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, INT, finfo
@@ -221,6 +221,7 @@ functional(CELU, "celu(Tensor input, float alpha=1.0, bool inplace=False) -> Ten
 # sigmoid and its relatives -------------------------------------------------------------------------------------------
 
 
+@served("sigmoid")
 @blockwise
 def sigmoid(xp: Any, self: Any) -> Any:
     made = xp.exp(xp.negative(self))
@@ -251,6 +252,13 @@ op("sigmoid(Tensor self) -> Tensor",
    public="torch Tensor nn.functional", aliases=("special.expit",), samples=unary())
 
 
+@served("silu")
+@blockwise
+def _silu(xp: Any, self: Any) -> Any:
+    return self / (1 + xp.exp(xp.negative(self)))
+
+
+@served("silu_backward")
 @blockwise
 def _silu_backward(xp: Any, grad_output: Any, self: Any) -> Any:
     gate = sigmoid(xp, self)
@@ -273,7 +281,7 @@ SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
    grad=dict(grad_output=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self)), self=_silu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 SILU = op("silu(Tensor self) -> Tensor",
-   kernel=pointwise(blockwise(lambda xp, self: self / (1 + xp.exp(xp.negative(self)))), excluding=(BOOL, INT)),
+   kernel=pointwise(_silu, excluding=(BOOL, INT)),
    npu="aclnnSilu(self, out)",
    grad=dict(self=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self))), public="", samples=unary())
 functional(SILU, "silu(Tensor input, bool inplace=False) -> Tensor")
@@ -358,6 +366,7 @@ def _check_gelu(*args: Any) -> None:
         raise RuntimeError("approximate argument must be either none or tanh.")
 
 
+@served("gelu")
 @blockwise
 def _gelu(xp: Any, self: Any, approximate: str) -> Any:
     made = xp.tanh(_gelu_inner(self)) if approximate == "tanh" else xp.erf(self * self.dtype.type(ROOT_HALF))
@@ -372,6 +381,7 @@ def _gelu_inner(self: Any) -> Any:
     return (ROOT_2_OVER_PI * self) * (1 + CUBIC * (self * self))
 
 
+@served("gelu_backward")
 @blockwise
 def _gelu_backward(xp: Any, grad_output: Any, self: Any, approximate: str) -> Any:
     square = self * self

@@ -11,7 +11,7 @@ from typing import Any
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import NPU_MASK, modes
 from .._dispatch.registry import registry
-from .._dtype import BOOL, COMPUTE, FLOAT, bool_
+from .._dtype import BOOL, COMPUTE, FLOAT, bool_, float32
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
@@ -95,11 +95,24 @@ def _heads(array: Any) -> Any:
     return array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:])
 
 
+def _for_all_heads(xp: Any, query: Any, *shared: Any) -> list[Any]:
+    """Keys and values, repeated for the heads of queries that share them."""
+    return [x if x.shape[:-2] == query.shape[:-2] else xp.repeat(x, query.shape[-3] // x.shape[-3], -3) for x in shared]
+
+
+def _of_shared(made: Any, shape: tuple[int, ...]) -> Any:
+    """Gradients for each head of queries, summed over those that share keys."""
+    if made.size != math.prod(shape):
+        made = made.reshape(math.prod(shape[:-2]), -1, *shape[-2:]).sum(1)
+    return made.reshape(shape)
+
+
 def _attention_array(xp: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
                      spec: tuple) -> tuple:
+    key, value = _for_all_heads(xp, query, key, value)
     blocks, values = _Blocks(xp, query, key, mask, is_causal, scale), _heads(value)
     made = xp.empty((*blocks.query.shape[:2], value.shape[-1]), query.dtype)
-    weight = xp.empty(made.shape[:2], query.dtype)
+    norms = xp.empty((2, *made.shape[:2]), query.dtype)
     for heads, rows, keys in blocks:
         scores = blocks.scores(heads, rows, keys)
         top = xp.maximum.reduce(scores, axis=-1, keepdims=True, initial=NEVER)
@@ -111,14 +124,14 @@ def _attention_array(xp: Any, query: Any, key: Any, value: Any, mask: Any, is_ca
         hidden = total == 0 if mask is not None else None  # queries that see no key
         out /= total if hidden is None else xp.where(hidden, 1, total)
         made[heads, rows] = out
-        top += xp.log(total)
-        weight[heads, rows] = (top if hidden is None else xp.where(hidden, -NEVER, top))[..., 0]
+        norms[0, heads, rows] = top[..., 0]
+        norms[1, heads, rows] = xp.log(total if hidden is None else xp.where(hidden, -NEVER, total))[..., 0]
     shape = (*blocks.batch, *made.shape[1:])
     if spec[0].strides is not None:  # the heads of a token lie together, as the query's do
         wanted = xp.empty((shape[0], shape[2], shape[1], shape[3]), made.dtype).transpose(0, 2, 1, 3)
         wanted[...] = made.reshape(shape)
-        return wanted, weight.reshape(shape[:-1])
-    return made.reshape(shape), weight.reshape(shape[:-1])
+        return wanted, norms.reshape(2, *shape[:-1])
+    return made.reshape(shape), norms.reshape(2, *shape[:-1])
 
 
 def _attention_specs(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float) -> tuple:
@@ -129,37 +142,44 @@ def _attention_specs(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_ca
         given = tuple(query.stride())
         if given == (tokens * heads * width, width, heads * width, 1):
             strides = given
-    return Spec(made, query.dtype, strides), Spec(shape[:-1], COMPUTE.get(query.dtype, query.dtype))
+    return Spec(made, query.dtype, strides), Spec((2, *shape[:-1]), COMPUTE.get(query.dtype, query.dtype))
 
 
-def _attention_grad(grads, query, key, value, mask, is_causal, scale, logsumexp, needs):
+def _composed_of(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+    """What the operator computes, composed."""
+    if key.shape[:-2] != query.shape[:-2]:
+        key, value = _shared_keys(query, (key, value))
+    return _composed(query, key, value, mask, 0.0, is_causal, scale)
+
+
+def _attention_grad(grads, query, key, value, mask, is_causal, scale, output, norms, needs):
     if modes.grad_enabled:
-        return recorded_gradients(lambda q, k, v: (_composed(q, k, v, mask, 0.0, is_causal, scale),),
+        return recorded_gradients(lambda q, k, v: (_composed_of(q, k, v, mask, is_causal, scale),),
                                   (query, key, value), grads[:1], needs)
-    return call_bound(_BACKWARD, (grads[0], query, key, value, mask, is_causal, scale, logsumexp))
+    return call_bound(_BACKWARD, (grads[0], query, key, value, mask, is_causal, scale, norms, output))
 
 
+# The norms are the largest score of a query and the logarithm of the sum of its weights then.
 _ATTENTION = op(
    "_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> (Tensor output, "
-   "Tensor logsumexp)",
+   "Tensor norms)",
    kernel=computes(_attention_specs, _attention_array),
    grad={"query, key, value": _attention_grad}, public="")
-_ATTENTION.declaration.composed = lambda query, key, value, mask, is_causal, scale: (
-    _composed(query, key, value, mask, 0.0, is_causal, scale), None)
+_ATTENTION.declaration.composed = lambda *args: (_composed_of(*args), None)
 
 
 def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
-                    logsumexp: Any) -> tuple:
-    blocks, values = _Blocks(xp, query, key, mask, is_causal, scale), _heads(value)
-    grads, weight = _heads(grad), logsumexp.reshape(-1, logsumexp.shape[-1])
+                    norms: Any, output: Any) -> tuple:
+    all_keys, all_values = _for_all_heads(xp, query, key, value)
+    blocks, values = _Blocks(xp, query, all_keys, mask, is_causal, scale), _heads(all_values)
+    grads, norms = _heads(grad), norms.reshape(2, -1, norms.shape[-1], 1)
     of_query = xp.empty(blocks.query.shape, query.dtype)
     of_key, of_value = xp.zeros(blocks.key.shape, query.dtype), xp.zeros(values.shape, query.dtype)
     for heads, rows, keys in blocks:
         weights = blocks.scores(heads, rows, keys)
-        weights -= weight[heads, rows, None]
+        weights -= norms[0, heads, rows]  # first, since large scores would leave few digits of their sum
         xp.exp(weights, out=weights)
-        total = xp.add.reduce(weights, axis=-1, keepdims=True)
-        weights /= xp.where(total == 0, 1, total)  # large scores leave few digits of what was saved
+        weights *= xp.exp(-norms[1, heads, rows])
         given = grads[heads, rows]
         of_value[heads, keys] += xp.matmul(weights.transpose(0, 2, 1), given)
         of_scores = xp.matmul(given, values[heads, keys].transpose(0, 2, 1))
@@ -168,12 +188,12 @@ def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: 
         of_scores *= blocks.scale
         of_query[heads, rows] = xp.matmul(of_scores, blocks.key[heads, keys])
         of_key[heads, keys] += xp.matmul(of_scores.transpose(0, 2, 1), blocks.query[heads, rows])
-    return of_query.reshape(query.shape), of_key.reshape(key.shape), of_value.reshape(value.shape)
+    return of_query.reshape(query.shape), _of_shared(of_key, key.shape), _of_shared(of_value, value.shape)
 
 
 _BACKWARD = op(
    "_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float "
-   "scale, Tensor logsumexp) -> (Tensor result, Tensor result1, Tensor result2)",
+   "scale, Tensor norms, Tensor output) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(lambda grad_out, query, key, value, *rest: tuple(Spec(x._array.shape, query.dtype)
                                                                     for x in (query, key, value)), _backward_array),
    public="")
@@ -193,7 +213,7 @@ def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal
                            "{} and value.dtype: {} instead.".format(*map(_c_name, kinds)))
     if attn_mask is None:
         return
-    if attn_mask.dtype.category != BOOL and attn_mask.dtype is not query.dtype:
+    if attn_mask.dtype.category != BOOL and attn_mask.dtype not in (query.dtype, float32):
         raise RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, but got "
                            f"attn_mask.dtype: {_c_name(attn_mask.dtype)} and  query.dtype: {_c_name(query.dtype)} "
                            "instead.")
@@ -216,14 +236,16 @@ def _shared_keys(query: Any, tensors: Sequence[Any]) -> list[Any]:
     return [x if x.size(-3) == heads else x.repeat_interleave(heads // x.size(-3), -3) for x in tensors]
 
 
-def _is_plain(query: Any, key: Any, value: Any, mask: Any) -> bool:
-    """Whether the operator takes the call; else it is composed."""
+def _is_plain(query: Any, key: Any, value: Any, mask: Any, shares: bool) -> bool:
+    """Whether the operator takes the call; else it is composed. With `shares`, heads of queries may share keys."""
     if query.dtype.category != FLOAT or query._keys & NPU_MASK or (mask is not None and mask.requires_grad):
         return False
     q, k, v = query._array, key._array, value._array
-    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or k.shape[-2] != v.shape[-2]:
+    if q.shape[:-3] != k.shape[:-3] or k.shape[:-1] != v.shape[:-1] or q.shape[-1] != k.shape[-1]:
         return False
-    return q.shape[-1] == k.shape[-1] and q.size > 0 and v.size > 0
+    if not q.size or not v.size:
+        return False
+    return q.shape[-3:-2] == k.shape[-3:-2] or (shares and q.ndim > 2 and not q.shape[-3] % k.shape[-3])
 
 
 @composite("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float"
@@ -242,15 +264,17 @@ def _is_plain(query: Any, key: Any, value: Any, mask: Any) -> bool:
                                t(1, 3, 3, 2), t(1, 3, 3, 2), enable_gqa=True)))
 def _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     _check_attention(query, key, value, attn_mask, is_causal)
-    if enable_gqa:
+    plain = not dropout_p and _is_plain(query, key, value, attn_mask, enable_gqa)
+    if enable_gqa and (not plain or query.dim() < 3):
         key, value = _shared_keys(query, (key, value))
     factor = 1 / math.sqrt(max(query.size(-1), 1)) if scale is None else scale
     if attn_mask is not None:
-        scores = (*broadcast_shape((query.shape[:-2], key.shape[:-2])), query.size(-2), key.size(-2))
+        batch = query.shape[:-2] if plain else broadcast_shape((query.shape[:-2], key.shape[:-2]))
+        scores = (*batch, query.size(-2), key.size(-2))
         together = broadcast_shape((scores, tuple(attn_mask.shape)))
         if together != scores:
             raise RuntimeError(f"output with shape {shape_text(scores)} doesn't match the broadcast shape "
                                f"{shape_text(together)}")
-    if dropout_p or not _is_plain(query, key, value, attn_mask):
-        return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)
-    return call_bound(_ATTENTION, (query, key, value, attn_mask, is_causal, factor))[0]
+    if plain:
+        return call_bound(_ATTENTION, (query, key, value, attn_mask, is_causal, factor))[0]
+    return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)

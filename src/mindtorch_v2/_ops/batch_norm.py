@@ -3,12 +3,13 @@
 import math
 from typing import Any
 
+from .._device import channels_last, channels_last_3d
 from .._dispatch.callers import call_bound
 from .._dtype import COMPUTE
 from .._tensor import Tensor
 from .copy import suggested_strides
 from .declare import function_of, op
-from .families import computes
+from .families import computes, writes
 from .norm import BLOCK_ELEMENTS, check_floating, second_derivative
 from .rules import Spec
 from .samples import case, cases, t
@@ -60,6 +61,9 @@ def _specs(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Spec, Spe
 
 
 def _normalised(xp: Any, input: Any, weight: Any, bias: Any, eps: float, spec: tuple[Spec, ...]) -> tuple:
+    served = xp.onednn and xp.onednn.batch_norm(input, weight, bias, eps, spec[0].strides is not None)
+    if served:
+        return served
     x = _Channels(xp, input, spec[0].strides is not None or math.prod(input.shape[2:]) == 1)
     mean = xp.zeros(input.shape[1], input.dtype)
     for block in x.blocks:
@@ -115,7 +119,12 @@ def _backward_specs(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, 
 
 def _gradients(xp: Any, grad_out: Any, input: Any, weight: Any, mean: Any, rstd: Any, eps: float, output_mask: tuple,
                spec: tuple) -> tuple:
-    as_rows = math.prod(input.shape[2:]) == 1 or (spec[0] is not None and spec[0].strides is not None)
+    in_rows = spec[0] is not None and spec[0].strides is not None
+    served = xp.onednn and output_mask[0] and xp.onednn.batch_norm_gradients(grad_out, input, mean, rstd, weight,
+                                                                             in_rows)
+    if served:
+        return served
+    as_rows = math.prod(input.shape[2:]) == 1 or in_rows
     x, grad = _Channels(xp, input, as_rows), _Channels(xp, grad_out, as_rows)
     of_bias, of_weight = xp.zeros(input.shape[1], input.dtype), xp.zeros(input.shape[1], input.dtype)
     for block in x.blocks:
@@ -157,3 +166,67 @@ _BACKWARD = op(
    grad={"grad_out, input, weight, mean, rstd": _backward_grad},
    samples=cases(case(t(2, 3, 2), t(2, 3, 2), t(3), t(3), t(3, low=0.5), 1e-5, (True, True, True)),
                  case(t(4, 3), t(4, 3), None, t(3), t(3, low=0.5), 1e-5, (True, False, False))))
+
+
+# by running statistics -----------------------------------------------------------------------------------------------
+
+
+def _running_spec(input: Tensor, weight: Any, bias: Any, mean: Any, var: Tensor, eps: float) -> Spec:
+    shape = input._array.shape
+    return Spec(shape, input.dtype, suggested_strides(input, shape))
+
+
+def _by_running(xp: Any, input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, spec: Spec) -> Any:
+    x = _Channels(xp, input, spec.strides is not None or math.prod(input.shape[2:]) == 1)
+    scale = 1 / xp.sqrt(var + eps)
+    scale = scale if weight is None else scale * weight
+    shift = bias if mean is None else -mean * scale if bias is None else bias - mean * scale
+    made = xp.empty(x.array.shape, input.dtype)
+    for block in x.blocks:
+        xp.multiply(x.array[block], x.spread(scale), out=made[block])
+        if shift is not None:
+            made[block] += x.spread(shift)
+    return x.shaped(made, input.shape)
+
+
+def composed_by_running(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    """The same out of ordinary operators, rounded once, after the scale and the shift."""
+    kind = COMPUTE.get(input.dtype, input.dtype)
+    scale = ((var if var.dtype is kind else var.to(kind)) + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    made = input * _along(scale, input)
+    shift = bias if mean is None else -mean * scale if bias is None else bias - mean * scale
+    return (made if shift is None else made + _along(shift, input)).to(input.dtype)
+
+
+def _running_grad(grad, input, weight, mean, var, eps, needs):
+    if suggested_strides(input, input.shape) is not None:
+        grad = grad.contiguous(memory_format=channels_last if input.dim() == 4 else channels_last_3d)
+    of_input = call_bound(_RUNNING, (grad, weight, None, None, var, eps)) if needs[0] else None
+    if not any(needs[1:]):
+        return of_input, None, None, None, None
+    kind = COMPUTE.get(input.dtype, input.dtype)
+    rstd = (var.to(kind) + eps).rsqrt()
+    centre = rstd.new_zeros(rstd.shape) if mean is None else mean.to(kind)
+    _, along, whole = call_bound(_BACKWARD, (grad, input, weight, centre, rstd, eps, (False, True, True)))
+    scale = rstd if weight is None else rstd * weight
+    return of_input, along, whole, -whole * scale, along * scale * rstd / -2
+
+
+_RUNNING = op(
+   "_batch_norm_running(Tensor input, Tensor? weight, Tensor? bias, Tensor? mean, Tensor var, float eps) -> Tensor",
+   kernel=computes(_running_spec, _by_running), public="",
+   grad={"input, weight, bias, mean, var": _running_grad})
+_RUNNING.declaration.composed = composed_by_running
+batch_norm_by_running = function_of(_RUNNING)
+
+
+def _move(xp: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, momentum: float, eps: float,
+          unbiased: float) -> None:
+    running_mean[...] = running_mean + momentum * (mean - running_mean)
+    running_var[...] = running_var + momentum * ((1 / (rstd * rstd) - eps) * unbiased - running_var)
+
+
+move_statistics = function_of(op(
+   "_move_statistics_(Tensor(a!) self, Tensor(b!) variance, Tensor mean, Tensor rstd, float momentum, float eps, float "
+   "unbiased) -> Tensor(a!)", kernel=writes(lambda *arguments: None, _move), public=""))

@@ -3,28 +3,19 @@
 import math
 from typing import Any
 
-from .._dispatch.keys import changed_modes
-from .._dtype import COMPUTE, FLOAT, REDUCED, float32, int64
-from .batch_norm import batch_norm_with_statistics
+from .._dispatch.keys import NPU_MASK, changed_modes
+from .._dtype import FLOAT, REDUCED, float32, int64
+from .batch_norm import (
+    batch_norm_by_running,
+    batch_norm_with_statistics,
+    composed_by_running,
+    move_statistics,
+)
 from .declare import composite
+from .group_norm import composed_group_norm, group_norm_with_statistics
 from .join import constant_pad_nd
-from .norm import layer_norm_with_statistics
 from .rules import shape_text
 from .samples import case, cases, error, t
-
-
-def _along_channels(parameter: Any, rank: int) -> Any:
-    """A value for each channel, shaped to meet a tensor of that rank."""
-    return parameter.reshape((-1,) + (1,) * (rank - 2))
-
-
-def _scaled(normalised: Any, weight: Any, bias: Any) -> Any:
-    kind = normalised.dtype
-    if weight is not None:
-        normalised = normalised * _along_channels(weight, normalised.dim())
-    if bias is not None:
-        normalised = normalised + _along_channels(bias, normalised.dim())
-    return normalised.to(kind)
 
 
 def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:
@@ -48,12 +39,16 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, ru
         return made
     _, mean, rstd = made
     count = input.numel() // max(input.shape[1], 1)
+    unbiased = count / max(count - 1, 1)
     with changed_modes(grad_enabled=False):
+        if running_mean is not None and running_var is not None and not input._keys & NPU_MASK:
+            move_statistics(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
+            running_var._bump_version()
+            return made
         if running_mean is not None:
             running_mean.lerp_(mean if mean.dtype is running_mean.dtype else mean.to(running_mean.dtype), momentum)
         if running_var is not None:
-            unbiased = (rstd.pow(-2) - eps) * (count / max(count - 1, 1))
-            running_var.lerp_(unbiased.to(running_var.dtype), momentum)
+            running_var.lerp_(((rstd.pow(-2) - eps) * unbiased).to(running_var.dtype), momentum)
     return made
 
 
@@ -77,13 +72,8 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     return _by_running_statistics(input, weight, bias, running_mean, running_var, eps), none, none.clone()
 
 
-def _by_running_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
-    kind = COMPUTE.get(input.dtype, input.dtype)  # rounded once, after the scale and the shift
-    scale = ((running_var if running_var.dtype is kind else running_var.to(kind)) + eps).rsqrt()
-    scale = scale if weight is None else scale * weight
-    shift = -running_mean * scale if bias is None else bias - running_mean * scale
-    rank = input.dim()
-    return (input * _along_channels(scale, rank) + _along_channels(shift, rank)).to(input.dtype)
+def _by_running_statistics(input: Any, *arguments: Any) -> Any:
+    return (composed_by_running if input._keys & NPU_MASK else batch_norm_by_running)(input, *arguments)
 
 
 @composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
@@ -191,12 +181,8 @@ def _check_groups(input: Any, num_groups: int, weight: Any, bias: Any) -> None:
 
 def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> tuple:
     _check_floating(input, "GroupNormKernelImpl", weight, bias)
-    batch = input.shape[0]
-    width = input.numel() // max(batch * num_groups, 1)
-    wide = input.to(COMPUTE.get(input.dtype, input.dtype))  # rounded once, after the scale and the shift
-    rows = wide.reshape(batch, num_groups, width)
-    made, mean, rstd = layer_norm_with_statistics(rows, (width,), None, None, eps)
-    return _scaled(made.reshape(input.shape), weight, bias).to(input.dtype), mean, rstd
+    normalise = composed_group_norm if input._keys & NPU_MASK else group_norm_with_statistics
+    return normalise(input, weight, bias, num_groups, eps)
 
 
 @composite("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps)"
@@ -205,7 +191,7 @@ def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: 
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     made, mean, rstd = _group_normalised(input, group, weight, bias, eps)
     told = input.dtype if weight is None else weight.dtype
-    return made, mean.squeeze(-1).to(told), rstd.squeeze(-1).to(told)
+    return made, mean.to(told), rstd.to(told)
 
 
 @composite("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,"

@@ -4,9 +4,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._backends.cpu import xp as cpu_xp
 from .._backends.cpu.convolution import Steps
 from .._dispatch.callers import call_bound
-from .._dtype import FLOAT, INT, bfloat16, float16, float32, int64
+from .._dtype import FLOAT, INT, WIDER, bfloat16, cast, float16, float32, int64
 from .._tensor import Tensor
 from .._warn import warn_once
 from .copy import suggested_strides, uninitialised
@@ -201,8 +202,17 @@ def _convolved_shape(input: Tensor, weight: Tensor, bias: Tensor | None, stride:
 def _convolution_array(xp: Any, input: Any, weight: Any, bias: Any, stride: tuple, padding: tuple, dilation: tuple,
                        transposed: bool, output_padding: tuple, groups: int, spec: Spec) -> Any:
     steps = _steps(weight.ndim - 2, stride, padding, dilation, groups)
-    compute = xp.convolution.to_input if transposed else xp.convolution.forward
+    conv = xp.onednn or xp.convolution
+    compute = conv.to_input if transposed else conv.forward
     return compute(input, weight, bias, uninitialised(spec, xp), steps)
+
+
+def _widened(array: Any) -> Any:
+    """Half precision as float32, but bfloat16 as it is where oneDNN multiplies it: it rounds once, as PyTorch does."""
+    wide = WIDER.get(array.dtype)
+    if wide is None or array.dtype == bfloat16.np and cpu_xp.onednn is not None:
+        return array
+    return cast(array, wide)
 
 
 def _convolution_grad(grad, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs):
@@ -225,7 +235,7 @@ _SAMPLES = (
 _CONVOLUTION = op(
     "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
     "bool transposed, int[] output_padding, int groups) -> Tensor",
-    kernel=computes(_convolution_spec, _convolution_array),
+    kernel=computes(_convolution_spec, _convolution_array, widened=_widened),
     grad={"input, weight, bias": _convolution_grad},
     npu="aclnnConvolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, out, "
         "cubeMathType=0) empty=0",
@@ -255,7 +265,7 @@ def _backward_specs(grad_output: Tensor, input: Tensor, weight: Tensor, bias_siz
 def _backward_array(xp: Any, grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: tuple, padding: tuple,
                     dilation: tuple, transposed: bool, output_padding: tuple, groups: int, output_mask: tuple,
                     spec: tuple) -> tuple:
-    steps, conv = _steps(weight.ndim - 2, stride, padding, dilation, groups), xp.convolution
+    steps, conv = _steps(weight.ndim - 2, stride, padding, dilation, groups), xp.onednn or xp.convolution
     of_input = of_weight = of_bias = None
     if output_mask[0]:
         compute = conv.forward if transposed else conv.to_input
@@ -264,7 +274,8 @@ def _backward_array(xp: Any, grad_output: Any, input: Any, weight: Any, bias_siz
         windows, single = (grad_output, input) if transposed else (input, grad_output)
         of_weight = conv.to_weight(single, windows, uninitialised(spec[1], xp), steps)
     if output_mask[2]:
-        of_bias = xp.add.reduce(grad_output, axis=(0, *range(2, grad_output.ndim)))
+        summed = grad_output.astype(xp.float32) if grad_output.dtype == bfloat16.np else grad_output
+        of_bias = xp.add.reduce(summed, axis=(0, *range(2, grad_output.ndim)))
     return of_input, of_weight, of_bias
 
 
@@ -291,7 +302,7 @@ _BACKWARD = op(
     "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, "
     "int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[3] output_mask) -> "
     "(Tensor result, Tensor result1, Tensor result2)",
-    kernel=computes(_backward_specs, _backward_array),
+    kernel=computes(_backward_specs, _backward_array, widened=_widened),
     grad={"grad_output, input, weight": _backward_grad},
     npu="aclnnConvolutionBackward(grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, "
         "output_padding, groups, output_mask, cubeMathType=0, result, result1, result2) empty=0",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.meta import contiguous_strides
+from .._backends.meta import contiguous_strides, is_dense
 from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
@@ -89,16 +89,6 @@ def format_strides(shape: tuple[int, ...], wanted: memory_format | None) -> tupl
     return channels_last_strides(shape)
 
 
-def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether each place of the spanned memory holds exactly one element; strides in elements."""
-    expected = 1
-    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
 def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, ...] | None:
     """Element strides of a copy: a format's, or with preserve_format (None) those of the original, packed."""
     array = self._array
@@ -111,7 +101,7 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
         return None
     if not array.size:
         return strides
-    return strides if is_dense(array.shape, strides) else pointwise_strides(array.shape, [self])
+    return strides if is_dense(array) else pointwise_strides(array.shape, [self])
 
 
 def uninitialised(spec: Spec, xp: Any = None) -> Any:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .._backends import pins_memory
 from .._backends.cpu import xp as cpu_xp
 from .._device import layout as layout_type
 from .._device import strided
@@ -91,9 +92,14 @@ class Factory(Copies):
 
 def _other_layout(operator: Operator, layout: layout_type | None, pin_memory: bool | None,
                   args: tuple) -> Tensor | None:
-    """The result in a sparse layout; None if it is to be strided."""
+    """The result in a sparse layout, or in page-locked memory; None if it is to be as usual."""
     if layout is not None and layout is not strided and not pin_memory and operator.name in sparse_factories:
         return sparse_factories[operator.name](*args)
+    if pin_memory and pins_memory():
+        at, plain = operator.schema.index, list(args)
+        plain[at["pin_memory"]], plain[at["requires_grad"]] = None, False
+        made = call_bound(operator, tuple(plain)).pin_memory()
+        return required(made) if args[at["requires_grad"]] else made
     _check_options(operator, layout, pin_memory)
     return None
 

@@ -12,8 +12,10 @@ import cupy
 import numpy as np
 
 from .._backends.cuda import runtime
-from .._backends.cuda.array import CudaArray, empty, from_host, layout_of, of_view, read_bytes
+from .._backends.cuda.array import CudaArray, Layout, empty, from_host, layout_of, of_view, read_bytes
 from .._backends.cuda.launch import kernel
+from .._backends.cuda.memory import allocate
+from .._backends.cuda.memory import source as memory_source
 from .._backends.cuda.namespace import xp
 from .._backends.cuda.streams import current
 from .._backends.meta import contiguous_strides
@@ -29,7 +31,6 @@ from .create import Factory, _check_options, required
 from .cuda_arrays import ARRAYS
 from .cuda_pointwise import copying, fused
 from .families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
-from .index import index_spec, picked, whole_key
 from .rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, number_array, pointwise_strides
 from .updates import Updates, check_update
 
@@ -44,11 +45,31 @@ def wrap_cuda(array: CudaArray) -> Tensor:
     return made
 
 
-def uninitialised(spec: Spec, where: device) -> Tensor:
-    """A tensor of the spec's geometry on a device."""
+def fresh_tensor(layout: Layout, where: device) -> Tensor:
+    """An uninitialised tensor that is not empty: `wrap_cuda(empty(...))` in one function, for paths that are hot."""
+    try:
+        memory = memory_source.malloc(layout.nbytes)
+    except MemoryError:
+        memory = allocate(layout.nbytes, where)
+    array = _new(CudaArray)
+    array.shape, array.dtype, array.strides, array.layout = layout.shape, layout.dtype, layout.strides, layout
+    array.memory, array.pointer, array.device = memory, memory.ptr, where
+    array._storage = array._view = None
+    made = _new(Tensor)
+    made._array, made._keys, made._device = array, CUDA_MASK, where
+    return made
+
+
+def layout_for(spec: Spec) -> Layout:
+    """The layout of the spec's geometry."""
     kind = spec.dtype
     strides = None if spec.strides is None else tuple([s * kind.itemsize for s in spec.strides])
-    return wrap_cuda(empty(layout_of(tuple(spec.shape), kind.np, strides), where))
+    return layout_of(tuple(spec.shape), kind.np, strides)
+
+
+def uninitialised(spec: Spec, where: device) -> Tensor:
+    """A tensor of the spec's geometry on a device."""
+    return wrap_cuda(empty(layout_for(spec), where))
 
 
 def finished(made: Any, spec: Spec, where: device) -> Tensor:
@@ -123,7 +144,7 @@ def kernel_of(operator: Operator) -> Callable:
     from .cuda_kernels import KERNELS
 
     own = KERNELS.get(operator.name.removeprefix("aten::"))
-    return own if own is not None else _guarded(generic_kernel(operator))
+    return _guarded(own if own is not None else generic_kernel(operator))
 
 
 def generic_kernel(operator: Operator) -> Callable:
@@ -248,11 +269,18 @@ def where_for(named: device | None, args: Sequence[Any]) -> device:
     return runtime.device_of(runtime.current_device() if named.index is None else named.index)
 
 
-def fresh(operator: Operator, args: Sequence[Any]) -> Tensor:
-    """The uninitialised result of a factory."""
+def _planned(operator: Operator, args: Sequence[Any]) -> tuple[Layout, device, dtype]:
+    """Layout, place and type of a factory's result."""
     at = operator.schema.index
     _check_options(operator, args[at["layout"]], args[at["pin_memory"]])
-    return uninitialised(infer_of(operator)(*args), where_for(args[at["device"]], args))
+    spec = infer_of(operator)(*args)
+    return layout_for(spec), where_for(args[at["device"]], args), spec.dtype
+
+
+def fresh(operator: Operator, args: Sequence[Any]) -> Tensor:
+    """The uninitialised result of a factory."""
+    layout, where, _ = _planned(operator, args)
+    return wrap_cuda(empty(layout, where))
 
 
 def leaf(operator: Operator, made: Tensor, args: Sequence[Any]) -> Tensor:
@@ -275,18 +303,18 @@ def _factory(operator: Operator, family: Factory) -> Callable:
         given = first._array.layout if hasattr(first, "_array") else first
         key = given, args[1:], get_default_dtype(), runtime.current_device()
         try:
-            layout, where, value = plans[key]
+            layout, where, write = plans[key]
         except (KeyError, AttributeError):
-            made = fresh(operator, args)
-            layout, where = made._array.layout, made._device
-            value = _FILLS[stem] if at_value is None else stored_number(args[at_value], made.dtype)
+            layout, where, kind = _planned(operator, args)
+            value = _FILLS[stem] if at_value is None else stored_number(args[at_value], kind)
+            write = None if value is None else filling(layout, value)
             if len(plans) > 4096:
                 plans.clear()
-            plans[key] = layout, where, value
-        made = wrap_cuda(empty(layout, where))
-        if value is not None:
-            fill(made._array, value)
-        return required(made) if args[at_grad] else made
+            plans[key] = layout, where, write
+        array = empty(layout, where)
+        if write is not None:
+            write(array)
+        return required(wrap_cuda(array)) if args[at_grad] else wrap_cuda(array)
 
     if stem in _FILLS or at_value is not None:
         return filled
@@ -312,20 +340,21 @@ _BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigne
 
 def fill(array: CudaArray, value: Any) -> None:
     """Stores a number into all elements."""
-    layout = array.layout
-    size = layout.dtype.itemsize
-    if not layout.size:
-        return
-    if layout.nbytes != layout.size * size or size not in _BITS:
-        array.view.fill(value)
-        return
+    filling(array.layout, value)(array)
+
+
+def filling(layout: Layout, value: Any) -> Callable[[CudaArray], None]:
+    """What stores a number into all elements of an array of that layout."""
+    size, count = layout.dtype.itemsize, layout.size
+    if not count:
+        return lambda array: None
+    if layout.nbytes != count * size or size not in _BITS:
+        return lambda array: array.view.fill(value)
     bits = int.from_bytes(np.full(1, value, layout.dtype).tobytes(), "little", signed=True)
     if not bits:
-        cupy.cuda.runtime.memsetAsync(array.pointer, 0, layout.nbytes, current.handle)
-    else:
-        blocks = min(-(-layout.size // 256), 4096)
-        kernel(f"typedef {_BITS[size]} T;{_FILL}", "fill", "qqq").over((blocks,), (256,), array.pointer, bits,
-                                                                       layout.size)
+        return lambda array: cupy.cuda.runtime.memsetAsync(array.pointer, 0, layout.nbytes, current.handle)
+    launch, grid = kernel(f"typedef {_BITS[size]} T;{_FILL}", "fill", "qqq"), (min(-(-count // 256), 4096),)
+    return lambda array: launch.over(grid, (256,), array.pointer, bits, count)
 
 
 # writes --------------------------------------------------------------------------------------------------------------
@@ -369,8 +398,11 @@ def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
     from .cuda_kernels import KERNELS
 
     own = KERNELS.get(operator.name.removeprefix("aten::"))
-    if own is not None:
-        return own
+    return _guarded(own) if own is not None else inplace_generic(operator, functional)
+
+
+def inplace_generic(operator: Operator, functional: Operator) -> Callable:
+    """The in-place kernel that a declaration gives."""
     family = functional.declaration.family
     if isinstance(family, Pointwise):
         return _guarded(_inplace_pointwise(functional, family))
@@ -490,8 +522,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
             copy_array(target, source)
         else:
             store(target.view, source.view)
-    if src is not self:
-        self._bump_version()
+    self._bump_version()
     return self
 
 
@@ -505,16 +536,3 @@ def _copy_to_host(target: np.ndarray, src: Tensor, non_blocking: bool) -> None:
 
 
 COPIES: dict[str, Callable] = {"clone": clone, "_to_copy": to_copy, "copy_": copy_}
-
-
-# indexing ------------------------------------------------------------------------------------------------------------
-
-
-def picked_elements(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """Indexing by arrays and masks; how many elements a mask picks is waited for, as in PyTorch."""
-    where = self._device
-    arrays = [None if index is None else view_of(index, where) for index in indices]
-    if any(a is not None and a.dtype.kind in "bB" for a in arrays):
-        arrays = [None if part.__class__ is slice else part for part in whole_key(self._array.shape, arrays, xp)]
-    spec = index_spec(self, [None if a is None else wrap_cuda(of_view(a, where)) for a in arrays])
-    return finished(picked(xp, view_of(self), arrays), spec, where)

@@ -9,7 +9,7 @@ from .._backends.cuda.gemm import Product, factor, is_supported, lead
 from .._dispatch.registry import registry
 from .._tensor import Tensor
 from ..backends import cuda as settings
-from .cuda import copy_array, generic_kernel, wrap_cuda
+from .cuda import copy_array, fresh_tensor, generic_kernel, wrap_cuda
 
 KERNELS: dict[str, Callable] = {}
 _plans: dict[tuple, Any] = {}
@@ -19,10 +19,11 @@ _LIMIT = 1 << 14
 class _Plan:
     """A product of two arrays of given layouts: which are copied first, and the call."""
 
-    __slots__ = ("copies", "made", "product")
+    __slots__ = ("as_they_are", "copies", "made", "product")
 
     def __init__(self, product: Product, made: Layout, copies: tuple[Layout | None, Layout | None]) -> None:
         self.product, self.made, self.copies = product, made, copies
+        self.as_they_are = copies == (None, None)
 
     def __call__(self, a: CudaArray, b: CudaArray, out: CudaArray, alpha: int = 0, beta: int = 0,
                  bias: CudaArray | None = None) -> None:
@@ -38,7 +39,10 @@ class _Plan:
                 return
             copy_array(out, bias)
             beta = self.product.one
-        self.product(a.pointer, b.pointer, out.pointer, tf32, alpha, beta)
+        if alpha or beta:
+            self.product(a.pointer, b.pointer, out.pointer, tf32, alpha, beta)
+        else:
+            self.product.into(a.pointer, b.pointer, out.pointer, tf32)
 
 
 def _copied(array: CudaArray, layout: Layout) -> CudaArray:
@@ -110,18 +114,25 @@ def _product(name: str, how: str, fits: Callable[[CudaArray, CudaArray], bool]) 
     """An operator of two factors."""
     operator = registry.get(name)
     infer, slow = operator.declaration.family.infer, generic_kernel(operator)
+    matmul, plans = settings.matmul, dict[tuple, _Plan]()
 
     def kernel(one: Tensor, two: Tensor) -> Tensor:
         a, b = one._array, two._array
-        plan = _plans.get((a.layout, b.layout, how))
-        if plan is None:
+        try:
+            plan = plans[a.layout, b.layout]
+        except (KeyError, AttributeError):
             spec = infer(one, two)
             if not (is_supported(a.dtype) and a.dtype == b.dtype and a.size and b.size and fits(a, b)):
                 return slow(one, two)
-            plan = _plan(a, b, how, lambda: tuple(spec.shape))
-        made = empty(plan.made, a.device)
-        plan(a, b, made)
-        return wrap_cuda(made)
+            if len(plans) > _LIMIT:
+                plans.clear()
+            plan = plans[a.layout, b.layout] = _plan(a, b, how, lambda: tuple(spec.shape))
+        made = fresh_tensor(plan.made, a.device)
+        if plan.as_they_are:
+            plan.product.into(a.pointer, b.pointer, made._array.pointer, matmul.allow_tf32)
+        else:
+            plan(a, b, made._array)
+        return made
 
     KERNELS[name] = kernel
 

@@ -59,7 +59,7 @@ def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[l
     return sizes or [1], kept if sizes else [[0] for _ in strides]
 
 
-def _launch_of(traced: Traced, layouts: Sequence[Layout], out: Layout) -> Launch:
+def launch_of(traced: Traced, layouts: Sequence[Layout], out: Layout) -> Launch:
     """The launch of a traced function on arrays of these layouts; the pointer of the result follows theirs."""
     shape, count = out.shape, out.size
     dtypes, letters = [each.dtype for each in layouts], "q" * (len(layouts) + 1) + "".join(traced.numbers.values())
@@ -101,7 +101,7 @@ def _identity(kind: np.dtype) -> Traced:
 def copying(source: Layout, target: Layout) -> Launch | None:
     """The launch that copies elements, cast and broadcast, into another layout; None where CuPy has to."""
     try:
-        return _launch_of(_identity(source.dtype), [source], target) if target.dtype.kind != "c" else None
+        return launch_of(_identity(source.dtype), [source], target) if target.dtype.kind != "c" else None
     except (Untraceable, KeyError):
         return None
 
@@ -194,6 +194,9 @@ class Fused:
         if target is not None:
             family.check_write(self.operator, target, args[1:])
             check_writable(target)
+            for value in args[1:]:
+                if hasattr(value, "_array"):
+                    check_overlap(target, value)
         spec, kind, at = family.plan(self.operator, args, target)
         operands = [args[i] for i in at]
         if target is not None:
@@ -207,7 +210,7 @@ class Fused:
         if any(i not in at for i in tensors) or spec.dtype.is_complex:
             raise Untraceable
         traced, guard, make = self._traced(args, kind.np, at, common_dtype(operands).np)
-        launch = _launch_of(traced, [args[i]._array.layout for i in traced.loads], out)
+        launch = launch_of(traced, [args[i]._array.layout for i in traced.loads], out)
         floats = any(args[i].dtype.category >= FLOAT for i in tensors)
         return guard, make(launch, out, out.nbytes), floats or spec.dtype.category < FLOAT
 

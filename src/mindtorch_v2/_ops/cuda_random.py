@@ -8,12 +8,13 @@ import cupy
 import numpy as np
 
 from .._backends.cuda.array import CudaArray, empty, layout_of
-from .._backends.cuda.random import fill, generator_for
+from .._backends.cuda.random import drop, fill, generator_for
 from .._dispatch.registry import registry
 from .._dtype import FLOAT, OF_ARRAY, float32, float64
 from .._random import largest_random
 from .._tensor import Tensor
-from .cuda import device_among, finished, fresh, infer_of, leaf, store, view_of
+from .cuda import copy_array, device_among, finished, fresh, infer_of, leaf, store, uninitialised, view_of, wrap_cuda
+from .cuda import fill as fill_all
 from .families import result_of
 from .rules import Spec, check_writable
 
@@ -270,8 +271,6 @@ def _binomial(count: Tensor, prob: Tensor, generator: Any) -> Tensor:
 
 
 def _noise(self: Tensor, p: float, features: bool, scaled: bool) -> Tensor:
-    from .cuda import uninitialised
-
     made = uninitialised(infer_of(registry.get("_dropout_noise"))(self, p, features, scaled), self._device)
     array = made._array
     if array.size:
@@ -281,18 +280,34 @@ def _noise(self: Tensor, p: float, features: bool, scaled: bool) -> Tensor:
     return made
 
 
+_dropouts: dict[Any, tuple] = {}
+
+
 def _native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
-    operator = registry.get("native_dropout")
-    specs = infer_of(operator)(input, p, train)
-    view, where = view_of(input), input._device
-    if train is False or p == 0:
-        return result_of(operator, [finished(view.copy(), specs[0], where),
-                                    finished(cupy.ones(view.shape, bool), specs[1], where)])
-    mask = empty(layout_of(view.shape, np.dtype(bool)), where)
-    draw(mask, None, "bernoulli", 1 - p, 1.0)
-    scale = 0.0 if p == 1 else 1 / (1 - p)
-    kept = view * mask.view * view.dtype.type(scale)
-    return result_of(operator, [finished(kept, specs[0], where), finished(mask.view, specs[1], where)])
+    array = input._array
+    layouts = _dropouts.get(array.layout)
+    if layouts is None:
+        if len(_dropouts) > 4096:
+            _dropouts.clear()
+        operator = registry.get("native_dropout")
+        made, mask = (uninitialised(spec, input._device)._array.layout for spec in infer_of(operator)(input, p, train))
+        layouts = _dropouts[array.layout] = made, mask
+    made, mask = (empty(layout, array.device) for layout in layouts)
+    if not array.size:
+        pass
+    elif train is False or p == 0:
+        fill_all(mask, True)
+        copy_array(made, array)
+    elif p < 1 and OF_ARRAY[array.dtype].category == FLOAT:
+        source = array
+        if array.layout is not made.layout or array.pointer & 15:
+            source = empty(made.layout, array.device)
+            copy_array(source, array)
+        drop(source, made, mask, p)
+    else:
+        draw(mask, None, "bernoulli", 1 - p, 1.0)
+        store(made.view, array.view * mask.view * array.dtype.type(0.0 if p == 1 else 1 / (1 - p)))
+    return result_of(registry.get("native_dropout"), [wrap_cuda(made), wrap_cuda(mask)])
 
 
 def _rrelu_slopes(self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Softmax, norms of trailing dimensions, class losses and embeddings on a GPU, by kernels of their own."""
+"""Softmax, norms of trailing dimensions and class losses on a GPU, by kernels of their own."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
-from .._backends.cuda.launch import C_TYPES, c_type, kernel
+from .._backends.cuda.launch import ASSERTIONS, C_TYPES, c_type, kernel
 from .._backends.cuda.reduce import Folding
 from .._backends.cuda.rows import parameter_launch, row_launch
 from .._dispatch.registry import registry
-from .._dtype import float32
 from .._tensor import Tensor
-from .cuda import copy_array, fill, generic_kernel, uninitialised, wrap_cuda
+from .cuda import copy_array, generic_kernel, uninitialised, wrap_cuda
 from .families import result_of
 from .loss import MEAN, NONE
 from .rules import Spec
@@ -192,7 +191,7 @@ def _differentiating(specs: Sequence[Spec | None], grad_out: Tensor, input: Tens
                      rstd: Tensor, weight: Any) -> Callable | None:
     """`run(grad_out, input, mean, rstd, weight)`, which gives the gradients of a norm."""
     array = input._array
-    if not array.size:
+    if not array.size or not input.dtype.is_floating_point or not grad_out.dtype.is_floating_point:
         return None
     layouts = [None if spec is None else layout_for(spec) for spec in specs]
     rows, wide, centred = array.size // width, _wide(array), mean is not None
@@ -245,7 +244,7 @@ def _rms_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, normalized_s
 
 # class losses --------------------------------------------------------------------------------------------------------
 
-_LOSS = r"""
+_LOSS = ASSERTIONS + r"""
 struct best { A top, total; };
 __device__ inline best joined(best a, best b) {
     best r;
@@ -284,6 +283,7 @@ extern "C" __global__ void losses(const T* scores, const I* target, const T* wei
     }
     if (threadIdx.x == 0) {
         bool counts = own != ignored;
+        require(!counts || (own >= 0 && own < classes));
         A w = !counts ? (A)0 : weight ? (A)widened(weight[own]) : (A)1;
         losses[blockIdx.x] = counts ? (log_sum - (A)widened(row[own])) * w : (A)0;
         weights[blockIdx.x] = w;
@@ -369,7 +369,7 @@ def _nll_loss(spec: Spec, self: Tensor, target: Tensor, weight: Any, reduction: 
 def _loss_gradient(spec: Spec, grad_output: Tensor, self: Tensor | None, target: Tensor, weight: Any,
                    log_sum: Tensor | None, reduction: int, ignore_index: int) -> Tensor | None:
     where = grad_output._device
-    if len(spec.shape) != 2 or 0 in spec.shape:
+    if len(spec.shape) != 2 or 0 in spec.shape or not grad_output.dtype.is_floating_point:
         return None
     rows, classes = spec.shape
     text, wide = _loss_source(grad_output._array.dtype, target._array.dtype)
@@ -401,64 +401,3 @@ def _cross_entropy_backward(spec: Spec, grad_output: Tensor, self: Tensor, targe
 def _nll_loss_backward(spec: Spec, grad_output: Tensor, target: Tensor, weight: Any, size: tuple, reduction: int,
                        ignore_index: int) -> Any:
     return _loss_gradient(spec, grad_output, None, target, weight, None, reduction, ignore_index)
-
-
-# embeddings ----------------------------------------------------------------------------------------------------------
-
-_TABLE = r"""
-extern "C" __global__ void look_up(const T* table, const I* places, T* out, int64 count, int64 width, int64 rows) {
-    int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    int64 row = (int64)places[i / width];
-    if (row < 0 || row >= rows) __trap();
-    out[i] = table[row * width + i % width];
-}
-extern "C" __global__ void add_rows(const G* grads, const I* places, A* table, int64 count, int64 width,
-                                    int64 skipped) {
-    int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    int64 row = (int64)places[i / width];
-    if (row != skipped) atomicAdd(table + row * width + i % width, (A)widened(grads[i]));
-}
-"""
-_MOVED = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}
-
-
-@own("embedding")
-def _embedding(spec: Spec, weight: Tensor, indices: Tensor, *options: Any) -> Tensor | None:
-    made = uninitialised(spec, weight._device)
-    count, width = made._array.size, weight._array.shape[1]
-    if not count:
-        return made
-    size = weight._array.itemsize
-    table, places = dense(weight), dense(indices)
-    for wider in (16, 8, 4):  # as many elements at a time as the width allows
-        if wider > size and width * size % wider == 0:
-            count, width, size = count * size // wider, width * size // wider, wider
-            break
-    text = f"typedef {_MOVED[size]} T; typedef float G; typedef float A; typedef {c_type(places.dtype)} I;\n{_TABLE}"
-    kernel(text, "look_up", "q" * 6).over((-(-count // 256),), (256,), table.pointer, places.pointer,
-                                          made._array.pointer, count, width, weight._array.shape[0])
-    return made
-
-
-@own("embedding_dense_backward")
-def _embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
-                        scale_grad_by_freq: bool) -> Tensor | None:
-    if scale_grad_by_freq or grad_output.dtype.is_complex or not grad_output.dtype.is_floating_point:
-        return None
-    made, grads, places = uninitialised(spec, grad_output._device), dense(grad_output), dense(indices)
-    table, count = made._array, grads.size
-    if spec.dtype.itemsize < 4:
-        table = empty(layout_of(tuple(spec.shape), float32.np), grad_output._device)
-    if table.size:
-        fill(table, 0)
-    if count:
-        text = (f"typedef {c_type(grads.dtype)} G; typedef {c_type(table.dtype)} A; typedef float T;"
-                f" typedef {c_type(places.dtype)} I;\n{_TABLE}")
-        skipped = padding_idx if padding_idx >= 0 else -1
-        kernel(text, "add_rows", "q" * 6).over((-(-count // 256),), (256,), grads.pointer, places.pointer,
-                                               table.pointer, count, spec.shape[1], skipped)
-    if table is not made._array:
-        copy_array(made._array, table)
-    return made

@@ -70,6 +70,16 @@ _AMSGRAD = """
         v = most > v ? most : v;
         greatest[i] = narrow<T>::of(v);
 """
+_ADAGRAD_SETUP = """
+    A rate = (A)(lr / (1 + (number - 1) * beta1));
+    T* sums = (T*)table.arrays[2][blockIdx.y];
+"""
+_ADAGRAD = """
+        if (decay != 0) g += (A)decay * p;
+        A total = (A)widened(sums[i]) + g * g;
+        sums[i] = narrow<T>::of(total);
+        p -= rate * (g / (sqrt(total) + (A)eps));
+"""
 
 
 def _launch(kind: np.dtype, lists: int, setup: str, body: str, maximize: bool) -> tuple[Launch, Any]:
@@ -131,6 +141,18 @@ def _stepped(lists: Sequence[Sequence[Tensor]], steps: Sequence[Any], source: Ca
             tensor._bump_version()
 
 
+def _adagrad(params: Any, grads: Any, sums: Any, state_steps: Any, lr: Any, lr_decay: float, weight_decay: float,
+             eps: float, maximize: bool, grad_scale: Any, found_inf: Any) -> None:
+    _run("_fused_adagrad_", [params, grads, sums], _numbers(state_steps),
+         lambda kind: _launch(kind, 3, _ADAGRAD_SETUP, _ADAGRAD, maximize),
+         (_number(lr), lr_decay, 0.0, weight_decay, eps, 0.0), grad_scale, found_inf)
+
+
+def _numbers(state_steps: Sequence[Tensor]) -> list[Any]:
+    """How many steps were taken: numbers, and tensors where that is known to the device alone."""
+    return [s if s._array.__class__ is CudaArray else float(s._array) for s in state_steps]
+
+
 def _number(value: Any) -> float:
     return float(value.item()) if hasattr(value, "item") else float(value)
 
@@ -151,8 +173,7 @@ def _adam(name: str, decoupled: bool) -> Callable:
         text = _ADAM.format(decoupled=int(decoupled and weight_decay != 0), amsgrad=_AMSGRAD if amsgrad else "")
         if decoupled:
             text = text.replace("else if (decay != 0)", "else if (false)")
-        steps = [s if s._array.__class__ is CudaArray else float(s._array) for s in state_steps]
-        _run(name, lists, steps, lambda kind: _launch(kind, len(lists), _ADAM_SETUP, text, maximize),
+        _run(name, lists, _numbers(state_steps), lambda kind: _launch(kind, len(lists), _ADAM_SETUP, text, maximize),
              (_number(lr), beta1, beta2, weight_decay, eps, 0.0), grad_scale, found_inf)
 
     return kernel
@@ -174,4 +195,4 @@ def _laid_out_as(source: Tensor, model: Tensor) -> Tensor:
 
 
 KERNELS |= {"_fused_sgd_": _sgd, "_fused_adam_": _adam("_fused_adam_", False),
-            "_fused_adamw_": _adam("_fused_adamw_", True)}
+            "_fused_adamw_": _adam("_fused_adamw_", True), "_fused_adagrad_": _adagrad}

@@ -4,16 +4,15 @@ import math
 import warnings
 from typing import Any
 
-import numpy as np
-
 from .. import _random
 from .._dispatch.callers import call_bound
-from .._dtype import COMPLEX, COMPUTE, bool_
+from .._dispatch.keys import CUDA_MASK
+from .._dtype import COMPLEX, COMPUTE, FLOAT, bool_
 from .._generator import default_generator
 from .._tensor import Tensor
 from .copy import preserved_strides, uninitialised
 from .declare import composite, op
-from .families import moves
+from .families import moves, pointwise
 from .random import fill_drawn, refuse
 from .rules import Spec, check_result_fits, floating
 
@@ -70,7 +69,11 @@ def _is_idle(input: Tensor, p: float, train: bool) -> bool:
 
 @composite("dropout(Tensor input, float p, bool train) -> Tensor")
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    return input if _is_idle(input, p, train) else input * _dropped(input, p)  # type: ignore[operator]
+    if _is_idle(input, p, train):
+        return input
+    if input._keys & CUDA_MASK and p < 1 and input.dtype.category == FLOAT:
+        return call_bound(_NATIVE, (input, p, True))[0]
+    return input * _dropped(input, p)  # type: ignore[operator]
 
 
 @composite("dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", public="torch")
@@ -125,26 +128,35 @@ def _feature_alpha_dropout_inplace(self: Tensor, p: float, train: bool) -> Tenso
 
 
 def _native_specs(input: Tensor, p: float, train: bool | None) -> tuple[Spec, Spec]:
-    return Spec(input._array.shape, input.dtype), Spec(input._array.shape, bool_)
+    shape, strides = input._array.shape, preserved_strides(input, None)
+    return Spec(shape, input.dtype, strides), Spec(shape, bool_, strides)
 
 
-def _native(xp: Any, input: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+def _native(xp: Any, input: Any, p: float, train: bool | None, spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+    made, mask = map(uninitialised, spec)
     if train is False or p == 0:
-        return input.copy(), xp.ones(input.shape, bool)
-    mask = np.empty(input.shape, bool)
+        made[...], mask[...] = input, True
+        return made, mask
     fill_drawn(
         mask, default_generator, lambda generator, shape, kind: _random.bernoulli_scalar(generator, shape, 1 - p)
     )
     scale = 0.0 if p == 1 else 1 / (1 - p)
-    return input * mask * input.dtype.type(scale), mask
+    made[...] = input * mask * input.dtype.type(scale)
+    return made, mask
 
 
 def _native_grad(grad: Tensor, result1: Tensor, p: float, train: bool | None) -> Tensor:
-    return grad if train is False else grad * result1 * (0.0 if p == 1 else 1 / (1 - p))  # type: ignore[operator]
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    if train is False:
+        return grad
+    return call_bound(_BACKWARD, (grad, result1, scale)) if grad._keys & CUDA_MASK else grad * result1 * scale  # type: ignore[operator]
 
 
-op("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", kernel=moves(_native_specs, _native),
-   grad=dict(input=_native_grad))
+_NATIVE = op("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+   kernel=moves(_native_specs, _native), grad=dict(input=_native_grad))
+_BACKWARD = op("native_dropout_backward(Tensor grad_output, Tensor mask, Scalar scale) -> Tensor",
+   kernel=pointwise(lambda xp, grad_output, mask, scale: grad_output * mask * scale, rounds_numbers=False),
+   grad=dict(grad_output=lambda grad, mask, scale: call_bound(_BACKWARD, (grad, mask, scale))), public="")
 
 
 # nn.functional -------------------------------------------------------------------------------------------------------

@@ -162,8 +162,9 @@ class ArrayFamily(Family):
     """
 
     def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False,
-                 out_types: str = "castable") -> None:
+                 out_types: str = "castable", widened: Callable | None = None) -> None:
         self.infer, self.array, self.widen, self.inplace, self.out_types = infer, array, widen, inplace, out_types
+        self.widened = widened or _widened  # on the CPU
 
     def cpu(self, operator: Operator) -> Callable:
         schema = operator.schema
@@ -192,7 +193,7 @@ class ArrayFamily(Family):
                   f"    return {finish}(array(xp, {', '.join(passed)}), spec)\n")
         scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "wrap_one": wrap_one, "NUMBERS": NUMBERS,
                  "wrap_all": lambda arrays, specs: result_of(operator, map(_wrap_wanted, arrays, specs)),
-                 "_widened": _widened, "__opname__": f"{operator.name} cpu"}
+                 "_widened": self.widened, "__opname__": f"{operator.name} cpu"}
         return compile_function(schema.base_name, source, scope)
 
     def meta(self, operator: Operator) -> Callable:
@@ -205,9 +206,10 @@ class ArrayFamily(Family):
         return kernel
 
 
-def computes(infer: Callable, array: Callable, *, inplace: bool = False, out_types: str = "castable") -> ArrayFamily:
-    """An operator that does arithmetic: half precision is computed in float32."""
-    return ArrayFamily(infer, array, widen=True, inplace=inplace, out_types=out_types)
+def computes(infer: Callable, array: Callable, *, inplace: bool = False, out_types: str = "castable",
+             widened: Callable | None = None) -> ArrayFamily:
+    """An operator that does arithmetic: half precision is computed in float32, unless `widened(array)` leaves it."""
+    return ArrayFamily(infer, array, widen=True, inplace=inplace, out_types=out_types, widened=widened)
 
 
 def moves(infer: Callable, array: Callable, *, inplace: bool = False, out_types: str = "castable") -> ArrayFamily:

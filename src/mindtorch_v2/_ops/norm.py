@@ -83,6 +83,9 @@ def _row_means(xp: Any, rows: Any) -> Any:
 
 def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> tuple[Any, Any, Any]:
     """Rows brought to mean 0 (if `centred`) and mean square 1, scaled, shifted; their means and inverse deviations."""
+    served = xp.onednn and centred and xp.onednn.layer_norm(x, weight, bias, eps)
+    if served:
+        return served
     rows, width = x.shape
     made = xp.empty(x.shape, x.dtype)
     mean: Any = _row_means(xp, x) if centred else None
@@ -105,6 +108,10 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bo
 
 def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, wanted: Sequence[bool]) -> tuple:
     """Gradients of rows, weight and bias; `mean` is None where rows were not centred."""
+    onednn = xp.onednn if wanted[0] and mean is not None else None
+    served = onednn and onednn.layer_norm_gradients(grad, x, mean, rstd, weight)
+    if served:
+        return served
     rows, width = x.shape
     of_input = xp.empty(x.shape, x.dtype) if wanted[0] else None
     of_weight = xp.zeros(width, x.dtype) if wanted[1] else None

@@ -12,7 +12,7 @@ from .declare import PUBLIC, public_functions
 FAMILIES = """
     copy create implicit random dropout pointwise combine compare elementary special activation reduce extreme moments
     softmax scan sort unique arrange view join parts restride index scatter matmul products einsum norm batch_norm
-    channel_norm
+    group_norm channel_norm
     loss class_loss embedding distance attention pool adaptive_pool unpool resample grid rnn ctc linalg
     linalg_triangular linalg_factor linalg_solve linalg_spectral linalg_lstsq linalg_measure foreach fused_steps fft
     windows spectral histogram segments conv fold sparse sparse_math

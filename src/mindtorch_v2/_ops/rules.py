@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backends.meta import contiguous_strides
+from .._backends.meta import contiguous_strides, is_dense
 from .._dispatch.keys import FUNC_MASK
 from .._dispatch.levels import innermost
 from .._dispatch.schema import NUMBERS
@@ -57,8 +57,8 @@ _WITH_TENSOR_TYPE = frozenset(("Half", "Float", "Double", "Char", "Byte", "Short
 def type_text(tensor: Tensor) -> str:
     """How errors call a tensor's device and type: `torch.FloatTensor`, but `CPUBoolType`."""
     kind, where = tensor.dtype.scalar_name, tensor._device.type
-    if where == "cpu" and kind in _WITH_TENSOR_TYPE:
-        return f"torch.{kind}Tensor"
+    if where in ("cpu", "cuda") and kind in _WITH_TENSOR_TYPE:
+        return f"torch.{'cuda.' if where == 'cuda' else ''}{kind}Tensor"
     return f"{where.upper() if where != 'meta' else 'Meta'}{kind}Type"
 
 
@@ -241,20 +241,6 @@ def check_overlap(target: Tensor, source: Any, *, same: bool = True) -> None:
     if start < other_end and other < end:
         raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer "
                            "to a single memory location. Please clone() the tensor before performing the operation.")
-
-
-def is_dense(array: Any) -> bool:
-    """Whether the elements fill a stretch of memory, each once, in whatever order of dimensions."""
-    step = array.itemsize
-    for stride, n in sorted(_long_strides(array)):
-        if stride != step:
-            return False
-        step *= n
-    return True
-
-
-def _long_strides(array: Any) -> list[tuple[int, int]]:
-    return [(s, n) for s, n in zip(array.strides, array.shape) if n != 1]
 
 
 def check_result_fits(target: Tensor, spec: Spec) -> None:

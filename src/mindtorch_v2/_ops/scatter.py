@@ -51,10 +51,10 @@ def _check_put_shapes(self: Tensor, indices: Sequence[Tensor | None], values: Te
     places = place_shape([key[d].shape for d in at])
     if 0 not in places and 0 in [shape[d] for d in at]:
         raise IndexError("index is out of bounds for dimension with size 0")
-    _refuse_values(values._array.shape, shown_shape(shape, at, places))
+    refuse_values(values._array.shape, shown_shape(shape, at, places))
 
 
-def _refuse_values(given: tuple[int, ...], shown: tuple[int, ...]) -> None:
+def refuse_values(given: tuple[int, ...], shown: tuple[int, ...]) -> None:
     """Raises unless values of a shape can be broadcast to what is written."""
     lead = len(shown) - len(given)
     if lead < 0 or any(n not in (1, m) for n, m in zip(given, shown[lead:], strict=True)):
@@ -94,7 +94,7 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
     places = place_shape([key[d].shape for d in at])
     shown = shown_shape(self.shape, at, places)
-    _refuse_values(values.shape, shown)
+    refuse_values(values.shape, shown)
     values = xp.broadcast_to(values, shown)
     check_places(self.shape, key, at)
     if not values.size:
@@ -470,7 +470,7 @@ def _check_scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, re
         raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
 
 
-def _start_value(reduce: str, kind: np.dtype) -> Any:
+def start_value(reduce: str, kind: np.dtype) -> Any:
     """What the places begin with that do not count themselves."""
     if reduce in ("sum", "mean"):
         return 0
@@ -485,7 +485,7 @@ def _start_value(reduce: str, kind: np.dtype) -> Any:
 
 def _reduce_at(flat: Any, places: Any, src: Any, reduce: str, include_self: bool) -> None:
     if not include_self:
-        flat[places] = _start_value(reduce, flat.dtype)
+        flat[places] = start_value(reduce, flat.dtype)
     combine_at(_REDUCTIONS[reduce], flat, places, src)
     if reduce == "mean":
         counts = np.bincount(places, minlength=flat.size) + include_self

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from .._backends.cpu import xp as cpu_xp
+from .._backends.meta import is_dense
 from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Operator
 from .._dtype import REDUCED
 from .._tensor import Tensor, wrap
 from .copy import preserved_strides, uninitialised
 from .families import Family, meta_of
-from .rules import Spec, check_overlap, check_writable, is_dense, is_expanded, shape_text, shares_storage
+from .rules import Spec, check_overlap, check_writable, is_expanded, shape_text, shares_storage
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 
@@ -85,7 +86,7 @@ def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequ
                            f"shape {shape_text(shape(target, *args))}")
     for value in args:
         if hasattr(value, "_array"):
-            _refuse_shared(target, value)
+            refuse_shared(target, value)
 
 
 def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int = 4) -> None:
@@ -96,7 +97,7 @@ def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int
                       stacklevel=stacklevel)
 
 
-def _refuse_shared(target: Tensor, value: Tensor) -> None:
+def refuse_shared(target: Tensor, value: Tensor) -> None:
     """Raises if an operand shows memory that is written, be it the very same elements."""
     if value is not target and not shares_storage(target, value):
         return

@@ -11,12 +11,12 @@ from .._absent import absent_class
 from .._backends.cuda import runtime as _runtime
 from .._backends.cuda.runtime import (
     CudaError,
-    OutOfMemoryError,
     current_device,
     device_count,
     is_available,
     is_initialized,
 )
+from .._device_objects import AcceleratorError, OutOfMemoryError
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -54,7 +54,6 @@ from .random import (
 
 has_half = True
 has_magma = False
-AcceleratorError = CudaError
 _CLASSES = {"CUDAGraph": "graphs", "Event": "streams", "ExternalStream": "streams", "Stream": "streams",
             "graph": "graphs"}
 _SUBMODULES = ("amp", "graphs", "nvtx", "profiler", "streams")

@@ -83,7 +83,8 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
     _runtime.require()
     from .._backends.cuda import memory
 
-    memory.counts.taken = memory.counts.live
+    memory.counts.taken = len(memory.counts.live)
+    memory.counts.retries = memory.counts.failures = 0
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:

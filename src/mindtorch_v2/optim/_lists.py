@@ -216,9 +216,12 @@ def update_moments(
         square_mean.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
 
 
-def runs_whole(lists: Sequence[Tensors], differentiable: bool = False) -> bool:
-    """Whether a step may run as one kernel with the numbers of single operators: float32 or float64 on CPU or GPU."""
-    if differentiable:
+def runs_whole(lists: Sequence[Tensors], differentiable: bool = False, steps: Sequence[torch.Tensor] = ()) -> bool:
+    """Whether a step may run as one kernel with the numbers of single operators: float32 or float64 on CPU or GPU.
+
+    Counts of steps may have been loaded to another device than the parameters'.
+    """
+    if differentiable or steps and steps[0].device.type not in ("cpu", lists[0][0].device.type):
         return False
     kinds = {(tensor.dtype, tensor.device.type) for tensors in lists for tensor in tensors}
     return len(kinds) == 1 and kinds <= _WHOLE

@@ -55,14 +55,14 @@ def adam(
     lr, beta1, beta2 = (as_number(value, differentiable) for value in (lr, beta1, beta2))
     lists = (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs)
     torch._foreach_add_(state_steps, 1)
-    if fused or runs_whole(lists, differentiable):
+    if fused or runs_whole(lists, differentiable, state_steps):
         step = torch._fused_adamw_ if decoupled_weight_decay else torch._fused_adam_
         step(
             *lists, state_steps, lr=float(lr), beta1=beta1, beta2=beta2, weight_decay=float(weight_decay), eps=eps,
             amsgrad=amsgrad, maximize=maximize, grad_scale=grad_scale, found_inf=found_inf,
         )  # fmt: skip
         if found_inf is not None:  # a step that was left out does not count
-            torch._foreach_sub_(state_steps, found_inf.item())
+            torch._foreach_sub_(state_steps, [found_inf] * len(state_steps))
         return
     for position, parameter in enumerate(params):
         if decoupled_weight_decay and weight_decay != 0:

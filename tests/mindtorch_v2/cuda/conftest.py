@@ -1,9 +1,15 @@
 """Tests of CUDA devices; without one they are skipped."""
 
+import pathlib
+import sys
+
 import pytest
 
 from mindtorch_v2._backends.cuda.runtime import why_unavailable
 
+FOLDER = str(pathlib.Path(__file__).parent)
+if FOLDER not in sys.path:
+    sys.path.append(FOLDER)
 REASON = why_unavailable()
 
 

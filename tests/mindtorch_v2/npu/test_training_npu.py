@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device_models import ResNet
 
 import mindtorch_v2 as torch
 import mindtorch_v2.nn.functional as F
@@ -185,32 +186,6 @@ def test_a_checkpoint_moves_between_devices(npu: Any) -> None:
 
 
 # modules -------------------------------------------------------------------------------------------------------------
-
-
-class Block(nn.Module):
-    """Two convolutions and a way around them."""
-
-    def __init__(self, channels: int, wider: int, stride: int) -> None:
-        super().__init__()
-        self.first = nn.Sequential(nn.Conv2d(channels, wider, 3, stride, 1, bias=False), nn.BatchNorm2d(wider),
-                                   nn.ReLU())
-        self.second = nn.Sequential(nn.Conv2d(wider, wider, 3, padding=1, bias=False), nn.BatchNorm2d(wider))
-        self.around = nn.Sequential(nn.Conv2d(channels, wider, 1, stride, bias=False), nn.BatchNorm2d(wider))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.relu(self.second(self.first(x)) + self.around(x), inplace=True)
-
-
-class ResNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(True),
-                                  nn.MaxPool2d(3, 2, 1))
-        self.blocks = nn.Sequential(Block(4, 4, 1), Block(4, 8, 2))
-        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.blocks(self.stem(x)))
 
 
 class Tagger(nn.Module):

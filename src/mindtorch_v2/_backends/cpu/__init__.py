@@ -1,6 +1,7 @@
 """The CPU's array namespace: NumPy, with SciPy's special functions loaded when first used."""
 
 import functools
+import sys
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,20 @@ def _erf32(xp: Any, x: Any) -> Any:
     return np.tanh(inner)
 
 
+_ONEDNN_SWITCHES = __package__.partition(".")[0] + ".backends.mkldnn"  # is loaded when a program asks for it
+
+
+@functools.cache
+def _onednn_kernels() -> Any:
+    from .onednn import library
+
+    if library() is None:
+        return None
+    from . import onednn_kernels
+
+    return onednn_kernels
+
+
 class Namespace:
     """What array kernels call `xp`. A name NumPy lacks is looked up in scipy.special."""
 
@@ -47,6 +62,12 @@ class Namespace:
         import scipy.fft
 
         return scipy.fft
+
+    @property
+    def onednn(self) -> Any:
+        """What oneDNN computes (onednn_kernels); None where it is not installed, or was switched off."""
+        switches = sys.modules.get(_ONEDNN_SWITCHES)
+        return _onednn_kernels() if switches is None or switches.enabled else None
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(np, name, None)

@@ -7,6 +7,22 @@ from typing import Any, Literal
 import numpy as np
 
 BLOCK = 1 << 15  # elements
+SERVED = 1 << 14  # elements from which on oneDNN repays making a primitive for one more geometry
+
+
+def served(name: str) -> Callable[[Callable], Callable]:
+    """A decorator for elementwise functions that oneDNN has too, by that name: it computes them where it takes them."""
+
+    def decorate(compute: Callable) -> Callable:
+        @functools.wraps(compute)
+        def by_onednn(xp: Any, first: Any, *rest: Any) -> Any:
+            library = xp.onednn if first.__class__ is np.ndarray and first.size >= SERVED else None
+            made = None if library is None else getattr(library, name)(first, *rest)
+            return compute(xp, first, *rest) if made is None else made
+
+        return by_onednn
+
+    return decorate
 
 
 def blockwise(compute: Callable) -> Callable:

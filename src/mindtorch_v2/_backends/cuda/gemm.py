@@ -1,17 +1,19 @@
 """Products of matrices by cuBLAS: operands are taken as they lie, transposed or not, and copied only if they must.
 
-The library is called through ctypes with prepared arguments: that is cheaper than CuPy's front, and works while a graph
-is captured, because each stream has a workspace of its own.
+The library is called past CuPy's front, which costs more than the call: through CuPy's binding on the default stream,
+by ctypes with prepared arguments on others, each of which has a workspace of its own, as the capture of graphs needs.
 """
 
 import ctypes
 import functools
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import cupy
 import numpy as np
+from cupy_backends.cuda.libs import cublas
 
 from .launch import lock
 from .memory import lasting
@@ -70,6 +72,7 @@ class _Bound(threading.local):
     def __init__(self) -> None:
         self.handle, self.device, self.stream = _pointer(0), -1, -1
         self.space = 0
+        self.light_handle = 0
         self.handles: dict[int, ctypes.c_void_p] = {}
         self.spaces: dict[tuple[int, int], Any] = {}
 
@@ -101,6 +104,12 @@ def _follow() -> None:
     _bound.handle, _bound.device, _bound.stream, _bound.space = made, device, stream, space.ptr
 
 
+def _light_handle() -> int:
+    """This thread's handle for calls through CuPy's binding, which sets its stream."""
+    _bound.light_handle = cublas.create()
+    return _bound.light_handle
+
+
 def is_supported(kind: np.dtype) -> bool:
     return kind.name in _TYPES
 
@@ -122,8 +131,8 @@ def lead(rows: int, columns: int, row: int, column: int) -> tuple[int, int] | No
 class Product:
     """out = beta * out + alpha * a @ b, for matrices or batches of one geometry, by their addresses."""
 
-    __slots__ = ("_biased", "a", "alpha", "arguments", "b", "beta", "call", "compute", "geometry", "kind", "mode",
-                 "one", "out", "zero")
+    __slots__ = ("_biased", "a", "alpha", "arguments", "b", "beta", "call", "compute", "geometry", "into", "kind",
+                 "mode", "one", "out", "zero")
 
     def __init__(self, kind: np.dtype, rows: int, inner: int, columns: int, a: tuple[int, int], b: tuple[int, int],
                  batch: tuple[int, int, int] | None = None) -> None:
@@ -147,6 +156,37 @@ class Product:
             self.arguments = (*front, self.b, kinds, _int(b[1]), _long(batch[2]), self.a, kinds, _int(a[1]),
                               _long(batch[1]), self.beta, self.out, kinds, *of_out, _long(rows * columns),
                               _int(batch[0]), self.mode, _int(_DEFAULT))
+        self.into = self.__call__ if _SEVERAL else self._light(name, batch)
+
+    def _light(self, kind: int, batch: tuple[int, int, int] | None) -> Callable[[int, int, int, bool], None]:
+        """`into(a, b, out, tf32)`: out = a @ b.
+
+        CuPy's compiled binding costs less than ctypes, but gives the library's own workspace to a stream, which a graph
+        that is captured must not share; nothing is captured on the default stream.
+        """
+        rows, inner, columns, (turn_a, step_a), (turn_b, step_b) = self.geometry
+        one, zero, modes, bound, stream = self.one, self.zero, self.compute, _bound, current
+
+        def product(a: int, b: int, out: int, tf32: bool) -> None:
+            if stream.handle:
+                self(a, b, out, tf32)
+                return
+            cublas.gemmEx(bound.light_handle or _light_handle(), turn_b, turn_a, columns, rows, inner, one, b, kind,
+                          step_b, a, kind, step_a, zero, out, kind, columns, modes[tf32], _DEFAULT)
+
+        if batch is None:
+            return product
+        count, batch_a, batch_b = batch
+
+        def products(a: int, b: int, out: int, tf32: bool) -> None:
+            if stream.handle:
+                self(a, b, out, tf32)
+                return
+            cublas.gemmStridedBatchedEx(bound.light_handle or _light_handle(), turn_b, turn_a, columns, rows, inner,
+                                        one, b, kind, step_b, batch_b, a, kind, step_a, batch_a, zero, out, kind,
+                                        columns, rows * columns, count, modes[tf32], _DEFAULT)
+
+        return products
 
     def __call__(self, a: int, b: int, out: int, tf32: bool, alpha: int = 0, beta: int = 0) -> None:
         with lock:

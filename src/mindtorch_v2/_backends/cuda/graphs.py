@@ -29,7 +29,7 @@ class CUDAGraph:
                                "to replay them on the default stream.)")
         self._pool = pool if isinstance(pool, cupy.cuda.MemoryPool) else cupy.cuda.MemoryPool()
         self._register(default_generator())
-        self._previous = memory.source.malloc
+        self._previous = memory.source.malloc, cupy.cuda.get_allocator()
         memory.source.malloc = self._pool.malloc
         cupy.cuda.set_allocator(self._pool.malloc)
         _capturing.append(self)
@@ -42,8 +42,8 @@ class CUDAGraph:
             self._graph = current_stream().cupy_stream.end_capture()
         finally:
             _capturing.remove(self)
-            memory.source.malloc = self._previous
-            cupy.cuda.set_allocator(self._previous)
+            memory.source.malloc, of_cupy = self._previous
+            cupy.cuda.set_allocator(of_cupy)
             for generator, _, _ in self._random.values():
                 generator.capture = None
 

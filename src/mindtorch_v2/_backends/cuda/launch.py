@@ -54,6 +54,15 @@ template <> struct narrow<bfloat_t> {
 };
 """
 
+# For sources that check indices: what does not hold ends the kernel, and all later calls, as PyTorch's assertions do.
+ASSERTIONS = r"""
+extern "C" __device__ void __assertfail(const char* text, const char* file, unsigned int line, const char* function,
+                                        size_t width);
+__device__ inline void require(bool holds) {
+    if (!holds) __assertfail("index out of bounds", "mindtorch_v2", 0, "kernel", 1);
+}
+"""
+
 
 def c_type(kind: np.dtype) -> str:
     return C_TYPES[kind.name]
@@ -89,12 +98,12 @@ class Launch:
     lock: generated code writes these out.
     """
 
-    __slots__ = ("_kept", "call", "config", "pack", "slots", "stream")
+    __slots__ = ("_kept", "call", "config", "pack", "shape", "slots", "stream")
 
     def __init__(self, kernel: Any, format: str, grid: Sequence[int] = (1,), block: Sequence[int] = (1,),  # noqa: A002
                  structs: Sequence[Any] = (), shared: int = 0) -> None:
         self.config = _Config(*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared, 0, 0, 0)
-        self.stream = 0
+        self.stream, self.shape = 0, (grid, block)
         self.pack, self.slots = struct.Struct(format).pack_into, bytearray(8 * len(format) or 8)
         first = ctypes.addressof(ctypes.c_char.from_buffer(self.slots))
         addresses = [first + 8 * i for i in range(len(format))] + [ctypes.addressof(s) for s in structs]
@@ -116,12 +125,13 @@ class Launch:
         if code:
             check(code)
 
-    def over(self, grid: Sequence[int], block: Sequence[int], *values: Any) -> None:
+    def over(self, grid: tuple[int, ...], block: tuple[int, ...], *values: Any) -> None:
         """The same with another grid and block."""
-        config = self.config
         with lock:
-            config.gx, config.gy, config.gz = (*grid, 1, 1)[:3]
-            config.bx, config.by, config.bz = (*block, 1, 1)[:3]
+            if self.shape != (grid, block):
+                config, self.shape = self.config, (grid, block)
+                config.gx, config.gy, config.gz = (*grid, 1, 1)[:3]
+                config.bx, config.by, config.bz = (*block, 1, 1)[:3]
             self.pack(self.slots, 0, *values)
             if self.stream != current.handle:
                 self.follow(current.handle)

@@ -11,7 +11,8 @@ import cupy
 import numpy as np
 
 from ..._device import device
-from .runtime import OutOfMemoryError, device_count
+from ..._device_objects import OutOfMemoryError, size_text
+from .runtime import device_count
 
 _SEVERAL = device_count() > 1
 _pool = cupy.get_default_memory_pool()
@@ -33,14 +34,32 @@ def allocate(nbytes: int, where: device) -> Any:
             with cupy.cuda.Device(where.index):
                 return source.malloc(nbytes)
         return source.malloc(nbytes)
-    except cupy.cuda.memory.OutOfMemoryError:
-        counts.retries += 1
-    empty_cache()
+    except cupy.cuda.memory.OutOfMemoryError:  # the pool has given back what it had to spare, to no avail
+        return _once_more(source.malloc, nbytes, where.index or 0)
+
+
+def _once_more(malloc: Any, nbytes: int, index: int) -> Any:
+    """After a failure: what waits for other streams, and page-locked memory, may be given up as well."""
+    counts.retried()
+    with cupy.cuda.Device(index):
+        empty_cache()
+        try:
+            return malloc(nbytes)
+        except cupy.cuda.memory.OutOfMemoryError:
+            counts.failed()
+            raise OutOfMemoryError(_report(nbytes, index)) from None
+
+
+def _for_cupy(nbytes: int) -> Any:
+    """What CuPy's functions take for their results, with the same error."""
     try:
-        return source.malloc(nbytes)
+        return _pool.malloc(nbytes)
     except cupy.cuda.memory.OutOfMemoryError:
-        counts.failures += 1
-        raise OutOfMemoryError(_report(nbytes, where.index or 0)) from None
+        return _once_more(_pool.malloc, nbytes, cupy.cuda.runtime.getDevice())
+
+
+if cupy.cuda.get_allocator() == _pool.malloc:  # a program may have chosen another one
+    cupy.cuda.set_allocator(_for_cupy)
 
 
 def lasting(nbytes: int) -> Any:
@@ -54,13 +73,6 @@ def _report(nbytes: int, index: int) -> str:
     return (f"CUDA out of memory. Tried to allocate {size_text(nbytes)}. GPU {index} has a total capacity of "
             f"{size_text(total)} of which {size_text(free)} is free. Of the memory in use by this process, "
             f"{size_text(used)} is allocated by tensors, and {size_text(reserved - used)} is reserved but unallocated.")
-
-
-def size_text(nbytes: int) -> str:
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if nbytes >= unit:
-            return f"{nbytes / unit:.2f} {name}"
-    return f"{nbytes} bytes"
 
 
 def memory_info(index: int) -> tuple[int, int]:
@@ -87,8 +99,9 @@ class _Counts(cupy.cuda.MemoryHook):
 
     def __init__(self) -> None:
         self.allocated = self.allocated_peak = self.reserved_peak = 0
-        self.live = self.taken = self.retries = self.failures = 0
-        self.watching = False
+        self.taken = self.retries = self.failures = 0
+        self.live: set[int] = set()
+        self.watching = self.failing = False
 
     def watch(self) -> "_Counts":
         if not self.watching:
@@ -98,16 +111,33 @@ class _Counts(cupy.cuda.MemoryHook):
         self.reserved_peak = max(self.reserved_peak, _pool.total_bytes())
         return self
 
+    def retried(self) -> None:
+        """An allocation failed and is tried again; once for all tries of one request."""
+        self.retries += not self.failing
+        self.failing = True
+
+    def failed(self) -> None:
+        self.failures += 1
+        self.failing = False
+
+    def alloc_postprocess(self, **kwargs: Any) -> None:
+        """The driver was asked; where it had nothing, the pool gives back what it can spare and asks again."""
+        if kwargs["mem_ptr"]:
+            self.failing = False
+        else:
+            self.retried()
+
     def malloc_postprocess(self, **kwargs: Any) -> None:
-        self.allocated += kwargs["mem_size"]
-        self.live += 1
-        self.taken += 1
-        if self.allocated > self.allocated_peak:
-            self.allocated_peak = self.allocated
+        if kwargs["mem_ptr"]:
+            self.allocated += kwargs["mem_size"]
+            self.live.add(kwargs["pmem_id"])
+            self.taken += 1
+            if self.allocated > self.allocated_peak:
+                self.allocated_peak = self.allocated
 
     def free_postprocess(self, **kwargs: Any) -> None:
         self.allocated -= kwargs["mem_size"]
-        self.live -= 1
+        self.live.discard(kwargs["pmem_id"])
 
 
 counts = _Counts()
@@ -133,8 +163,8 @@ def statistics() -> dict[str, int]:
     return {
         "allocated_bytes.all.current": memory_allocated(), "allocated_bytes.all.peak": counts.allocated_peak,
         "reserved_bytes.all.current": memory_reserved(), "reserved_bytes.all.peak": counts.reserved_peak,
-        "allocation.all.current": counts.live, "allocation.all.allocated": counts.taken,
-        "allocation.all.freed": counts.taken - counts.live,
+        "allocation.all.current": len(counts.live), "allocation.all.allocated": counts.taken,
+        "allocation.all.freed": counts.taken - len(counts.live),
         "num_alloc_retries": counts.retries, "num_ooms": counts.failures,
     }  # fmt: skip
 

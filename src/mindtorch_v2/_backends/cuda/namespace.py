@@ -173,6 +173,7 @@ class Namespace:
     ndarray = cupy.ndarray
     lapack, convolution = lapack, convolution
     is_cuda = True
+    onednn = None  # on the CPU only
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(cupy, name, None)

@@ -4,6 +4,7 @@ They have the right distributions and follow `manual_seed`, but are not the numb
 captured, the kernels read seed and offset from memory that each replay sets anew.
 """
 
+import ctypes
 import functools
 import secrets
 import threading
@@ -16,7 +17,8 @@ from ..._generator import default_generator as cpu_generator
 from ..._random import DEFAULT_SEED
 from ..._tensor import Tensor, wrap
 from .array import CudaArray
-from .launch import c_type, kernel
+from .launch import Launch, c_type, compiled, kernel
+from .reduce import HEAD
 from .runtime import current_device, device_count, device_of, index_of
 
 _PHILOX = r"""
@@ -103,6 +105,52 @@ def fill(array: CudaArray, distribution: str, generator: "CudaGenerator", a: flo
                     _signed(span))
 
 
+# Four elements for each draw, V for each thread.
+_DROPOUT = """
+typedef pack<T, V> values;
+typedef pack<bool, V> flags;
+extern "C" __global__ void drop(const T* in, T* out, bool* mask, unsigned long long seed, unsigned long long offset,
+                                const unsigned long long* base, unsigned long long limit, double scale, int64 count) {
+    int64 at = (blockIdx.x * (int64)blockDim.x + threadIdx.x) * V;
+    if (at >= count) return;
+    bool whole = at + V <= count;
+    values x;
+    flags kept;
+    if (whole) x = *(const values*)(in + at);
+    else for (int k = 0; k < V; ++k) if (at + k < count) x.v[k] = in[at + k];
+    if (base) { seed = base[0]; offset += base[1]; }
+    #pragma unroll
+    for (int k = 0; k < V; k += 4) {
+        uint4 w = philox(seed, offset, (at + k) / 4);
+        kept.v[k] = w.x < limit; kept.v[k + 1] = w.y < limit; kept.v[k + 2] = w.z < limit; kept.v[k + 3] = w.w < limit;
+    }
+    #pragma unroll
+    for (int k = 0; k < V; ++k)
+        if (whole || at + k < count)
+            x.v[k] = narrow<T>::of((A)widened(x.v[k]) * (kept.v[k] ? (A)scale : (A)0));
+    if (whole) { *(values*)(out + at) = x; *(flags*)(mask + at) = kept; }
+    else for (int k = 0; k < V; ++k) if (at + k < count) { out[at + k] = x.v[k]; mask[at + k] = kept.v[k]; }
+}
+"""
+
+
+@functools.lru_cache(1024)
+def _dropping(kind: np.dtype, count: int) -> Launch:
+    vector = 8 if kind.itemsize == 2 else 4
+    text = (f"{HEAD}{_PHILOX}typedef {c_type(kind)} T;\ntypedef {'double' if kind.itemsize == 8 else 'float'} A;\n"
+            f"#define V {vector}\n{_DROPOUT}")
+    blocks = -(-count // (vector * 256))
+    return Launch(compiled(text, "drop"), "qqqqqqqd", (blocks,), (256,), [ctypes.c_longlong(count)])
+
+
+def drop(source: CudaArray, made: CudaArray, mask: CudaArray, p: float) -> None:
+    """Draws which elements are kept, and writes them scaled and which they are; all three are equally laid out."""
+    seed, offset, base = default_generator(source.device.index).taken()
+    limit = round((1 - p) * (1 << 32))
+    _dropping(source.dtype, source.size)(source.pointer, made.pointer, mask.pointer, _signed(seed), offset, base, limit,
+                                         1 / (1 - p))
+
+
 def _signed(number: int) -> int:
     number %= 1 << 64
     return number if number < 1 << 63 else number - (1 << 64)
@@ -116,6 +164,11 @@ class CudaGenerator(Generator):
         self._seed, self._offset = DEFAULT_SEED, 0
         self._lock = threading.Lock()
         self.capture: Any = None  # the graph that is being captured with draws of this generator
+
+    @property
+    def _bits(self) -> Any:  # type: ignore[override]
+        """What a CPU would draw from."""
+        raise RuntimeError("Expected a 'cpu' device type for generator but found 'cuda'")
 
     def taken(self) -> tuple[int, int, int]:
         """Seed, offset and, in a capture, the address of what each replay adds to it, for one draw."""

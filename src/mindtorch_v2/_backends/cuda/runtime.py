@@ -3,19 +3,29 @@
 import functools
 import importlib.util
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ..._device import device
+from ..._device_objects import AcceleratorError
 
 UNAVAILABLE = "Torch not compiled with CUDA enabled"
 
 
-class CudaError(RuntimeError):
+class CudaError(AcceleratorError):
     """What the CUDA runtime reports."""
 
 
-class OutOfMemoryError(CudaError):
-    """A device had too little memory, even after what was kept for later had been given back."""
+def reported(call: Callable, *args: Any) -> Any:
+    """Calls CuPy's runtime. What it reports, of kernels queued before too, is raised as PyTorch words it."""
+    try:
+        return call(*args)
+    except RuntimeError as error:
+        if not hasattr(error, "status"):  # not CuPy's CUDARuntimeError
+            raise
+        name, _, text = str(error).partition(": ")
+        raise CudaError(f"CUDA error: {text or name} ({name}). A kernel that was queued before may have caused it; "
+                        "with CUDA_LAUNCH_BLOCKING=1 in the environment every call waits for its own.") from None
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import cupy
 
 from ..._device import device as _device
 from .memory import hold_until
-from .runtime import current_device, device_of, index_of
+from .runtime import current_device, device_of, index_of, reported
 
 
 class _Current(threading.local):
@@ -46,7 +46,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Waits until all work queued so far has run."""
-        self.cupy_stream.synchronize()
+        reported(self.cupy_stream.synchronize)
 
     def query(self) -> bool:
         """Whether all work queued so far has run."""
@@ -125,7 +125,7 @@ class Event:
         return self._made.done
 
     def synchronize(self) -> None:
-        self._made.synchronize()
+        reported(self._made.synchronize)
 
     def elapsed_time(self, end_event: "Event") -> float:
         """Milliseconds between two marks."""
@@ -182,7 +182,7 @@ def set_device(index: int) -> None:
 def synchronize(device: Any = None) -> None:
     """Waits until all streams of the device have run."""
     with cupy.cuda.Device(index_of(device)):
-        cupy.cuda.runtime.deviceSynchronize()
+        reported(cupy.cuda.runtime.deviceSynchronize)
 
 
 def finish_transfer(host: Any, queued: bool) -> None:
@@ -190,4 +190,4 @@ def finish_transfer(host: Any, queued: bool) -> None:
     if queued:
         hold_until(current_stream().cupy_stream.record(), host)
     else:
-        cupy.cuda.runtime.streamSynchronize(current.handle)
+        reported(cupy.cuda.runtime.streamSynchronize, current.handle)

@@ -1,6 +1,7 @@
 """The Meta device: arrays that have a shape, strides and a type, and no memory."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -43,3 +44,13 @@ def contiguous_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]
         strides.append(step)
         step *= size or 1
     return tuple(reversed(strides))
+
+
+def is_dense(array: Any) -> bool:
+    """Whether the elements fill a stretch of memory, each once, in whatever order of dimensions."""
+    step = array.itemsize
+    for stride, n in sorted([(s, n) for s, n in zip(array.strides, array.shape, strict=True) if n != 1]):
+        if stride != step:
+            return False
+        step *= n
+    return True

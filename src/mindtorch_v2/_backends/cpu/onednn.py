@@ -1,0 +1,277 @@
+"""oneDNN through its C interface: the library where one is found, descriptors of memory, and primitives.
+
+Names and numbers are those of the headers of oneDNN 3 (dnnl.h, dnnl_types.h). What is computed with it is in
+onednn_kernels.py. Nothing here is loaded before an operator asks for it.
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+import site
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from ctypes import byref, c_int, c_int64, c_size_t, c_void_p
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._threads import get_num_threads
+
+VARIABLE = "MINDTORCH_ONEDNN"  # names the library's file, or 0 for none
+_FILE = "libdnnl.so.3"  # the wheel onednn-cpu-gomp puts it below the prefix it is installed to
+_SPINS = "GOMP_SPINCOUNT"
+_CPU, _IN_ORDER, _ANY = 1, 1, 1  # dnnl_cpu, dnnl_stream_in_order, dnnl_format_tag_any
+BF16, F32 = 2, 3  # dnnl_bf16, dnnl_f32
+_BF16_INSTRUCTIONS = 0xE7  # the bits of dnnl_cpu_isa_avx512_core_bf16, which larger sets have too
+_IMPLEMENTATION, _ARGUMENT_LAYOUT = 8, 255  # dnnl_query_impl_info_str, dnnl_query_exec_arg_md
+_ALIGNMENT = 64  # bytes
+_SLOW = (b"ref", b"ncsp_bnorm", b"nspc_bnorm")  # implementations that NumPy outruns
+
+SRC, DST, WEIGHTS, BIAS, MEAN, VARIANCE, SCALE, SHIFT = 1, 17, 33, 41, 49, 50, 51, 52
+DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_SCALE, DIFF_SHIFT = 129, 145, 161, 255, 256
+
+_Dims = c_int64 * 12  # dnnl_dims_t
+
+
+class Unsupported(Exception):
+    """oneDNN has no implementation of what was asked for."""
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = [("number", c_int), ("memory", c_void_p)]
+
+
+class _Version(ctypes.Structure):
+    _fields_ = [("major", c_int), ("minor", c_int), ("patch", c_int)]
+
+
+class Layout(NamedTuple):
+    """Shape, strides in elements, and type of an array; no strides: as the primitive likes it best."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    kind: int = F32
+
+
+# the library ---------------------------------------------------------------------------------------------------------
+
+
+def _places() -> Iterator[str]:
+    """Where the library may be: named, where its wheel puts it, or known to the loader."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        yield from () if named == "0" else (named,)
+        return
+    for prefix in (sys.prefix, sys.base_prefix, site.getuserbase()):
+        yield os.path.join(prefix, "lib", _FILE)
+    yield _FILE
+
+
+@contextlib.contextmanager
+def _waiting_briefly() -> Iterator[None]:
+    """Lets an OpenMP that is loaded inside wait for work by spinning shortly only, unless the user chose.
+
+    Its threads would otherwise keep cores from those of OpenBLAS for milliseconds. It looks when it is loaded.
+    """
+    if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ:
+        yield
+        return
+    os.environ[_SPINS] = "1000"
+    try:
+        yield
+    finally:
+        del os.environ[_SPINS]
+
+
+class _Library:
+    """The loaded library, with an engine and a stream on the CPU."""
+
+    def __init__(self, path: str) -> None:
+        with _waiting_briefly():
+            self.slow = ctypes.CDLL(path)  # lets other threads run meanwhile
+        self.quick = ctypes.PyDLL(path)
+        self.slow.dnnl_version.restype = ctypes.POINTER(_Version)
+        version = self.slow.dnnl_version().contents
+        if version.major != 3:
+            raise OSError(f"{path} is version {version.major} of oneDNN, not 3")
+        self.version = f"{version.major}.{version.minor}.{version.patch}"
+        self.slow.dnnl_primitive_desc_query_md.restype = c_void_p
+        self.slow.dnnl_memory_desc_get_size.restype = c_size_t
+        self.quick.dnnl_memory_set_data_handle.argtypes = [c_void_p, c_void_p]
+        self.slow.dnnl_primitive_execute.argtypes = [c_void_p, c_void_p, c_int, c_void_p]
+        self.set_threads = getattr(self.slow, "omp_set_num_threads", None)  # of the OpenMP that it is linked to
+        self.engine = self.made("dnnl_engine_create", _CPU, c_size_t(0))
+        self.stream = self.made("dnnl_stream_create", self.engine, _IN_ORDER)
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether the processor multiplies bfloat16 numbers, so that it pays not to widen them."""
+        return self.slow.dnnl_get_effective_cpu_isa() & _BF16_INSTRUCTIONS == _BF16_INSTRUCTIONS
+
+    def made(self, function: str, *args: Any) -> c_void_p:
+        """The handle that a function makes; Unsupported if it will not."""
+        handle = c_void_p()
+        if getattr(self.slow, function)(byref(handle), *args):
+            raise Unsupported(function)
+        return handle
+
+
+@functools.cache
+def library() -> _Library | None:
+    """The library; None where none was found."""
+    for path in _places():
+        try:
+            return _Library(path)
+        except (OSError, AttributeError, Unsupported):
+            continue
+    return None
+
+
+def loaded() -> _Library:
+    found = library()
+    assert found is not None
+    return found
+
+
+# threads -------------------------------------------------------------------------------------------------------------
+
+_lock = threading.Lock()  # a primitive's memory objects are bound to one call's arrays at a time
+_told = threading.local()  # how many threads OpenMP was told to use: it keeps that for each thread that calls it
+_forked = False
+
+
+def _after_fork() -> None:
+    global _lock, _forked
+    _lock, _forked = threading.Lock(), True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def threads(work: float) -> int:
+    """How many threads `work`, in units that are worth another thread each, gets; OpenMP was told so.
+
+    A primitive must be made and run with the same number. In a forked process, where OpenMP lacks its threads, it is 1.
+    """
+    count = 1 if _forked or work < 1 else min(get_num_threads(), 1 + int(work))
+    if getattr(_told, "count", 0) != count:
+        tell = loaded().set_threads
+        if tell is not None:
+            tell(count)
+        _told.count = count
+    return count
+
+
+# primitives ----------------------------------------------------------------------------------------------------------
+
+
+def dims(values: Sequence[int]) -> Any:
+    return _Dims(*values)
+
+
+class Operand(NamedTuple):
+    """An array that a call is given, by the number that oneDNN has for it."""
+
+    number: int
+    layout: Layout
+    is_result: bool = False
+
+
+class Recipe:
+    """What primitives are described by; keeps and destroys what was made on the way."""
+
+    def __init__(self) -> None:
+        self.library = loaded()
+        self.handles: list[tuple[str, c_void_p]] = []
+
+    def _kept(self, kind: str, handle: c_void_p) -> c_void_p:
+        self.handles.append((kind, handle))
+        return handle
+
+    def descriptor(self, layout: Layout) -> c_void_p:
+        shape, strides, element = layout
+        kind = "with_tag" if strides is None else "with_strides"
+        last = _ANY if strides is None else dims(strides)
+        made = self.library.made(f"dnnl_memory_desc_create_{kind}", len(shape), dims(shape), element, last)
+        return self._kept("memory_desc", made)
+
+    def described(self, name: str, *args: Any) -> c_void_p:
+        """A primitive's descriptor; layouts among the arguments are turned into theirs."""
+        args = tuple(self.descriptor(a) if a.__class__ is Layout else a for a in args)
+        made = self._kept("primitive_desc", self.library.made(f"dnnl_{name}_primitive_desc_create",
+                                                              self.library.engine, *args, None))
+        text = ctypes.c_char_p()
+        self.library.slow.dnnl_primitive_desc_query(made, _IMPLEMENTATION, 0, byref(text))
+        if (text.value or b"").startswith(_SLOW):
+            raise Unsupported(name)
+        return made
+
+    def memory(self, descriptor: Any) -> c_void_p:
+        made = self.library.made("dnnl_memory_create", descriptor, self.library.engine, c_void_p(0))
+        return self._kept("memory", made)
+
+    def primitive(self, description: c_void_p) -> c_void_p:
+        return self._kept("primitive", self.library.made("dnnl_primitive_create", description))
+
+    def reorder(self, source: Any, target: Any, pair: Sequence[c_void_p]) -> "_Step":
+        engine = self.library.engine
+        made = self.library.made("dnnl_reorder_primitive_desc_create", source, engine, target, engine, None)
+        return _Step(self.primitive(self._kept("primitive_desc", made)), (SRC, DST), pair)
+
+    def __del__(self) -> None:
+        for kind, handle in reversed(self.handles):
+            getattr(self.library.slow, f"dnnl_{kind}_destroy")(handle)
+
+
+class _Step:
+    """A primitive with its arguments."""
+
+    def __init__(self, primitive: c_void_p, numbers: Sequence[int], memories: Sequence[c_void_p]) -> None:
+        self.arguments = (_Argument * len(numbers))(*[_Argument(n, m) for n, m in zip(numbers, memories, strict=True)])
+        self.call = (primitive, loaded().stream, len(numbers), self.arguments)
+
+
+class Primitive:
+    """Computes on arrays of the operands' layouts; what it wants laid out in another way, oneDNN rearranges."""
+
+    def __init__(self, recipe: Recipe, description: c_void_p, operands: Sequence[Operand]) -> None:
+        self.recipe, self.library = recipe, recipe.library
+        self.bound: list[c_void_p] = []  # the memory of each operand
+        self.scratch: list[tuple[c_void_p, int]] = []
+        used, before, after = [], [], []
+        slow = self.library.slow
+        for number, layout, is_result in operands:
+            own = recipe.descriptor(layout)
+            wanted = c_void_p(slow.dnnl_primitive_desc_query_md(description, _ARGUMENT_LAYOUT, number))
+            memory = recipe.memory(own)
+            self.bound.append(memory)
+            if not slow.dnnl_memory_desc_equal(own, wanted):
+                other = recipe.memory(wanted)
+                self.scratch.append((other, slow.dnnl_memory_desc_get_size(wanted)))
+                if is_result:
+                    after.append(recipe.reorder(wanted, own, (other, memory)))
+                else:
+                    before.append(recipe.reorder(own, wanted, (memory, other)))
+                memory = other
+            used.append(memory)
+        kernel = _Step(recipe.primitive(description), [o.number for o in operands], used)
+        self.steps = [*before, kernel, *after]
+
+    def __call__(self, *arrays: np.ndarray) -> None:
+        """Runs on the arrays, in the order of the operands."""
+        place, execute = self.library.quick.dnnl_memory_set_data_handle, self.library.slow.dnnl_primitive_execute
+        rooms = []
+        with _lock:
+            for memory, array in zip(self.bound, arrays, strict=True):
+                place(memory, array.ctypes.data)
+            for memory, size in self.scratch:
+                room = np.empty(size + _ALIGNMENT, np.uint8)
+                rooms.append(room)
+                place(memory, room.ctypes.data + -room.ctypes.data % _ALIGNMENT)
+            for step in self.steps:
+                status = execute(*step.call)
+                if status:
+                    raise RuntimeError(f"oneDNN could not run a primitive (status {status})")

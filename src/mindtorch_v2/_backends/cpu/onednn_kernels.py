@@ -1,0 +1,401 @@
+"""What oneDNN computes for the CPU's kernels, each where it was measured to be quicker than NumPy.
+
+A function answers None, or False where it was to fill an array, if the arrays are not what it is good at: then the
+caller takes NumPy. All of them take float32 alone. Primitives are made once for a geometry and a number of threads.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from ctypes import c_float
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from . import convolution as by_numpy
+from .blocks import SERVED
+from .convolution import Steps
+from .onednn import (
+    BF16,
+    BIAS,
+    DIFF_DST,
+    DIFF_SCALE,
+    DIFF_SHIFT,
+    DIFF_SRC,
+    DIFF_WEIGHTS,
+    DST,
+    F32,
+    MEAN,
+    SCALE,
+    SHIFT,
+    SRC,
+    VARIANCE,
+    WEIGHTS,
+    Layout,
+    Operand,
+    Primitive,
+    Recipe,
+    Unsupported,
+    dims,
+    loaded,
+    threads,
+)
+
+_TRAINING, _BACKWARD = 64, 128  # dnnl_forward_training, dnnl_backward
+_DIRECT, _SOFTMAX = 0x1, 0x30000  # dnnl_convolution_direct, dnnl_softmax_accurate
+_TANH_GELU, _ERF_GELU, _LOGISTIC, _SWISH = 0x2B, 0x31, 0x29, 0x2C  # dnnl_eltwise_...
+_USE_SCALE, _USE_SHIFT = 2, 4
+_ELEMENTS, _PRODUCTS = 1 << 17, 1 << 22  # which are worth one more thread
+_LITTLE = 1 << 17  # products of a convolution below which NumPy is as quick
+_KEPT = 512  # primitives of a kind
+_F32, _BF16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
+_KINDS = {_F32: F32} | ({_BF16: BF16} if loaded().has_bf16 else {})  # what convolutions take
+_TARGETS = {"forward": 2, "to_input": 0, "to_weight": 1}
+_CHANNELS_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+
+
+def _primitives(build: Callable) -> Callable:
+    """`build(recipe, *geometry)`, given the work too, remembered by geometry and threads; None where oneDNN refuses."""
+
+    @functools.lru_cache(_KEPT)
+    def made(count: int, *geometry: Any) -> Primitive | None:
+        try:
+            return build(Recipe(), *geometry)
+        except Unsupported:
+            return None
+
+    @functools.wraps(build)
+    def primitive(work: float, *geometry: Any) -> Primitive | None:
+        return made(threads(work), *geometry)
+
+    return primitive
+
+
+def _plain(shape: Sequence[int], kind: int = F32) -> Layout:
+    strides = [1]
+    for n in shape[:0:-1]:
+        strides.append(strides[-1] * n)
+    return Layout(tuple(shape), tuple(reversed(strides)) if len(shape) else (), kind)
+
+
+def _dense(shape: tuple[int, ...], channels_last: bool, kind: int = F32) -> Layout:
+    """The layout of a contiguous array, or of one in the channels-last format."""
+    if not channels_last:
+        return _plain(shape, kind)
+    batch, width, *inner = _plain((shape[0], *shape[2:], shape[1])).strides or ()
+    return Layout(shape, (batch, inner[-1], width, *inner[:-1]), kind)
+
+
+def _arranged(array: Any) -> tuple[Any, bool]:
+    """The array, copied where it lies in another way than these two, and whether it is in the channels-last format."""
+    if array.flags.c_contiguous:
+        return array, False
+    order = _CHANNELS_LAST.get(array.ndim)
+    if order is not None and array.transpose(order).flags.c_contiguous:
+        return array, True
+    return np.ascontiguousarray(array), False
+
+
+# convolution ---------------------------------------------------------------------------------------------------------
+
+
+@_primitives
+def _convolution(recipe: Recipe, direction: str, x: tuple, weight: tuple, made: tuple, biased: bool,
+                 steps: Steps) -> Primitive | None:
+    """One of a convolution's three maps; x, weight and made are (shape, whether it is channels-last, type)."""
+    groups, (first, *rest) = steps.groups, weight[0]
+    own = [_dense(*x), _dense(*weight), _dense(*made)]
+    if groups > 1:
+        strides = own[1].strides or ()
+        own[1] = Layout((groups, first // groups, *rest), (strides[0] * (first // groups), *strides), own[1].kind)
+    any_layout = [layout._replace(strides=None) for layout in own]
+    if x[1] or made[1]:  # then both are best left so
+        any_layout[0], any_layout[2] = (_dense(shape, True, kind) for shape, _, kind in (x, made))
+    reach = [d * (k - 1) + 1 for d, k in zip(steps.dilation, weight[0][2:], strict=True)]
+    behind = [(n - 1) * s + r - size - p for n, s, r, size, p
+              in zip(made[0][2:], steps.stride, reach, x[0][2:], steps.padding, strict=True)]
+    geometry = tuple(map(dims, (steps.stride, [d - 1 for d in steps.dilation], steps.padding, behind)))
+    of_bias = _plain((weight[0][0],))
+    forward = recipe.described("convolution_forward", _TRAINING, _DIRECT, *any_layout[:2],
+                               of_bias if biased else None, any_layout[2], *geometry)
+    if direction == "forward":
+        operands = [Operand(SRC, own[0]), Operand(WEIGHTS, own[1]), Operand(DST, own[2], True)]
+        return Primitive(recipe, forward, operands + [Operand(BIAS, of_bias)] * biased)
+    if direction == "to_input":
+        description = recipe.described("convolution_backward_data", _DIRECT, *any_layout, *geometry, forward)
+        return Primitive(recipe, description,
+                         [Operand(DIFF_SRC, own[0], True), Operand(WEIGHTS, own[1]), Operand(DIFF_DST, own[2])])
+    description = recipe.described("convolution_backward_weights", _DIRECT, *any_layout[:2], None, any_layout[2],
+                                   *geometry, forward)
+    return Primitive(recipe, description,
+                     [Operand(SRC, own[0]), Operand(DIFF_WEIGHTS, own[1], True), Operand(DIFF_DST, own[2])])
+
+
+def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
+    """This and the next two: as in convolution.py, which does what oneDNN does not."""
+    return _filled("forward", [x, weight, made], bias, steps)
+
+
+def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
+    return _filled("to_input", [made, weight, grad], bias, steps)
+
+
+def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
+    return _filled("to_weight", [x, made, grad], None, steps)
+
+
+def _filled(direction: str, arrays: list, bias: Any, steps: Steps) -> Any:
+    """That of a convolution's input, weight and result which `direction` leads to, computed from the others."""
+    target = _TARGETS[direction]
+    if _convolve(direction, arrays, bias, steps):
+        return arrays[target]
+    wide = [a if i == target or a.dtype != _BF16 else a.astype(_F32) for i, a in enumerate(arrays)]
+    if bias is not None and bias.dtype == _BF16:
+        bias = bias.astype(_F32)
+    x, weight, other = wide
+    if any(a is not b for a, b in zip(wide, arrays, strict=True)) and _convolve(direction, wide, bias, steps):
+        return arrays[target]
+    if direction == "to_weight":
+        return by_numpy.to_weight(other, x, weight, steps)
+    if direction == "forward":
+        return by_numpy.forward(x, weight, bias, other, steps)
+    return by_numpy.to_input(other, weight, bias, x, steps)
+
+
+def _is_served(direction: str, x: Any, weight: Any, steps: Steps) -> bool:
+    """Whether oneDNN is good at these channels."""
+    groups, taken, made = steps.groups, x.shape[1] // steps.groups, len(weight) // steps.groups
+    if groups > 1:
+        return taken == made == 1 or min(taken, made) >= 8  # depthwise has kernels of its own
+    # The gradient of few channels computes 16 all the same.
+    return direction != "to_input" or taken >= (8 if max(steps.stride) > 1 else 3)
+
+
+def _convolve(direction: str, arrays: list, bias: Any, steps: Steps) -> bool:
+    """Fills the array that `direction` leads to; False if oneDNN does not serve this."""
+    x, weight, other = arrays
+    products = other.size * math.prod(weight.shape[1:])
+    if products < _LITTLE or not x.size or not _is_served(direction, x, weight, steps):
+        return False
+    target = _TARGETS[direction]
+    kinds = {a.dtype for i, a in enumerate(arrays) if i != target}
+    kind, wanted, biased = kinds.pop(), arrays[target], bias is not None and direction == "forward"
+    if kinds or kind not in _KINDS or kind == _BF16 and bias is not None and not biased:
+        return False
+    if wanted.dtype != kind:  # half precision, rounded once at the end
+        arrays = [np.empty(a.shape, kind) if a is wanted else a for a in arrays]
+    arranged = [_arranged(a) for a in arrays]
+    primitive = _convolution(products / _PRODUCTS, direction, *((a.shape, last, _KINDS[kind]) for a, last in arranged),
+                             biased, steps)
+    if primitive is None:
+        return False
+    primitive(*(a for a, _ in arranged), *((np.ascontiguousarray(bias, _F32),) if biased else ()))
+    filled = arranged[target][0]
+    if bias is not None and not biased:
+        filled += bias.reshape(-1, *(1,) * (filled.ndim - 2))
+    if filled is not wanted:
+        wanted[...] = filled
+    return True
+
+
+# rows ----------------------------------------------------------------------------------------------------------------
+
+
+def _are_rows(*arrays: Any) -> bool:
+    """Whether these are float32 matrices of contiguous rows, and large enough."""
+    return arrays[0].size >= SERVED and all([a.dtype == _F32 and a.flags.c_contiguous for a in arrays])
+
+
+@_primitives
+def _softmax(recipe: Recipe, shape: tuple[int, int], backward: bool) -> Primitive:
+    layout = _plain(shape)
+    description = recipe.described("softmax_forward", _TRAINING, _SOFTMAX, layout, layout, 1)
+    if not backward:
+        return Primitive(recipe, description, [Operand(SRC, layout), Operand(DST, layout, True)])
+    description = recipe.described("softmax_backward", _SOFTMAX, layout, layout, layout, 1, description)
+    return Primitive(recipe, description,
+                     [Operand(DST, layout), Operand(DIFF_DST, layout), Operand(DIFF_SRC, layout, True)])
+
+
+def softmax(made: Any, array: Any) -> bool:
+    """Fills `made` with the softmax over the last dimension of `array`. (Its logarithm is not exact enough there.)"""
+    if not _are_rows(array):
+        return False
+    shape = (array.size // array.shape[-1], array.shape[-1])
+    primitive = _softmax(array.size / _ELEMENTS, shape, False)
+    if primitive is None:
+        return False
+    primitive(array, made)
+    largest = np.maximum.reduce(made.reshape(-1))  # the quickest way to see a NaN
+    return bool(largest == largest)  # a row with NaN or infinity in it is NaN throughout, but oneDNN leaves some zeros
+
+
+def softmax_gradient(grad: Any, output: Any) -> Any:
+    """The gradient of what the softmax over the last dimension was made of."""
+    if grad.shape != output.shape or not _are_rows(grad, output):
+        return None
+    shape = (output.size // output.shape[-1], output.shape[-1])
+    primitive = _softmax(output.size / _ELEMENTS, shape, True)
+    if primitive is None:
+        return None
+    made = np.empty(output.shape, _F32)
+    primitive(output, grad, made)
+    return made
+
+
+# normalisation -------------------------------------------------------------------------------------------------------
+
+
+def _normalisation(recipe: Recipe, kind: str, data: Layout, statistics: Layout, width: int, flags: int, eps: float,
+                   backward: bool) -> Primitive:
+    """Over rows ("layer") or channels ("batch")."""
+    between = (statistics,) if kind == "layer" else ()
+    settings, parameter = (c_float(eps), flags), _plain((width,))
+    description = recipe.described(f"{kind}_normalization_forward", _TRAINING, data, data, *between, *settings)
+    operands = [Operand(SRC, data), *(Operand(n, statistics, not backward) for n in (MEAN, VARIANCE))]
+    if backward:
+        description = recipe.described(f"{kind}_normalization_backward", _BACKWARD, data, data, data, *between,
+                                       *settings, description)
+        operands += [Operand(DIFF_DST, data), Operand(DIFF_SRC, data, True)]
+    else:
+        operands.append(Operand(DST, data, True))
+    operands += [Operand(SCALE, parameter)] * bool(flags & _USE_SCALE)
+    if flags & _USE_SHIFT and (kind == "layer" or not backward):  # oneDNN 3.2 asks for it in the one gradient only
+        operands.append(Operand(SHIFT, parameter))
+    if backward:
+        operands += [Operand(DIFF_SCALE, parameter, True), Operand(DIFF_SHIFT, parameter, True)]
+    return Primitive(recipe, description, operands)
+
+
+@_primitives
+def _layer_norm(recipe: Recipe, shape: tuple[int, int], flags: int, eps: float, backward: bool) -> Primitive:
+    rows = _plain(shape)
+    return _normalisation(recipe, "layer", rows, _plain(shape[:1]), shape[1], flags, eps, backward)
+
+
+@_primitives
+def _batch_norm(recipe: Recipe, shape: tuple[int, ...], channels_last: bool, flags: int, eps: float,
+                backward: bool) -> Primitive:
+    data = _dense(shape, channels_last)
+    return _normalisation(recipe, "batch", data, _plain(shape[1:2]), shape[1], flags, eps, backward)
+
+
+def _parameters(weight: Any, bias: Any) -> tuple[int, list]:
+    flags = (_USE_SCALE if weight is not None else 0) | (_USE_SHIFT if bias is not None else 0)
+    return flags, [np.ascontiguousarray(p, _F32) for p in (weight, bias) if p is not None]
+
+
+def _normalised(primitive: Primitive, x: Any, made: Any, count: int, parameters: list, eps: float) -> tuple:
+    mean, variance = np.empty(count, _F32), np.empty(count, _F32)
+    primitive(x, mean, variance, made, *parameters)
+    variance += _F32.type(eps)
+    np.sqrt(variance, out=variance)
+    return made, mean, np.reciprocal(variance, out=variance)
+
+
+def _gradients(primitive: Primitive, grad: Any, x: Any, made: Any, mean: Any, rstd: Any, weight: Any,
+               width: int) -> tuple:
+    """Gradients of the input, the weight and the bias, by a primitive whose epsilon is 0: it is in `rstd`."""
+    deviation = 1 / rstd.reshape(-1)
+    weight = np.ones(width, _F32) if weight is None else np.ascontiguousarray(weight, _F32)
+    of_weight, of_bias = np.empty(width, _F32), np.empty(width, _F32)
+    given = (weight,) * (len(primitive.bound) - 7)  # which the gradient of layer norm wants twice, once for the bias
+    primitive(x, np.ascontiguousarray(mean.reshape(-1)), deviation * deviation, grad, made, *given, of_weight, of_bias)
+    return made, of_weight, of_bias
+
+
+def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple | None:
+    """Rows normalised, and columns of their means and inverse deviations."""
+    if not _are_rows(x):
+        return None
+    flags, parameters = _parameters(weight, bias)
+    primitive = _layer_norm(x.size / _ELEMENTS, x.shape, flags, eps, False)
+    if primitive is None:
+        return None
+    made, mean, rstd = _normalised(primitive, x, np.empty(x.shape, _F32), len(x), parameters, eps)
+    return made, mean[:, None], rstd[:, None]
+
+
+def layer_norm_gradients(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> tuple | None:
+    if not _are_rows(x, grad):
+        return None
+    primitive = _layer_norm(x.size / _ELEMENTS, x.shape, _USE_SCALE | _USE_SHIFT, 0.0, True)
+    made = np.empty(x.shape, _F32)
+    return None if primitive is None else _gradients(primitive, grad, x, made, mean, rstd, weight, x.shape[1])
+
+
+def _in_format(array: Any, channels_last: bool) -> Any:
+    """The array contiguous, or in the channels-last format; copied where it is not."""
+    if not channels_last:
+        return np.ascontiguousarray(array)
+    return np.moveaxis(np.ascontiguousarray(array.transpose(_CHANNELS_LAST[array.ndim])), -1, 1)
+
+
+def batch_norm(x: Any, weight: Any, bias: Any, eps: float, channels_last: bool) -> tuple | None:
+    """Channels normalised, their means and inverse deviations."""
+    if x.dtype != _F32 or x.size < SERVED or not (channels_last or x.ndim == 2):
+        return None  # by planes NumPy is quicker
+    flags, parameters = _parameters(weight, bias)
+    primitive = _batch_norm(x.size / _ELEMENTS, x.shape, channels_last, flags, eps, False)
+    if primitive is None:
+        return None
+    x = _in_format(x, channels_last)
+    return _normalised(primitive, x, np.empty_like(x), x.shape[1], parameters, eps)
+
+
+def batch_norm_gradients(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, channels_last: bool) -> tuple | None:
+    if x.dtype != _F32 or grad.dtype != _F32 or x.size < SERVED or not (channels_last or x.ndim == 2):
+        return None
+    primitive = _batch_norm(x.size / _ELEMENTS, x.shape, channels_last, _USE_SCALE | _USE_SHIFT, 0.0, True)
+    if primitive is None:
+        return None
+    x = _in_format(x, channels_last)
+    return _gradients(primitive, _in_format(grad, channels_last), x, np.empty_like(x), mean, rstd, weight, x.shape[1])
+
+
+# elementwise ---------------------------------------------------------------------------------------------------------
+
+
+@_primitives
+def _eltwise(recipe: Recipe, size: int, algorithm: int, backward: bool) -> Primitive:
+    flat, settings = _plain((size,)), (c_float(1), c_float(0))
+    description = recipe.described("eltwise_forward", _TRAINING, algorithm, flat, flat, *settings)
+    if not backward:
+        return Primitive(recipe, description, [Operand(SRC, flat), Operand(DST, flat, True)])
+    description = recipe.described("eltwise_backward", algorithm, flat, flat, flat, *settings, description)
+    return Primitive(recipe, description, [Operand(SRC, flat), Operand(DIFF_DST, flat), Operand(DIFF_SRC, flat, True)])
+
+
+def _elementwise(algorithm: int, x: Any, grad: Any = None) -> Any:
+    """The function of each element, or with `grad` its gradient."""
+    if x.dtype != _F32 or not (x.flags.c_contiguous or x.flags.f_contiguous):
+        return None
+    if grad is not None and (grad.dtype != _F32 or grad.shape != x.shape or grad.strides != x.strides):
+        return None
+    primitive = _eltwise(x.size / _ELEMENTS, x.size, algorithm, grad is not None)
+    if primitive is None:
+        return None
+    made = np.empty_like(x)
+    primitive(*(a for a in (x, grad, made) if a is not None))
+    return made
+
+
+def gelu(x: Any, approximate: str) -> Any:
+    return _elementwise(_TANH_GELU if approximate == "tanh" else _ERF_GELU, x)
+
+
+def gelu_backward(grad: Any, x: Any, approximate: str) -> Any:
+    return _elementwise(_TANH_GELU if approximate == "tanh" else _ERF_GELU, x, grad)
+
+
+def sigmoid(x: Any) -> Any:
+    return _elementwise(_LOGISTIC, x)
+
+
+def silu(x: Any) -> Any:
+    return _elementwise(_SWISH, x)
+
+
+def silu_backward(grad: Any, x: Any) -> Any:
+    return _elementwise(_SWISH, x, grad)

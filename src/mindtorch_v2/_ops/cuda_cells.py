@@ -1,0 +1,228 @@
+"""A direction of a recurrent layer on a GPU: a product and one kernel for each step, forward and backward."""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from .._backends.cuda.array import CudaArray, empty, layout_of
+from .._backends.cuda.cells import step_launch
+from .._backends.cuda.gemm import Product, is_supported, lead
+from .._backends.cuda.launch import C_TYPES
+from .._backends.cuda.reduce import Folding
+from .._backends.cuda.streams import current
+from .._device import device
+from .._dispatch.registry import registry
+from .._tensor import Tensor
+from ..backends import cudnn as settings
+from .cuda import copy_array, fill, wrap_cuda
+from .cuda_rows import KERNELS, dense, planned
+from .families import result_of
+from .rnn import GATES, GRU, LSTM
+
+__all__ = ["KERNELS"]
+
+
+@functools.lru_cache(4096)
+def _product(kind: np.dtype, rows: int, inner: int, columns: int, turned_a: bool, turned_b: bool) -> Product:
+    """a @ b of matrices in C order, either of which may be meant transposed."""
+    a = lead(rows, inner, 1, rows) if turned_a else lead(rows, inner, inner, 1)
+    b = lead(inner, columns, 1, inner) if turned_b else lead(inner, columns, columns, 1)
+    assert a is not None and b is not None
+    return Product(kind, rows, inner, columns, a, b)
+
+
+def _copied(array: CudaArray | None, shape: tuple[int, ...], kind: np.dtype, where: device) -> CudaArray:
+    """A copy in C order, of zeros where there is no array."""
+    made = empty(layout_of(shape, kind), where)
+    if array is None:
+        fill(made, 0)
+    else:
+        copy_array(made, array)
+    return made
+
+
+def _move(target: int, source: int, count: int) -> None:
+    if count:
+        cupy.cuda.runtime.memcpyAsync(target, source, count, 3, current.handle)
+
+
+class _Layer:
+    """The geometry of a layer: first row and size of each step in the order of time, and the sizes in bytes."""
+
+    def __init__(self, input: Tensor, h0: Tensor, w_hh: Tensor, mode: str, batch_sizes: Sequence[int],
+                 reverse: bool) -> None:
+        self.kind, self.mode = input._array.dtype, mode
+        self.rows, self.inputs = input._array.shape
+        self.batch, self.states = h0._array.shape
+        self.gates = w_hh._array.shape[0]
+        self.width = self.gates // GATES[mode]
+        starts = [end - size for end, size in zip(itertools.accumulate(batch_sizes), batch_sizes, strict=True)]
+        self.steps = list(zip(starts, batch_sizes, strict=True))[:: -1 if reverse else 1]
+        self.wide = np.dtype(np.float64 if self.kind.itemsize == 8 else np.float32)
+        item = self.kind.itemsize
+        self.gates_row, self.state_row, self.unit_row = (n * item for n in (self.gates, self.states, self.width))
+
+    def array(self, where: device, *shape: int, wide: bool = False) -> CudaArray:
+        return empty(layout_of(shape, self.wide if wide else self.kind), where)
+
+    def times(self, rows: int, inner: int, columns: int, turned_a: bool = False, turned_b: bool = False) -> Product:
+        return _product(self.kind, rows, inner, columns, turned_a, turned_b)
+
+
+def _is_taken(tensors: Sequence[Any], kind: np.dtype) -> bool:
+    arrays = [t._array for t in tensors if t is not None]
+    return kind.name in C_TYPES and is_supported(kind) and all(a.size and a.dtype == kind for a in arrays)
+
+
+def _dense(tensor: Tensor | None) -> Any:
+    return None if tensor is None else dense(tensor)
+
+
+def _pointer(array: CudaArray | None) -> int:
+    return 0 if array is None else array.pointer
+
+
+@planned("_recurrent_layer")
+def _layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, w_hr: Any,
+           mode: str, batch_sizes: tuple, reverse: bool) -> Callable | None:
+    layer = _Layer(input, h0, w_hh, mode, batch_sizes, reverse)
+    if not _is_taken((input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr), layer.kind) or min(batch_sizes) < 1:
+        return None
+    operator, gated = registry.get("_recurrent_layer"), mode in (LSTM, GRU)
+    states, gates, width = layer.states, layer.gates, layer.width
+    project_input = layer.times(layer.rows, layer.inputs, gates, turned_b=True)
+    projects = w_hr is not None
+    steps = [(start, size, layer.times(size, states, gates, turned_b=True),
+              step_launch("forward", mode, layer.kind, size, width),
+              layer.times(size, width, states, turned_b=True) if projects else None) for start, size in layer.steps]
+
+    def run(input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, w_hr: Any,
+            *options: Any) -> Any:
+        where, tf32 = input._device, settings.allow_tf32
+        source, weights, recurrent, b_in, b_back, projection = map(_dense, (input, w_ih, w_hh, b_ih, b_hh, w_hr))
+        activations, output = layer.array(where, layer.rows, gates), layer.array(where, layer.rows, states)
+        kept = layer.array(where, layer.rows if gated else 0, width)
+        from_state = layer.array(where, layer.batch, gates)
+        state = _copied(h0._array, h0._array.shape, layer.kind, where)
+        cells = None if c0 is None else _copied(c0._array, c0._array.shape, layer.wide, where)
+        hidden = layer.array(where, layer.batch, width) if projects else None
+        project_input.into(source.pointer, weights.pointer, activations.pointer, tf32)
+        at, at_cells = state.pointer, _pointer(cells)
+        biases, back = (_pointer(b_in), _pointer(b_back)), (recurrent.pointer, from_state.pointer)
+        for start, size, product, launch, project in steps:
+            product.into(at, *back, tf32)
+            made = output.pointer + start * layer.state_row
+            launch(activations.pointer + start * layer.gates_row, back[1], *biases, at_cells,
+                   kept.pointer + start * layer.unit_row, at if hidden is None else hidden.pointer,
+                   made if hidden is None else 0)
+            if project is not None:
+                project.into(_pointer(hidden), projection.pointer, made, tf32)
+                _move(at, made, size * layer.state_row)
+        last = cells if cells is None or layer.wide == layer.kind else _copied(cells, cells.shape, layer.kind, where)
+        saved = activations if gated else layer.array(where, 0, width)
+        return result_of(operator, [wrap_cuda(output), wrap_cuda(state), None if last is None else wrap_cuda(last),
+                                    wrap_cuda(saved), wrap_cuda(kept)])
+
+    return run
+
+
+def _states_before(layer: _Layer, first: CudaArray, output: CudaArray, where: device) -> CudaArray:
+    """For each row the hidden state that its step began with."""
+    made, row = layer.array(where, layer.rows, layer.states), layer.state_row
+    if all(size == layer.batch for _, size in layer.steps):  # a padded sequence: all rows move by one step
+        rest = (layer.rows - layer.batch) * row
+        late = layer.batch * row if layer.steps[0][0] == 0 else 0
+        _move(made.pointer + late, output.pointer + layer.batch * row - late, rest)
+        _move(made.pointer + (0 if late else rest), first.pointer, layer.batch * row)
+        return made
+    earlier, known = 0, 0
+    for start, size in layer.steps:
+        shared = min(known, size)
+        _move(made.pointer + start * row, output.pointer + earlier * row, shared * row)
+        _move(made.pointer + (start + shared) * row, first.pointer + shared * row, (size - shared) * row)
+        earlier, known = start, size
+    return made
+
+
+@planned("_recurrent_layer_backward")
+def _layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any,
+                    w_ih: Tensor, w_hh: Tensor, w_hr: Any, output: Tensor, gates: Tensor, kept: Tensor, mode: str,
+                    batch_sizes: tuple, reverse: bool, output_mask: tuple) -> Callable | None:
+    layer = _Layer(input, h0, w_hh, mode, batch_sizes, reverse)
+    if not _is_taken((grad_output, grad_h, grad_c, input, h0, c0, w_ih, w_hh, w_hr, output), layer.kind):
+        return None
+    if min(batch_sizes) < 1 or sum(batch_sizes) != layer.rows:
+        return None
+    operator, kind, rows = registry.get("_recurrent_layer_backward"), layer.kind, layer.rows
+    states, columns, width, projects = layer.states, layer.gates, layer.width, w_hr is not None
+    preceding = [(0, 0), *layer.steps[:-1]]
+    steps = [(start, size, *before, step_launch("backward", mode, kind, size, width),
+              layer.times(size, columns, states), layer.times(size, states, width) if projects else None)
+             for (start, size), before in reversed(list(zip(layer.steps, preceding, strict=True)))]
+    bias_sums = Folding("sum", kind, layer.wide, layout_of((columns,), kind), 1, rows, columns)
+
+    def run(grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor,
+            w_hr: Any, output: Tensor, gates: Tensor, kept: Tensor, *options: Any) -> Any:
+        where, tf32 = input._device, settings.allow_tf32
+        source, weights, recurrent, projection, outputs = map(_dense, (input, w_ih, w_hh, w_hr, output))
+        saved, cells, first, first_cells, grads = map(_dense, (gates, kept, h0, c0, grad_output))
+        of_state = _copied(None if grad_h is None else grad_h._array, h0._array.shape, kind, where)
+        of_cells = None if c0 is None else _copied(None if grad_c is None else grad_c._array, c0._array.shape,
+                                                   layer.wide, where)
+        of_gates = layer.array(where, rows, columns)
+        from_state = layer.array(where, rows, columns) if mode == GRU else of_gates
+        of_projected = layer.array(where, rows, states) if projects else None
+        of_hidden = layer.array(where, layer.batch, width) if projects else None
+        if mode == LSTM:
+            earlier, earliest, row = cells, first_cells, layer.unit_row
+        else:
+            earlier, earliest, row = outputs, first, layer.state_row
+        remembered = cells if mode in (LSTM, GRU) else outputs
+        for start, size, before, known, launch, product, unproject in steps:
+            d, grad = of_state.pointer, 0 if grads is None else grads.pointer + start * layer.state_row
+            if unproject is not None:
+                assert of_projected is not None and of_hidden is not None
+                joined = of_projected.pointer + start * layer.state_row
+                step_launch("sum", mode, kind, size, states)(d, grad, joined)
+                unproject.into(joined, projection.pointer, of_hidden.pointer, tf32)
+                d, grad = of_hidden.pointer, 0
+            made, back = of_gates.pointer + start * layer.gates_row, from_state.pointer + start * layer.gates_row
+            launch(d, grad, _pointer(of_cells), saved.pointer + start * layer.gates_row,
+                   remembered.pointer + start * layer.unit_row, earlier.pointer + before * row, earliest.pointer, known,
+                   made, back)
+            if mode == GRU:  # whose state also goes past the gates
+                product(back, recurrent.pointer, of_state.pointer, tf32, 0, product.one)
+            else:
+                product.into(back, recurrent.pointer, of_state.pointer, tf32)
+        made_all: list[Any] = [None, of_state if output_mask[1] else None, None, None, None, None, None, None]
+        if output_mask[0]:
+            made_all[0] = layer.array(where, rows, layer.inputs)
+            layer.times(rows, columns, layer.inputs).into(of_gates.pointer, weights.pointer, made_all[0].pointer, tf32)
+        if output_mask[2] and of_cells is not None:
+            made_all[2] = of_cells if layer.wide == kind else _copied(of_cells, of_cells.shape, kind, where)
+
+        def turned(a: CudaArray, b: CudaArray) -> CudaArray:
+            """The transposed of a times b, both of all rows."""
+            height, across = a.shape[1], b.shape[1]
+            made = layer.array(where, height, across)
+            layer.times(height, rows, across, turned_a=True).into(a.pointer, b.pointer, made.pointer, tf32)
+            return made
+
+        if output_mask[3]:
+            made_all[3] = turned(of_gates, source)
+        if output_mask[4]:
+            made_all[4] = turned(from_state, _states_before(layer, first, outputs, where))
+        for i, summed in ((5, of_gates), (6, from_state)):
+            if output_mask[i]:
+                made_all[i] = bias_sums(summed)
+        if output_mask[7] and of_projected is not None:
+            hidden = layer.array(where, rows, width)
+            step_launch("hidden", mode, kind, rows, width)(saved.pointer, cells.pointer, hidden.pointer)
+            made_all[7] = turned(of_projected, hidden)
+        return result_of(operator, [None if made is None else wrap_cuda(made) for made in made_all])
+
+    return run

@@ -1,0 +1,199 @@
+"""Batch and group norm on a GPU: statistics, scaling and gradients by kernels of their own, in both memory formats."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
+from .._backends.cuda.channels import Geometry, folding, moving, planes, rows, scaling, settling, settling_gradients
+from .._backends.cuda.launch import C_TYPES, c_type
+from .._dispatch.registry import registry
+from .._tensor import Tensor
+from .copy import suggested_strides
+from .cuda import copy_array, wrap_cuda
+from .cuda_rows import KERNELS, dense, planned
+from .families import result_of
+from .rules import Spec, check_writable
+
+__all__ = ["KERNELS"]
+
+
+def layout_for(spec: Spec) -> Layout:
+    strides = None if spec.strides is None else tuple([s * spec.dtype.itemsize for s in spec.strides])
+    return layout_of(tuple(spec.shape), spec.dtype.np, strides)
+
+
+def laid(tensor: Tensor, layout: Layout) -> CudaArray:
+    """A tensor's array in a layout, at a place that is a multiple of 16 bytes."""
+    array = tensor._array
+    if not array.pointer & 15 and (array.layout is layout or array.layout.contiguous and layout.contiguous):
+        return array
+    made = empty(layout, array.device)
+    copy_array(made, array)
+    return made
+
+
+def _dense(tensor: Tensor | None) -> Any:
+    return None if tensor is None else dense(tensor)
+
+
+def _pointer(array: CudaArray | None) -> int:
+    return 0 if array is None else array.pointer
+
+
+def _type(tensor: Tensor | None) -> str:
+    return "float" if tensor is None else c_type(tensor._array.dtype)
+
+
+class _Norm:
+    """How a norm goes through its input: to gather statistics, and to scale; how many statistics there are."""
+
+    def __init__(self, input: Tensor, last: bool, groups: int | None) -> None:
+        array = input._array
+        kind, (batch, channels, *spatial) = array.dtype, array.shape
+        length, last = math.prod(spatial), last or math.prod(spatial) == 1
+        self.gathering: Geometry
+        if groups is None:
+            self.count = channels
+            self.scaling = rows(kind, 1, channels, batch * length) if last else planes(kind, batch, channels, length)
+            self.gathering = self.scaling
+        else:
+            self.count, per = batch * groups, channels // groups
+            self.scaling = rows(kind, batch, channels, length, per) if last else planes(
+                kind, 1, batch * channels, length, per, channels)
+            self.gathering = self.scaling if last else planes(kind, 1, self.count, per * length)
+        self.wide = np.dtype(np.float64 if kind.itemsize == 8 else np.float32)
+        self.elements = array.size // self.count
+
+    def parts(self, geometry: Geometry, numbers: int) -> Layout:
+        return layout_of((geometry.entries, numbers), self.wide)
+
+
+def _takes(input: Tensor) -> bool:
+    return bool(input._array.size) and input._array.dtype.name in C_TYPES
+
+
+def _forward(name: str, specs: Any, input: Tensor, groups: int | None, weight: Any, bias: Any) -> Callable | None:
+    """`run(input, weight, bias, eps)`, which gives the result, means and inverse deviations."""
+    if not _takes(input):
+        return None
+    norm, layouts = _Norm(input, specs[0].strides is not None, groups), [layout_for(spec) for spec in specs]
+    operator = registry.get(name)
+    gather, settle = folding(norm.gathering, False), settling(norm.gathering, norm.count)
+    scale = scaling(norm.scaling, False, W=_type(weight), B=_type(bias), M=c_type(norm.wide))
+    parts_of = norm.parts(norm.gathering, 3)
+
+    def run(input: Tensor, weight: Any, bias: Any, eps: float) -> Any:
+        source, where, factors, addends = laid(input, layouts[0]), input._device, _dense(weight), _dense(bias)
+        made, means, rstds = (empty(layout, where) for layout in layouts)
+        parts = empty(parts_of, where)
+        gather(source.pointer, 0, 0, 0, parts.pointer)
+        settle(parts.pointer, means.pointer, rstds.pointer, eps)
+        scale(source.pointer, means.pointer, rstds.pointer, _pointer(factors), _pointer(addends), made.pointer, 0.0)
+        return result_of(operator, [wrap_cuda(made), wrap_cuda(means), wrap_cuda(rstds)])
+
+    return run
+
+
+@planned("_batch_norm")
+def _batch_norm(specs: Any, input: Tensor, weight: Any, bias: Any, eps: float) -> Callable | None:
+    return _forward("_batch_norm", specs, input, None, weight, bias)
+
+
+@planned("_group_norm")
+def _group_norm(specs: Any, input: Tensor, weight: Any, bias: Any, groups: int, eps: float) -> Callable | None:
+    run = _forward("_group_norm", specs, input, groups, weight, bias)
+    return run and (lambda input, weight, bias, groups, eps: run(input, weight, bias, eps))
+
+
+@planned("_batch_norm_running")
+def _by_running(spec: Spec, input: Tensor, weight: Any, bias: Any, mean: Tensor | None, var: Tensor,
+                eps: float) -> Callable | None:
+    if not _takes(input) or mean is not None and mean.dtype is not var.dtype:
+        return None
+    layout = layout_for(spec)
+    geometry = _Norm(input, spec.strides is not None, None).scaling
+    scale = scaling(geometry, False, True, W=_type(weight), B=_type(bias), M=_type(var))
+
+    def run(input: Tensor, weight: Any, bias: Any, mean: Tensor | None, var: Tensor, eps: float) -> Tensor:
+        source, made = laid(input, layout), empty(layout, input._device)
+        given = [_dense(each) for each in (mean, var, weight, bias)]
+        scale(source.pointer, *map(_pointer, given), made.pointer, eps)
+        return wrap_cuda(made)
+
+    return run
+
+
+def _backward(name: str, specs: Any, grad_out: Tensor, input: Tensor, groups: int | None, weight: Any, mean: Tensor,
+              rstd: Tensor) -> Callable | None:
+    """`run(grad_out, input, weight, mean, rstd)`, which gives the gradients of input, weight and bias."""
+    if not _takes(input) or grad_out.dtype is not input.dtype:
+        return None
+    layouts = [None if spec is None else layout_for(spec) for spec in specs]
+    shape = input._array.shape
+    strides = suggested_strides(input, shape)
+    taken = layout_for(Spec(shape, input.dtype, strides))
+    norm, operator = _Norm(input, strides is not None, groups), registry.get(name)
+    if mean._array.dtype != norm.wide or rstd._array.dtype != norm.wide:
+        return None
+    of_input, (of_weight, of_bias) = layouts[0], layouts[1:]
+    gather = folding(norm.scaling, True)
+    kind = _type(weight) if weight is not None else c_type(input._array.dtype)
+    settle = settling_gradients(norm.scaling, norm.count if of_input else 0, bool(of_weight or of_bias), kind)
+    scale = scaling(norm.scaling, True, W=_type(weight)) if of_input else None
+    parts_of, shared_of = norm.parts(norm.scaling, 2), layout_of((norm.count, 2), norm.wide)
+    elements = float(norm.elements)
+
+    def run(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor) -> Any:
+        source, grad, where = laid(input, taken), laid(grad_out, taken), input._device
+        means, rstds, weights = dense(mean), dense(rstd), _dense(weight)
+        made = [None if layout is None else empty(layout, where) for layout in layouts]
+        parts, shared = empty(parts_of, where), empty(shared_of, where)
+        (first, second, third), factors = map(_pointer, made), _pointer(weights)
+        gather(source.pointer, grad.pointer, means.pointer, rstds.pointer, parts.pointer)
+        settle(parts.pointer, factors, shared.pointer, second, third)
+        if scale is not None:
+            scale(source.pointer, grad.pointer, means.pointer, rstds.pointer, factors, shared.pointer, first, elements)
+        return result_of(operator, [None if array is None else wrap_cuda(array) for array in made])
+
+    return run
+
+
+@planned("_batch_norm_backward")
+def _batch_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor,
+                         eps: float, output_mask: tuple) -> Callable | None:
+    run = _backward("_batch_norm_backward", specs, grad_out, input, None, weight, mean, rstd)
+    return run and (lambda grad_out, input, weight, mean, rstd, eps, mask: run(grad_out, input, weight, mean, rstd))
+
+
+@planned("_group_norm_backward")
+def _group_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor,
+                         groups: int, output_mask: tuple) -> Callable | None:
+    run = _backward("_group_norm_backward", specs, grad_out, input, groups, weight, mean, rstd)
+    return run and (lambda grad_out, input, weight, mean, rstd, groups, mask: run(grad_out, input, weight, mean, rstd))
+
+
+_moves: dict[tuple, Any] = {}
+
+
+def _move_statistics(self: Tensor, variance: Tensor, mean: Tensor, rstd: Tensor, momentum: float, eps: float,
+                     unbiased: float) -> Tensor:
+    check_writable(self)
+    a, b, m, r = self._array, variance._array, mean._array, rstd._array
+    if not (a.layout.contiguous and b.layout.contiguous and m.dtype == r.dtype):
+        registry.get("_move_statistics_").declaration.family.write(np, a.view, b.view, m.view, r.view, momentum, eps,
+                                                                   unbiased)
+    elif a.size:
+        key = a.layout, b.layout, m.layout
+        launch = _moves.get(key)
+        if launch is None:
+            launch = _moves[key] = moving(m.dtype, a.dtype, b.dtype, a.size)
+        m, r = dense(mean), dense(rstd)
+        launch(a.pointer, b.pointer, m.pointer, r.pointer, momentum, eps, unbiased)
+    self._bump_version()
+    return self
+
+
+KERNELS["_move_statistics_"] = _move_statistics

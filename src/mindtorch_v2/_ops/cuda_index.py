@@ -1,0 +1,663 @@
+"""Reading and writing at places that tensors name, on a GPU: a call finds its launch by the layouts of its tensors."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._backends.cuda.array import CudaArray, Layout, empty, from_host, layout_of, of_view
+from .._backends.cuda.fuse import Traced, Untraceable
+from .._backends.cuda.indexed import COMBINED, Index, Indexed, bits_of, fits, row_major
+from .._backends.cuda.launch import ASSERTIONS, C_TYPES, kernel
+from .._backends.cuda.namespace import xp
+from .._dispatch.keys import CUDA_MASK
+from .._dispatch.registry import registry
+from .._dispatch.schema import NUMBERS
+from .._dtype import REDUCED, bool_, uint8
+from .._tensor import Tensor, wrap_meta, wrapped_dim
+from .copy import stored_number
+from .cuda import copy_array, fill, finished, fresh_tensor, generic_kernel, inplace_generic, view_of, wrap_cuda
+from .cuda_pointwise import launch_of
+from .cuda_rows import dense, layout_for
+from .families import result_of
+from .index import index_spec, picked, place_shape, shown_shape, whole_key
+from .rules import Spec, is_expanded
+from .scatter import refuse_values, start_value
+from .updates import Updates, check_update, refuse_shared
+
+KERNELS: dict[str, Callable] = {}
+_FLOAT32, _INT32, _PLANS = np.dtype(np.float32), np.dtype(np.int32), 4096
+_MASKS = (bool_.np, uint8.np)
+
+
+def _steps(layout: Layout) -> tuple[int, ...]:
+    """Strides in elements, none where there is one element; a tensor without dimensions is a vector."""
+    size = layout.dtype.itemsize
+    return tuple([0 if n == 1 else s // size for s, n in zip(layout.strides, layout.shape, strict=True)]) or (0,)
+
+
+def _shape(layout: Layout) -> tuple[int, ...]:
+    return layout.shape or (1,)
+
+
+def _without(strides: Sequence[int], dim: int) -> list[int]:
+    return [0 if d == dim else s for d, s in enumerate(strides)]
+
+
+def _along(index: Layout, target: Layout, dim: int, rank: int) -> Index:
+    """A vector of places along a dimension of `target`, in a walk of `rank` dimensions."""
+    own = _steps(index)[0]
+    return Index(index.dtype, [own if d == dim else 0 for d in range(rank)], _steps(target)[dim], _shape(target)[dim])
+
+
+def _everywhere(index: Layout, target: Layout, dim: int) -> Index:
+    """Places along a dimension, one for each point of the walk."""
+    return Index(index.dtype, _steps(index), _steps(target)[dim], _shape(target)[dim])
+
+
+def _key(args: Sequence[Any]) -> tuple:
+    """What the launch of a call depends on; AttributeError for tensors on the host. Numbers are looked at later."""
+    return tuple([v._array.layout if hasattr(v, "_array") else float if v.__class__ is float else
+                  _key(v) if v.__class__ in (tuple, list) else v for v in args])
+
+
+def planned(name: str, kernels: dict[str, Callable], infer: Callable | None = None) -> Callable[[Callable], Callable]:
+    """Registers `prepare(spec, *arguments)`, which gives a function of the arguments for all calls of these layouts.
+
+    It is None for a call that is CuPy's.
+    """
+    operator = registry.get(name)
+    infer = infer or operator.declaration.family.infer
+    slow = functools.cache(lambda: generic_kernel(operator))
+
+    def register(prepare: Callable) -> Callable:
+        plans: dict[tuple, Callable] = {}
+
+        def call(*args: Any) -> Any:
+            try:
+                key = _key(args)
+                run = plans.get(key)
+            except AttributeError:
+                return slow()(*args)
+            if run is None:
+                if len(plans) > _PLANS:
+                    plans.clear()
+                run = plans[key] = prepare(infer(*args), *args) or slow()
+            return run(*args)
+
+        kernels[name] = call
+        return prepare
+
+    return register
+
+
+# reading -------------------------------------------------------------------------------------------------------------
+
+
+def _reading(source: Layout, shape: Sequence[int], strides: Sequence[int], indices: Sequence[Index],
+             wraps: bool = False) -> Indexed | None:
+    if 0 in shape or not source.size or not fits(shape):
+        return None
+    return Indexed("read", source.dtype, shape, strides, indices, other=source.dtype, other_strides=row_major(shape),
+                   wraps=wraps)
+
+
+def _read_along(spec: Spec, self: Tensor, indexed: Indexed | None, at: int) -> Callable | None:
+    """A function of the arguments, of which the index is the `at`-th."""
+    layout = layout_for(spec)
+    if indexed is None:
+        return None
+
+    def run(self: Tensor, *args: Any) -> Tensor:
+        made = fresh_tensor(layout, self._device)
+        indexed(self._array.pointer, made._array.pointer, args[at]._array.pointer, 0, 0)
+        return made
+
+    return run
+
+
+@planned("index_select", KERNELS)
+def _index_select(spec: Spec, self: Tensor, dim: int, index: Tensor) -> Callable | None:
+    layout = self._array.layout
+    if not layout.shape:
+        return None
+    dim, shape = wrapped_dim(dim, len(layout.shape)), tuple(spec.shape)
+    return _read_along(spec, self, _reading(layout, shape, _without(_steps(layout), dim),
+                                            [_along(index._array.layout, layout, dim, len(shape))]), 1)
+
+
+@planned("gather", KERNELS)
+def _gather(spec: Spec, self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Callable | None:
+    layout, places = self._array.layout, index._array.layout
+    dim = wrapped_dim(dim, len(layout.shape))
+    return _read_along(spec, self, _reading(layout, _shape(places), _without(_steps(layout), dim),
+                                            [_everywhere(places, layout, dim)]), 1)
+
+
+@planned("take", KERNELS)
+def _take(spec: Spec, self: Tensor, index: Tensor) -> Callable | None:
+    layout, places = self._array.layout, index._array.layout
+    if not layout.contiguous:
+        return None
+    shape = _shape(places)
+    named = Index(places.dtype, _steps(places), 1, layout.size)
+    return _read_along(spec, self, _reading(layout, shape, [0] * len(shape), [named], wraps=True), 0)
+
+
+@planned("embedding", KERNELS)
+def _embedding(spec: Spec, weight: Tensor, indices: Tensor, *options: Any) -> Callable | None:
+    layout, places = weight._array.layout, indices._array.layout
+    shape, (row, column) = tuple(spec.shape), _steps(layout)
+    strides = ([] if not places.shape else _steps(places))
+    named = Index(places.dtype, [*strides, 0], row, layout.shape[0])
+    return _read_along(spec, weight, _reading(layout, shape, [*[0] * len(strides), column], [named]), 0)
+
+
+# writing -------------------------------------------------------------------------------------------------------------
+
+
+def updating(name: str) -> Callable[[Callable], Callable]:
+    """Registers `prepare(target layout, *arguments)` for an operator that writes some elements, and its in-place form.
+
+    It gives `write(target, *arguments)` for all calls of these layouts, or None for a call that is CuPy's.
+    """
+    operator = registry.get(name)
+    family: Updates = operator.declaration.family
+    in_place = operator.declaration.inplace
+
+    def register(prepare: Callable) -> Callable:
+        plans: dict[tuple, tuple[Layout, Callable]] = {}
+
+        def prepared(key: tuple, layout: Layout, args: Sequence[Any]) -> tuple[Layout, Callable] | None:
+            write = prepare(layout, *args)
+            if write is None:
+                return None
+            if len(plans) > _PLANS:
+                plans.clear()
+            plans[key] = layout, write
+            return plans[key]
+
+        def functional(source: Tensor, *args: Any) -> Tensor:
+            try:
+                key = _key((source, *args))
+                plan = plans.get(key)
+            except AttributeError:
+                return functional(source, *_moved(source, args))
+            if plan is None:
+                spec = family.spec(source, args)
+                size = spec.dtype.itemsize
+                strides = None if spec.strides is None else tuple([s * size for s in spec.strides])
+                plan = prepared(key, layout_of(tuple(spec.shape), spec.dtype.np, strides), args)
+                if plan is None:
+                    return slow()(source, *args)
+            made = empty(plan[0], source._device)
+            copy_array(made, source._array)
+            plan[1](made, *args)
+            return wrap_cuda(made)
+
+        def inplace(target: Tensor, *args: Any) -> Tensor:
+            try:
+                key = "", *_key((target, *args))
+                plan = plans.get(key)
+            except AttributeError:
+                return inplace(target, *_moved(target, args))
+            if plan is None:
+                if is_expanded(target._array):
+                    return slow_inplace()(target, *args)
+                check_update(family, in_place, target, args)
+                plan = prepared(key, target._array.layout, args)
+                if plan is None:
+                    return slow_inplace()(target, *args)
+            else:
+                for value in args:
+                    if hasattr(value, "_array") and (value is target or target._base is not None
+                                                     or value._base is not None or target._storage is not None):
+                        refuse_shared(target, value)
+            plan[1](target._array, *args)
+            target._bump_version()
+            return target
+
+        slow = functools.cache(lambda: generic_kernel(operator))
+        slow_inplace = functools.cache(lambda: inplace_generic(in_place, operator))
+        KERNELS[name], KERNELS[in_place.name.removeprefix("aten::")] = functional, inplace
+        return prepare
+
+    return register
+
+
+def _moved(target: Tensor, args: Sequence[Any]) -> list[Any]:
+    """Arguments of which those on the host are copied to the device."""
+    if target._array.__class__ is not CudaArray:
+        raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor "
+                           f"({target._device})")
+    return [_on_device(v, target) if hasattr(v, "_array") else [_on_device(i, target) for i in v]
+            if v.__class__ in (tuple, list) else v for v in args]
+
+
+def _on_device(tensor: Tensor | None, like: Tensor) -> Tensor | None:
+    if tensor is None or tensor._array.__class__ is CudaArray:
+        return tensor
+    return wrap_cuda(from_host(tensor._array, like._device))
+
+
+def _writing(action: str, target: Layout, shape: Sequence[int], strides: Sequence[int], indices: Sequence[Index],
+             source: Layout | None = None, source_strides: Sequence[int] | None = None,
+             wraps: bool = False) -> Callable[..., None] | None:
+    """`write(target, source or number, *index arrays)`; sums of half types are rounded once where that costs little."""
+    kind, combines = target.dtype, action in COMBINED
+    if not target.size or 0 in shape or not fits(shape):
+        return None if target.size else _nothing
+    if combines and kind.name not in C_TYPES and (kind.kind != "c" or action != "add" or source is None):
+        return None
+    options: dict[str, Any] = {"wraps": wraps}
+    if source is not None:
+        options |= {"other": source.dtype, "other_strides": source_strides}
+    wide = None
+    if combines and kind in REDUCED and math.prod(shape) * 4 >= target.size:
+        wide = layout_of(target.shape, _FLOAT32, tuple([s * 2 for s in target.strides]))
+    number_kind = kind if wide is None else _FLOAT32
+    indexed = Indexed(action, number_kind, shape, strides, indices, **options)
+
+    def write(array: CudaArray, value: Any, *places: CudaArray) -> None:
+        pointer, words = (value.pointer, (0, 0)) if value.__class__ is CudaArray else (0, bits_of(value, number_kind))
+        if wide is None:
+            indexed(array.pointer, pointer, *[p.pointer for p in places], *words)
+            return
+        sums = empty(wide, array.device)
+        copy_array(sums, array)
+        indexed(sums.pointer, pointer, *[p.pointer for p in places], *words)
+        copy_array(array, sums)
+
+    return write
+
+
+def _nothing(*args: Any) -> None:
+    """Writes to a tensor without elements."""
+
+
+def _source(value: Any, kind: np.dtype, target: CudaArray) -> Any:
+    """What is written: an array of the target's type on its device, or a number."""
+    if value.__class__ in NUMBERS:
+        return stored_number(value, _dtype_of(kind))
+    array = value._array
+    if array.dtype == kind:
+        return array
+    made = empty(layout_of(array.shape, kind), target.device)
+    copy_array(made, array)
+    return made
+
+
+@functools.cache
+def _dtype_of(kind: np.dtype) -> Any:
+    from .._dtype import OF_ARRAY
+
+    return OF_ARRAY[kind]
+
+
+def _scattering(action: str, target: Layout, dim: int, index: Tensor, src: Any) -> Callable | None:
+    """`write(target, source or number, index)` of the scatter family."""
+    places = index._array.layout
+    if not places.size:
+        return _nothing
+    dim = wrapped_dim(dim, len(target.shape))
+    source = None if src.__class__ in NUMBERS else src._array.layout
+    if source is None and action == "write":
+        action = "fill"
+    return _writing(action, target, _shape(places), _without(_steps(target), dim), [_everywhere(places, target, dim)],
+                    source, None if source is None else _steps(source))
+
+
+def _scatter(action: str) -> Callable:
+    def prepare(layout: Layout, dim: int, index: Tensor, src: Any, *rest: Any) -> Callable | None:
+        scattering = _scattering(action or rest[0], layout, dim, index, src)
+
+        def write(target: CudaArray, dim: int, index: Tensor, src: Any, *rest: Any) -> None:
+            scattering(target, _source(src, target.dtype, target), index._array)  # type: ignore[misc]
+
+        return scattering and write
+
+    return prepare
+
+
+updating("scatter.src")(_scatter("write"))
+updating("scatter.reduce")(_scatter(""))
+updating("scatter_add")(_scatter("add"))
+_REDUCED = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+@updating("scatter_reduce")
+def _scatter_reduce(layout: Layout, dim: int, index: Tensor, src: Tensor, reduce: str,
+                    include_self: bool) -> Callable | None:
+    combine = _scattering(_REDUCED[reduce], layout, dim, index, src)
+    if combine is None or not index._array.size:
+        return combine
+    start = None if include_self else _scattering("write", layout, dim, index, 0)
+    counts = layout_of(layout.shape, _INT32)
+    count = _scattering("add", counts, dim, index, 1) if reduce == "mean" else None
+    first = start_value(reduce, layout.dtype)
+    divide, at_least = (registry.get(n).lookup(CUDA_MASK) for n in ("div_", "clamp_min_"))
+
+    def write(target: CudaArray, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> None:
+        places = index._array
+        if start is not None:
+            start(target, first, places)
+        combine(target, src._array, places)
+        if count is not None:
+            counted = wrap_cuda(empty(counts, target.device))
+            fill(counted._array, int(include_self))
+            count(counted._array, 1, places)
+            divide(wrap_cuda(target), at_least(counted, 1), None if target.dtype.kind not in "iu" else "floor")
+
+    return write
+
+
+@updating("index_add")
+def _index_add(layout: Layout, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Callable | None:
+    dim, given = wrapped_dim(dim, len(layout.shape)), source._array.layout
+    shape, scales = _shape(given), alpha.__class__ is not int or alpha != 1
+    adding = _writing("add", layout, shape, _without(_steps(layout), dim),
+                      [_along(index._array.layout, layout, dim, len(shape))], given,
+                      row_major(shape) if scales else _steps(given))
+    multiply = registry.get("mul").lookup(CUDA_MASK)
+
+    def write(target: CudaArray, dim: int, index: Tensor, source: Tensor, alpha: Any) -> None:
+        if scales:
+            factor = stored_number(alpha, source.dtype)
+            source = multiply(source, getattr(factor, "item", lambda: factor)())
+        adding(target, dense(source) if scales else source._array, index._array)  # type: ignore[misc]
+
+    return adding and write
+
+
+@updating("index_copy")
+def _index_copy(layout: Layout, dim: int, index: Tensor, source: Tensor) -> Callable | None:
+    dim, given = wrapped_dim(dim, len(layout.shape)), source._array.layout
+    copying = _writing("write", layout, _shape(given), _without(_steps(layout), dim),
+                       [_along(index._array.layout, layout, dim, len(_shape(given)))], given, _steps(given))
+    return copying and (lambda target, dim, index, source: copying(target, source._array, index._array))
+
+
+@updating("index_fill")
+def _index_fill(layout: Layout, dim: int, index: Tensor, value: Any) -> Callable | None:
+    dim, places = wrapped_dim(dim, len(layout.shape)), index._array.layout
+    shape = tuple([places.size if d == dim else n for d, n in enumerate(_shape(layout))])
+    from_tensor = value.__class__ not in NUMBERS
+    filling = _writing("write" if from_tensor else "fill", layout, shape, _without(_steps(layout), dim),
+                       [_along(places, layout, dim, len(shape))], layout if from_tensor else None,
+                       [0] * len(shape) if from_tensor else None, wraps=True)
+    return filling and (lambda target, dim, index, value:
+                        filling(target, _source(value, target.dtype, target), index._array))
+
+
+@updating("put")
+def _put(layout: Layout, index: Tensor, source: Tensor, accumulate: bool) -> Callable | None:
+    places, size = index._array.layout, index._array.size
+    if not layout.contiguous:
+        return None
+    putting = _writing("add" if accumulate else "write", layout, (size,), (0,),
+                       [Index(places.dtype, (1,), 1, layout.size)], source._array.layout, (1,), wraps=True)
+    return putting and (lambda target, index, source, accumulate: putting(target, dense(source), dense(index)))
+
+
+# lists of indices ----------------------------------------------------------------------------------------------------
+
+
+def _integers(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Indices on the device, masks as the places of their True: how many those are is waited for, as in PyTorch."""
+    placed = [_on_device(index, self) for index in indices]
+    if all(i is None or i._array.dtype not in _MASKS for i in placed):
+        return placed
+    key = whole_key(self._array.shape, [None if i is None else view_of(i) for i in placed], xp)
+    return [None if part.__class__ is slice else wrap_cuda(of_view(part, self._device)) for part in key]
+
+
+def _listed(layout: Layout, indices: Sequence[Tensor | None]) -> tuple[tuple[int, ...], list[int], list[Index]]:
+    """The shape that a list of integer indices shows, the strides of what they leave, and they themselves."""
+    own, at = _steps(layout), [d for d, index in enumerate(indices) if index is not None]
+    places = place_shape([indices[d]._array.shape for d in at])  # type: ignore[union-attr]
+    shape = shown_shape(layout.shape, at, places)
+    front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
+    kept = [own[d] for d in range(len(layout.shape)) if d not in at]
+    made = []
+    for d in at:
+        array: CudaArray = indices[d]._array  # type: ignore[union-attr]
+        lead = front + len(places) - len(array.shape)
+        strides = [0] * lead + list(_steps(array.layout) if array.shape else ()) + [0] * (len(kept) - front)
+        made.append(Index(array.dtype, strides, own[d], layout.shape[d]))
+    return shape, [*kept[:front], *[0] * len(places), *kept[front:]], made
+
+
+_index_plans: dict[tuple, Callable] = {}
+
+
+def picked_elements(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """Indexing by arrays and masks."""
+    try:
+        run = _index_plans[self._array.layout, *[None if i is None else i._array.layout for i in indices]]
+    except (KeyError, AttributeError):
+        return _pick(self, indices)
+    return run(self, indices)
+
+
+def _pick(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """A call whose launch is not at hand: masks, indices on the host, or layouts that are new."""
+    if self._array.__class__ is not CudaArray:
+        _moved(self, ())
+    array = self._array
+    if len(indices) == 1 and indices[0].dtype is bool_ and indices[0]._array.shape == array.shape:  # type: ignore[union-attr]
+        mask = _on_device(indices[0], self)
+        spec = Spec((-1,), self.dtype)
+        if array.layout.contiguous and array.shape:
+            return finished(picked(xp, array.view, [view_of(mask)]), spec, self._device)  # type: ignore[arg-type]
+    placed = _integers(self, indices)
+    spec = index_spec(self, placed)
+    shape, strides, named = _listed(array.layout, placed)
+    if 0 in shape or not array.size or not fits(shape):
+        return finished(picked(xp, array.view, [None if i is None else view_of(i) for i in placed]), spec, self._device)
+    made_strides = row_major(spec.shape) if spec.strides is None else spec.strides
+    layout = layout_of(tuple(spec.shape), array.dtype, tuple([s * array.itemsize for s in made_strides]))
+    indexed = Indexed("read", array.dtype, shape, strides, named, other=array.dtype, other_strides=made_strides,
+                      wraps=True)
+
+    def run(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+        made = fresh_tensor(layout, self._device)
+        indexed(self._array.pointer, made._array.pointer, *[i._array.pointer for i in indices if i is not None], 0, 0)
+        return made
+
+    if len(_index_plans) > _PLANS:
+        _index_plans.clear()
+    _index_plans[array.layout, *[None if i is None else i._array.layout for i in placed]] = run
+    return run(self, placed)
+
+
+KERNELS["index.Tensor"] = picked_elements
+
+
+@updating("index_put")
+def _index_put(layout: Layout, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Callable | None:
+    if any(i is not None and i._array.dtype in _MASKS for i in indices):
+        return _put_masked
+    index_spec(wrap_meta(layout.shape, layout.dtype, layout.strides), indices)
+    shape, strides, named = _listed(layout, indices)
+    given = values._array.layout
+    refuse_values(given.shape, shape)
+    spread = [0] * (len(shape) - len(given.shape)) + list(_steps(given) if given.shape else ())
+    putting = _writing("add" if accumulate else "write", layout, shape, strides, named, given, spread, wraps=True)
+    return putting and (lambda target, indices, values, accumulate:
+                        putting(target, values._array, *[i._array for i in indices if i is not None]))
+
+
+def _put_masked(target: CudaArray, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
+    self, mask = wrap_cuda(target), indices[0]
+    if len(indices) == 1 and mask.dtype is bool_ and values._array.size == 1 and not accumulate:  # type: ignore[union-attr]
+        shape = mask._array.shape  # type: ignore[union-attr]
+        if shape == target.shape[: len(shape)]:
+            wide = mask.reshape((*shape, *(1,) * (len(target.shape) - len(shape))))  # type: ignore[union-attr]
+            KERNELS["masked_fill_"](self, wide, values.reshape(()))
+            return
+    KERNELS["index_put_"](self, _integers(self, indices), values, accumulate)
+
+
+# choices -------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _choice(kinds: tuple, wide: np.dtype) -> Traced:
+    """`first` where the condition, which comes first, holds, else `second`; classes stand for numbers."""
+    plain = [kind if isinstance(kind, np.dtype) else kind(0) for kind in kinds]
+    return Traced(lambda xp, condition, first, second: xp.where(condition, first, second), plain, range(3), wide, None)
+
+
+def _choosing(condition: Layout, first: Any, second: Any, made: Layout) -> Callable[..., None] | None:
+    """`run(condition, first, second, result)`, for arrays or numbers of the result's type."""
+    wide = _FLOAT32 if made.dtype in REDUCED else made.dtype
+    layouts = [condition, *(v for v in (first, second) if isinstance(v, Layout))]
+    number = int if wide.kind in "iub" else float
+    kinds = tuple([v.dtype if isinstance(v, Layout) else number for v in (condition, first, second)])
+    if not made.size or wide.name == "uint64":
+        return None
+    try:
+        launch = launch_of(_choice(kinds, wide), layouts, made)
+    except (Untraceable, KeyError):
+        return None
+
+    def run(condition: CudaArray, first: Any, second: Any, made: CudaArray) -> None:
+        given: tuple[Any, ...] = (condition, first, second)
+        launch(*[v.pointer for v in given if v.__class__ is CudaArray], made.pointer,
+               *[number(v) for v in given if v.__class__ is not CudaArray])
+
+    return run
+
+
+@planned("where.self", KERNELS)
+def _where(spec: Spec, condition: Tensor, first: Any, second: Any) -> Callable | None:
+    size = spec.dtype.itemsize
+    strides = None if spec.strides is None else tuple([s * size for s in spec.strides])
+    layout = layout_of(tuple(spec.shape), spec.dtype.np, strides)
+    tensors = [v for v in (first, second) if v.__class__ not in NUMBERS]
+    if any(v._array.__class__ is not CudaArray for v in (condition, *tensors)):
+        return None
+    one, two = (v.__class__ if v.__class__ in NUMBERS else v._array.layout for v in (first, second))
+    choosing = _choosing(condition._array.layout, one, two, layout)
+    kind = spec.dtype
+
+    def run(condition: Tensor, first: Any, second: Any) -> Tensor:
+        made = empty(layout, condition._device)
+        choosing(condition._array, *[stored_number(v, kind) if v.__class__ in NUMBERS else v._array  # type: ignore[misc]
+                                     for v in (first, second)], made)
+        return wrap_cuda(made)
+
+    return choosing and run
+
+
+@updating("masked_fill")
+def _masked_fill(layout: Layout, mask: Tensor, value: Any) -> Callable | None:
+    kind = layout.dtype
+    single = layout_of((), kind) if value.__class__ not in NUMBERS else value.__class__
+    choosing = _choosing(mask._array.layout, single, layout, layout)
+    return choosing and (lambda target, mask, value:
+                         choosing(mask._array, _source(value, target.dtype, target), target, target))
+
+
+_FILLED = registry.get("masked_fill").declaration.family
+
+
+@planned("masked_fill", KERNELS, lambda self, *args: _FILLED.spec(self, args))
+def _masked_copy(spec: Spec, self: Tensor, mask: Tensor, value: Any) -> Callable | None:
+    layout, kind = layout_for(spec), self._array.dtype
+    single = value.__class__ if value.__class__ in NUMBERS else layout_of((), kind)
+    choosing = _choosing(mask._array.layout, single, self._array.layout, layout)
+
+    def run(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+        made = empty(layout, self._device)
+        choosing(mask._array, _source(value, kind, made), self._array, made)  # type: ignore[misc]
+        return wrap_cuda(made)
+
+    return choosing and run
+
+
+# tables --------------------------------------------------------------------------------------------------------------
+
+
+@planned("embedding_dense_backward", KERNELS)
+def _embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
+                        scale_grad_by_freq: bool) -> Callable | None:
+    layout, places, count = layout_for(spec), indices._array.layout, indices._array.size
+    width = spec.shape[1]
+    if scale_grad_by_freq or not layout.size or not count:
+        return None
+    adding = _writing("add", layout, (count, width), (0, 1), [Index(places.dtype, (1, 0), width, num_weights)],
+                      layout_of((count, width), layout.dtype), (width, 1))
+    row = layout_of((width,), layout.dtype)
+
+    def run(grad_output: Tensor, indices: Tensor, *options: Any) -> Tensor:
+        made = wrap_cuda(empty(layout, grad_output._device))
+        fill(made._array, 0)
+        adding(made._array, dense(grad_output), dense(indices))  # type: ignore[misc]
+        if padding_idx >= 0:  # the gradient of that row counts nothing
+            fill(made._array.storage.array(row.shape, row.dtype, padding_idx * row.nbytes, row.strides), 0)
+        return made
+
+    return adding and run
+
+
+# A block for some columns of a bag; sums are made in the order of the indices. MODE: 0 sum, 1 mean, 2 largest.
+_BAGS = ASSERTIONS + r"""
+extern "C" __global__ void bags(const T* table, const I* places, const O* offsets, const T* factors, T* out, P* told,
+                                P* sizes, P* more, int64 rows, int64 width, int64 count, int64 given, int64 made,
+                                int64 padding) {
+    int64 bag = blockIdx.x, column = blockIdx.y * (int64)blockDim.x + threadIdx.x;
+    int64 start = (int64)offsets[bag], end = bag + 1 < given ? (int64)offsets[bag + 1] : count;
+    require(start >= 0 && end <= count && start <= end);
+    if (told && blockIdx.y == 0) for (int64 i = start + threadIdx.x; i < end; i += blockDim.x) told[i] = (P)bag;
+    A total = 0;
+    int64 used = 0, top = 0;
+    for (int64 i = start; i < end && bag < made; ++i) {
+        int64 row = (int64)places[i];
+        require(row >= 0 && row < rows);
+        if (row == padding) continue;
+        ++used;
+        if (column >= width) continue;
+        A x = (A)widened(table[row * width + column]);
+        if (MODE == 2) { if (used == 1 || (total == total && (x != x || x > total))) { total = x; top = row; } }
+        else total += factors ? x * (A)widened(factors[i]) : x;
+    }
+    if (bag < made && column < width) {
+        out[bag * width + column] = narrow<T>::of(MODE == 1 && used ? total / (A)used : total);
+        if (MODE == 2) more[bag * width + column] = (P)top;
+    }
+    if (column == 0) {
+        sizes[bag] = MODE ? (P)used : (P)0;
+        if (MODE != 2) more[bag] = MODE ? (P)used : (P)0;
+    }
+}
+"""
+
+
+@planned("_embedding_bag", KERNELS)
+def _embedding_bag(specs: Sequence[Spec], weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool,
+                   mode: int, sparse: bool, per_sample_weights: Tensor | None, include_last_offset: bool,
+                   padding_idx: int) -> Callable | None:
+    layouts, given, count = [layout_for(spec) for spec in specs], offsets._array.size, indices._array.size
+    (rows, width), made = weight._array.shape, specs[0].shape[0]
+    if not given or not rows or not width:
+        return None
+    types = {"T": weight._array.dtype, "I": indices._array.dtype, "O": offsets._array.dtype, "P": layouts[1].dtype}
+    named = "".join(f"typedef {C_TYPES[kind.name]} {name}; " for name, kind in types.items())
+    wide = "double" if types["T"].itemsize == 8 else "float"
+    launch = kernel(f"{named}typedef {wide} A;\n#define MODE {mode}\n{_BAGS}", "bags", "q" * 14)
+    threads = min(256, width + 31 & ~31)
+    grid = given, -(-width // threads)
+    operator = registry.get("_embedding_bag")
+
+    def run(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int, sparse: bool,
+            per_sample_weights: Tensor | None, include_last_offset: bool, padding_idx: int) -> Any:
+        results = [wrap_cuda(empty(layout, weight._device)) for layout in layouts]
+        factors = 0 if per_sample_weights is None else dense(per_sample_weights).pointer
+        launch.over(grid, (threads,), dense(weight).pointer, dense(indices).pointer, dense(offsets).pointer, factors,
+                    *[r._array.pointer for r in results], rows, width, count, given, made, padding_idx)
+        return result_of(operator, results)
+
+    return run

@@ -1,0 +1,68 @@
+"""Attention over several tiles, with every kind of mask, width and type, against float64 on the CPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2.nn import functional
+
+TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def lengths(kind: Any) -> Any:
+    return (torch.arange(75) < torch.tensor([[75], [7]]))[:, None, None, :]
+
+
+def some_rows(kind: Any) -> Any:
+    """Hides all keys from the first queries."""
+    return (torch.arange(140) > 3)[:, None] & (torch.arange(75) < 70)
+
+
+def lowest_rows(kind: Any) -> Any:
+    """The same by numbers that leave nothing of the scores, so that all keys weigh alike."""
+    return torch.where(torch.arange(140)[:, None] > 3, torch.randn(140, 75), torch.finfo(kind).min).to(kind)
+
+
+CASES: dict[str, tuple[tuple, tuple, tuple, Callable | None, dict]] = {
+    "plain": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16), None, {}),
+    "causal": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16), None, {"is_causal": True}),
+    "other value width": ((2, 140, 64), (2, 75, 64), (2, 75, 96), None, {"scale": 0.3}),
+    "unaligned": ((2, 1, 33, 21), (2, 1, 75, 21), (2, 1, 75, 9), None, {}),
+    "wide": ((1, 1, 40, 256), (1, 1, 70, 256), (1, 1, 70, 144), None, {"is_causal": True}),
+    "two dimensions": ((140, 16), (75, 16), (75, 16), None, {}),
+    "five dimensions": ((2, 2, 2, 20, 16), (2, 2, 2, 75, 16), (2, 2, 2, 75, 16),
+                        lambda kind: torch.randn(2, 1, 2, 1, 75) > 0, {}),
+    "padding": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16), lengths, {}),
+    "hidden rows": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16), some_rows, {}),
+    "lowest rows": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16), lowest_rows, {}),
+    "bias": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16),
+             lambda kind: torch.randn(1, 2, 75, 140).to(kind).transpose(-1, -2), {}),
+    "float32 bias of rows": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16), lambda kind: torch.randn(140, 1), {}),
+    "shared keys": ((2, 4, 40, 16), (2, 2, 75, 16), (2, 2, 75, 16), None, {"enable_gqa": True, "is_causal": True}),
+}
+
+
+def outputs(inputs: list[Any], mask: Any, grad: Any, options: dict) -> list[Any]:
+    """The result and the gradients."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    made = functional.scaled_dot_product_attention(*leaves, mask, **options)
+    return [made.detach(), *torch.autograd.grad(made, leaves, grad)]
+
+
+@pytest.mark.parametrize("kind", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_attention_agrees_with_the_cpu(name: str, kind: Any) -> None:
+    *shapes, mask_of, options = CASES[name]
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape).to(kind) for shape in shapes]
+    grad = torch.randn(*shapes[0][:-1], shapes[2][-1]).to(kind)
+    mask = None if mask_of is None else mask_of(kind)
+    wide = torch.float32 if name == "lowest rows" and kind is not torch.float64 else torch.float64
+    number_mask = mask is not None and mask.dtype is not torch.bool
+    wanted = outputs([x.to(wide) for x in inputs], mask.to(wide) if number_mask else mask, grad.to(wide), options)
+    got = outputs([x.cuda() for x in inputs], None if mask is None else mask.cuda(), grad.cuda(), options)
+    for a, b in zip(got, wanted, strict=True):
+        assert a.dtype is kind
+        assert float((a.cpu().to(wide) - b).abs().max()) <= TOLERANCE[kind] * float(b.abs().max())

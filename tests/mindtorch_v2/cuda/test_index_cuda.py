@@ -1,0 +1,166 @@
+"""Index, scatter, scan and order kernels of the GPU beyond what samples reach: many elements, odd layouts, types."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+
+TYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int64", "bool", "complex64")
+REAL = TYPES[:-1]
+LARGE = (96, 40, 72)  # enough for four elements a thread
+
+
+def tensor(shape: tuple[int, ...], dtype: str, layout: str = "C") -> torch.Tensor:
+    """Small whole numbers, whose sums every type holds."""
+    numbers = np.random.default_rng(0).integers(-2, 3, shape).astype(np.float64)
+    made = torch.from_numpy(numbers).to(getattr(torch, dtype))
+    if layout == "transposed":
+        return made.transpose(0, -1).contiguous().transpose(0, -1)
+    return made
+
+
+def places(shape: tuple[int, ...], n: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(1).integers(0, n, shape))
+
+
+def check(function: Callable, *args: Any, tolerance: float = 1e-5) -> None:
+    """The same of the GPU as of the CPU: values, type, shape and strides."""
+    wanted = function(*args)
+    got = function(*[a.cuda() if isinstance(a, torch.Tensor) else a for a in args])
+    for a, b in zip(*[r if isinstance(r, tuple) else (r,) for r in (got, wanted)], strict=True):
+        assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+        a, b = (x.to(torch.complex128).numpy(force=True) for x in (a, b))
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("layout", ["C", "transposed"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_reads(dtype: str, layout: str) -> None:
+    x = tensor((6, 5, 8), dtype, layout)
+    for dim in range(3):
+        check(lambda x, i, dim=dim: x.index_select(dim, i), x, places((7,), x.shape[dim]))
+        check(lambda x, i, dim=dim: x.gather(dim, i), x, places((4, 5, 3), x.shape[dim]))
+    check(lambda x, i: x.take(i - 240), x, places((3, 4), 480))
+    check(lambda x, i, j: x[i, :, j - 8], x, places((3, 1), 6), places((4,), 16))
+    check(lambda x, i: x[:, i], x, places((2, 2), 5))
+
+
+@pytest.mark.parametrize(("reduce", "dtype"), [(reduce, dtype) for reduce in ("sum", "prod", "amax", "amin", "mean")
+                                               for dtype in REAL if (reduce, dtype) != ("mean", "bool")])
+def test_scatter_reduce(reduce: str, dtype: str) -> None:
+    x, source, index = tensor((6, 8), dtype), tensor((5, 9), dtype), places((4, 7), 8)
+    for include in (True, False):
+        check(lambda x, i, s, include=include: x.scatter_reduce(1, i, s, reduce, include_self=include),
+              x, index, source, tolerance=2e-2)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_sums(dtype: str) -> None:
+    x, source = tensor((6, 5, 8), dtype, "transposed"), tensor((7, 5, 8), dtype)
+    check(lambda x, i, s: x.index_add(0, i, s), x, places((7,), 6), source)
+    check(lambda x, i, s: x.clone().scatter_add_(0, i, s), x, places((7, 5, 8), 6), source)
+    check(lambda x, i, j, s: x.index_put((i, j), s, True), x, places((7,), 6), places((7,), 5), tensor((7, 8), dtype))
+    check(lambda x, i, s: x.put(i, s, True), x.contiguous(), places((9,), 240), tensor((9,), dtype))
+
+
+def test_many_elements() -> None:
+    x = tensor(LARGE, "float32")
+    check(lambda x, i: x.gather(1, i), x, places(LARGE, 40))
+    check(lambda x, i: x[i], x, places((96,), 96))  # sixteen bytes at a time
+    check(lambda x, i, s: x.scatter_add(2, i, s), x, places(LARGE, 72), x)
+    check(lambda x: x.cumsum(1), x)
+    check(lambda x: x.reshape(-1).cumsum(0), x, tolerance=1e-4)
+    check(lambda x: x.reshape(-1).argmax(), x)
+    check(lambda x: tuple(x.max(0)), x)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_order(dtype: str) -> None:
+    x = tensor((3, 70, 2), dtype)
+    for dim, descending in ((1, False), (1, True), (-1, False)):
+        check(lambda x, dim=dim, down=descending: tuple(x.sort(dim, down, stable=True)), x)
+    if dtype != "bool":
+        check(lambda x: x.topk(9, 1)[0], x)
+        check(lambda x: x.topk(2, 0, False)[0], x)
+        check(lambda x: x.argmin(1), x)
+
+
+def test_nan_is_the_largest() -> None:
+    x = torch.tensor([1.0, float("nan"), -0.0, 0.0, float("inf"), float("nan"), -float("inf")])
+    check(lambda x: tuple(x.sort()), x)
+    check(lambda x: tuple(x.sort(descending=True, stable=True)), x)
+    check(lambda x: x.argmax(), x)
+    check(lambda x: tuple(x.min(0)), x)
+
+
+def test_numbers_of_a_prepared_call() -> None:
+    """A second call with another number does not get the first one's."""
+    x, mask = torch.ones(4, device="cuda"), torch.tensor([True, False, True, False], device="cuda")
+    for value in (0.0, -0.0, 2.5, 3):
+        assert str(x.masked_fill(mask, value).tolist()) == str([float(value), 1.0] * 2)
+        assert str(torch.where(mask, value, x).tolist()) == str([float(value), 1.0] * 2)
+        assert str(x.scatter(0, torch.tensor([1], device="cuda"), value)[1].item()) == str(float(value))
+
+
+def test_index_on_the_host() -> None:
+    x = torch.arange(6.0, device="cuda").reshape(2, 3)
+    assert x[torch.tensor([1])].tolist() == [[3.0, 4.0, 5.0]]
+    x[torch.tensor([0]), torch.tensor([2])] = torch.tensor(9.0)
+    assert x.tolist() == [[0.0, 1.0, 9.0], [3.0, 4.0, 5.0]]
+    with pytest.raises(RuntimeError, match="indices should be either on cpu or on the same device"):
+        torch.ones(3)[torch.tensor([0], device="cuda")]
+
+
+@pytest.mark.parametrize("options", [{}, {"lr_decay": 0.1, "weight_decay": 0.01}, {"maximize": True}])
+def test_adagrad(options: dict) -> None:
+    made = []
+    for device in ("cpu", "cuda"):
+        parameter = torch.linspace(0.5, 1.5, 7).to(device).requires_grad_()
+        optimizer = torch.optim.Adagrad([parameter], lr=0.1, fused=True, **options)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (parameter**2).sum().backward()
+            optimizer.step()
+        made.append(parameter.numpy(force=True))
+    np.testing.assert_allclose(*made, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags(mode: str) -> None:
+    check(lambda w, i, o: torch.nn.functional.embedding_bag(i, w, o, mode=mode, padding_idx=2),
+          torch.linspace(-1, 1, 35, dtype=torch.float64).reshape(7, 5), places((12,), 7), torch.tensor([0, 3, 3, 7]),
+          tolerance=1e-14)
+
+
+OUT_OF_RANGE = {
+    "index": "x[torch.tensor([7], device='cuda')]",
+    "gather": "x.gather(0, torch.tensor([3], device='cuda'))",
+    "scatter_add": "x.scatter_add_(0, torch.tensor([-1], device='cuda'), x[:1])",
+    "embedding": "torch.nn.functional.embedding(torch.tensor([3], device='cuda'), x.reshape(3, 1))",
+    "cross entropy": "torch.nn.functional.cross_entropy(x.reshape(1, 3), torch.tensor([3], device='cuda'))",
+}
+
+
+@pytest.mark.parametrize("call", OUT_OF_RANGE.values(), ids=OUT_OF_RANGE)
+def test_an_index_out_of_range_is_the_devices_assertion(call: str) -> None:
+    """It ends all work of the process on that device, so that each has a process of its own."""
+    program = f"""
+import mindtorch_v2 as torch
+x = torch.ones(3, device="cuda")
+{call}
+try:
+    torch.cuda.synchronize()
+except torch.AcceleratorError as error:
+    print("raised:", error, flush=True)
+"""
+    path = os.pathsep.join([str(Path(torch.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": path})
+    assert "raised: CUDA error: device-side assert triggered" in done.stdout, done.stderr

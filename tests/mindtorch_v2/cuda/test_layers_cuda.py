@@ -1,0 +1,98 @@
+"""Norms in both memory formats, dropout and recurrent layers on a GPU, against the CPU."""
+
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2 import nn
+
+functional = nn.functional
+TOLERANCES = {torch.float32: 1e-4, torch.float64: 1e-10, torch.float16: 1e-2, torch.bfloat16: 8e-2}
+NORMS = {
+    "batch": lambda channels: nn.BatchNorm2d(channels, momentum=0.3),
+    "running": lambda channels: nn.BatchNorm2d(channels).eval(),
+    "plain": lambda channels: nn.BatchNorm2d(channels, affine=False, track_running_stats=False),
+    "group": lambda channels: nn.GroupNorm(2, channels),
+    "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True, track_running_stats=True),
+}
+
+
+def check_near(made, wanted, tolerance):
+    made, wanted = made.detach().cpu().double(), wanted.detach().double()
+    assert made.shape == wanted.shape
+    assert float((made - wanted).abs().max()) <= tolerance * (1 + float(wanted.abs().max()))
+
+
+def check_module(module, inputs, tolerance):
+    """Results, gradients and buffers of a module on the GPU are those on the CPU."""
+    results = []
+    for where in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        own = module().to(where)
+        x = inputs.detach().to(where).requires_grad_()
+        out = own(x)
+        out = out[0] if isinstance(out, tuple) else out
+        out.backward(torch.linspace(-1, 1, out.numel()).reshape(out.shape).to(where, out.dtype))
+        results.append([out, x.grad, *[p.grad for p in own.parameters()], *own.buffers()])
+    for wanted, made in zip(*results, strict=True):
+        assert made.stride() == wanted.stride()
+        check_near(made, wanted, tolerance)
+
+
+@pytest.mark.parametrize("kind", TOLERANCES, ids=str)
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("name", NORMS)
+def test_norm(name, last, kind):
+    for shape in ((3, 4, 5, 7), (2, 16, 4, 8)):
+        x = (torch.randn(shape) * 2 + 1).to(kind)
+        if last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        check_module(lambda c=shape[1]: NORMS[name](c).to(kind), x, TOLERANCES[kind])
+
+
+def test_batch_norm_is_exact_far_from_zero():
+    x = torch.randn(64, 3, 9, 9, dtype=torch.float64) + 1000
+    wanted = functional.batch_norm(x, None, None, training=True)
+    check_near(functional.batch_norm(x.float().cuda(), None, None, training=True), wanted, 2e-4)
+
+
+@pytest.mark.parametrize("kind", TOLERANCES, ids=str)
+def test_dropout(kind):
+    x = torch.linspace(1, 2, 10007).to(kind).cuda().requires_grad_()
+    torch.manual_seed(5)
+    out, mask = torch.native_dropout(x, 0.25, True)
+    torch.manual_seed(5)
+    assert torch.equal(functional.dropout(x, 0.25), out)
+    assert not torch.equal(functional.dropout(x, 0.25), out)
+    assert abs(float(mask.float().mean()) - 0.75) < 0.02
+    check_near(out, (x.detach() * mask / 0.75).cpu(), TOLERANCES[kind])
+    out.sum().backward()
+    check_near(x.grad, mask.double().cpu() / 0.75, TOLERANCES[kind])
+
+
+@pytest.mark.parametrize("kind", TOLERANCES, ids=str)
+@pytest.mark.parametrize("reverse", [False, True], ids=["one", "both"])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN", "projected"])
+def test_recurrent(name, reverse, kind):
+    options = {"proj_size": 3} if name == "projected" else {}
+    made = getattr(nn, "LSTM" if options else name)
+
+    def module():
+        return made(5, 6, 2, bidirectional=reverse, **options).to(kind)
+
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = module()
+
+        def forward(self, x):
+            packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 3, 1]))
+            return self.layers(packed)[0].data
+
+    x = torch.randn(4, 3, 5).to(kind)
+    check_module(module, x, TOLERANCES[kind])
+    check_module(Packed, x, TOLERANCES[kind])
+
+
+@pytest.mark.parametrize("name", ["LSTMCell", "GRUCell", "RNNCell"])
+def test_cell(name):
+    check_module(lambda: getattr(nn, name)(5, 6), torch.randn(3, 5), 1e-4)

@@ -1,0 +1,340 @@
+"""What oneDNN computes on the CPU agrees with NumPy; without the library there is nothing to compare."""
+
+import itertools
+import math
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2 import nn
+from mindtorch_v2._backends.cpu import blocks, onednn, xp
+from mindtorch_v2.nn import functional as F
+
+mkldnn = torch.backends.mkldnn
+needs_library = pytest.mark.skipif(not mkldnn.is_available(), reason="oneDNN is not found: pip install onednn-cpu-gomp")
+LARGE = 1 << 15  # elements: more than the least that oneDNN is given
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The primitives that ran, so that a test cannot compare NumPy with itself; small convolutions are served too."""
+    from mindtorch_v2._backends.cpu import onednn_kernels
+
+    monkeypatch.setattr(onednn_kernels, "_LITTLE", 1)
+    ran, run = [], onednn.Primitive.__call__
+    monkeypatch.setattr(onednn.Primitive, "__call__", lambda self, *arrays: (ran.append(self), run(self, *arrays))[1])
+    return ran
+
+
+def both(compute):
+    """The results with oneDNN, and those with NumPy."""
+    made = compute()
+    with mkldnn.flags(enabled=False):
+        return made, compute()
+
+
+def assert_agree(made, expected, tolerance=2e-5):
+    for a, b in zip(made, expected, strict=True):
+        assert a.shape == b.shape and a.dtype is b.dtype and a.stride() == b.stride()
+        scale = max(1.0, float(b.abs().nan_to_num(0, 0, 0).max())) if b.numel() else 1.0
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def with_gradients(compute, *tensors):
+    """What `compute` gives, and the gradients of all tensors for one fixed gradient of it."""
+
+    def run():
+        leaves = [t.detach().requires_grad_() for t in tensors]
+        made = compute(*leaves)
+        torch.manual_seed(1)
+        grad = torch.randn(made.shape).to(made.dtype)
+        return [made.detach(), *torch.autograd.grad(made, leaves, grad)]
+
+    return run
+
+
+def laid_out(tensor, layout):
+    if layout == "channels_last" and tensor.dim() in (4, 5):
+        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+        return tensor.contiguous(memory_format=formats[tensor.dim()])
+    return torch.stack([tensor, tensor], 2)[:, :, 0] if layout == "strided" else tensor
+
+
+# convolution ---------------------------------------------------------------------------------------------------------
+
+CHANNELS = [(1, 3, 5), (1, 16, 32), (2, 16, 32), (4, 32, 64), (6, 6, 6), (16, 16, 16)]  # groups, taken, made
+WINDOWS = [(1, 1, 0, 1), (3, 1, 1, 1), (3, 2, 1, 1), (3, 2, 0, 2), (2, 3, 0, 1), (5, 1, 2, 2)]
+
+
+@needs_library
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "strided"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_convolution(rank, layout, calls):
+    convolve = getattr(F, f"conv{rank}d")
+    torch.manual_seed(0)
+    every = list(itertools.product(CHANNELS, WINDOWS))
+    for (groups, taken, made), (kernel, stride, padding, dilation) in every[rank::3]:  # each appears in one rank
+        before = len(calls)
+        x = laid_out(torch.randn(2, taken, *range(9, 9 + rank)), layout)
+        weight = torch.randn(made, taken // groups, *(kernel,) * rank)
+        run = with_gradients(lambda x, w, b: convolve(x, w, b, stride, padding, dilation, groups),  # noqa: B023
+                             x, weight, torch.randn(made))
+        assert_agree(*both(run), 1e-4)
+        assert len(calls) > before
+
+
+@needs_library
+@pytest.mark.parametrize("settings", [{}, dict(stride=2, padding=1, output_padding=1), dict(dilation=2, groups=2),
+                                      dict(stride=3, output_padding=2)])
+def test_transposed_convolution(settings, calls):
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(2, 16, 7, 6), torch.randn(16, 32 // settings.get("groups", 1), 3, 3), torch.randn(32)
+    assert_agree(*both(with_gradients(lambda *a: F.conv_transpose2d(*a, **settings), x, weight, bias)), 1e-4)
+    assert calls
+
+
+@needs_library
+def test_convolution_of_an_expanded_gradient(calls):
+    x, weight = torch.randn(2, 16, 8, 8, requires_grad=True), torch.randn(16, 16, 3, 3, requires_grad=True)
+
+    def run():
+        return torch.autograd.grad(F.conv2d(x, weight).sum(), (x, weight))
+
+    assert_agree(*both(run), 1e-4)
+    assert len(calls) == 3
+
+
+@needs_library
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+def test_half_precision_is_rounded_once(name, dtype, calls):
+    """Both add up in float32, so that they differ by one rounding at most."""
+    torch.manual_seed(0)
+    tensors = [torch.randn(*shape).to(dtype) for shape in ((2, 16, 8, 8), (16, 16, 3, 3), (16,))]
+    made, expected = both(with_gradients(getattr(F, name), *tensors))
+    for a, b in zip(made, expected, strict=True):
+        assert a.dtype is b.dtype is dtype and a.stride() == b.stride()
+        torch.testing.assert_close(a.float(), b.float(), rtol=torch.finfo(dtype).eps, atol=1e-2)
+    assert len(calls) == 3
+
+
+@needs_library
+def test_other_types_and_empty_arrays_are_left_to_numpy(calls):
+    x, weight = torch.randn(2, 16, 8, 8), torch.randn(16, 16, 3, 3)
+    assert F.conv2d(x.double(), weight.double()).dtype is torch.float64
+    assert F.conv2d(x[:0], weight).shape == (0, 16, 6, 6)
+    assert F.conv2d(x[:, :0], weight[:, :0]).numel() == 0
+    assert torch.empty(0, 20000).softmax(-1).shape == (0, 20000) and F.gelu(torch.empty(0)).numel() == 0
+    assert F.layer_norm(torch.empty(0, 20000), (20000,)).shape == (0, 20000)
+    assert F.gelu(torch.randn(LARGE).double()).dtype is torch.float64
+    assert not calls
+
+
+@needs_library
+def test_second_derivatives_go_through_it(calls):
+    torch.manual_seed(0)
+    x, weight = torch.randn(2, 8, 6, 6, requires_grad=True), torch.randn(8, 8, 3, 3, requires_grad=True)
+
+    def run():
+        grads = torch.autograd.grad(F.conv2d(x, weight).tanh().sum(), (x, weight), create_graph=True)
+        return torch.autograd.grad(sum(g.pow(2).sum() for g in grads), (x, weight))
+
+    assert_agree(*both(run), 1e-3)
+    assert calls
+
+
+# rows, channels, elements --------------------------------------------------------------------------------------------
+
+
+@needs_library
+@pytest.mark.parametrize("shape", [(300, 100), (4, 40, 200), (33, 1000), (40000, 1)])
+def test_softmax(shape, calls):
+    torch.manual_seed(0)
+    x = torch.randn(shape) * 5
+    assert_agree(*both(with_gradients(lambda x: x.softmax(-1), x)))
+    assert len(calls) == 2
+
+
+@needs_library
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e30])
+def test_softmax_of_special_values(value, calls):
+    x = torch.randn(64, 512)
+    x[3, 5] = value
+    x[7] = -math.inf
+    made, expected = both(lambda: x.softmax(-1))
+    assert torch.equal(made.isnan(), expected.isnan()) and bool(made[7].isnan().all())
+    assert_agree([made], [expected])
+    assert calls
+
+
+@needs_library
+@pytest.mark.parametrize("affine", [(True, True), (True, False), (False, True), (False, False)])
+def test_layer_norm(affine, calls):
+    torch.manual_seed(0)
+    x, parameters = torch.randn(64, 8, 40) * 3 + 1, [torch.randn(8, 40) if given else None for given in affine]
+    given = [p for p in parameters if p is not None]
+
+    def compute(x, *rest):
+        left = list(rest)
+        return F.layer_norm(x, (8, 40), *[left.pop(0) if use else None for use in affine])
+
+    assert_agree(*both(with_gradients(compute, x, *given)))
+    assert len(calls) == 2
+
+
+@needs_library
+def test_layer_norm_of_constant_rows(calls):
+    x = torch.full((64, 512), 3.0)
+    x[1, 1] = math.nan
+    assert_agree(*both(with_gradients(lambda x, w: F.layer_norm(x, (512,), w), x, torch.ones(512))))
+    assert calls
+
+
+@needs_library
+@pytest.mark.parametrize("shape", [(256, 128), (8, 32, 16, 16), (4, 16, 8, 8, 8), (8, 5, 40, 40)])
+def test_batch_norm(shape, calls):
+    torch.manual_seed(0)
+    x = laid_out(torch.randn(shape) * 2 + 1, "channels_last")
+    run = with_gradients(lambda x, w, b: F.batch_norm(x, None, None, w, b, True), x, torch.randn(shape[1]),
+                         torch.randn(shape[1]))
+    assert_agree(*both(run), 1e-4)
+    assert calls or shape[1] == 5  # whole vectors of channels only
+
+
+@needs_library
+@pytest.mark.parametrize("compute", [F.gelu, lambda x: F.gelu(x, approximate="tanh"), torch.sigmoid, F.silu])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_elementwise(compute, transposed, calls):
+    torch.manual_seed(0)
+    x = torch.randn(200, 300) * 4
+    run = with_gradients(compute, x.t() if transposed else x)
+    made, expected = both(run)
+    assert_agree(made[:1], expected[:1], 2e-6)
+    assert_agree(made[1:], expected[1:], 1e-5)
+    assert calls
+
+
+@needs_library
+def test_sliced_arrays(calls):
+    x = torch.randn(200, 400)[:, ::2]
+    assert_agree(*both(lambda: [F.gelu(x), x.softmax(-1), F.layer_norm(x, (200,)), x.t().sigmoid()]))
+
+
+# the library ---------------------------------------------------------------------------------------------------------
+
+
+@needs_library
+def test_training_repeats_itself_and_agrees():
+    def losses():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.GELU(), nn.Conv2d(16, 16, 3),
+                              nn.Flatten(), nn.LayerNorm(16 * 14 * 14), nn.Linear(16 * 14 * 14, 10))
+        optimiser = torch.optim.SGD(model.parameters(), 0.05)
+        x, target, made = torch.randn(16, 3, 16, 16), torch.arange(16) % 10, []
+        for _ in range(4):
+            optimiser.zero_grad()
+            loss = F.cross_entropy(model(x), target)
+            loss.backward()
+            optimiser.step()
+            made.append(loss.item())
+        return made
+
+    made, expected = both(losses)
+    assert made == losses()
+    assert made == pytest.approx(expected, rel=1e-3)
+
+
+@needs_library
+def test_switches(calls):
+    x = torch.randn(LARGE)
+    with mkldnn.flags(enabled=False):
+        assert xp.onednn is None
+        F.gelu(x)
+        assert not calls
+    F.gelu(x)
+    assert len(calls) == 1
+    before = mkldnn.set_flags(False)
+    try:
+        F.gelu(x)
+        assert before[0] and not mkldnn.enabled and len(calls) == 1
+    finally:
+        mkldnn.set_flags(*before)
+
+
+@needs_library
+def test_threads_follow_torch(calls):
+    before, x = torch.get_num_threads(), torch.randn(512, 1024)
+    made = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            made.append(x.softmax(-1))
+            assert onednn.threads(100) == count and onednn.threads(0.5) == 1
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*made) and calls[0] is not calls[1]
+
+
+@needs_library
+def test_calls_from_many_threads():
+    x, weight = torch.randn(4, 16, 16, 16), torch.randn(16, 16, 3, 3)
+    inputs = [x * i for i in range(1, 5)]
+    expected, made = [F.conv2d(part, weight) for part in inputs], [None] * 4
+
+    def run(i):
+        for _ in range(20):
+            made[i] = F.conv2d(inputs[i], weight)
+
+    workers = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert all(map(torch.equal, made, expected))
+
+
+@needs_library
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_forked_processes_compute_too():
+    source = ("import os, mindtorch_v2 as torch\n"
+              "torch.set_num_threads(2); x = torch.randn(512, 1024); y = x.softmax(-1)\n"
+              "pid = os.fork()\n"
+              "if not pid: os._exit(0 if torch.allclose(x.softmax(-1), y) else 1)\n"
+              "raise SystemExit(os.waitpid(pid, 0)[1])")
+    command = [sys.executable, "-W", "ignore", "-c", source]
+    assert subprocess.run(command, timeout=60, env=_environment()).returncode == 0
+
+
+def _environment(**more):
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+
+
+@pytest.mark.parametrize("named", ["0", "/no/such/library.so"])
+def test_without_the_library(named):
+    source = ("import mindtorch_v2 as torch; assert not torch.backends.mkldnn.is_available() and not torch.has_mkldnn\n"
+              "x = torch.randn(64, 1024); assert x.softmax(-1).sum().isfinite()\n"
+              "assert 'pip install onednn-cpu-gomp' in torch.__config__.show()")
+    made = subprocess.run([sys.executable, "-c", source], timeout=60, env=_environment(**{onednn.VARIABLE: named}))
+    assert made.returncode == 0
+
+
+def test_import_does_not_load_it():
+    source = "import sys, mindtorch_v2; assert not [name for name in sys.modules if 'onednn' in name]"
+    assert subprocess.run([sys.executable, "-c", source], timeout=60, env=_environment()).returncode == 0
+
+
+def test_little_data_is_left_to_numpy():
+    x = torch.randn(blocks.SERVED - 1)
+    assert_agree(*both(lambda: [F.gelu(x), x.sigmoid()]), 0)
+
+
+def test_what_is_said_of_it():
+    shown = torch.__config__.show()
+    assert ("pip install onednn-cpu-gomp" in shown) is not mkldnn.is_available()
+    assert torch.has_mkldnn is mkldnn.is_available()
+    assert np.isfinite(torch.randn(64, 1024).softmax(-1).numpy()).all()
