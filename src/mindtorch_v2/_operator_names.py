@@ -101,6 +101,16 @@ def overload_for(operator: Operator, values: Sequence[Any]) -> OpOverload:
     return _overload(operator, operator.name.partition(".")[0], overload or "default")
 
 
+@functools.lru_cache(1)
+def _by_name(changes: int) -> dict[str, dict[str, Operator]]:
+    """All operators by name and overload, as long as none comes or goes."""
+    found: dict[str, dict[str, Operator]] = {}
+    for operator in registry:
+        base, _, overload = operator.name.partition(".")
+        found.setdefault(base, {})[overload or "default"] = operator
+    return found
+
+
 class OpOverloadPacket:
     """All overloads of a name; called, it picks one by the arguments."""
 
@@ -110,12 +120,7 @@ class OpOverloadPacket:
         self.__module__ = f"torch._ops.{name.partition('::')[0]}"
 
     def _operators(self) -> dict[str, Operator]:
-        found = {}
-        for operator in registry:
-            base, _, overload = operator.name.partition(".")
-            if base == self._qualified:
-                found[overload or "default"] = operator
-        return found
+        return _by_name(registry.changes).get(self._qualified, {})
 
     def overloads(self) -> list[str]:
         return list(self._operators())

@@ -109,6 +109,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._operators: dict[str, Operator] = {}
+        self.changes = 0  # how often an operator came or went
         # Kernels that serve a key for every operator: the __torch_function__ call, the pipeline's recorder, ...
         self.backend_select: dict[DispatchKey, Any] = {}
         self.mixed_devices: Callable[[Operator, int], Callable] = refuse_mixed
@@ -129,6 +130,7 @@ class Registry:
         if full in self._operators:
             raise ValueError(f"{full}: declared twice ({self._operators[full].schema} and {schema})")
         operator = self._operators[full] = Operator(schema)
+        self.changes += 1
         operator.name = full
         return operator
 
@@ -163,6 +165,7 @@ class Registry:
 
     def remove(self, name: str) -> None:
         del self._operators[_qualified(name)]
+        self.changes += 1
 
 
 def _qualified(name: str) -> str:
