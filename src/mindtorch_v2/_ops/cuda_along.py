@@ -13,13 +13,11 @@ from .._dispatch.registry import registry
 from .._dtype import REDUCED
 from .._tensor import Tensor, wrapped_dim
 from .cuda import copy_array, fresh_tensor, wrap_cuda
-from .cuda_index import planned
+from .cuda_plans import dense, layout_for, planned
 from .cuda_pointwise import copying
-from .cuda_rows import dense, layout_for
 from .families import result_of
 from .rules import Spec
 
-KERNELS: dict[str, Callable] = {}
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}
 
@@ -59,7 +57,7 @@ def _finding(array: CudaArray, dim: int | None, largest: bool) -> Callable[[Cuda
 
 
 def _declare_extremum(word: str, largest: bool) -> None:
-    @planned(f"arg{word}", KERNELS)
+    @planned(f"arg{word}", by_value=False)
     def place(spec: Spec, self: Tensor, dim: int | None, keepdim: bool) -> Callable | None:
         finding, layout = _finding(self._array, dim, largest), layout_for(spec)
 
@@ -72,7 +70,7 @@ def _declare_extremum(word: str, largest: bool) -> None:
 
     operator = registry.get(f"{word}.dim")
 
-    @planned(f"{word}.dim", KERNELS)
+    @planned(f"{word}.dim", by_value=False)
     def both(specs: Sequence[Spec], self: Tensor, dim: int, keepdim: bool) -> Callable | None:
         finding, layouts = _finding(self._array, dim, largest), [layout_for(spec) for spec in specs]
 
@@ -92,7 +90,7 @@ _declare_extremum("min", False)
 
 
 def _declare_scan(name: str) -> None:
-    @planned(name, KERNELS)
+    @planned(name, by_value=False)
     def scan(spec: Spec, self: Tensor, dim: int, dtype: Any) -> Callable | None:
         array, layout = self._array, layout_for(spec)
         made = layout.dtype
@@ -156,13 +154,13 @@ def _selecting(specs: Sequence[Spec], self: Tensor, k: int, dim: int, largest: b
     return run
 
 
-@planned("topk", KERNELS)
+@planned("topk", by_value=False)
 def _topk(specs: Any, self: Tensor, k: int, dim: int, largest: bool, sorted: bool) -> Callable | None:  # noqa: A002
     run, operator = _selecting(specs, self, k, dim, largest), registry.get("topk")
     return run and (lambda self, *options: result_of(operator, run(self)))
 
 
-@planned("sort", KERNELS)
+@planned("sort", by_value=False)
 def _sort(specs: Any, self: Tensor, dim: int, descending: bool, stable: bool | None) -> Callable | None:
     shape, operator = self._array.shape, registry.get("sort")
     run = _selecting(specs, self, shape[dim], dim, descending) if shape else None
@@ -172,7 +170,7 @@ def _sort(specs: Any, self: Tensor, dim: int, descending: bool, stable: bool | N
 # copies --------------------------------------------------------------------------------------------------------------
 
 
-@planned("flip", KERNELS)
+@planned("flip", by_value=False)
 def _flip(spec: Spec, self: Tensor, dims: Sequence[int]) -> Callable | None:
     array, size = self._array, self._array.itemsize
     if not array.size or not array.shape:
@@ -192,7 +190,7 @@ def _flip(spec: Spec, self: Tensor, dims: Sequence[int]) -> Callable | None:
     return launch and run
 
 
-@planned("roll", KERNELS)
+@planned("roll", by_value=False)
 def _roll(spec: Spec, self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Callable | None:
     shape = self._array.shape if dims else (self._array.size,)
     if not self._array.size or not self._array.shape or len(shifts) > 2:
@@ -240,7 +238,7 @@ extern "C" __global__ void triangle(const T* in, T* out, int64 rows, int64 heigh
 
 
 def _declare_triangle(name: str) -> None:
-    @planned(name, KERNELS)
+    @planned(name, by_value=False)
     def triangle(spec: Spec, self: Tensor, diagonal: int) -> Callable | None:
         layout = layout_for(spec)
         if not layout.size:

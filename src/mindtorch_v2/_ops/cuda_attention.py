@@ -10,10 +10,9 @@ from .._dispatch.registry import registry
 from .._settings import are_deterministic_algorithms_enabled
 from .._tensor import Tensor
 from .cuda import copy_array, generic_kernel, wrap_cuda
-from .cuda_rows import KERNELS, layout_for, planned
+from .cuda_plans import layout_for, planned
 from .families import result_of
 
-__all__ = ["KERNELS"]
 _TYPES = ("float32", "float16", "bfloat16", "float64")
 
 

@@ -19,11 +19,9 @@ from .._dispatch.registry import registry
 from .._tensor import Tensor
 from ..backends import cudnn as settings
 from .cuda import copy_array, fill, wrap_cuda
-from .cuda_rows import KERNELS, dense, planned
+from .cuda_plans import dense, planned
 from .families import result_of
 from .rnn import GATES, GRU, LSTM
-
-__all__ = ["KERNELS"]
 
 
 @functools.lru_cache(4096)

@@ -13,11 +13,9 @@ from .._dispatch.registry import registry
 from .._tensor import Tensor
 from .copy import suggested_strides
 from .cuda import copy_array, wrap_cuda
-from .cuda_rows import KERNELS, dense, planned
+from .cuda_plans import KERNELS, dense, planned
 from .families import result_of
 from .rules import Spec, check_writable
-
-__all__ = ["KERNELS"]
 
 
 def layout_for(spec: Spec) -> Layout:

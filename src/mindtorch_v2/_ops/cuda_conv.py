@@ -11,12 +11,9 @@ from .._tensor import Tensor
 from ..backends import cudnn as settings
 from .conv import _steps
 from .cuda import copy_array, wrap_cuda
-from .cuda_reduce import KERNELS as REDUCTIONS
-from .cuda_rows import KERNELS, planned
+from .cuda_plans import KERNELS, planned
 from .families import result_of
 from .rules import Spec
-
-__all__ = ["KERNELS"]
 
 
 def _row(values: Sequence[int], rank: int, filler: int) -> tuple[int, ...]:
@@ -140,8 +137,8 @@ def _convolution_backward(specs: Any, grad_output: Tensor, input: Tensor, weight
             made[1] = wrap_cuda(result)
         if output_mask[2]:
             wide = float32 if input.dtype.itemsize < 4 else input.dtype
-            each = REDUCTIONS["sum"](wrap_cuda(grad), tuple(range(2, rank + 2)), False, wide)
-            made[2] = REDUCTIONS["sum"](each, (0,), False, input.dtype)
+            each = KERNELS["sum"](wrap_cuda(grad), tuple(range(2, rank + 2)), False, wide)
+            made[2] = KERNELS["sum"](each, (0,), False, input.dtype)
         return result_of(operator, made)
 
     return run

@@ -19,15 +19,14 @@ from .._dtype import REDUCED, bool_, uint8
 from .._tensor import Tensor, wrap_meta, wrapped_dim
 from .copy import stored_number
 from .cuda import copy_array, fill, finished, fresh_tensor, generic_kernel, inplace_generic, view_of, wrap_cuda
+from .cuda_plans import KERNELS, dense, layout_for, layouts_of, planned
 from .cuda_pointwise import launch_of
-from .cuda_rows import dense, layout_for
 from .families import result_of
 from .index import index_spec, picked, place_shape, shown_shape, whole_key
 from .rules import Spec, is_expanded
 from .scatter import refuse_values, start_value
 from .updates import Updates, check_update, refuse_shared
 
-KERNELS: dict[str, Callable] = {}
 _FLOAT32, _INT32, _PLANS = np.dtype(np.float32), np.dtype(np.int32), 4096
 _MASKS = (bool_.np, uint8.np)
 
@@ -57,42 +56,6 @@ def _everywhere(index: Layout, target: Layout, dim: int) -> Index:
     return Index(index.dtype, _steps(index), _steps(target)[dim], _shape(target)[dim])
 
 
-def _key(args: Sequence[Any]) -> tuple:
-    """What the launch of a call depends on; AttributeError for tensors on the host. Numbers are looked at later."""
-    return tuple([v._array.layout if hasattr(v, "_array") else float if v.__class__ is float else
-                  _key(v) if v.__class__ in (tuple, list) else v for v in args])
-
-
-def planned(name: str, kernels: dict[str, Callable], infer: Callable | None = None) -> Callable[[Callable], Callable]:
-    """Registers `prepare(spec, *arguments)`, which gives a function of the arguments for all calls of these layouts.
-
-    It is None for a call that is CuPy's.
-    """
-    operator = registry.get(name)
-    infer = infer or operator.declaration.family.infer
-    slow = functools.cache(lambda: generic_kernel(operator))
-
-    def register(prepare: Callable) -> Callable:
-        plans: dict[tuple, Callable] = {}
-
-        def call(*args: Any) -> Any:
-            try:
-                key = _key(args)
-                run = plans.get(key)
-            except AttributeError:
-                return slow()(*args)
-            if run is None:
-                if len(plans) > _PLANS:
-                    plans.clear()
-                run = plans[key] = prepare(infer(*args), *args) or slow()
-            return run(*args)
-
-        kernels[name] = call
-        return prepare
-
-    return register
-
-
 # reading -------------------------------------------------------------------------------------------------------------
 
 
@@ -118,7 +81,7 @@ def _read_along(spec: Spec, self: Tensor, indexed: Indexed | None, at: int) -> C
     return run
 
 
-@planned("index_select", KERNELS)
+@planned("index_select", by_value=False)
 def _index_select(spec: Spec, self: Tensor, dim: int, index: Tensor) -> Callable | None:
     layout = self._array.layout
     if not layout.shape:
@@ -128,7 +91,7 @@ def _index_select(spec: Spec, self: Tensor, dim: int, index: Tensor) -> Callable
                                             [_along(index._array.layout, layout, dim, len(shape))]), 1)
 
 
-@planned("gather", KERNELS)
+@planned("gather", by_value=False)
 def _gather(spec: Spec, self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Callable | None:
     layout, places = self._array.layout, index._array.layout
     dim = wrapped_dim(dim, len(layout.shape))
@@ -136,7 +99,7 @@ def _gather(spec: Spec, self: Tensor, dim: int, index: Tensor, sparse_grad: bool
                                             [_everywhere(places, layout, dim)]), 1)
 
 
-@planned("take", KERNELS)
+@planned("take", by_value=False)
 def _take(spec: Spec, self: Tensor, index: Tensor) -> Callable | None:
     layout, places = self._array.layout, index._array.layout
     if not layout.contiguous:
@@ -146,7 +109,7 @@ def _take(spec: Spec, self: Tensor, index: Tensor) -> Callable | None:
     return _read_along(spec, self, _reading(layout, shape, [0] * len(shape), [named], wraps=True), 0)
 
 
-@planned("embedding", KERNELS)
+@planned("embedding", by_value=False)
 def _embedding(spec: Spec, weight: Tensor, indices: Tensor, *options: Any) -> Callable | None:
     layout, places = weight._array.layout, indices._array.layout
     shape, (row, column) = tuple(spec.shape), _steps(layout)
@@ -181,7 +144,7 @@ def updating(name: str) -> Callable[[Callable], Callable]:
 
         def functional(source: Tensor, *args: Any) -> Tensor:
             try:
-                key = _key((source, *args))
+                key = layouts_of((source, *args), False)
                 plan = plans.get(key)
             except AttributeError:
                 return functional(source, *_moved(source, args))
@@ -199,7 +162,7 @@ def updating(name: str) -> Callable[[Callable], Callable]:
 
         def inplace(target: Tensor, *args: Any) -> Tensor:
             try:
-                key = "", *_key((target, *args))
+                key = "", *layouts_of((target, *args), False)
                 plan = plans.get(key)
             except AttributeError:
                 return inplace(target, *_moved(target, args))
@@ -531,7 +494,7 @@ def _choosing(condition: Layout, first: Any, second: Any, made: Layout) -> Calla
     return run
 
 
-@planned("where.self", KERNELS)
+@planned("where.self", by_value=False)
 def _where(spec: Spec, condition: Tensor, first: Any, second: Any) -> Callable | None:
     size = spec.dtype.itemsize
     strides = None if spec.strides is None else tuple([s * size for s in spec.strides])
@@ -564,7 +527,7 @@ def _masked_fill(layout: Layout, mask: Tensor, value: Any) -> Callable | None:
 _FILLED = registry.get("masked_fill").declaration.family
 
 
-@planned("masked_fill", KERNELS, lambda self, *args: _FILLED.spec(self, args))
+@planned("masked_fill", by_value=False, infer=lambda self, *args: _FILLED.spec(self, args))
 def _masked_copy(spec: Spec, self: Tensor, mask: Tensor, value: Any) -> Callable | None:
     layout, kind = layout_for(spec), self._array.dtype
     single = value.__class__ if value.__class__ in NUMBERS else layout_of((), kind)
@@ -581,7 +544,7 @@ def _masked_copy(spec: Spec, self: Tensor, mask: Tensor, value: Any) -> Callable
 # tables --------------------------------------------------------------------------------------------------------------
 
 
-@planned("embedding_dense_backward", KERNELS)
+@planned("embedding_dense_backward", by_value=False)
 def _embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
                         scale_grad_by_freq: bool) -> Callable | None:
     layout, places, count = layout_for(spec), indices._array.layout, indices._array.size
@@ -636,7 +599,7 @@ extern "C" __global__ void bags(const T* table, const I* places, const O* offset
 """
 
 
-@planned("_embedding_bag", KERNELS)
+@planned("_embedding_bag", by_value=False)
 def _embedding_bag(specs: Sequence[Spec], weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool,
                    mode: int, sparse: bool, per_sample_weights: Tensor | None, include_last_offset: bool,
                    padding_idx: int) -> Callable | None:

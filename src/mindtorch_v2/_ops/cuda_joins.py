@@ -1,15 +1,14 @@
 """Tensors laid one after the other, and reshaped copies, on a GPU: one launch for each part."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .._backends.cuda.array import CudaArray, array_on, empty, layout_of
 from .._dispatch.registry import registry
 from .._tensor import Tensor
 from .cuda import copy_array, generic_kernel, uninitialised, wrap_cuda
+from .cuda_plans import KERNELS
 from .view import resolved_size
-
-KERNELS: dict[str, Callable] = {}
 
 
 def unsafe_view(self: Tensor, size: tuple[int, ...]) -> Tensor:

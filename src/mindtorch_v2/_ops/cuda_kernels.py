@@ -1,8 +1,6 @@
-"""The CUDA kernels that are not made from a declaration's `array` function, by operator name."""
+"""All CUDA kernels that are not made from a declaration's `array` function: importing their modules fills the table."""
 
-from collections.abc import Callable
-
-from . import (
+from . import (  # noqa: F401 - for what they register
     cuda_along,
     cuda_attention,
     cuda_cells,
@@ -17,9 +15,6 @@ from . import (
     cuda_rows,
     cuda_steps,
 )
-from .cuda import COPIES
+from .cuda_plans import KERNELS
 
-KERNELS: dict[str, Callable] = {**COPIES, **cuda_random.KERNELS, **cuda_reduce.KERNELS, **cuda_rows.KERNELS,
-                                **cuda_matmul.KERNELS, **cuda_pool.KERNELS, **cuda_steps.KERNELS,
-                                **cuda_attention.KERNELS, **cuda_cells.KERNELS, **cuda_channel_norm.KERNELS,
-                                **cuda_conv.KERNELS, **cuda_joins.KERNELS, **cuda_index.KERNELS, **cuda_along.KERNELS}
+__all__ = ["KERNELS"]

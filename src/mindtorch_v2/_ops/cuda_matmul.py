@@ -10,8 +10,8 @@ from .._dispatch.registry import registry
 from .._tensor import Tensor
 from ..backends import cuda as settings
 from .cuda import copy_array, fresh_tensor, generic_kernel, wrap_cuda
+from .cuda_plans import KERNELS
 
-KERNELS: dict[str, Callable] = {}
 _plans: dict[tuple, Any] = {}
 _LIMIT = 1 << 14
 

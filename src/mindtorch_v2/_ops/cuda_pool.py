@@ -9,12 +9,10 @@ from .._backends.cuda.launch import C_TYPES, Launch, c_type, compiled
 from .._dispatch.registry import registry
 from .._tensor import Tensor
 from .cuda import copy_array, uninitialised, wrap_cuda
-from .cuda_rows import KERNELS, dense, planned
+from .cuda_plans import dense, planned
 from .families import result_of
 from .pool import Window, _windows
 from .rules import Spec
-
-__all__ = ["KERNELS"]
 
 # NaN is largest, and the last of several counts; a window that is -infinity throughout names its first element.
 _SOURCE = """

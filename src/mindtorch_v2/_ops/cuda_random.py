@@ -15,10 +15,10 @@ from .._random import largest_random
 from .._tensor import Tensor
 from .cuda import copy_array, device_among, finished, fresh, infer_of, leaf, store, uninitialised, view_of, wrap_cuda
 from .cuda import fill as fill_all
+from .cuda_plans import KERNELS
 from .families import result_of
 from .rules import Spec, check_writable
 
-KERNELS: dict[str, Callable] = {}
 _DRAWN_IN = {np.dtype(kind): np.dtype(real) for kind, real in (("F", "f"), ("D", "d"))}
 
 
@@ -318,6 +318,8 @@ def _rrelu_slopes(self: Tensor, lower: Any, upper: Any, generator: Any) -> Tenso
     return finished(cupy.where(view_of(self) > 0, kind.type(1), made.view), spec, self._device)
 
 
-KERNELS |= {"bernoulli_.Tensor": _bernoulli_write, "bernoulli": _bernoulli, "multinomial": _multinomial,
-            "poisson": _poisson, "binomial": _binomial, "_dropout_noise": _noise, "native_dropout": _native_dropout,
-            "_rrelu_slopes": _rrelu_slopes}
+KERNELS.update({
+    "bernoulli_.Tensor": _bernoulli_write, "bernoulli": _bernoulli, "multinomial": _multinomial, "poisson": _poisson,
+    "binomial": _binomial, "_dropout_noise": _noise, "native_dropout": _native_dropout,
+    "_rrelu_slopes": _rrelu_slopes,
+})

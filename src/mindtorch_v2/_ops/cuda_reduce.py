@@ -1,7 +1,6 @@
 """Reductions on a GPU: a call finds its launches by the layout of its tensor and what is to be folded."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from .._dispatch.registry import registry
 from .._dtype import REDUCED
 from .._tensor import Tensor
 from .cuda import copy_array, generic_kernel, wrap_cuda
+from .cuda_plans import KERNELS
 from .reduce import folded_count, reduced_dims
 
-KERNELS: dict[str, Callable] = {}
 _FLOAT32, _LIMIT = np.dtype(np.float32), 4096
 # operator -> how it folds, and whether it divides by the count
 _FOLDED = {"sum": ("sum", False), "mean": ("sum", True), "amax": ("max", False), "amin": ("min", False),

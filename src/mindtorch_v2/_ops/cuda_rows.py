@@ -6,28 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
+from .._backends.cuda.array import CudaArray, empty, layout_of
 from .._backends.cuda.launch import ASSERTIONS, C_TYPES, c_type, kernel
 from .._backends.cuda.reduce import Folding
 from .._backends.cuda.rows import parameter_launch, row_launch
 from .._dispatch.registry import registry
 from .._tensor import Tensor
-from .cuda import copy_array, generic_kernel, uninitialised, wrap_cuda
+from .cuda import copy_array, uninitialised, wrap_cuda
+from .cuda_plans import dense, layout_for, own, planned
 from .families import result_of
 from .loss import MEAN, NONE
 from .rules import Spec
-
-KERNELS: dict[str, Callable] = {}
-
-
-def dense(tensor: Tensor) -> CudaArray:
-    """A tensor's array in C order and, for loads of four elements, at a place that is a multiple of 16 bytes."""
-    array = tensor._array
-    if array.layout.contiguous and not array.pointer & 15:
-        return array
-    made = empty(layout_of(array.shape, array.dtype), array.device)
-    copy_array(made, array)
-    return made
 
 
 def _wide(*arrays: Any) -> str:
@@ -40,56 +29,6 @@ def _pointer(array: CudaArray | None) -> int:
 
 def _types(*arrays: Any) -> tuple[str, ...]:
     return tuple([c_type(a.dtype) if a is not None else "float" for a in arrays])
-
-
-def own(name: str) -> Callable[[Callable], Callable]:
-    """Registers `attempt(spec, *arguments)`, which gives the result, or None for a call that is CuPy's."""
-    operator = registry.get(name)
-    infer = operator.declaration.family.infer
-    slow: list[Callable] = []
-
-    def register(attempt: Callable) -> Callable:
-        def call(*args: Any) -> Any:
-            made = attempt(infer(*args), *args)
-            if made is None:
-                if not slow:
-                    slow.append(generic_kernel(operator))
-                return slow[0](*args)
-            return made if made.__class__ is not list else result_of(operator, made)
-
-        KERNELS[name] = call
-        return attempt
-
-    return register
-
-
-def planned(name: str) -> Callable[[Callable], Callable]:
-    """Registers `prepare(spec, *arguments)`, which gives a function of the arguments for all calls of these layouts.
-
-    It is None for a call that is CuPy's.
-    """
-    operator = registry.get(name)
-    infer = operator.declaration.family.infer
-    plans: dict[tuple, Callable] = {}
-
-    def register(prepare: Callable) -> Callable:
-        def call(*args: Any) -> Any:
-            key = tuple([v._array.layout if hasattr(v, "_array") else v for v in args])
-            run = plans.get(key)
-            if run is None:
-                if len(plans) > 4096:
-                    plans.clear()
-                run = plans[key] = prepare(infer(*args), *args) or generic_kernel(operator)
-            return run(*args)
-
-        KERNELS[name] = call
-        return prepare
-
-    return register
-
-
-def layout_for(spec: Spec) -> Layout:
-    return layout_of(tuple(spec.shape), spec.dtype.np)
 
 
 # softmax -------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from .._backends.cuda.array import CudaArray
 from .._backends.cuda.launch import Launch, c_type, compiled
 from .._dtype import FLOAT
 from .._tensor import Tensor
+from .cuda_plans import KERNELS
 from .rules import check_writable
 
-KERNELS: dict[str, Callable] = {}
 _AT_ONCE, _THREADS = 60, 256  # the table of addresses has to fit into a kernel's 4 KB of arguments
 
 _SOURCE = r"""
@@ -194,5 +194,5 @@ def _laid_out_as(source: Tensor, model: Tensor) -> Tensor:
     return made.copy_(source)
 
 
-KERNELS |= {"_fused_sgd_": _sgd, "_fused_adam_": _adam("_fused_adam_", False),
-            "_fused_adamw_": _adam("_fused_adamw_", True), "_fused_adagrad_": _adagrad}
+KERNELS.update({"_fused_sgd_": _sgd, "_fused_adam_": _adam("_fused_adam_", False),
+                "_fused_adamw_": _adam("_fused_adamw_", True), "_fused_adagrad_": _adagrad})

@@ -183,4 +183,5 @@ def differing_in(dtype: str) -> list[str]:
 
 @pytest.mark.parametrize("dtype", OTHER_TYPES)
 def test_other_types(dtype: str) -> None:
-    assert not differing_in(dtype)
+    found = differing_in(dtype)
+    assert not found, "\n".join(found)
