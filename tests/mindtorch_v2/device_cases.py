@@ -31,6 +31,8 @@ def run(call: Call, tensors: list[Any], device: str) -> Any:
 
 
 def plain(value: Any) -> np.ndarray:
-    """The elements on the host, half types as float32."""
+    """The elements on the host, half types as float32, which NumPy knows."""
     value = value.detach().cpu()
+    if value.dtype is torch.complex32:
+        value = value.to(torch.complex64)
     return (value.float() if value.dtype.itemsize == 2 and value.is_floating_point() else value).numpy()
