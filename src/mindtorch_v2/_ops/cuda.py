@@ -23,7 +23,7 @@ from .._device import device
 from .._dispatch.keys import CUDA_MASK
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import REDUCED, dtype, get_default_dtype
+from .._dtype import REDUCED, complex32, dtype, get_default_dtype
 from .._tensor import Tensor, wrap
 from .._warn import warn_once
 from .copy import preserved_strides, stored_number
@@ -90,8 +90,21 @@ def finished(made: Any, spec: Spec, where: device) -> Tensor:
     return wrap_cuda(of_view(made, where))
 
 
+def _parts(view: Any) -> Any:
+    """A `cupy.ndarray` of half complex numbers as one of their parts, in a last dimension."""
+    return cupy.ndarray((*view.shape, 2), np.float16, view.data, (*view.strides, 2))
+
+
 def store(target: Any, source: Any) -> None:
     """Writes one `cupy.ndarray` into another of any type, broadcast, with the casts of C."""
+    if source.dtype == complex32.np and target.dtype != complex32.np and source.size:
+        parts = _parts(source).astype(_FLOAT32)
+        source = parts[..., 0] + 1j * parts[..., 1]
+    elif target.dtype == complex32.np and source.dtype != complex32.np:
+        if target.size:
+            parts = _parts(target)
+            parts[..., 0], parts[..., 1] = source.real, source.imag
+        return
     kind, wanted = source.dtype, target.dtype
     if kind.kind == "c" and wanted.kind not in "cb":
         warn_once("Casting complex values to real discards the imaginary part", 5)
