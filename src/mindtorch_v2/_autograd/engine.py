@@ -144,7 +144,8 @@ class Task:
                 if plain and not target._hooks and target._accumulator is target._post_accumulate_hooks is None \
                         and target._edge is None and target._keys & REQUIRES_GRAD and self.accumulate_grad:
                     grad = buffers.pop(id(target)).pop()
-                    accumulate(target, grad)
+                    if grad is not None:
+                        accumulate(target, grad)
                     del grad
                 else:
                     self.run_leaf(target, buffers.pop(id(target)))

@@ -66,7 +66,8 @@ def _along(parameter: Any, input: Any) -> Any:
 
 def _grouped(input: Any, groups: int) -> Any:
     """Samples, groups, channels of a group, elements."""
-    return input.reshape(input.shape[0], groups, input.shape[1] // groups, -1)
+    batch, channels, *inner = input.shape
+    return input.reshape(batch, groups, channels // groups, math.prod(inner))
 
 
 def _grad(grads, input, weight, bias, groups, mean, rstd, needs):

@@ -17,6 +17,33 @@ def leaf(*values: float) -> torch.Tensor:
 # backward ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_gradient_that_is_not_there_leaves_the_leaf_alone() -> None:
+    class Stop(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    (Stop.apply(x) * y).sum().backward()
+    assert x.grad is None and y.grad.tolist() == [1.0, 2.0]
+    torch.linalg.vector_norm(x, 0).backward()  # which no element changes
+    assert x.grad is None or not x.grad.any()
+
+
+def test_a_gradient_has_the_strides_of_its_dense_leaf() -> None:
+    for x in (torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.ones(1, 4, 1, 6).transpose(1, 3)):
+        x.requires_grad_()
+        (x.contiguous() * 2).sum().backward()
+        assert x.grad.stride() == x.stride()
+    gaps = torch.ones(4, 6)[:, ::2].requires_grad_()
+    (gaps.contiguous() * 2).sum().backward()
+    assert gaps.grad.stride() == (3, 1)
+
+
 def test_gradients_add_up_over_uses_and_passes() -> None:
     x = leaf(1.0, 2.0)
     (x * x + x).sum().backward()

@@ -88,3 +88,10 @@ def test_factory_arguments():
     layer = nn.Linear(2, 3, dtype=torch.float64)
     assert layer.weight.dtype == layer.bias.dtype == torch.float64
     assert nn.LayerNorm(3, device="meta").weight.is_meta
+
+
+def test_group_norm_of_nothing_has_gradients() -> None:
+    x = torch.ones(0, 4, 3, requires_grad=True)
+    layer = nn.GroupNorm(2, 4)
+    layer(x).sum().backward()
+    assert x.grad.shape == x.shape and layer.weight.grad.tolist() == layer.bias.grad.tolist() == [0.0] * 4
