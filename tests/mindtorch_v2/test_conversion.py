@@ -22,6 +22,7 @@ def test_to_returns_the_tensor_itself_when_nothing_changes() -> None:
     assert x.to(torch.float32, copy=True) is not x
 
 
+@pytest.mark.usefixtures("without_gpu")
 def test_to_forms() -> None:
     x = torch.tensor([1.7, -1.7])
     assert x.to(int).tolist() == x.to("cpu", torch.int64).tolist() == x.to(dtype=torch.int64).tolist() == [1, -1]

@@ -148,6 +148,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("without_gpu")
 @pytest.mark.parametrize(("expression", "kind", "text"), ERRORS, ids=[e[0] for e in ERRORS])
 def test_errors(expression: str, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind) as caught:

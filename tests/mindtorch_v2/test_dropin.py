@@ -26,7 +26,7 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
     source = str(Path(__file__).resolve().parents[2] / "src")
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd,
-                          env={**os.environ, "PYTHONPATH": path})
+                          env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""})
 
 
 def test_a_script_runs_with_its_arguments(tmp_path):

@@ -63,8 +63,8 @@ def test_state_is_saved_and_loaded():
     ]
 
 
-def test_disabled_it_does_nothing(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+@pytest.mark.usefixtures("without_gpu")
+def test_disabled_it_does_nothing():
     with pytest.warns(UserWarning, match="CUDA is not available"):
         scaler = torch.amp.GradScaler()
     x = torch.ones(1)

@@ -394,6 +394,7 @@ def test_the_file_that_the_cases_change_is_good() -> None:
     assert load(old_format(old_storage())).tolist() == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.usefixtures("without_gpu")
 @pytest.mark.parametrize("case", CASES)
 def test_hostile_file_is_refused(case: str) -> None:
     data, kind, expected = CASES[case]

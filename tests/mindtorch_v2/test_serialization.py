@@ -389,6 +389,7 @@ def _owner(tensor: Any) -> Any:
     return base.obj if isinstance(base, memoryview) else base
 
 
+@pytest.mark.usefixtures("without_gpu")
 def test_map_location() -> None:
     data = written({"a": torch.arange(3.0)}).getvalue()
 

@@ -98,6 +98,7 @@ def test_a_sampler_that_draws_at_once_draws_before_the_loader() -> None:
     assert batches(DataLoader(Numbers(10), sampler=Eager())) == [[4]] and torch.rand(1).item() == 0.7346844673156738
 
 
+@pytest.mark.usefixtures("without_gpu")
 def test_warnings() -> None:
     with pytest.warns(UserWarning, match="This DataLoader will create 1000 worker processes in total."):
         DataLoader(Numbers(), num_workers=1000)
