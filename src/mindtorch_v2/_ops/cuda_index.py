@@ -618,8 +618,10 @@ def _embedding_bag(specs: Sequence[Spec], weight: Tensor, indices: Tensor, offse
     def run(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int, sparse: bool,
             per_sample_weights: Tensor | None, include_last_offset: bool, padding_idx: int) -> Any:
         results = [wrap_cuda(empty(layout, weight._device)) for layout in layouts]
-        factors = 0 if per_sample_weights is None else dense(per_sample_weights).pointer
-        launch.over(grid, (threads,), dense(weight).pointer, dense(indices).pointer, dense(offsets).pointer, factors,
+        table, places, starts = dense(weight), dense(indices), dense(offsets)
+        factors = None if per_sample_weights is None else dense(per_sample_weights)
+        launch.over(grid, (threads,), table.pointer, places.pointer, starts.pointer,
+                    0 if factors is None else factors.pointer,
                     *[r._array.pointer for r in results], rows, width, count, given, made, padding_idx)
         return result_of(operator, results)
 

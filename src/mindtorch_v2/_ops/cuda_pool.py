@@ -1,8 +1,12 @@
 """The largest elements of windows on a GPU: one thread for each window."""
 
+import ctypes
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from .._backends.cuda.array import CudaArray, empty, layout_of
 from .._backends.cuda.launch import C_TYPES, Launch, c_type, compiled
@@ -11,22 +15,28 @@ from .._tensor import Tensor
 from .cuda import copy_array, uninitialised, wrap_cuda
 from .cuda_plans import dense, planned
 from .families import result_of
-from .pool import Window, _windows
+from .pool import _windows
 from .rules import Spec
 
 # NaN is largest, and the last of several counts; a window that is -infinity throughout names its first element.
 _SOURCE = """
-extern "C" __global__ void largest(const T* source, T* values, int64* places, int64 count) {{
+struct Dim {{ int64 length, results, size, stride, padding, dilation; }};
+struct Dims {{ Dim of[{rank}]; }};
+extern "C" __global__ void largest(const T* source, T* values, int64* places, int64 count, Dims dims) {{
     int64 at = blockIdx.x * (int64)blockDim.x + threadIdx.x;
     if (at >= count) return;
-    int64 rest = at;
-    {starts}
-    const T* plane = source + rest * {plane};
+    int64 rest = at, plane = 1, start[{rank}];
+    for (int d = {rank} - 1; d >= 0; --d) {{
+        start[d] = rest % dims.of[d].results * dims.of[d].stride - dims.of[d].padding;
+        rest /= dims.of[d].results;
+        plane *= dims.of[d].length;
+    }}
+    source += rest * plane;
     T best = T();
     int64 place = -1;
     {loops} {{
         int64 here = {here};
-        T value = plane[here];
+        T value = source[here];
         auto wide = widened(value);
         if (place < 0 || wide > widened(best) || wide != wide) {{ best = value; place = here; }}
     }} {ends}
@@ -36,16 +46,15 @@ extern "C" __global__ void largest(const T* source, T* values, int64* places, in
 """
 
 
-def _source(kind: Any, windows: tuple[Window, ...], sizes: tuple[int, ...]) -> str:
-    starts, loops, here, plane = "", "", "0", 1
-    for d, w in reversed(list(enumerate(windows))):
-        starts += f"int64 s{d} = rest % {w.results} * {w.stride} - {w.padding}; rest /= {w.results};\n    "
-    for d, (w, n) in enumerate(zip(windows, sizes, strict=True)):
-        loops += f"for (int k{d} = 0; k{d} < {w.size}; ++k{d}) {{ int64 i{d} = s{d} + k{d} * {w.dilation}; "
-        loops += f"if (i{d} < 0 || i{d} >= {n}) continue;\n    "
-        here, plane = f"({here}) * {n} + i{d}", plane * n
-    text = _SOURCE.format(starts=starts, loops=loops, here=here, plane=plane, ends="}" * len(sizes))
-    return f"typedef {c_type(kind)} T;\n{text}"
+@functools.cache
+def _kernel(kind: np.dtype, rank: int) -> Any:
+    loops, here = "", "0"
+    for d in range(rank):
+        loops += f"for (int64 k{d} = 0; k{d} < dims.of[{d}].size; ++k{d}) {{ int64 i{d} = start[{d}] + k{d} * "
+        loops += f"dims.of[{d}].dilation; if (i{d} < 0 || i{d} >= dims.of[{d}].length) continue;\n    "
+        here = f"({here}) * dims.of[{d}].length + i{d}"
+    text = _SOURCE.format(rank=rank, loops=loops, here=here, ends="}" * rank)
+    return compiled(f"typedef {c_type(kind)} T;\n{text}", "largest")
 
 
 def _declare(rank: int) -> None:
@@ -58,13 +67,15 @@ def _declare(rank: int) -> None:
         if array.dtype.name not in C_TYPES or not count:
             return None
         windows = _windows(array.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank)
-        text = _source(array.dtype, windows, array.shape[-rank:])
-        launch = Launch(compiled(text, "largest"), "qqqq", ((count + 255) // 256,), (256,))
+        numbers = [n for length, w in zip(array.shape[-rank:], windows, strict=True)
+                   for n in (length, w.results, w.size, w.stride, w.padding, w.dilation)]
+        fixed = [ctypes.c_longlong(count), (ctypes.c_longlong * len(numbers))(*numbers)]
+        launch = Launch(_kernel(array.dtype, rank), "qqq", (-(-count // 256),), (256,), fixed)
         plain = [layout_of(tuple(s.shape), s.dtype.np) for s in spec]
 
         def run(self: Tensor, *settings: Any) -> Any:
-            made = [empty(layout, self._device) for layout in plain]
-            launch(dense(self).pointer, made[0].pointer, made[1].pointer, count)
+            source, made = dense(self), [empty(layout, self._device) for layout in plain]
+            launch(source.pointer, made[0].pointer, made[1].pointer)
             return result_of(operator, map(_laid, made, spec))
 
         return run
