@@ -519,7 +519,7 @@ def _summed_windows(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, 
     """Windows added up where they overlap: over the places in a window or over the windows, whichever are fewer."""
     made = xp.zeros(input_sizes, grad.dtype)
     if not input_sizes:
-        return grad.reshape(()) if size else made
+        return grad.reshape(()).copy() if size else made
     dim %= len(input_sizes)
     target, source = xp.moveaxis(made, dim, -1), xp.moveaxis(grad, dim, -2)
     count = source.shape[-2]
