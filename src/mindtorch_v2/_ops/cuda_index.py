@@ -144,7 +144,7 @@ def updating(name: str) -> Callable[[Callable], Callable]:
 
         def functional(source: Tensor, *args: Any) -> Tensor:
             try:
-                key = layouts_of((source, *args), False)
+                key = layouts_of((source, *args))
                 plan = plans.get(key)
             except AttributeError:
                 return functional(source, *_moved(source, args))
@@ -162,7 +162,7 @@ def updating(name: str) -> Callable[[Callable], Callable]:
 
         def inplace(target: Tensor, *args: Any) -> Tensor:
             try:
-                key = "", *layouts_of((target, *args), False)
+                key = "", *layouts_of((target, *args))
                 plan = plans.get(key)
             except AttributeError:
                 return inplace(target, *_moved(target, args))

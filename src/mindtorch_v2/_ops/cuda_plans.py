@@ -65,7 +65,8 @@ def planned(name: str, *, by_value: bool = True, infer: Callable | None = None) 
 
         def call(*args: Any) -> Any:
             try:
-                key = layouts_of(args, by_value)
+                key = tuple([v._array.layout if hasattr(v, "_array") else v for v in args]) if by_value \
+                    else layouts_of(args)
                 run = plans.get(key)
             except AttributeError:  # a tensor on the host
                 return slow()(*args)
@@ -81,7 +82,7 @@ def planned(name: str, *, by_value: bool = True, infer: Callable | None = None) 
     return register
 
 
-def layouts_of(args: Sequence[Any], by_value: bool) -> tuple:
-    """What a plan depends on; AttributeError where a tensor is on the host."""
-    return tuple([v._array.layout if hasattr(v, "_array") else layouts_of(v, by_value) if v.__class__ in (tuple, list)
-                  else v if by_value or v.__class__ is not float else float for v in args])
+def layouts_of(args: Sequence[Any]) -> tuple:
+    """What a plan depends on that serves all numbers, lists included; AttributeError where a tensor is on the host."""
+    return tuple([v._array.layout if hasattr(v, "_array") else layouts_of(v) if v.__class__ in (tuple, list)
+                  else v if v.__class__ is not float else float for v in args])

@@ -12,7 +12,7 @@ from .._backends.cuda.reduce import Folding
 from .._backends.cuda.rows import parameter_launch, row_launch
 from .._dispatch.registry import registry
 from .._tensor import Tensor
-from .cuda import copy_array, uninitialised, wrap_cuda
+from .cuda import copy_array, fresh_tensor, uninitialised, wrap_cuda
 from .cuda_plans import dense, layout_for, own, planned
 from .families import result_of
 from .loss import MEAN, NONE
@@ -50,9 +50,9 @@ def _softmax(name: str) -> None:
 
         def run(self: Tensor, dim: int, dtype: Any) -> Tensor:
             source = dense(self)
-            made = empty(layout, source.device)
-            launch(source.pointer, made.pointer)
-            return wrap_cuda(made)
+            made = fresh_tensor(layout, source.device)
+            launch(source.pointer, made._array.pointer)
+            return made
 
         return run
 
@@ -72,9 +72,9 @@ def _softmax_backward(name: str) -> None:
 
         def run(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
             grad, source = dense(grad_output), dense(output)
-            made = empty(layout, source.device)
-            launch(grad.pointer, source.pointer, made.pointer)
-            return wrap_cuda(made)
+            made = fresh_tensor(layout, source.device)
+            launch(grad.pointer, source.pointer, made._array.pointer)
+            return made
 
         return run
 
@@ -103,11 +103,11 @@ def _normalising(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, 
 
     def run(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple:
         source = dense(input)
-        made = [empty(layout, source.device) for layout in layouts]
+        made = [fresh_tensor(layout, source.device) for layout in layouts]
         scale, shift = None if weight is None else dense(weight), None if bias is None else dense(bias)
-        launch(source.pointer, _pointer(scale), _pointer(shift), made[0].pointer, made[1].pointer if centred else 0,
-               made[-1].pointer, eps)
-        return tuple(map(wrap_cuda, made))
+        launch(source.pointer, _pointer(scale), _pointer(shift), made[0]._array.pointer,
+               made[1]._array.pointer if centred else 0, made[-1]._array.pointer, eps)
+        return tuple(made)
 
     return run
 
