@@ -236,6 +236,8 @@ def function_name(node: Node) -> str:
 
 def raise_modified(node: Node, value: Any, expected: Any) -> None:
     """PyTorch's error for a saved tensor that was written in place."""
+    from .._ops.rules import type_text  # late, since operators stand on nodes
+
     if value.__class__ is tuple:
         value, expected = next((v, e) for v, e in zip(value, expected, strict=True) if version_of(v) != e)
     if value.__class__ is SavedOutput:
@@ -246,7 +248,7 @@ def raise_modified(node: Node, value: Any, expected: Any) -> None:
     source = f", which is output {edge[1]} of {function_name(edge[0])}," if edge else ""
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{tensor.type()} {list(tensor.shape)}]{source} is at version {version_of(value)}; expected version "
+        f"[{type_text(tensor)} {list(tensor.shape)}]{source} is at version {version_of(value)}; expected version "
         f"{expected} instead. Hint: enable anomaly detection to find the operation that failed to compute its "
         "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).")
 
