@@ -12,8 +12,8 @@ from .._backends.cuda.launch import C_TYPES, kernel
 from .._dispatch.registry import registry
 from .._dtype import REDUCED
 from .._tensor import Tensor, wrapped_dim
-from .cuda import copy_array, fresh_tensor, wrap_cuda
-from .cuda_plans import dense, layout_for, planned
+from .cuda import copy_array, fresh_tensor, layout_for, wrap_cuda
+from .cuda_plans import dense, planned
 from .cuda_pointwise import copying
 from .families import result_of
 from .rules import Spec

@@ -9,8 +9,8 @@ from .._backends.cuda.attention import Mask, Problem, fits, launch_of
 from .._dispatch.registry import registry
 from .._settings import are_deterministic_algorithms_enabled
 from .._tensor import Tensor
-from .cuda import copy_array, generic_kernel, wrap_cuda
-from .cuda_plans import layout_for, planned
+from .cuda import copy_array, generic_kernel, layout_for, wrap_cuda
+from .cuda_plans import planned
 from .families import result_of
 
 _TYPES = ("float32", "float16", "bfloat16", "float64")
@@ -115,10 +115,7 @@ def _attention(specs: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any,
     kind = registry.get("_attention").declaration.result_type
     launches: dict[tuple, Callable] = {}
     readable = [call.reads(each) for each in (query, key, value)]
-    strides = specs[0].strides
-    made_layout = layout_of(tuple(specs[0].shape), specs[0].dtype.np,
-                            None if strides is None else tuple(s * specs[0].dtype.itemsize for s in strides))
-    norms_layout = layout_for(specs[1])
+    made_layout, norms_layout = map(layout_for, specs)
 
     def run(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float) -> Any:
         q, k, v = map(call.taken, (query, key, value), readable)

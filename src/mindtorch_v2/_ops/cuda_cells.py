@@ -19,7 +19,7 @@ from .._dispatch.registry import registry
 from .._tensor import Tensor
 from ..backends import cudnn as settings
 from .cuda import copy_array, fill, wrap_cuda
-from .cuda_plans import dense, planned
+from .cuda_plans import dense_if_any, planned, pointer_of
 from .families import result_of
 from .rnn import GATES, GRU, LSTM
 
@@ -76,14 +76,6 @@ def _is_taken(tensors: Sequence[Any], kind: np.dtype) -> bool:
     return kind.name in C_TYPES and is_supported(kind) and all(a.size and a.dtype == kind for a in arrays)
 
 
-def _dense(tensor: Tensor | None) -> Any:
-    return None if tensor is None else dense(tensor)
-
-
-def _pointer(array: CudaArray | None) -> int:
-    return 0 if array is None else array.pointer
-
-
 @planned("_recurrent_layer")
 def _layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, w_hr: Any,
            mode: str, batch_sizes: tuple, reverse: bool) -> Callable | None:
@@ -101,7 +93,7 @@ def _layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: T
     def run(input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, w_hr: Any,
             *options: Any) -> Any:
         where, tf32 = input._device, settings.allow_tf32
-        source, weights, recurrent, b_in, b_back, projection = map(_dense, (input, w_ih, w_hh, b_ih, b_hh, w_hr))
+        source, weights, recurrent, b_in, b_back, projection = map(dense_if_any, (input, w_ih, w_hh, b_ih, b_hh, w_hr))
         activations, output = layer.array(where, layer.rows, gates), layer.array(where, layer.rows, states)
         kept = layer.array(where, layer.rows if gated else 0, width)
         from_state = layer.array(where, layer.batch, gates)
@@ -109,8 +101,8 @@ def _layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: T
         cells = None if c0 is None else _copied(c0._array, c0._array.shape, layer.wide, where)
         hidden = layer.array(where, layer.batch, width) if projects else None
         project_input.into(source.pointer, weights.pointer, activations.pointer, tf32)
-        at, at_cells = state.pointer, _pointer(cells)
-        biases, back = (_pointer(b_in), _pointer(b_back)), (recurrent.pointer, from_state.pointer)
+        at, at_cells = state.pointer, pointer_of(cells)
+        biases, back = (pointer_of(b_in), pointer_of(b_back)), (recurrent.pointer, from_state.pointer)
         for start, size, product, launch, project in steps:
             product.into(at, *back, tf32)
             made = output.pointer + start * layer.state_row
@@ -118,7 +110,7 @@ def _layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: T
                    kept.pointer + start * layer.unit_row, at if hidden is None else hidden.pointer,
                    made if hidden is None else 0)
             if project is not None:
-                project.into(_pointer(hidden), projection.pointer, made, tf32)
+                project.into(pointer_of(hidden), projection.pointer, made, tf32)
                 _move(at, made, size * layer.state_row)
         last = cells if cells is None or layer.wide == layer.kind else _copied(cells, cells.shape, layer.kind, where)
         saved = activations if gated else layer.array(where, 0, width)
@@ -166,8 +158,8 @@ def _layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: Any, inpu
     def run(grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor,
             w_hr: Any, output: Tensor, gates: Tensor, kept: Tensor, *options: Any) -> Any:
         where, tf32 = input._device, settings.allow_tf32
-        source, weights, recurrent, projection, outputs = map(_dense, (input, w_ih, w_hh, w_hr, output))
-        saved, cells, first, first_cells, grads = map(_dense, (gates, kept, h0, c0, grad_output))
+        source, weights, recurrent, projection, outputs = map(dense_if_any, (input, w_ih, w_hh, w_hr, output))
+        saved, cells, first, first_cells, grads = map(dense_if_any, (gates, kept, h0, c0, grad_output))
         of_state = _copied(None if grad_h is None else grad_h._array, h0._array.shape, kind, where)
         of_cells = None if c0 is None else _copied(None if grad_c is None else grad_c._array, c0._array.shape,
                                                    layer.wide, where)
@@ -189,7 +181,7 @@ def _layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: Any, inpu
                 unproject.into(joined, projection.pointer, of_hidden.pointer, tf32)
                 d, grad = of_hidden.pointer, 0
             made, back = of_gates.pointer + start * layer.gates_row, from_state.pointer + start * layer.gates_row
-            launch(d, grad, _pointer(of_cells), saved.pointer + start * layer.gates_row,
+            launch(d, grad, pointer_of(of_cells), saved.pointer + start * layer.gates_row,
                    remembered.pointer + start * layer.unit_row, earlier.pointer + before * row, earliest.pointer, known,
                    made, back)
             if mode == GRU:  # whose state also goes past the gates

@@ -9,18 +9,14 @@ import numpy as np
 from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
 from .._backends.cuda.channels import Geometry, folding, moving, planes, rows, scaling, settling, settling_gradients
 from .._backends.cuda.launch import C_TYPES, c_type
+from .._backends.cuda.namespace import xp
 from .._dispatch.registry import registry
 from .._tensor import Tensor
 from .copy import suggested_strides
-from .cuda import copy_array, wrap_cuda
-from .cuda_plans import KERNELS, dense, planned
+from .cuda import copy_array, layout_for, wrap_cuda
+from .cuda_plans import KERNELS, dense, dense_if_any, planned, pointer_of
 from .families import result_of
 from .rules import Spec, check_writable
-
-
-def layout_for(spec: Spec) -> Layout:
-    strides = None if spec.strides is None else tuple([s * spec.dtype.itemsize for s in spec.strides])
-    return layout_of(tuple(spec.shape), spec.dtype.np, strides)
 
 
 def laid(tensor: Tensor, layout: Layout) -> CudaArray:
@@ -31,14 +27,6 @@ def laid(tensor: Tensor, layout: Layout) -> CudaArray:
     made = empty(layout, array.device)
     copy_array(made, array)
     return made
-
-
-def _dense(tensor: Tensor | None) -> Any:
-    return None if tensor is None else dense(tensor)
-
-
-def _pointer(array: CudaArray | None) -> int:
-    return 0 if array is None else array.pointer
 
 
 def _type(tensor: Tensor | None) -> str:
@@ -84,12 +72,13 @@ def _forward(name: str, specs: Any, input: Tensor, groups: int | None, weight: A
     parts_of = norm.parts(norm.gathering, 3)
 
     def run(input: Tensor, weight: Any, bias: Any, eps: float) -> Any:
-        source, where, factors, addends = laid(input, layouts[0]), input._device, _dense(weight), _dense(bias)
+        source, where = laid(input, layouts[0]), input._device
+        factors, addends = dense_if_any(weight), dense_if_any(bias)
         made, means, rstds = (empty(layout, where) for layout in layouts)
         parts = empty(parts_of, where)
         gather(source.pointer, 0, 0, 0, parts.pointer)
         settle(parts.pointer, means.pointer, rstds.pointer, eps)
-        scale(source.pointer, means.pointer, rstds.pointer, _pointer(factors), _pointer(addends), made.pointer, 0.0)
+        scale(source.pointer, means.pointer, rstds.pointer, pointer_of(factors), pointer_of(addends), made.pointer, 0.0)
         return result_of(operator, [wrap_cuda(made), wrap_cuda(means), wrap_cuda(rstds)])
 
     return run
@@ -117,8 +106,8 @@ def _by_running(spec: Spec, input: Tensor, weight: Any, bias: Any, mean: Tensor 
 
     def run(input: Tensor, weight: Any, bias: Any, mean: Tensor | None, var: Tensor, eps: float) -> Tensor:
         source, made = laid(input, layout), empty(layout, input._device)
-        given = [_dense(each) for each in (mean, var, weight, bias)]
-        scale(source.pointer, *map(_pointer, given), made.pointer, eps)
+        given = [dense_if_any(each) for each in (mean, var, weight, bias)]
+        scale(source.pointer, *map(pointer_of, given), made.pointer, eps)
         return wrap_cuda(made)
 
     return run
@@ -146,10 +135,10 @@ def _backward(name: str, specs: Any, grad_out: Tensor, input: Tensor, groups: in
 
     def run(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor) -> Any:
         source, grad, where = laid(input, taken), laid(grad_out, taken), input._device
-        means, rstds, weights = dense(mean), dense(rstd), _dense(weight)
+        means, rstds, weights = dense(mean), dense(rstd), dense_if_any(weight)
         made = [None if layout is None else empty(layout, where) for layout in layouts]
         parts, shared = empty(parts_of, where), empty(shared_of, where)
-        (first, second, third), factors = map(_pointer, made), _pointer(weights)
+        (first, second, third), factors = map(pointer_of, made), pointer_of(weights)
         gather(source.pointer, grad.pointer, means.pointer, rstds.pointer, parts.pointer)
         settle(parts.pointer, factors, shared.pointer, second, third)
         if scale is not None:
@@ -181,7 +170,7 @@ def _move_statistics(self: Tensor, variance: Tensor, mean: Tensor, rstd: Tensor,
     check_writable(self)
     a, b, m, r = self._array, variance._array, mean._array, rstd._array
     if not (a.layout.contiguous and b.layout.contiguous and m.dtype == r.dtype):
-        registry.get("_move_statistics_").declaration.family.write(np, a.view, b.view, m.view, r.view, momentum, eps,
+        registry.get("_move_statistics_").declaration.family.write(xp, a.view, b.view, m.view, r.view, momentum, eps,
                                                                    unbiased)
     elif a.size:
         key = a.layout, b.layout, m.layout

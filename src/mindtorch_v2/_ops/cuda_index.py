@@ -15,11 +15,21 @@ from .._backends.cuda.namespace import xp
 from .._dispatch.keys import CUDA_MASK
 from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import REDUCED, bool_, uint8
+from .._dtype import OF_ARRAY, REDUCED, bool_, uint8
 from .._tensor import Tensor, wrap_meta, wrapped_dim
 from .copy import stored_number
-from .cuda import copy_array, fill, finished, fresh_tensor, generic_kernel, inplace_generic, view_of, wrap_cuda
-from .cuda_plans import KERNELS, dense, layout_for, layouts_of, planned
+from .cuda import (
+    copy_array,
+    fill,
+    finished,
+    fresh_tensor,
+    generic_kernel,
+    inplace_generic,
+    layout_for,
+    view_of,
+    wrap_cuda,
+)
+from .cuda_plans import KERNELS, dense, dense_if_any, layouts_of, planned, pointer_of
 from .cuda_pointwise import launch_of
 from .families import result_of
 from .index import index_spec, picked, place_shape, shown_shape, whole_key
@@ -149,10 +159,7 @@ def updating(name: str) -> Callable[[Callable], Callable]:
             except AttributeError:
                 return functional(source, *_moved(source, args))
             if plan is None:
-                spec = family.spec(source, args)
-                size = spec.dtype.itemsize
-                strides = None if spec.strides is None else tuple([s * size for s in spec.strides])
-                plan = prepared(key, layout_of(tuple(spec.shape), spec.dtype.np, strides), args)
+                plan = prepared(key, layout_for(family.spec(source, args)), args)
                 if plan is None:
                     return slow()(source, *args)
             made = empty(plan[0], source._device)
@@ -243,20 +250,13 @@ def _nothing(*args: Any) -> None:
 def _source(value: Any, kind: np.dtype, target: CudaArray) -> Any:
     """What is written: an array of the target's type on its device, or a number."""
     if value.__class__ in NUMBERS:
-        return stored_number(value, _dtype_of(kind))
+        return stored_number(value, OF_ARRAY[kind])
     array = value._array
     if array.dtype == kind:
         return array
     made = empty(layout_of(array.shape, kind), target.device)
     copy_array(made, array)
     return made
-
-
-@functools.cache
-def _dtype_of(kind: np.dtype) -> Any:
-    from .._dtype import OF_ARRAY
-
-    return OF_ARRAY[kind]
 
 
 def _scattering(action: str, target: Layout, dim: int, index: Tensor, src: Any) -> Callable | None:
@@ -496,9 +496,7 @@ def _choosing(condition: Layout, first: Any, second: Any, made: Layout) -> Calla
 
 @planned("where.self", by_value=False)
 def _where(spec: Spec, condition: Tensor, first: Any, second: Any) -> Callable | None:
-    size = spec.dtype.itemsize
-    strides = None if spec.strides is None else tuple([s * size for s in spec.strides])
-    layout = layout_of(tuple(spec.shape), spec.dtype.np, strides)
+    layout = layout_for(spec)
     tensors = [v for v in (first, second) if v.__class__ not in NUMBERS]
     if any(v._array.__class__ is not CudaArray for v in (condition, *tensors)):
         return None
@@ -619,9 +617,8 @@ def _embedding_bag(specs: Sequence[Spec], weight: Tensor, indices: Tensor, offse
             per_sample_weights: Tensor | None, include_last_offset: bool, padding_idx: int) -> Any:
         results = [wrap_cuda(empty(layout, weight._device)) for layout in layouts]
         table, places, starts = dense(weight), dense(indices), dense(offsets)
-        factors = None if per_sample_weights is None else dense(per_sample_weights)
-        launch.over(grid, (threads,), table.pointer, places.pointer, starts.pointer,
-                    0 if factors is None else factors.pointer,
+        factors = dense_if_any(per_sample_weights)
+        launch.over(grid, (threads,), table.pointer, places.pointer, starts.pointer, pointer_of(factors),
                     *[r._array.pointer for r in results], rows, width, count, given, made, padding_idx)
         return result_of(operator, results)
 

@@ -7,12 +7,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
+from .._backends.cuda.array import CudaArray, empty, layout_of
 from .._dispatch.registry import registry
 from .._tensor import Tensor
 from .cuda import COPIES, copy_array, generic_kernel
 from .families import result_of
-from .rules import Spec
 
 KERNELS: dict[str, Callable] = {**COPIES}
 _PLANS = 4096
@@ -28,8 +27,13 @@ def dense(tensor: Tensor) -> CudaArray:
     return made
 
 
-def layout_for(spec: Spec) -> Layout:
-    return layout_of(tuple(spec.shape), spec.dtype.np)
+def dense_if_any(tensor: Tensor | None) -> Any:
+    return None if tensor is None else dense(tensor)
+
+
+def pointer_of(array: CudaArray | None) -> int:
+    """An array's address, or 0, which kernels take for one that is not there."""
+    return 0 if array is None else array.pointer
 
 
 def own(name: str) -> Callable[[Callable], Callable]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, Layout, layout_of
+from .._backends.cuda.array import CudaArray, Layout, collapsed, layout_of
 from .._backends.cuda.fuse import Traced, Untraceable
 from .._backends.cuda.launch import Launch, check, compiled, launch_kernel, lock
 from .._backends.cuda.memory import allocate, source
@@ -44,21 +44,6 @@ def _strides_in(layout: Layout, shape: Sequence[int]) -> list[int]:
     return [0] * (len(shape) - len(steps)) + steps
 
 
-def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Sizes and strides of as few dimensions as can be, innermost first; the last array tells their order."""
-    order = sorted((d for d, n in enumerate(shape) if n != 1), key=lambda d: (strides[-1][d], -d))
-    sizes: list[int] = []
-    kept: list[list[int]] = [[] for _ in strides]
-    for d in order:
-        if sizes and all(own[d] == steps[-1] * sizes[-1] for own, steps in zip(strides, kept, strict=True)):
-            sizes[-1] *= shape[d]
-            continue
-        sizes.append(shape[d])
-        for own, steps in zip(strides, kept, strict=True):
-            steps.append(own[d])
-    return sizes or [1], kept if sizes else [[0] for _ in strides]
-
-
 def launch_of(traced: Traced, layouts: Sequence[Layout], out: Layout) -> Launch:
     """The launch of a traced function on arrays of these layouts; the pointer of the result follows theirs."""
     shape, count = out.shape, out.size
@@ -72,7 +57,8 @@ def launch_of(traced: Traced, layouts: Sequence[Layout], out: Layout) -> Launch:
     if dense and all(alike):
         text, per_thread = traced.flat_source(dtypes, single, out.dtype), _PER_THREAD
     else:
-        sizes, strides = collapsed(shape, [*(_strides_in(each, shape) for each in layouts), own])
+        order = sorted(range(len(shape)), key=lambda d: (own[d], -d))  # as the result lies
+        sizes, strides = collapsed(order, shape, [*(_strides_in(each, shape) for each in layouts), own])
         if len(sizes) > _RANK:
             raise Untraceable
         per_thread = _PER_THREAD if sizes[0] % _PER_THREAD == 0 and count > 1 << 16 else 1

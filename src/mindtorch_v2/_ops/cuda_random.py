@@ -13,7 +13,19 @@ from .._dispatch.registry import registry
 from .._dtype import FLOAT, OF_ARRAY, float32, float64
 from .._random import largest_random
 from .._tensor import Tensor
-from .cuda import copy_array, device_among, finished, fresh, infer_of, leaf, store, uninitialised, view_of, wrap_cuda
+from .cuda import (
+    copy_array,
+    device_among,
+    finished,
+    fresh,
+    infer_of,
+    layout_for,
+    leaf,
+    store,
+    uninitialised,
+    view_of,
+    wrap_cuda,
+)
 from .cuda import fill as fill_all
 from .cuda_plans import KERNELS
 from .families import result_of
@@ -290,8 +302,7 @@ def _native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
         if len(_dropouts) > 4096:
             _dropouts.clear()
         operator = registry.get("native_dropout")
-        made, mask = (uninitialised(spec, input._device)._array.layout for spec in infer_of(operator)(input, p, train))
-        layouts = _dropouts[array.layout] = made, mask
+        layouts = _dropouts[array.layout] = tuple(map(layout_for, infer_of(operator)(input, p, train)))
     made, mask = (empty(layout, array.device) for layout in layouts)
     if not array.size:
         pass

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, empty, layout_of
+from .._backends.cuda.array import empty, layout_of
 from .._backends.cuda.launch import ASSERTIONS, C_TYPES, c_type, kernel
 from .._backends.cuda.reduce import Folding
 from .._backends.cuda.rows import parameter_launch, row_launch
 from .._dispatch.registry import registry
 from .._tensor import Tensor
-from .cuda import copy_array, fresh_tensor, uninitialised, wrap_cuda
-from .cuda_plans import dense, layout_for, own, planned
+from .cuda import copy_array, fresh_tensor, layout_for, uninitialised, wrap_cuda
+from .cuda_plans import dense, dense_if_any, own, planned, pointer_of
 from .families import result_of
 from .loss import MEAN, NONE
 from .rules import Spec
@@ -21,10 +21,6 @@ from .rules import Spec
 
 def _wide(*arrays: Any) -> str:
     return "double" if any(a.dtype.itemsize == 8 for a in arrays) else "float"
-
-
-def _pointer(array: CudaArray | None) -> int:
-    return 0 if array is None else array.pointer
 
 
 def _types(*arrays: Any) -> tuple[str, ...]:
@@ -104,8 +100,8 @@ def _normalising(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, 
     def run(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple:
         source = dense(input)
         made = [fresh_tensor(layout, source.device) for layout in layouts]
-        scale, shift = None if weight is None else dense(weight), None if bias is None else dense(bias)
-        launch(source.pointer, _pointer(scale), _pointer(shift), made[0]._array.pointer,
+        scale, shift = dense_if_any(weight), dense_if_any(bias)
+        launch(source.pointer, pointer_of(scale), pointer_of(shift), made[0]._array.pointer,
                made[1]._array.pointer if centred else 0, made[-1]._array.pointer, eps)
         return tuple(made)
 
@@ -147,14 +143,14 @@ def _differentiating(specs: Sequence[Spec | None], grad_out: Tensor, input: Tens
 
     def run(grad_out: Tensor, input: Tensor, mean: Tensor | None, rstd: Tensor, weight: Any) -> list:
         grad, source, rstds = dense(grad_out), dense(input), dense(rstd)
-        means, scale = None if mean is None else dense(mean), None if weight is None else dense(weight)
+        means, scale = dense_if_any(mean), dense_if_any(weight)
         made: list = [None] * len(layouts)
         if layouts[0] is not None:
             made[0] = empty(layouts[0], source.device)
-            launch(grad.pointer, source.pointer, _pointer(scale), _pointer(means), rstds.pointer, made[0].pointer)
+            launch(grad.pointer, source.pointer, pointer_of(scale), pointer_of(means), rstds.pointer, made[0].pointer)
         if any(foldings):
             sums = empty(sums_of, source.device)
-            adding(grad.pointer, source.pointer, _pointer(means), rstds.pointer, sums.pointer)
+            adding(grad.pointer, source.pointer, pointer_of(means), rstds.pointer, sums.pointer)
             for i, folding in enumerate(foldings):
                 if folding is not None:
                     made[i + 1] = folding.of(sums.pointer + i * (sums_of.nbytes // 2), source.device)
@@ -278,13 +274,13 @@ def _losses(output: Spec, log_sum: Spec | None, self: Tensor, target: Tensor, we
         return None
     rows, classes = shape
     text, wide = _loss_source(self._array.dtype, target._array.dtype)
-    scores, places, factors = dense(self), dense(target), None if weight is None else dense(weight)
+    scores, places, factors = dense(self), dense(target), dense_if_any(weight)
     losses, weights = (empty(layout_of((rows,), wide), where) for _ in range(2))
     made = uninitialised(output, where)
     sums = None if log_sum is None else uninitialised(log_sum, where)
     threads = 1024 if classes > 8192 else 256 if classes > 512 else 64
     kernel(text, "losses", "q" * 8).over(
-        (rows,), (threads,), scores.pointer, places.pointer, _pointer(factors), losses.pointer, weights.pointer,
+        (rows,), (threads,), scores.pointer, places.pointer, pointer_of(factors), losses.pointer, weights.pointer,
         0 if sums is None else sums._array.pointer, classes, ignore_index)
     if reduction == NONE:
         copy_array(made._array, losses)
@@ -312,10 +308,10 @@ def _loss_gradient(spec: Spec, grad_output: Tensor, self: Tensor | None, target:
         return None
     rows, classes = spec.shape
     text, wide = _loss_source(grad_output._array.dtype, target._array.dtype)
-    grad, places, factors = dense(grad_output), dense(target), None if weight is None else dense(weight)
+    grad, places, factors = dense(grad_output), dense(target), dense_if_any(weight)
     weights, total = empty(layout_of((rows,), wide), where), None
-    kernel(text, "weigh", "q" * 5).over((-(-rows // 256),), (256,), places.pointer, _pointer(factors), weights.pointer,
-                                        rows, ignore_index)
+    kernel(text, "weigh", "q" * 5).over((-(-rows // 256),), (256,), places.pointer, pointer_of(factors),
+                                        weights.pointer, rows, ignore_index)
     if reduction == MEAN:
         total = empty(layout_of((1,), wide), where)
         kernel(text, "finish", "q" * 6).over((1,), (1024 if rows > 512 else 128,), weights.pointer, weights.pointer, 0,
@@ -324,8 +320,8 @@ def _loss_gradient(spec: Spec, grad_output: Tensor, self: Tensor | None, target:
     scores, sums = (None if t is None else dense(t) for t in (self, log_sum))
     threads = 256 if classes > 512 else 64
     kernel(text, "spread", "q" * 9).over(
-        (rows, max(1, min(-(-classes // (threads * 8)), 16))), (threads,), grad.pointer, _pointer(scores),
-        places.pointer, weights.pointer, _pointer(total), _pointer(sums), made._array.pointer, classes,
+        (rows, max(1, min(-(-classes // (threads * 8)), 16))), (threads,), grad.pointer, pointer_of(scores),
+        places.pointer, weights.pointer, pointer_of(total), pointer_of(sums), made._array.pointer, classes,
         int(reduction == NONE))
     return made
 

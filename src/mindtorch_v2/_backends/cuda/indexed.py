@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..meta import contiguous_strides
+from .array import collapsed
 from .launch import ASSERTIONS, C_TYPES, Launch, compiled
 
 _THREADS, _RANK, _MANY = 256, 12, 1 << 18
@@ -132,22 +133,6 @@ def _kernel(action: str, data: str, other: str, size: int, kinds: tuple[str, ...
     return compiled(text, "indexed")
 
 
-def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Sizes and strides of as few dimensions as can be, in row-major order, innermost first."""
-    sizes: list[int] = []
-    kept: list[list[int]] = [[] for _ in strides]
-    for d in reversed(range(len(shape))):
-        if shape[d] == 1:
-            continue
-        if sizes and all(own[d] == steps[-1] * sizes[-1] for own, steps in zip(strides, kept, strict=True)):
-            sizes[-1] *= shape[d]
-            continue
-        sizes.append(shape[d])
-        for own, steps in zip(strides, kept, strict=True):
-            steps.append(own[d])
-    return sizes or [1], kept if sizes else [[0] for _ in strides]
-
-
 def bits_of(number: Any, kind: np.dtype) -> tuple[int, int]:
     """A number as two words that begin with an element of that type."""
     return struct.unpack("qq", np.full(1, number, kind).tobytes().ljust(16, b"\0"))
@@ -174,7 +159,7 @@ class Indexed:
         self.types = ("", "") if moves else (C_TYPES[data.name], C_TYPES[(data if other is None else other).name])
         self.kinds = tuple([C_TYPES[index.kind.name] for index in indices])
         self.limits = [index.limit for index in indices]
-        sizes, strides = collapsed(shape, sources)
+        sizes, strides = collapsed(range(len(shape) - 1, -1, -1), shape, sources)
         self.aligned, self.narrow = 0, self._launch(sizes, strides, steps, size)
         self.wide = self.narrow
         wider = self._wider(sizes, strides, steps, size) if moves and other is not None else 1
