@@ -1,6 +1,8 @@
-"""Running the operators' samples on a device beside the CPU: what the tests of every backend share."""
+"""Running the operators' samples on a device beside the CPU, copies, files: what the tests of every backend share."""
 
+import io
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,3 +38,27 @@ def plain(value: Any) -> np.ndarray:
     if value.dtype is torch.complex32:
         value = value.to(torch.complex64)
     return (value.float() if value.dtype.itemsize == 2 and value.is_floating_point() else value).numpy()
+
+
+def check_copies(x: Any, y: Any) -> None:
+    """Copies between a CPU tensor of two rows and three columns and the same on a device, whose elements change."""
+    assert y.t().cpu().equal(x.t()) and y.tolist() == x.tolist()
+    target = torch.zeros(3, 2)
+    target.t().copy_(y)
+    assert target.t().equal(x)
+    y.t().copy_(torch.ones(3, 2, dtype=torch.int64))
+    assert y.sum().item() == 6
+    y.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    assert y.tolist() == [[1, 2, 3]] * 2
+
+
+def loader_of_saved(device: str) -> Callable[..., dict[str, Any]]:
+    """`loaded(map_location)` of a file with a tensor on the device, a view of it, and one of the host."""
+    base, file = torch.arange(6.0).to(device), io.BytesIO()
+    torch.save({"base": base, "turned": base.view(2, 3).t(), "host": torch.ones(2)}, file)
+
+    def loaded(where: Any = None) -> dict[str, Any]:
+        file.seek(0)
+        return torch.load(file, map_location=where)
+
+    return loaded

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device_cases import check_copies
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import nn
@@ -23,7 +24,8 @@ def ones(*shape: int, **options: Any) -> torch.Tensor:
 
 
 def test_devices_and_their_properties() -> None:
-    assert torch.cuda.is_available() and torch.cuda.is_initialized() in (True, False)
+    ones(1)
+    assert torch.cuda.is_available() and torch.cuda.is_initialized()
     assert torch.cuda.device_count() >= 1 and torch.cuda.current_device() == 0
     properties = torch.cuda.get_device_properties(0)
     assert properties.name == torch.cuda.get_device_name() == torch.cuda.get_device_name("cuda:0") != ""
@@ -79,13 +81,7 @@ def test_ways_to_a_device_and_back() -> None:
     assert y.t().cpu().equal(x.t()) and y.t().stride() == y.t().cpu().stride() == (1, 3)
     assert y[:, 1:].to("cpu", torch.int64).tolist() == [[1, 2], [4, 5]] and y.tolist() == x.tolist()
     assert y.half().dtype is torch.float16 and y.to(torch.bfloat16).cpu().float().equal(x)
-    target = torch.zeros(3, 2)
-    target.t().copy_(y)
-    assert target.t().equal(x)
-    y.t().copy_(torch.ones(3, 2, dtype=torch.int64))
-    assert y.sum().item() == 6
-    y.copy_(torch.tensor([1.0, 2.0, 3.0]))
-    assert y.tolist() == [[1, 2, 3]] * 2
+    check_copies(x, y)
     for like in (torch.zeros_like(y), y.new_ones(3), y.new_tensor([1]), torch.empty_like(y), y.new_zeros(2)):
         assert like.device == y.device
     network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).cuda()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device_cases import loader_of_saved
 from device_models import CASES, ONE_OF_EACH, Case, loss_of, step_of, trained
 
 import mindtorch_v2 as torch
@@ -155,14 +156,7 @@ def test_a_checkpoint_moves_and_training_goes_on(name: str, start: str, other: s
 
 
 def test_where_a_file_is_loaded() -> None:
-    base = torch.arange(6.0).to("cuda")
-    file = io.BytesIO()
-    torch.save({"base": base, "turned": base.view(2, 3).t(), "host": torch.ones(2)}, file)
-
-    def loaded(where: Any = None) -> dict[str, Any]:
-        file.seek(0)
-        return torch.load(file, map_location=where)
-
+    loaded = loader_of_saved("cuda")
     found = loaded()
     assert [str(t.device) for t in found.values()] == ["cuda:0", "cuda:0", "cpu"]
     assert found["turned"].tolist() == [[0, 3], [1, 4], [2, 5]]

@@ -1,20 +1,12 @@
 """Tensors of an NPU in files."""
 
-import io
 from typing import Any
 
-import mindtorch_v2 as torch
+from device_cases import loader_of_saved
 
 
 def test_tensors_come_back_to_their_device_or_where_they_are_sent(npu: Any) -> None:
-    base = torch.arange(6.0).to("npu")
-    file = io.BytesIO()
-    torch.save({"base": base, "turned": base.view(2, 3).t(), "host": torch.ones(2)}, file)
-
-    def loaded(where: Any = None) -> dict[str, Any]:
-        file.seek(0)
-        return torch.load(file, map_location=where)
-
+    loaded = loader_of_saved("npu")
     found = loaded()
     assert [str(t.device) for t in found.values()] == ["npu:0", "npu:0", "cpu"]
     assert found["turned"].cpu().tolist() == [[0, 3], [1, 4], [2, 5]]
