@@ -6,7 +6,7 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits test test-npu test-cuda parity bench bench-cuda lint docs clean
+.PHONY: help demo demo-digits test test-npu test-cuda parity golden bench bench-cuda lint docs clean
 
 help:
 	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-npu run the NPU's tests, on the simulator or with MINDTORCH_NPU=real on the hardware"
 	@echo "make test-cuda run the CUDA backend's tests, on a machine with an NVIDIA GPU and CuPy; skipped without"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
+	@echo "make golden   ask the real PyTorch again for the answers that the tests compare with"
 	@echo "make bench    time the library against the real PyTorch"
 	@echo "make bench-cuda time it on an NVIDIA GPU, with a $(PYTHON) that has CuPy and PyTorch for CUDA"
 	@echo "make lint     ruff and mypy"
@@ -47,6 +48,9 @@ parity: .venv-torch/.ready
 	@.venv-torch/bin/python tests/parity/run_opdb.py
 	@.venv-torch/bin/python tests/parity/run_opdb.py --more-types
 	@.venv-torch/bin/python -m pytest -q tests/parity tests/mindtorch_v2/test_onednn.py
+
+golden: .venv-torch/.ready
+	@for tool in tools/golden_*.py; do echo $$tool; .venv-torch/bin/python $$tool || exit 1; done
 
 bench: .venv-torch/.ready
 	@.venv-torch/bin/python bench/run.py

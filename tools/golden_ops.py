@@ -1,11 +1,12 @@
-"""Writes tests/mindtorch_v2/golden/operators.npz: what PyTorch answers to the samples of every operator.
+"""Writes tests/mindtorch_v2/golden/operators: what PyTorch answers to the samples of every operator, one file a family.
 
-Run with PyTorch installed: python tools/golden_ops.py
+Run with PyTorch installed: python tools/golden_ops.py, or with --family pool for the operators of _ops/pool.py alone.
 For each case and element type the file has the outcome: the error's type and text, or structure, types, shapes, strides
 and values. Values lie in one pool of bytes; the index beside it is JSON.
 """
 
 import argparse
+import collections
 import importlib
 import json
 import pathlib
@@ -19,7 +20,7 @@ import torch
 
 ROOT = pathlib.Path(__file__).parent.parent
 TESTS = ROOT / "tests" / "mindtorch_v2"
-TARGET = TESTS / "golden" / "operators.npz"
+TARGET = TESTS / "golden" / "operators"
 sys.path += [str(ROOT / "src"), str(TESTS)]
 
 import operator_cases as samples  # noqa: E402
@@ -225,26 +226,41 @@ def complaints(name: str, declaration: samples.Declaration, record: dict) -> lis
     return found
 
 
+def write(family: str, index: dict[str, dict], pool: Pool) -> None:
+    """Stores the answers to one family's samples."""
+    text = json.dumps(index, separators=(",", ":")).encode()
+    np.savez_compressed(
+        TARGET / f"{family}.npz",
+        index=np.frombuffer(text, np.uint8),
+        values=np.frombuffer(b"".join(pool.parts), np.uint8),
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only list samples that PyTorch contradicts")
-    check = parser.parse_args().check
+    parser.add_argument("--family", action="append", help="a module of _ops by its name; all of them if not given")
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    pool, index = Pool(), {}
+    by_family: dict[str, dict[str, samples.Declaration]] = collections.defaultdict(dict)
     for name, declaration in samples.sampled().items():
-        index[name] = record_of(declaration, pool)
-        for complaint in complaints(name, declaration, index[name]):
-            print(complaint)
+        by_family[samples.family(declaration)][name] = declaration
+    for path in TARGET.glob("*.npz"):
+        if path.stem not in by_family and not options.check:
+            path.unlink()
+    for family in options.family or by_family:
+        pool, index = Pool(), {}
+        for name, declaration in by_family[family].items():
+            index[name] = record_of(declaration, pool)
+            for complaint in complaints(name, declaration, index[name]):
+                print(complaint)
+        if not options.check:
+            write(family, index, pool)
     unknown = sorted(f"{place}.{name}" for place, functions in samples.PUBLIC.items() for name in functions
                      if not place.startswith("_") and found_in_torch(place, name) is None)  # fmt: skip
     print(f"names that PyTorch does not have: {', '.join(unknown)}")
-    index["unknown names"] = unknown
-    if not check:
-        text = json.dumps(index, separators=(",", ":")).encode()
-        np.savez_compressed(
-            TARGET, index=np.frombuffer(text, np.uint8), values=np.frombuffer(b"".join(pool.parts), np.uint8)
-        )
-        print(f"{len(index)} operators, {TARGET.stat().st_size / 1e6:.2f} MB")
+    if not options.check:
+        (TARGET / "unknown_names.json").write_text(json.dumps(unknown) + "\n")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,11 @@ def sampled() -> dict[str, Declaration]:
     return {name: d for name, d in DECLARATIONS.items() if d.samples is not None}
 
 
+def family(declaration: Declaration) -> str:
+    """The operator's module by its short name: PyTorch's answers lie in one file a family."""
+    return declaration.module.rsplit(".", 1)[-1]
+
+
 def calls(declaration: Declaration) -> list[Call]:
     assert declaration.samples is not None
     return [Call(declaration, i, case) for i, case in enumerate(declaration.samples())]

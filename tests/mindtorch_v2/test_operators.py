@@ -1,6 +1,6 @@
 """Every operator, driven by the samples of its declaration.
 
-Values, types, shapes, strides and errors are compared with what PyTorch answered (golden/operators.npz, written by
+Values, types, shapes, strides and errors are compared with what PyTorch answered (golden/operators, written by
 tools/golden_ops.py); the rest are laws that any operator keeps: derivatives, Meta, in-place, `out=`, memory.
 """
 
@@ -19,17 +19,20 @@ from operator_cases import Call, Declaration
 import mindtorch_v2 as torch
 from mindtorch_v2._ops.declare import PUBLIC
 
-GOLDEN = pathlib.Path(__file__).parent / "golden" / "operators.npz"
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "operators"
 # (rtol, atol): sums in another order are no defect.
 TOLERANCES = {"float32": (1e-5, 1e-5), "complex64": (1e-5, 1e-5), "float64": (1e-9, 1e-9), "complex128": (1e-9, 1e-9),
               "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}  # fmt: skip
 
-with np.load(GOLDEN) as stored:
-    INDEX = json.loads(stored["index"].tobytes())
-    VALUES = stored["values"].tobytes()
-UNKNOWN_NAMES = INDEX.pop("unknown names")
-
 DECLARATIONS = samples.sampled()
+INDEX: dict[str, dict] = {}  # PyTorch's answers by operator
+VALUES: dict[str, bytes] = {}  # by family, what the answers point into
+for path in GOLDEN.glob("*.npz"):
+    with np.load(path) as stored:
+        INDEX |= json.loads(stored["index"].tobytes())
+        VALUES[path.stem] = stored["values"].tobytes()
+UNKNOWN_NAMES = json.loads((GOLDEN / "unknown_names.json").read_text())
+
 every_operator = pytest.mark.parametrize("declaration", DECLARATIONS.values(), ids=DECLARATIONS)
 
 
@@ -41,9 +44,9 @@ def golden(declaration: Declaration) -> dict:
     """PyTorch's answers to the samples of an operator."""
     record = INDEX.get(declaration.operator.name)
     if record is None or record["fingerprint"] != samples.fingerprint(declaration):
+        command = f"tools/golden_ops.py --family {samples.family(declaration)}"
         pytest.fail(
-            f"no answers of PyTorch to the samples of {declaration.operator.name}: run tools/golden_ops.py",
-            pytrace=False,
+            f"no answers of PyTorch to the samples of {declaration.operator.name}: run {command}", pytrace=False
         )
     if "skip" in record:
         pytest.skip(record["skip"])
@@ -108,7 +111,7 @@ def assert_close(got: np.ndarray, expected: np.ndarray, dtype: str) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
-def assert_recorded(tensor: Any, leaf: Any) -> None:
+def assert_recorded(tensor: Any, leaf: Any, values: bytes) -> None:
     """The tensor is what PyTorch's was."""
     if not isinstance(leaf, list):
         assert (tensor if tensor is None or isinstance(tensor, (bool, int, float, str)) else str(tensor)) == leaf
@@ -117,7 +120,7 @@ def assert_recorded(tensor: Any, leaf: Any) -> None:
     dtype, shape, _, _, at = leaf
     if at >= 0:
         carrier = np.dtype(samples.CARRIERS.get(dtype, dtype))
-        expected = np.frombuffer(VALUES, carrier, int(np.prod(shape)), at).reshape(shape)
+        expected = np.frombuffer(values, carrier, int(np.prod(shape)), at).reshape(shape)
         assert_close(values_of(tensor), expected, dtype)
 
 
@@ -132,6 +135,7 @@ def assert_same_outcome(call: Call, dtype: str, expected: dict) -> None:
             return
         pytest.fail(f"PyTorch raises {expected['error']}: {expected['text']}, here {result!r}")
     result, tensors = run(call, dtype)
+    values = VALUES[samples.family(call.declaration)]
     if not samples.is_internal(call.declaration):
         assert samples.structure(result) == expected["structure"]
     ties = samples.base_name(call.declaration) in samples.TIED_INDICES and dtype in ("int64", "int32", "bool")
@@ -139,9 +143,9 @@ def assert_same_outcome(call: Call, dtype: str, expected: dict) -> None:
         if ties and (nr or samples.base_name(call.declaration) == "argsort"):
             assert outline(got) == recorded_outline(leaf)
         else:
-            assert_recorded(got, leaf)
+            assert_recorded(got, leaf, values)
     for position, leaf in expected.get("changed", {}).items():
-        assert_recorded(tensors[int(position)], leaf)
+        assert_recorded(tensors[int(position)], leaf, values)
 
 
 def tensors_in(result: Any) -> list[Any]:

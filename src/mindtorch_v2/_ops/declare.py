@@ -6,6 +6,7 @@ same two, and names the public places (`torch`, `Tensor`, `nn.functional`, ...) 
 
 import functools
 import re
+import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -51,6 +52,7 @@ class Declaration:
         self.node_class: type | None = None
         # The same call as other operators, where the kernel and its formulas will not do: tangents, vmap.
         self.composed: Callable | None = None
+        self.module = _declaring_module()
 
     @functools.cached_property
     def result_type(self) -> Any:
@@ -64,6 +66,14 @@ class Declaration:
 
     def __repr__(self) -> str:
         return f"<declaration of {self.operator.schema}>"
+
+
+def _declaring_module() -> str:
+    """The module that the declaration under way stands in."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"] == __name__:
+        frame = frame.f_back
+    return frame.f_globals["__name__"]
 
 
 def _result_type(schema: Schema) -> Any:
