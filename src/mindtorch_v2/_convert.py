@@ -13,13 +13,14 @@ import numpy as np
 from . import _dlpack, _dtype, _legacy, _printing, _resize, _utils
 from ._device import CPU, META, device, memory_format, preserve_format
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import PYTHON_MASK, SPARSE_MASK, WITH_GRAD, changed_modes, modes
+from ._dispatch.keys import PYTHON_MASK, SPARSE_MASK, TORCH_DISPATCH_MASK, WITH_GRAD, changed_modes, modes
 from ._dtype import dtype, get_default_dtype
 from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
 from ._ops.rules import common_dtype
 from ._storage import LEGACY_NAMES, TypedStorage, UntypedStorage
 from ._tensor import Tensor, _rebuild_from_type_v2, flush_pending, wrap
+from ._wrapper_subclass import WrapperArray
 
 # types and devices ---------------------------------------------------------------------------------------------------
 
@@ -256,6 +257,8 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
                            "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001")
     if id(self) in memo:
         return memo[id(self)]
+    if self._keys & TORCH_DISPATCH_MASK:
+        return _deepcopy_dispatched(self, memo)
     flush_pending[0]()
     made = object.__new__(type(self))
     if self._keys & SPARSE_MASK:
@@ -271,6 +274,25 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
     if self._grad is not None:
         made._grad = copy.deepcopy(self._grad, memo)
     made.__dict__.update(copy.deepcopy(user_attributes(self), memo))
+    return made
+
+
+def _deepcopy_dispatched(self: Tensor, memo: dict) -> Any:
+    """A copy of a tensor whose class answers for it: its clone, with copies of its attributes."""
+    with changed_modes(grad_enabled=False):
+        made = self.clone()  # type: ignore[attr-defined]
+    if type(made) is not type(self):
+        raise RuntimeError("The default implementation of __deepcopy__() for wrapper subclasses only works for "
+                           "subclass types that implement clone() and for which cloning returns another instance of "
+                           "the same subclass. You should either properly implement clone() for your subclass or "
+                           "override __deepcopy__() if it is intended behavior for clone() to return an instance of "
+                           "a different type.")
+    memo[id(self)] = made
+    made.__dict__ = copy.deepcopy(user_attributes(self), memo)
+    if self.requires_grad:
+        made.requires_grad_()
+    if self._grad is not None:
+        made.grad = copy.deepcopy(self._grad, memo)
     return made
 
 
@@ -293,6 +315,9 @@ def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
     if self._keys & SPARSE_MASK:
         return _utils._rebuild_sparse_tensor, self._array.pickled()
     size, stride = tuple(self.shape), tuple(self.stride())
+    if self._keys & TORCH_DISPATCH_MASK and self._array.__class__ is WrapperArray:
+        return _utils._rebuild_wrapper_subclass, (type(self), self.dtype, size, stride, self.storage_offset(),
+                                                  self.layout, self.device, self.requires_grad)
     if self.device is META:
         return _utils._rebuild_meta_tensor_no_storage, (self.dtype, size, stride, self.requires_grad)
     geometry: tuple = (self.storage_offset(), size, stride, self.requires_grad, OrderedDict())

@@ -8,11 +8,9 @@ from typing import Any
 from ._absent import absent_function
 from ._dispatch.callers import call_bound
 from ._dispatch.registry import Operator, registry
+from ._ops.out import write_out
+from ._overload_names import overload_name
 from ._tensor import Tensor
-
-# Of these, PyTorch runs the overload for tensors even if it is given a number.
-_NUMBER_AS_TENSOR = frozenset("add sub rsub mul div true_divide floor_divide".split())
-
 
 # Operators that subclasses of Tensor in other libraries name in tables of theirs.
 _ABSENT = frozenset("_pin_memory _sparse_addmm _sparse_mm_reduce_impl".split())
@@ -56,7 +54,11 @@ class OpOverload:
         self.tags: list = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return call_bound(self._operator, self._operator.schema.bind(args, kwargs))
+        schema = self._operator.schema
+        if "out" in kwargs and "out" not in schema.index:
+            out = kwargs.pop("out")
+            return write_out(self._operator, schema.bind(args, kwargs), out)
+        return call_bound(self._operator, schema.bind(args, kwargs))
 
     op = __call__
 
@@ -91,14 +93,14 @@ def _overload(operator: Operator, name: str, overload: str) -> OpOverload:
 
 def overload_for(operator: Operator, values: Sequence[Any]) -> OpOverload:
     """The overload that a call of an operator is, by PyTorch's names."""
-    schema = operator.schema
-    overload = schema.overload
-    if not overload:
-        mixed = next((i for i, a in enumerate(schema.arguments) if a.type == "Tensor|Scalar"), None)
-        if mixed is not None:
-            plain = schema.base_name.rstrip("_") in _NUMBER_AS_TENSOR or hasattr(values[mixed], "_keys")
-            overload = "Tensor" if plain else "Scalar"
-    return _overload(operator, operator.name.partition(".")[0], overload or "default")
+    overload = overload_name(operator.schema, values)
+    return _overload(operator, operator.name.partition(".")[0], overload)
+
+
+def out_overload(operator: Operator, values: Sequence[Any]) -> OpOverload:
+    """The overload that writes the results of a call into tensors given with `out=`."""
+    name, _, overload = operator.name.partition(".")
+    return _overload(operator, name, f"{overload}_out" if overload else "out")
 
 
 @functools.lru_cache(1)
@@ -109,6 +111,10 @@ def _by_name(changes: int) -> dict[str, dict[str, Operator]]:
         base, _, overload = operator.name.partition(".")
         found.setdefault(base, {})[overload or "default"] = operator
     return found
+
+
+# Overloads that another one than `default` serves, where there is no such one.
+_SERVED_BY = {"value": "src", "value_reduce": "reduce"}
 
 
 class OpOverloadPacket:
@@ -138,9 +144,9 @@ class OpOverloadPacket:
             raise AttributeError(overload)
         operators = self._operators()
         # Overloads that ATen keeps apart are often one operator here, with `Tensor|Scalar` or optional arguments.
-        operator = operators.get(overload) or (
-            operators.get("default") if self._qualified.startswith("aten::") else None
-        )
+        operator = operators.get(overload)
+        if operator is None and self._qualified.startswith("aten::") and operators:
+            operator = operators.get(_SERVED_BY.get(overload, "default")) or next(iter(operators.values()))
         if operator is None:
             raise AttributeError(f"The underlying op of '{self._qualified}' has no overload name '{overload}'")
         return _overload(operator, self._qualified, overload)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ._dispatch.keys import COO_MASK, FUNC_MASK, SPARSE_MASK
+from ._dispatch.keys import COO_MASK, FUNC_MASK, SPARSE_MASK, TORCH_DISPATCH_MASK
 
 SCI_RATIO = 1000.0  # a larger span between the largest and the smallest magnitude takes exponents
 SCI_LARGEST = 1.0e8
@@ -232,7 +232,7 @@ def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_defau
     suffixes = [] if device == "cpu" else [f"device='{device}'"]
     if keys & SPARSE_MASK:
         return _sparse_text(tensor, prefix, [] if _omits_dtype(dtype, default) else [f"dtype={dtype}"], array_of)
-    empty, meta = 0 in shape, device == "meta"
+    empty, meta = 0 in shape, device == "meta" or keys & TORCH_DISPATCH_MASK and hasattr(tensor._array, "to_host")
     if meta or (empty and len(shape) != 1) or (not empty and PRINT_OPTS.edgeitems == 0):
         suffixes.append(f"size={shape}")
     if meta or empty:

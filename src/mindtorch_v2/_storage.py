@@ -121,6 +121,11 @@ class UntypedStorage(StorageBase):
             return _ndarray(shape, type, _NO_BYTES, 0, strides)
 
     @property
+    def _cdata(self) -> int:
+        """A number that no other living storage has."""
+        return id(self)
+
+    @property
     def data(self) -> np.ndarray:
         """The bytes as a flat array."""
         return _ndarray((self.nbytes_,), np.uint8, self.buffer)
@@ -349,6 +354,10 @@ class TypedStorage:
         else:
             storage = UntypedStorage.of_array(np.array(list(content)).astype(self.dtype.np))
             self._untyped_storage = storage.to(device=CPU if device is None else device)
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped_storage._cdata
 
     @property
     def data(self) -> np.ndarray:

@@ -27,6 +27,8 @@ from ._dispatch.keys import (
     PYTHON_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
+    SUBCLASS_MASK,
+    TORCH_DISPATCH_MASK,
     VIEW_MASK,
     WITH_GRAD,
     changed_modes,
@@ -123,8 +125,12 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        disabled = cls.__torch_function__ is _disabled_torch_function_impl
-        cls._keys = Tensor._keys if disabled else Tensor._keys | PYTHON_MASK
+        dispatches = cls.__torch_dispatch__ is not _disabled_torch_dispatch_impl
+        if dispatches and getattr(cls.__torch_function__, "__func__", None) is _DEFAULT_TORCH_FUNCTION:
+            cls.__torch_function__ = staticmethod(_disabled_torch_function_impl)  # type: ignore[assignment, method-assign]
+        cls._keys = Tensor._keys | (TORCH_DISPATCH_MASK if dispatches else 0)
+        if cls.__torch_function__ is not _disabled_torch_function_impl:
+            cls._keys |= PYTHON_MASK
 
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -134,6 +140,12 @@ class Tensor(TensorBase):
         with changed_modes(exclude=modes.exclude | PYTHON_MASK):
             result = func(*args, **(kwargs or {}))
         return _as_subclass_everywhere(result, cls)
+
+    @staticmethod
+    def __torch_dispatch__(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """Runs `func` below every subclass: what a class without a handler of its own does."""
+        with changed_modes(exclude=modes.exclude | TORCH_DISPATCH_MASK):
+            return func(*args, **(kwargs or {}))
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
@@ -237,6 +249,11 @@ class Tensor(TensorBase):
             self._storage = storage
         return storage
 
+    @property
+    def _cdata(self) -> int:
+        """A number that no other living tensor has."""
+        return id(self)
+
     def untyped_storage(self) -> UntypedStorage:
         storage = self._shared_storage()
         if storage is None:
@@ -255,7 +272,11 @@ class Tensor(TensorBase):
         storage = self._shared_storage()
         if storage is None:
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
-        return storage.data_ptr() + self._offset if self._array.size else 0
+        if not self._array.size:
+            return 0
+        if self._keys & TORCH_DISPATCH_MASK and isinstance(storage, MetaStorage):
+            return self._offset
+        return storage.data_ptr() + self._offset
 
     # graph -----------------------------------------------------------------------------------------------------
 
@@ -359,6 +380,8 @@ class Tensor(TensorBase):
 
     def _detached(self) -> "Tensor":
         """The same memory and version, outside the graph."""
+        if self._keys & TORCH_DISPATCH_MASK:
+            return self._shallow_copy()
         made = _new(Tensor)
         made._storage = self._shared_storage()  # first, since it gives an empty array PyTorch's strides
         made._array = self._array
@@ -370,16 +393,33 @@ class Tensor(TensorBase):
             made._device = self._device
         return made
 
+    def _shallow_copy(self) -> "Tensor":
+        """A tensor of the same subclass on the same parts and with the same version, outside the graph."""
+        made: Any = _new(type(self))
+        fields = fields_of(self)
+        fields_of(made).update({n: v for n, v in fields.items() if n not in Tensor.__annotations__ or n in _OF_MEMORY})
+        made._storage, made._counter = self._shared_storage(), self._version_counter
+        made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK | SUBCLASS_MASK)
+        return made
+
     def _with_edge(self, edge: tuple) -> "Tensor":
         """The same memory and version, as output of another node."""
         made = self._detached()
-        made._edge, made._keys = edge, WITH_GRAD[made._keys & BACKEND_MASK]
+        made._edge, made._keys = edge, WITH_GRAD[made._keys & BACKEND_MASK] | made._keys & SUBCLASS_MASK
         return made
+
+    def _is_dispatched(self) -> bool:
+        """Whether a `__torch_dispatch__`, of its class or of a mode, answers for calls on this tensor."""
+        include, allow = modes.masks
+        return bool((self._keys | include) & allow & TORCH_DISPATCH_MASK)
 
     def detach(self) -> "Tensor":
         """The same memory, outside the graph; writes to either are seen, and counted, by both."""
-        if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
-            return call_torch_function(Tensor.detach, [self], (self,), {})
+        if unusual.threads or self._keys & SUBCLASS_MASK:
+            if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
+                return call_torch_function(Tensor.detach, [self], (self,), {})
+            if self._is_dispatched():
+                return call_bound(registry.get("detach"), (self,))
         made = self._detached()
         if made._keys & FUNC_MASK:  # outside the graph of every level
             array = made._array
@@ -400,7 +440,10 @@ class Tensor(TensorBase):
     @property
     def data(self) -> "Tensor":
         """The same memory with a version of its own: writes through it are not checked."""
-        made = self._alias(type(self)) if self._keys & PYTHON_MASK else self._detached()
+        if self._keys & TORCH_DISPATCH_MASK and self._is_dispatched():
+            made = call_bound(registry.get("detach"), (self,))
+        else:
+            made = self._alias(type(self)) if self._keys & PYTHON_MASK else self._detached()
         made._counter = None
         return made
 
@@ -410,7 +453,7 @@ class Tensor(TensorBase):
             raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
         self._array, self._storage, self._offset = new._array, new._shared_storage(), new._offset
         self._device = new._device
-        self._keys = (self._keys & PYTHON_MASK) | (
+        self._keys = (self._keys & SUBCLASS_MASK) | (
             WITH_GRAD[new._backend_mask()] if self.requires_grad else new._backend_mask()
         )
 
@@ -516,6 +559,8 @@ class Tensor(TensorBase):
             raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
         if self._device is META:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        if (unusual.threads or self._keys & TORCH_DISPATCH_MASK) and self._is_dispatched():
+            return call_bound(registry.get("_local_scalar_dense"), (self,))
         array = self._host_array("item()")
         value = array.item()
         if value.__class__ in (int, float, bool, complex):
@@ -523,11 +568,15 @@ class Tensor(TensorBase):
         return complex(*value) if value.__class__ is tuple else float(value)
 
     def tolist(self) -> Any:
+        if self._keys & TORCH_DISPATCH_MASK:
+            raise RuntimeError(f".tolist() is not supported for tensor subclasses, got {type(self).__name__}")
         array = self._host_array("tolist()")
         return array.tolist() if array.dtype.isbuiltin == 1 else cast(array, WIDER[array.dtype]).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The same memory as an ndarray."""
+        if self._keys & TORCH_DISPATCH_MASK:
+            raise RuntimeError(".numpy() is not supported for tensor subclasses.")
         if force:
             return self.detach().cpu()._host_array("numpy()")
         if self._device is not CPU:
@@ -605,14 +654,14 @@ class Tensor(TensorBase):
         with changed_modes(exclude=modes.exclude | PYTHON_MASK):
             made = call_bound(registry.get("alias"), (self,))
         made.__class__ = cls
-        made._keys |= cls._keys & PYTHON_MASK
+        made._keys |= cls._keys & SUBCLASS_MASK
         return made
 
     def _alias(self, cls: type) -> Any:
         plain = self._detached()
         made: Any = _new(cls)
         fields_of(made).update(fields_of(plain))
-        made._keys = plain._keys | (cls._keys & PYTHON_MASK)
+        made._keys = plain._keys | (cls._keys & SUBCLASS_MASK)
         return made
 
     @staticmethod
@@ -637,6 +686,12 @@ class Tensor(TensorBase):
         if not self._keys & CUDA_MASK or self._keys & FUNC_MASK or self._array.layout.nbytes != self._array.nbytes:
             return None
         return self.detach().new_empty_strided(self._array.shape, self.stride())
+
+
+_disabled_torch_dispatch_impl = Tensor.__torch_dispatch__
+_DEFAULT_TORCH_FUNCTION = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+# The fields that a shallow copy takes over.
+_OF_MEMORY = frozenset(("_array", "_offset", "_device"))
 
 
 def _disabled_torch_function_impl(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:

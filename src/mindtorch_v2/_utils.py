@@ -12,6 +12,7 @@ from ._dispatch.keys import DEVICE_MASKS
 from ._dtype import dtype as dtype_type
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, set_state, wrap_meta
+from ._wrapper_subclass import make_wrapper_subclass
 
 _LARGEST = (1 << 63) - 1
 
@@ -78,6 +79,14 @@ def _rebuild_meta_tensor_no_storage(
     _checked_geometry(_LARGEST, dtype.itemsize, 0, size, stride)
     tensor = wrap_meta(tuple(size), dtype.np, tuple(s * dtype.itemsize for s in stride))
     return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _rebuild_wrapper_subclass(
+    cls: type, dtype: dtype_type, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int, layout: Any,
+    device: Any, requires_grad: bool
+) -> Tensor:
+    return make_wrapper_subclass(cls, size, strides=stride, storage_offset=storage_offset, dtype=dtype, layout=layout,
+                                 device=device, requires_grad=requires_grad)
 
 
 def _rebuild_sparse_tensor(layout: Any, data: tuple) -> Tensor:

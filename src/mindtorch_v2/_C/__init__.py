@@ -4,14 +4,15 @@ import importlib
 from typing import Any
 
 from .._absent import absent_class
-from .._dispatch.keys import PYTHON_MASK, changed_modes, modes
+from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
 from .._dispatch.keys import DispatchKey as _DispatchKey
 from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
 from .._dispatch.levels import open_levels
 from .._generator import Generator
 from .._ops.linalg import _LinAlgError
 from .._storage import StorageBase  # noqa: F401 - by this name
-from .._tensor import Tensor, TensorBase, _disabled_torch_function_impl
+from .._tensor import Tensor, TensorBase, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
+from .._torch_dispatch import dispatch_modes
 
 _HOMES = {"_functorch": "_C._functorch", "_nn": "nn.functional", "_fft": "fft", "_linalg": "linalg",
           "_special": "special"}
@@ -76,7 +77,7 @@ _TensorBase = TensorBase
 _TensorMeta = type(TensorBase)
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "TensorBase", "_LinAlgError",
-           "_disabled_torch_function_impl"]
+           "_disabled_torch_dispatch_impl", "_disabled_torch_function_impl"]
 
 
 class _Keys:
@@ -115,3 +116,18 @@ class DisableTorchFunctionSubclass(changed_modes):
 
 
 DisableTorchFunction = DisableTorchFunctionSubclass
+
+
+class _DisableTorchDispatch(changed_modes):
+    """Inside, no `__torch_dispatch__` of a class is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(exclude=modes.exclude | TORCH_DISPATCH_MASK)
+
+
+def _is_torch_function_enabled() -> bool:
+    return not modes.exclude & PYTHON_MASK
+
+
+def _len_torch_dispatch_stack() -> int:
+    return len(dispatch_modes())

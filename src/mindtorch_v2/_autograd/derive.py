@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._dispatch.callers import compile_function
-from .._dispatch.keys import BACKEND_MASK, INFERENCE_MASK, REQUIRES_GRAD, SPARSE_MASK, WITH_GRAD
+from .._dispatch.keys import (
+    BACKEND_MASK,
+    INFERENCE_MASK,
+    REQUIRES_GRAD,
+    SPARSE_MASK,
+    SUBCLASS_MASK,
+    TORCH_DISPATCH_MASK,
+    WITH_GRAD,
+)
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import FLOAT, OF_ARRAY
@@ -228,7 +236,7 @@ def attach_all(results: Any, node: Node, grad_keys: int) -> None:
     for nr, tensor in enumerate(results):
         if tensor is not None and differentiable(tensor):
             tensor._edge = (node, nr)
-            tensor._keys = grad_keys
+            tensor._keys = grad_keys | tensor._keys & SUBCLASS_MASK
 
 
 def refuse_inference(operator: Operator, derivative: Derivative, make: Callable) -> Callable:
@@ -261,6 +269,9 @@ def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: 
     grad_keys = "grad_keys"
     if mask & SPARSE_MASK or operator.declaration.family.changes_layout:  # the result may be sparse or not
         grad_keys, scope["WITH_GRAD"] = f"WITH_GRAD[result._keys & {BACKEND_MASK}]", WITH_GRAD
+    if mask & TORCH_DISPATCH_MASK:  # the result is whatever a subclass or a mode makes it
+        grad_keys, scope["WITH_GRAD"] = (
+            f"result._keys & {SUBCLASS_MASK} | WITH_GRAD[result._keys & {BACKEND_MASK}]", WITH_GRAD)
     make = compile_function("make", kernel_source(operator, derivative, inplace, grad_keys), scope)
     kernel = make(below, WITH_GRAD[backend])
     return refuse_inference(operator, derivative, kernel) if mask & INFERENCE_MASK and derivative.saved else kernel

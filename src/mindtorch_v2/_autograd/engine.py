@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from .._backends.meta import MetaArray, is_dense
-from .._dispatch.keys import BACKEND_MASK, FUNC_MASK, PIPELINE_MASK, REQUIRES_GRAD, SPARSE_MASK, modes
+from .._dispatch.keys import (
+    BACKEND_MASK,
+    FUNC_MASK,
+    PIPELINE_MASK,
+    REQUIRES_GRAD,
+    SPARSE_MASK,
+    TORCH_DISPATCH_MASK,
+    modes,
+)
 from .._dtype import COMPLEX, OF_ARRAY
 from .._warn import warn_once
 from .node import AccumulateGrad, HookDict, Node
@@ -22,6 +30,10 @@ from .node import AccumulateGrad, HookDict, Node
 _OWN_REFERENCES = 4
 # The same in `give`, where the buffer holds one.
 _BUFFER_REFERENCES = 3
+
+
+# Gradients, or leaves, of which it matters more than where their memory lies.
+_NO_PLAIN_MEMORY = SPARSE_MASK | TORCH_DISPATCH_MASK
 
 
 class Task:
@@ -349,8 +361,12 @@ def retain(tensor: Any, grad: Any) -> None:
 def accumulate(leaf: Any, grad: Any) -> None:
     """Adds into `leaf.grad`; takes the gradient itself where nobody else can see it, else a copy."""
     old = leaf._grad
-    if (leaf._keys | grad._keys | (0 if old is None else old._keys)) & SPARSE_MASK:
-        leaf._grad = _sparse_sum(old, grad)
+    if (leaf._keys | grad._keys | (0 if old is None else old._keys)) & _NO_PLAIN_MEMORY:
+        if grad._keys & TORCH_DISPATCH_MASK and old is None:
+            alone = not modes.grad_enabled and sys.getrefcount(grad) <= _OWN_REFERENCES
+            leaf._grad = grad.detach() if alone and grad.stride() == leaf.stride() else grad.clone()
+        else:
+            leaf._grad = _sparse_sum(old, grad)
     elif old is None:
         if modes.grad_enabled:
             leaf._grad = _copy_like(grad, leaf)
@@ -402,6 +418,8 @@ def _lies_as(grad: Any, leaf: Any) -> bool:
 def _owns_memory(grad: Any) -> bool:
     """Whether no other tensor shows the memory of a gradient that is held once."""
     array = grad._array
+    if grad._keys & TORCH_DISPATCH_MASK:
+        return False
     if array.__class__ is not np.ndarray:
         return grad._base is None and (array.__class__ is MetaArray
                                        or sys.getrefcount(array) <= 3 and _has_storage_alone(grad))

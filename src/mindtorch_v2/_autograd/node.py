@@ -6,7 +6,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._dispatch.keys import AUTOGRAD_MASK, BACKEND_MASK, DUAL_MASK, VIEW_MASK, WITH_GRAD, modes
+from .._dispatch.keys import (
+    AUTOGRAD_MASK,
+    BACKEND_MASK,
+    DUAL_MASK,
+    TORCH_DISPATCH_MASK,
+    VIEW_MASK,
+    WITH_GRAD,
+    modes,
+)
 from .._dtype import FLOAT
 
 _sequence = itertools.count()
@@ -190,7 +198,8 @@ class Node:
 class SavedOutput:
     """A node's own output, kept without the edge that would make a cycle: its memory and its version."""
 
-    __slots__ = ("counter", "fields", "nr", "tangent")  # the tangent only if the output is dual
+    # The tangent only if the output is dual; `kept` if it is a tensor that its class answers for.
+    __slots__ = ("counter", "fields", "kept", "nr", "tangent")
 
     def __init__(self, tensor: Any, nr: int = 0) -> None:
         counter = tensor._counter
@@ -198,10 +207,14 @@ class SavedOutput:
             counter = tensor._counter = VersionCounter()
         self.counter, self.nr = counter, nr
         self.fields = (type(tensor), tensor._array, tensor._storage, tensor._offset, tensor._device, tensor._keys)
+        if tensor._keys & TORCH_DISPATCH_MASK:
+            self.kept = tensor._shallow_copy()
 
     @property
     def tensor(self) -> Any:
         """The output outside the graph."""
+        if hasattr(self, "kept"):
+            return self.kept._shallow_copy()
         kind, array, storage, offset, device, keys = self.fields
         made = object.__new__(kind)
         made._array, made._storage, made._offset, made._device = array, storage, offset, device

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from .._device import META
-from .._dispatch.callers import call_torch_function
-from .._dispatch.keys import PYTHON_MASK, modes
+from .._dispatch.callers import call_bound, call_torch_function
+from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, modes, unusual
+from .._dispatch.registry import registry
 from .._tensor import Tensor, flush_pending, wrap, wrap_meta
 from .engine import run_backward
 
@@ -68,6 +69,8 @@ _ONE: dict[np.dtype, np.ndarray] = {}  # copied, since views of a first gradient
 
 
 def _ones_like(tensor: Tensor) -> Tensor:
+    if (unusual.threads or tensor._keys & TORCH_DISPATCH_MASK) and tensor._is_dispatched():
+        return call_bound(registry.get("ones_like"), registry.get("ones_like").schema.bind((tensor,), {}))
     if tensor._array.__class__ is np.ndarray:
         kind = tensor._array.dtype
         one = _ONE.get(kind)

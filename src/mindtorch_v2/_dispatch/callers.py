@@ -218,13 +218,19 @@ def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], 
     return write_out(operator, values, out)
 
 
-def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kwargs: dict) -> Any:
-    """Asks each owner's __torch_function__ in turn, subclasses first, as PyTorch orders them."""
+def by_precedence(owners: Sequence[Any]) -> list[Any]:
+    """One owner of each type, subclasses first, as PyTorch asks them."""
     ordered: list[Any] = []
     for owner in owners:
         if type(owner) not in map(type, ordered):
             at = next((i for i, o in enumerate(ordered) if isinstance(owner, type(o))), len(ordered))
             ordered.insert(at, owner)
+    return ordered
+
+
+def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kwargs: dict) -> Any:
+    """Asks each owner's __torch_function__ in turn."""
+    ordered = by_precedence(owners)
     types = tuple(type(o) for o in ordered)
     for owner in ordered:
         result = type(owner).__torch_function__(public, types, args, kwargs)

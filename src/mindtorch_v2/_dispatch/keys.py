@@ -23,7 +23,7 @@ class DispatchKey(IntEnum):
     SparseCsrCPU = 5
     # A tensor inside a transform of torch.func: its array wraps a tensor of the level below (_dispatch/levels.py).
     FuncTorch = 6
-    # A call inside a TorchDispatchMode, which sees it below autograd.
+    # A subclass of Tensor, or a mode, whose __torch_dispatch__ answers the call below autograd.
     PythonDispatch = 7
     # A tensor made in inference mode, or a call inside it: results are marked, writes from outside refused.
     Inference = 8
@@ -72,7 +72,9 @@ PIPELINE_MASK = 1 << DispatchKey.Pipeline
 VMAP_MASK = 1 << DispatchKey.FuncTorchVmapMode
 PYTHON_MASK = 1 << DispatchKey.Python
 PROFILER_MASK = 1 << DispatchKey.Profiler
-DISPATCH_MODE_MASK = 1 << DispatchKey.PythonDispatch
+TORCH_DISPATCH_MASK = 1 << DispatchKey.PythonDispatch
+# What a subclass of Tensor brings along, whatever the memory.
+SUBCLASS_MASK = PYTHON_MASK | TORCH_DISPATCH_MASK
 ALL_KEYS = (1 << len(DispatchKey)) - 1
 
 DEVICE_MASKS = {"cpu": CPU_MASK, "cuda": CUDA_MASK, "npu": NPU_MASK, "meta": META_MASK}

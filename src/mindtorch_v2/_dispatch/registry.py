@@ -4,7 +4,16 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .keys import AUTOGRAD_OF, BACKEND_MASK, BACKENDS, FUNC_MASK, SPARSE_MASK, DispatchKey, DispatchKeySet
+from .keys import (
+    AUTOGRAD_OF,
+    BACKEND_MASK,
+    BACKENDS,
+    FUNC_MASK,
+    SPARSE_MASK,
+    TORCH_DISPATCH_MASK,
+    DispatchKey,
+    DispatchKeySet,
+)
 from .schema import Schema
 
 
@@ -19,6 +28,13 @@ class PerOperator:
     """A kernel for all operators that is made for each: `make(operator)` gives the function to call."""
 
     def __init__(self, make: Callable[["Operator"], Callable]) -> None:
+        self.make = make
+
+
+class PerKeys:
+    """A kernel for all operators that is made for each set of keys: `make(operator, mask)` gives the function."""
+
+    def __init__(self, make: Callable[["Operator", int], Callable]) -> None:
         self.make = make
 
 
@@ -47,6 +63,8 @@ class Operator:
         # key mask -> function; emptied in place when something is registered, since callers hold this dict
         self.table: dict[int, Callable] = {}
         self.declaration: Any = None
+        # The same as several operators, where it is several in ATen and somebody looks on (_ops/aten_forms.py).
+        self.aten_form: Callable | None = None
         # Operators such as copy_ and index take tensors of several devices; the highest backend key serves them.
         self.mixes_devices = False
 
@@ -67,9 +85,12 @@ class Operator:
 
     def _resolve(self, mask: int) -> Callable:
         backends = mask & BACKEND_MASK
-        if backends & (backends - 1) and not self.mixes_devices and not mask & (FUNC_MASK | SPARSE_MASK):
+        if backends & (backends - 1) and not self.mixes_devices and not mask & _MAY_MIX:
             return registry.mixed_devices(self, mask)
+        parts = self.aten_form if mask & TORCH_DISPATCH_MASK and not mask & FUNC_MASK else None
         for key in DispatchKeySet(mask):
+            if parts is not None and key <= DispatchKey.ForwardAD:
+                return parts
             if key in self.fallthrough:
                 continue
             kernel = self.kernels.get(key)
@@ -87,6 +108,8 @@ class Operator:
                 return function
             if isinstance(kernel, PerOperator):
                 return kernel.make(self)
+            if isinstance(kernel, PerKeys):
+                return kernel.make(self, mask)
             return kernel.function if isinstance(kernel, Lazy) else kernel
         if not backends:
             return registry.of_numbers(self)
@@ -95,6 +118,8 @@ class Operator:
             f"'{_device_of(mask)}'. Kernels exist for: {', '.join(k.name for k in self.kernels) or 'no key'}.")
 
 
+# Keys whose kernels see for themselves to tensors of several backends.
+_MAY_MIX = FUNC_MASK | SPARSE_MASK | TORCH_DISPATCH_MASK
 _SPECIFIC_AUTOGRAD = frozenset(AUTOGRAD_OF.values())
 _ALL_AUTOGRAD = _SPECIFIC_AUTOGRAD | {DispatchKey.Autograd}
 

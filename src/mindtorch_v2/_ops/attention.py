@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import NPU_MASK, modes
+from .._dispatch.keys import NPU_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
 from .._dtype import BOOL, COMPUTE, FLOAT, bool_, float32
 from .._tensor import Tensor
@@ -238,7 +238,8 @@ def _shared_keys(query: Any, tensors: Sequence[Any]) -> list[Any]:
 
 def _is_plain(query: Any, key: Any, value: Any, mask: Any, shares: bool) -> bool:
     """Whether the operator takes the call; else it is composed. With `shares`, heads of queries may share keys."""
-    if query.dtype.category != FLOAT or query._keys & NPU_MASK or (mask is not None and mask.requires_grad):
+    answered = (query._keys | key._keys | value._keys) & (NPU_MASK | TORCH_DISPATCH_MASK)
+    if query.dtype.category != FLOAT or answered or (mask is not None and mask.requires_grad):
         return False
     q, k, v = query._array, key._array, value._array
     if q.shape[:-3] != k.shape[:-3] or k.shape[:-1] != v.shape[:-1] or q.shape[-1] != k.shape[-1]:

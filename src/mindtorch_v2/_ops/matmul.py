@@ -536,10 +536,10 @@ def _matmul(self, other):
             return linear(self, other.t())
         if a > 2 and one.shape[:-2] == two.shape[:-2] or not (self._keys | other._keys) & REQUIRES_GRAD:
             return batch_matmul(self, other)
-    return _matmul_by_parts(self, other, a, b)
+    return matmul_by_parts(self, other, a, b)
 
 
-def _matmul_by_parts(self: Any, other: Any, a: int, b: int) -> Any:
+def matmul_by_parts(self: Any, other: Any, a: int, b: int) -> Any:
     """As PyTorch does it, for calls in which that shows: errors, strides, results that are views."""
     if _is_folded(self, other, a, b):
         swapped = b > a

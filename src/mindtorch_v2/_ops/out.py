@@ -1,7 +1,7 @@
 """`out=`: runs an operator and stores its results in the tensors given, once all of them are known to take them."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,15 @@ import numpy as np
 from .._autograd.views import WRITE_TO_INFERENCE
 from .._device import META
 from .._dispatch.callers import call_bound, keys_of
-from .._dispatch.keys import AUTOCAST_MASK, DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, changed_modes, modes
+from .._dispatch.keys import (
+    AUTOCAST_MASK,
+    DUAL_MASK,
+    INFERENCE_MASK,
+    REQUIRES_GRAD,
+    TORCH_DISPATCH_MASK,
+    changed_modes,
+    modes,
+)
 from .._dispatch.registry import Operator
 from .._dtype import assign, can_cast
 from .._tensor import Tensor
@@ -103,6 +111,10 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     name = operator.schema.base_name
     targets = _checked_targets(operator, out)
     keys = keys_of(operator, values)
+    if keys & TORCH_DISPATCH_MASK or modes.include & TORCH_DISPATCH_MASK or _answered(targets):
+        result = handle_out[0](operator, values, out)
+        if result is not NotImplemented:
+            return result
     if keys & DUAL_MASK:
         raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an "
                                   "out= function")
@@ -136,6 +148,14 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
         return out
     kind = operator.declaration.result_type
     return out if kind is None else kind(*targets)
+
+
+# What asks `__torch_dispatch__` about a call with `out=`; the layer above fills it.
+handle_out: list[Callable[[Operator, Sequence[Any], Any], Any]] = []
+
+
+def _answered(targets: Sequence[Tensor]) -> bool:
+    return any(t._keys & TORCH_DISPATCH_MASK for t in targets)
 
 
 def _checked_targets(operator: Operator, out: Any) -> Sequence[Tensor]:

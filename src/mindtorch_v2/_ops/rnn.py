@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import AUTOCAST_MASK, CUDA_MASK, NPU_MASK, modes
+from .._dispatch.keys import AUTOCAST_MASK, CUDA_MASK, NPU_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
 from .._dtype import FLOAT, int64
 from .._tensor import Tensor, wrap
@@ -327,7 +327,8 @@ _LAYER_BACKWARD = op(
 
 def _layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,
            batch_sizes: tuple, reverse: bool) -> tuple:
-    if input._keys & NPU_MASK or input.dtype.category != FLOAT or modes.include & AUTOCAST_MASK:
+    answered = (input._keys | w_ih._keys | w_hh._keys) & TORCH_DISPATCH_MASK
+    if input._keys & NPU_MASK or answered or input.dtype.category != FLOAT or modes.include & AUTOCAST_MASK:
         return _composed(mode, input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, batch_sizes, reverse)
     return call_bound(_LAYER, (input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse))[:3]
 

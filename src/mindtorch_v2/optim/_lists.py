@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import mindtorch_v2 as torch
 
+from .._dispatch.keys import TORCH_DISPATCH_MASK
 from .optimizer import Optimizer, _get_scalar_dtype, _use_grad_for_differentiable
 
 Tensors = list[torch.Tensor]
@@ -224,4 +225,6 @@ def runs_whole(lists: Sequence[Tensors], differentiable: bool = False, steps: Se
     if differentiable or steps and steps[0].device.type not in ("cpu", lists[0][0].device.type):
         return False
     kinds = {(tensor.dtype, tensor.device.type) for tensors in lists for tensor in tensors}
+    if any(tensor._keys & TORCH_DISPATCH_MASK for tensor in lists[0]):  # their class knows single operators
+        return False
     return len(kinds) == 1 and kinds <= _WHOLE

@@ -1,24 +1,15 @@
 """Modes that see operators below autograd, and wrapper subclasses."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from .._dispatch.keys import (
-    AUTOGRAD_MASK,
-    DISPATCH_MODE_MASK,
-    DUAL_MASK,
-    FUNC_MASK,
-    VIEW_MASK,
-    DispatchKey,
-    changed_modes,
-    modes,
-)
-from .._dispatch.registry import Around, Operator, registry
-from .._operator_names import overload_for
+from .._dispatch.keys import TORCH_DISPATCH_MASK, changed_modes, modes
+from .._tensor import Tensor, fields_of
+from .._torch_dispatch import dispatch_modes
+from ._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_correct_aliasing", "transform_subclass"]
-
-_ABOVE = AUTOGRAD_MASK | VIEW_MASK | DUAL_MASK
+__all__ = ["BaseTorchDispatchMode", "TensorWithFlatten", "TorchDispatchMode", "is_traceable_wrapper_subclass",
+           "is_traceable_wrapper_subclass_type", "return_and_correct_aliasing", "transform_subclass"]
 
 
 class TorchDispatchMode:
@@ -31,14 +22,14 @@ class TorchDispatchMode:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        _stack().append(self)
-        modes.update(include=modes.include | DISPATCH_MODE_MASK)
+        dispatch_modes().append(self)
+        modes.update(include=modes.include | TORCH_DISPATCH_MASK)
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        _stack().pop()
-        if not _stack():
-            modes.update(include=modes.include & ~DISPATCH_MODE_MASK)
+        dispatch_modes().pop()
+        if not dispatch_modes():
+            modes.update(include=modes.include & ~TORCH_DISPATCH_MASK)
 
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> "TorchDispatchMode":
@@ -52,68 +43,90 @@ class BaseTorchDispatchMode(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _stack() -> list[TorchDispatchMode]:
-    return modes.__dict__.setdefault("dispatch_modes", [])
-
-
 def _get_current_dispatch_mode() -> TorchDispatchMode | None:
-    return _stack()[-1] if _stack() else None
+    return dispatch_modes()[-1] if dispatch_modes() else None
 
 
 def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
-    return list(_stack())
+    return list(dispatch_modes())
+
+
+def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
+    return bool(dispatch_modes())
 
 
 class _disable_current_modes(changed_modes):
     """Context in which no mode sees anything."""
 
     def __init__(self) -> None:
-        super().__init__(include=modes.include & ~DISPATCH_MODE_MASK)
+        super().__init__(include=modes.include & ~TORCH_DISPATCH_MASK)
 
 
-def _asking_the_mode(operator: Operator, below: Callable, mask: int) -> Callable:
-    """The kernel that hands a call to the innermost mode, which is out of force while it runs."""
-    if operator.is_composite or mask & FUNC_MASK:  # what it is made of comes this way
-        return below
-    schema = operator.schema
-    positional = len(schema.positional)
-
-    def kernel(*values: Any) -> Any:
-        stack = _stack()
-        if not stack:
-            return below(*values)
-        args = list(values[:positional])
-        while args and args[-1] is schema.defaults[len(args) - 1]:
-            args.pop()
-        rest = zip(schema.arguments[positional:], values[positional:], strict=True)
-        kwargs = {a.name: value for a, value in rest if value is not a.default}
-        mode = stack.pop()
-        include = modes.include if stack else modes.include & ~DISPATCH_MODE_MASK
-        try:
-            with changed_modes(include=include, exclude=modes.exclude | _ABOVE):
-                return mode.__torch_dispatch__(overload_for(operator, values), (), tuple(args), kwargs)
-        finally:
-            stack.append(mode)
-
-    return kernel
+# wrapper subclasses --------------------------------------------------------------------------------------------------
 
 
-registry.register_for_all(DispatchKey.PythonDispatch, Around(_asking_the_mode))
+@runtime_checkable
+class TensorWithFlatten(Protocol):
+    """A tensor that can be taken apart into others and put together again."""
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]: ...
+
+    @staticmethod
+    def __tensor_unflatten__(inner_tensors: dict[str, Any], flatten_spec: Any, outer_size: Any,
+                             outer_stride: Any) -> Tensor: ...
+
+
+def is_traceable_wrapper_subclass_type(t: type) -> bool:
+    return (t is not Tensor and issubclass(t, Tensor) and hasattr(t, "__tensor_flatten__")
+            and hasattr(t, "__tensor_unflatten__"))
 
 
 def is_traceable_wrapper_subclass(t: Any) -> bool:
     """Whether a tensor is a wrapper that can be taken apart with `__tensor_flatten__`."""
-    return hasattr(type(t), "__tensor_flatten__") and hasattr(type(t), "__tensor_unflatten__")
+    return isinstance(t, Tensor) and is_traceable_wrapper_subclass_type(type(t))
 
 
-def transform_subclass(t: Any, callback: Any, outer_size: Any = None, outer_stride: Any = None) -> Any:
+def transform_subclass(t: Any, callback: Callable[[str, Any], Any], outer_size: Any = None,
+                       outer_stride: Any = None) -> Any:
     """A wrapper around the transformed tensors of another."""
+    outer_size = t.size() if outer_size is None else outer_size
+    outer_stride = t.stride() if outer_stride is None else outer_stride
     names, context = t.__tensor_flatten__()
     inner = {name: callback(name, getattr(t, name)) for name in names}
-    return type(t).__tensor_unflatten__(inner, context, outer_size, outer_stride)
+    made = type(t).__tensor_unflatten__(inner, context, outer_size, outer_stride)
+    for name, wanted, got in (("shape", outer_size, made.shape), ("stride", outer_stride, made.stride())):
+        if tuple(got) != tuple(wanted):
+            raise AssertionError(f"Expected return value from {type(t)}__tensor_unflatten__() to have {name} equal to "
+                                 f"{wanted}, but got: {got}")
+    return made
 
 
-def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """The results; an operator that writes gives back the argument it wrote."""
-    returns = func._schema.returns
-    return args[0] if returns and returns[0].alias and "!" in returns[0].alias else out
+def _argument(func: Any, args: tuple, kwargs: dict, at: int) -> Any:
+    argument = func._schema.arguments[at]
+    return args[at] if at < len(args) else kwargs.get(argument.name)
+
+
+def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict | None, out: Any) -> Any:
+    """The results as the schema's aliases demand: a written argument itself; a view on its source's storage."""
+    schema, kwargs = func._schema, kwargs or {}
+    if func.is_view:
+        source = _argument(func, args, kwargs, 0)
+        for view in tree_flatten(out)[0]:
+            if isinstance(view, Tensor) and isinstance(source, Tensor):
+                if type(view) is not type(source):
+                    raise AssertionError(f"Called {func} with input of type {type(source)}\nand output of type "
+                                         f"{type(view)}. But expected types to match.")
+                fields_of(view)["_storage"] = source._shared_storage()
+        return out
+    if "out" in kwargs:
+        return kwargs["out"]
+    written = [_argument(func, args, kwargs, i) for i, a in enumerate(schema.arguments) if a.writes]
+    aliased = [r.alias is not None and "!" in r.alias for r in schema.returns]
+    if not any(aliased):
+        return out
+    flat, spec = tree_flatten(out)
+    if len(schema.returns) == 1:
+        return written[0]
+    remaining = iter(written)
+    return tree_unflatten([next(remaining) if is_written else value for is_written, value in
+                           zip(aliased, flat, strict=True)], spec)

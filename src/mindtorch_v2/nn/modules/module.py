@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import mindtorch_v2 as torch
 
+from ..._dispatch.keys import TORCH_DISPATCH_MASK
 from ..parameter import Buffer, Parameter
 from ._calls import ModuleCalls
 from ._hooks import (
@@ -388,7 +389,10 @@ class Module(ModuleCalls, ModuleState):
             with torch.no_grad():
                 converted = fn(parameter)
                 gradient = None if old_gradient is None else fn(old_gradient)
-            if converted.is_meta == parameter.is_meta:
+            if converted._keys & TORCH_DISPATCH_MASK:  # more than its data: what it keeps its elements in
+                torch.utils.swap_tensors(parameter, Parameter(converted, parameter.requires_grad))
+                parameter.grad = gradient
+            elif converted.is_meta == parameter.is_meta:
                 parameter.data = converted  # the same objects, so that optimizers keep hold of them
                 if old_gradient is not None and gradient is not None:
                     old_gradient.data = gradient

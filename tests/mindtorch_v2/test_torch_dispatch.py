@@ -1,0 +1,626 @@
+"""`__torch_dispatch__` of subclasses: wrappers that keep their elements in other tensors, and who asks them what."""
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2 import nn
+from mindtorch_v2.nn import functional as F
+from mindtorch_v2.utils._python_dispatch import (
+    TorchDispatchMode,
+    is_traceable_wrapper_subclass,
+    return_and_correct_aliasing,
+    transform_subclass,
+)
+from mindtorch_v2.utils._pytree import tree_map, tree_map_only
+
+aten = torch.ops.aten
+
+
+class Logging(torch.Tensor):
+    """A wrapper that writes down what is done with it."""
+
+    elem: torch.Tensor
+    log: list = []
+
+    @staticmethod
+    def __new__(cls, elem, requires_grad=False):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, elem.size(), strides=elem.stride(), storage_offset=elem.storage_offset(), dtype=elem.dtype,
+            layout=elem.layout, device=elem.device, requires_grad=requires_grad)
+
+    def __init__(self, elem, requires_grad=False):
+        self.elem = elem
+
+    def __repr__(self, *, tensor_contents=None):
+        return f"Logging({self.elem!r})"
+
+    def __tensor_flatten__(self):
+        return ["elem"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, outer_size, outer_stride):
+        return Logging(inner["elem"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        Logging.log.append((str(func), types, args, kwargs))
+        taken, named = tree_map_only(Logging, lambda t: t.elem, (args, kwargs or {}))
+        return tree_map(lambda t: Logging(t) if isinstance(t, torch.Tensor) else t, func(*taken, **named))
+
+
+@pytest.fixture(autouse=True)
+def _empty_log():
+    Logging.log.clear()
+
+
+def seen():
+    return [entry[0] for entry in Logging.log]
+
+
+def wrapped(*shape, requires_grad=False):
+    return Logging(torch.arange(float(np.prod(shape))).reshape(shape), requires_grad)
+
+
+# the call ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_handler_gets_overload_types_and_arguments_as_pytorch_gives_them():
+    x = wrapped(2, 3)
+    made = torch.sum(x, 1, keepdim=True, dtype=torch.float64)
+    assert isinstance(made, Logging)
+    assert made.elem.tolist() == [[3.0], [12.0]]
+    name, types, args, kwargs = Logging.log[0]
+    assert (name, types, kwargs) == ("aten.sum.dim_IntList", (Logging,), {"dtype": torch.float64})
+    assert args[0] is x
+    assert args[1:] == ([1], True)
+    assert isinstance(args[1], list)
+
+
+@pytest.mark.parametrize("call, names", [
+    (lambda x: x + 1, ["add.Tensor"]),
+    (lambda x: 1 - x, ["rsub.Scalar"]),
+    (lambda x: 1 / x, ["reciprocal.default", "mul.Tensor"]),
+    (lambda x: x**2, ["pow.Tensor_Scalar"]),
+    (lambda x: x**x, ["pow.Tensor_Tensor"]),
+    (lambda x: 2**x, ["pow.Scalar"]),
+    (lambda x: x.square(), ["pow.Tensor_Scalar"]),
+    (lambda x: x > 0, ["gt.Scalar"]),
+    (lambda x: x.clamp(0, 1), ["clamp.default"]),
+    (lambda x: x.sum(), ["sum.default"]),
+    (lambda x: x.mean(0), ["mean.dim"]),
+    (lambda x: x.prod(0), ["prod.dim_int"]),
+    (lambda x: x.max(1), ["max.dim"]),
+    (lambda x: x.t(), ["t.default"]),
+    (lambda x: x.T, ["permute.default"]),
+    (lambda x: x.transpose(0, 1), ["transpose.int"]),
+    (lambda x: x.reshape(6), ["view.default"]),
+    (lambda x: x[0, 1:], ["select.int", "slice.Tensor"]),
+    (lambda x: list(x), ["unbind.int"]),
+    (lambda x: x.to(torch.float64), ["_to_copy.default"]),
+    (lambda x: x.detach(), ["detach.default"]),
+    (lambda x: x.data, ["detach.default"]),
+    (lambda x: x.softmax(0), ["_softmax.default"]),
+    (lambda x: F.relu6(x), ["hardtanh.default"]),
+    (lambda x: F.logsigmoid(x), ["log_sigmoid_forward.default"]),
+    (lambda x: F.layer_norm(x, (3,)), ["native_layer_norm.default"]),
+    (lambda x: F.cross_entropy(x, torch.tensor([0, 1])), ["_log_softmax.default", "nll_loss_forward.default"]),
+    (lambda x: F.linear(x, torch.ones(4, 3)), ["mm.default"]),
+    (lambda x: F.linear(torch.ones(2, 3), x, torch.ones(2)), ["t.default", "addmm.default"]),
+    (lambda x: torch.ones(1, 5, 2) @ x[None], ["unsqueeze.default", "expand.default", "view.default", "bmm.default",
+                                               "_unsafe_view.default"]),
+    (lambda x: x[None] @ torch.ones(3, 2), ["unsqueeze.default", "view.default", "mm.default",
+                                            "_unsafe_view.default"]),
+    (lambda x: torch.equal(x, x), ["equal.default"]),
+    (lambda x: x.scatter(0, torch.zeros(1, 3, dtype=torch.int64), 1.0), ["scatter.value"]),
+    (lambda x: torch._foreach_add([x, x], 1), ["_foreach_add.Scalar"]),
+    (lambda x: x.sum().item(), ["sum.default", "_local_scalar_dense.default"]),
+])
+def test_calls_are_seen_as_atens_operators(call, names):
+    call(wrapped(2, 3))
+    assert [name for name in seen() if name != "aten.ones.default"] == [f"aten.{name}" for name in names]
+
+
+def test_an_overload_is_one_object_that_can_be_named():
+    x = wrapped(2, 3)
+    found = []
+
+    class Asking(Logging):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            found.append(func)
+            return Logging.__torch_dispatch__(func, types, args, kwargs)
+
+    y = Asking(x.elem)
+    y.sum(0)
+    y.t()
+    y.scatter(0, torch.zeros(1, 3, dtype=torch.int64), 1.0)
+    assert found == [aten.sum.dim_IntList, aten.t.default, aten.scatter.value]
+    assert found[0].overloadpacket is aten.sum
+    assert found[1].is_view and not found[0].is_view
+
+
+def test_subclasses_are_asked_before_their_bases_and_all_may_decline():
+    asked = []
+
+    class Base(torch.Tensor):
+        @staticmethod
+        def __new__(cls, elem):
+            return torch.Tensor._make_wrapper_subclass(cls, elem.shape)
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            asked.append((cls.__name__, [t.__name__ for t in types]))
+            return NotImplemented
+
+    class Derived(Base):
+        pass
+
+    with pytest.raises(TypeError, match=r"Multiple dispatch failed for 'torch._ops.aten.mul.Tensor'; all "
+                                        r"__torch_dispatch__ handlers returned NotImplemented:\n\n  - tensor subclass"):
+        torch.mul(Base(torch.ones(2)), Derived(torch.ones(2)))
+    assert asked == [("Derived", ["Derived", "Base"]), ("Base", ["Derived", "Base"])]
+
+
+def test_a_class_with_a_handler_has_no_torch_function_unless_it_says_so():
+    assert Logging.__torch_function__ is torch._C._disabled_torch_function_impl
+    assert torch.Tensor.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
+
+    class Both(Logging):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            Logging.log.append((func.__name__, types, args, kwargs))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    F.linear(torch.ones(1, 3), Both(torch.ones(2, 3)))
+    assert seen() == ["linear", "aten.t.default", "aten.mm.default"]
+
+
+def test_below_a_handler_autograd_is_out_of_force():
+    inside = []
+
+    class Looking(Logging):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            plain = torch.ones(2, requires_grad=True)
+            inside.append((torch.is_grad_enabled(), (plain * 2).requires_grad))
+            return Logging.__torch_dispatch__(func, types, args, kwargs)
+
+    Looking(torch.ones(2), requires_grad=True) * 2
+    assert inside == [(True, False)]
+
+
+def test_out_is_one_call_that_writes():
+    x, out = wrapped(2, 3), Logging(torch.zeros(2, 3))
+    assert torch.add(x, 1, out=out) is out
+    assert seen() == ["aten.add.out"]
+    assert out.elem.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert out._version == 1
+
+
+def test_switching_dispatch_off_goes_to_the_memory_if_there_is_any():
+    class Marked(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            Logging.log.append((str(func), types, args, kwargs))
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    x = torch.Tensor._make_subclass(Marked, torch.ones(2))
+    made = x + 1
+    assert (type(made), made.tolist(), seen()) == (torch.Tensor, [2.0, 2.0], ["aten.add.Tensor"])
+    with torch._C._DisableTorchDispatch():
+        assert (x * 3).tolist() == [3.0, 3.0]
+        with pytest.raises(RuntimeError, match="Attempted to access the data pointer on an invalid python storage"):
+            wrapped(2) + 1
+    assert seen() == ["aten.add.Tensor"]
+
+
+# modes ---------------------------------------------------------------------------------------------------------------
+
+
+class Mode(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append((str(func), types))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_comes_before_the_class_and_gets_its_type():
+    x = wrapped(2)
+    with Mode() as mode:
+        made = x * 2
+        x.detach()
+    assert isinstance(made, Logging)
+    assert mode.seen == [("aten.mul.Tensor", (Logging,)), ("aten.detach.default", (Logging,))]
+    assert seen() == ["aten.mul.Tensor", "aten.detach.default"]
+
+
+def test_a_mode_sees_linear_and_softmax_as_aten_does():
+    weight = torch.ones(3, 2, requires_grad=True)
+    with Mode() as mode:
+        F.linear(torch.ones(4, 2), weight, torch.ones(3)).softmax(-1).sum().backward()
+    names = [name.removeprefix("aten.").removesuffix(".default") for name, _ in mode.seen]
+    assert names[:5] == ["ones", "ones", "t", "addmm", "_softmax"]
+    assert "_softmax_backward_data" in names
+    assert weight.grad.shape == (3, 2)
+
+
+def test_a_mode_that_declines_leaves_the_call_to_the_class_and_says_so_if_there_is_none():
+    class Declining(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+        def __repr__(self):
+            return "Declining()"
+
+    with Declining(), pytest.raises(TypeError, match=r"'torch._ops.aten.ones.default'(.|\n)*mode object Declining\(\)"):
+        torch.ones(2)
+
+
+# making wrappers -----------------------------------------------------------------------------------------------------
+
+
+def test_a_wrapper_has_the_geometry_it_was_given_and_no_memory():
+    made = torch.Tensor._make_wrapper_subclass(Logging, (2, 3), strides=(1, 2), storage_offset=5, dtype=torch.float16,
+                                               device="cuda:1")
+    assert (made.shape, made.stride(), made.storage_offset()) == ((2, 3), (1, 2), 5)
+    assert (made.dtype, str(made.device), made.is_contiguous()) == (torch.float16, "cuda:1", False)
+    assert (made.untyped_storage().nbytes(), made.data_ptr()) == (22, 10)
+    plain = torch.Tensor._make_wrapper_subclass(Logging, (2, 3))
+    assert (plain.dtype, str(plain.device), plain.stride()) == (torch.float32, "cpu", (3, 1))
+    assert not plain.requires_grad
+
+
+def test_what_cannot_be_a_wrapper_is_refused():
+    class Plain(torch.Tensor):
+        pass
+
+    make = torch.Tensor._make_wrapper_subclass
+    with pytest.raises(TypeError, match="Plain must define __torch_dispatch__"):
+        make(Plain, (2,))
+    with pytest.raises(TypeError, match="does not inherit from Tensor"):
+        make(int, (2,))
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype can require gradients"):
+        make(Logging, (2,), dtype=torch.int64, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"dimensionality of sizes \(2\) must match dimensionality of strides \(3\)"):
+        make(Logging, (2, 3), strides=(1, 2, 3))
+
+
+def test_elements_are_not_given_out():
+    x = wrapped(2)
+    with pytest.raises(RuntimeError, match=r".tolist\(\) is not supported for tensor subclasses, got Logging"):
+        x.tolist()
+    with pytest.raises(RuntimeError, match=r".numpy\(\) is not supported for tensor subclasses."):
+        x.numpy()
+    with pytest.raises(RuntimeError, match="invalid python storage"):
+        x.untyped_storage().data_ptr()
+
+
+def test_a_wrapper_without_a_repr_of_its_own_shows_what_it_is():
+    class Silent(Logging):
+        __repr__ = torch.Tensor.__repr__
+
+    assert repr(Silent(torch.ones(2, 3, dtype=torch.float64))) == "Silent(..., size=(2, 3), dtype=torch.float64)"
+
+
+def test_tensors_and_storages_have_a_number_of_their_own():
+    x = torch.ones(4)
+    assert isinstance(x._cdata, int)
+    assert x._cdata != torch.ones(4)._cdata
+    assert x[1:].untyped_storage()._cdata == x.untyped_storage()._cdata
+    assert x.untyped_storage()._cdata != torch.ones(4).untyped_storage()._cdata
+
+
+# autograd ------------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_are_wrappers_and_go_through_the_handler():
+    x = wrapped(2, 3, requires_grad=True)
+    loss = (x * x).sum()
+    assert (type(loss), loss.grad_fn.name()) == (Logging, "SumBackward0")
+    loss.backward()
+    assert isinstance(x.grad, Logging)
+    assert x.grad.elem.tolist() == [[0, 2, 4], [6, 8, 10]]
+    assert seen() == [f"aten.{name}" for name in (
+        "mul.Tensor", "sum.default", "ones_like.default", "expand.default", "mul.Tensor", "mul.Tensor", "add.Tensor",
+        "detach.default")]
+    (x * 1).sum().backward()
+    assert x.grad.elem.tolist() == [[1, 3, 5], [7, 9, 11]]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.tanh().sum(), lambda x: x.exp().softmax(0)[0].sum(), lambda x: F.layer_norm(x, (3,)).pow(2).sum(),
+    lambda x: (x @ x.t()).sum(), lambda x: x[0].mul(x[1]).sum(), lambda x: torch.cat([x, 2 * x]).std(),
+    lambda x: F.cross_entropy(x, torch.tensor([0, 2])), lambda x: F.gelu(x).max(1)[0].sum(),
+    lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]).pow(2).sum(),
+    lambda x: F.linear(x[None], x).sigmoid().sum(), lambda x: F.group_norm(x[None], 1).abs().sum(),
+    lambda x: torch.where(x > 0, x, -x).sum(), lambda x: F.mse_loss(x, x.detach() + 1),
+])
+def test_values_and_gradients_are_those_of_the_elements(function):
+    elements = torch.tensor([[0.1, -0.7, 1.3], [0.4, 0.9, -1.1]])
+    plain, x = elements.clone().requires_grad_(), Logging(elements, requires_grad=True)
+    expected, made = function(plain), function(x)
+    expected.backward()
+    made.backward()
+    assert isinstance(made, Logging)
+    torch.testing.assert_close(made.elem, expected.detach())
+    torch.testing.assert_close(x.grad.elem, plain.grad)
+
+
+def test_second_derivatives_hooks_and_retained_gradients():
+    x = Logging(torch.ones(2), requires_grad=True)
+    (first,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    assert second.elem.tolist() == [6.0, 6.0]
+    y = x * 2
+    y.retain_grad()
+    x.register_hook(lambda grad: grad * 10)
+    y.sum().backward()
+    assert (y.grad.elem.tolist(), x.grad.elem.tolist()) == ([1.0, 1.0], [20.0, 20.0])
+
+
+def test_custom_functions_take_wrappers():
+    class Triple(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            assert isinstance(x, Logging)
+            return grad * 3
+
+    x = Logging(torch.ones(2), requires_grad=True)
+    Triple.apply(x).sum().backward()
+    assert x.grad.elem.tolist() == [3.0, 3.0]
+
+
+def test_a_write_through_a_view_reaches_the_base_and_its_gradient():
+    x = Logging(torch.zeros(4), requires_grad=True)
+    base = x * 2
+    view = base.view(2, 2)
+    assert view._is_view() and view._base is base
+    view.mul_(3)
+    assert base._version == 1
+    base.sum().backward()
+    assert x.grad.elem.tolist() == [6.0] * 4
+
+
+def test_writes_return_the_tensor_and_count():
+    x = wrapped(2, 3)
+    assert x.add_(1) is x
+    assert x._version == 1
+    x[0] = 5.0
+    assert x.elem.tolist() == [[5, 5, 5], [4, 5, 6]]
+    x[x > 5] = 0.0
+    assert x.elem.tolist() == [[5, 5, 5], [4, 5, 0]]
+
+
+def test_no_recorded_write_to_a_leaf():
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        Logging(torch.ones(2), requires_grad=True).add_(1)
+
+
+# copies --------------------------------------------------------------------------------------------------------------
+
+
+def test_copies_and_pickles_keep_the_class_and_its_parts():
+    x = wrapped(2, 3)
+    copied = copy.deepcopy(x)
+    assert seen() == ["aten.clone.default"]
+    assert isinstance(copied, Logging) and copied.elem is not x.elem
+    for other in (copied, copy.copy(x), pickle.loads(pickle.dumps(x))):
+        assert isinstance(other, Logging)
+        assert other.elem.tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert other.shape == (2, 3)
+    buffer = io.BytesIO()
+    torch.save({"x": x}, buffer)
+    buffer.seek(0)
+    assert torch.load(buffer, weights_only=False)["x"].elem.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_clone_of_another_type_cannot_be_a_deep_copy():
+    class Other(Logging):
+        pass
+
+    with pytest.raises(RuntimeError, match="only works for subclass types that implement clone()"):
+        copy.deepcopy(Other(torch.ones(2)))
+
+
+def test_taking_a_wrapper_apart():
+    x = wrapped(2, 3)
+    assert is_traceable_wrapper_subclass(x)
+    assert not is_traceable_wrapper_subclass(torch.ones(2))
+    assert transform_subclass(x, lambda name, inner: inner * 2).elem.tolist() == [[0, 2, 4], [6, 8, 10]]
+    with pytest.raises(AssertionError, match=r"to have shape equal to torch.Size\(\[2, 3\]\), but got"):
+        transform_subclass(x, lambda name, inner: inner[0])
+
+
+def test_aliases_of_results_can_be_corrected():
+    class Correct(Logging):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            out = Logging.__torch_dispatch__(func, types, args, kwargs)
+            return return_and_correct_aliasing(func, args, kwargs, cls(out.elem) if func is not aten.t.default else out)
+
+    x = Correct(torch.ones(4))
+    assert x.mul_(2) is x
+    assert x.view(2, 2).untyped_storage()._cdata == x.untyped_storage()._cdata
+    assert (x * 2).untyped_storage()._cdata != x.untyped_storage()._cdata
+    with pytest.raises(AssertionError, match="But expected types to match"):
+        Correct(torch.ones(2, 2)).t()
+
+
+# programs ------------------------------------------------------------------------------------------------------------
+
+
+class Int8Weight(torch.Tensor):
+    """A weight kept as int8 with one scale a row, as quantisation libraries have it."""
+
+    @staticmethod
+    def __new__(cls, values, scale, dtype=torch.float32):
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=dtype, device=values.device)
+
+    def __init__(self, values, scale, dtype=torch.float32):
+        self.values, self.scale = values, scale
+
+    @classmethod
+    def quantised(cls, weight):
+        scale = weight.abs().amax(1).clamp(min=1e-8) / 127
+        return cls((weight / scale[:, None]).round().to(torch.int8), scale, weight.dtype)
+
+    def dequantize(self):
+        return self.values.to(self.dtype) * self.scale[:, None].to(self.dtype)
+
+    def __tensor_flatten__(self):
+        return ["values", "scale"], self.dtype
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, dtype, outer_size, outer_stride):
+        return cls(inner["values"], inner["scale"], dtype)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is F.linear:
+            return _QuantisedLinear.apply(*args, **(kwargs or {}))
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in (aten.detach.default, aten.clone.default):
+            out = transform_subclass(args[0], lambda name, inner: func(inner))
+            return return_and_correct_aliasing(func, args, kwargs, out)
+        if func is aten._to_copy.default:
+            dtype = kwargs.pop("dtype", args[0].dtype)
+            return cls(args[0].values.to(**kwargs), args[0].scale.to(**kwargs), dtype)
+        if func is aten.copy_.default:
+            source = args[1] if isinstance(args[1], cls) else cls.quantised(args[1])
+            args[0].values.copy_(source.values)
+            args[0].scale.copy_(source.scale)
+            return args[0]
+        if func in (aten.add_.Tensor, aten.addcdiv_.default):
+            updated = func(args[0].dequantize(), *args[1:], **kwargs)
+            return args[0].copy_(updated)
+        taken = tree_map_only(cls, cls.dequantize, args)
+        return func(*taken, **kwargs)
+
+
+class _QuantisedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, input, weight, bias=None):
+        ctx.save_for_backward(input, weight)
+        return input @ weight.dequantize().t() + bias
+
+    @staticmethod
+    def backward(ctx, grad):
+        input, weight = ctx.saved_tensors
+        return grad @ weight.dequantize(), grad.t() @ input, grad.sum(0)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_linear_layer_trains_with_a_quantised_weight(optimizer):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    for layer in (model[0], model[2]):
+        layer.weight = nn.Parameter(Int8Weight.quantised(layer.weight.detach()))
+    assert isinstance(model[0].weight, Int8Weight) and isinstance(model[0].weight, nn.Parameter)
+    x = torch.randn(64, 4)
+    y = x.sum(1, keepdim=True)
+    optim = optimizer(model.parameters(), lr=0.05)
+    losses = []
+    for _ in range(40):
+        optim.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optim.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+    assert model[0].weight.values.dtype is torch.int8
+    state = copy.deepcopy(model).state_dict()
+    assert isinstance(state["0.weight"], Int8Weight)
+    again = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    for layer in (again[0], again[2]):
+        layer.weight = nn.Parameter(Int8Weight.quantised(layer.weight.detach()))
+    again.load_state_dict(state)
+    assert torch.equal(again(x), model(x))
+    assert model.to(torch.float64)[0].weight.dtype is torch.float64
+
+
+class Sharded(torch.Tensor):
+    """A toy of a distributed tensor: rows in several pieces, of which each operator computes each."""
+
+    @staticmethod
+    def __new__(cls, shards):
+        rows = sum(len(s) for s in shards)
+        return torch.Tensor._make_wrapper_subclass(cls, (rows, *shards[0].shape[1:]), dtype=shards[0].dtype,
+                                                   requires_grad=False)
+
+    def __init__(self, shards):
+        self.shards = list(shards)
+
+    def full(self):
+        return torch.cat(self.shards)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        def run(at):
+            return func(*tree_map_only(cls, lambda t: t.shards[at], args), **(kwargs or {}))
+
+        count = max(len(a.shards) for a in args if isinstance(a, cls))
+        if func is aten.mm.default and isinstance(args[1], cls):  # the sum over what was cut
+            columns = args[0].split([len(s) for s in args[1].shards], 1)
+            return sum(a @ b for a, b in zip(columns, args[1].shards, strict=True))
+        if func is aten.t.default:
+            return ColumnSharded([s.t() for s in args[0].shards])
+        if func is aten.sum.default:
+            return sum(run(at) for at in range(count))
+        return cls([run(at) for at in range(count)])
+
+
+class ColumnSharded(torch.Tensor):
+    @staticmethod
+    def __new__(cls, shards):
+        columns = sum(s.shape[1] for s in shards)
+        return torch.Tensor._make_wrapper_subclass(cls, (shards[0].shape[0], columns), dtype=shards[0].dtype)
+
+    def __init__(self, shards):
+        self.shards = list(shards)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is aten.t.default:
+            return Sharded([s.t() for s in args[0].shards])
+        if func is aten.mm.default and isinstance(args[1], cls):  # rows times columns: pieces side by side
+            return torch.cat([args[0] @ shard for shard in args[1].shards], 1)
+        return NotImplemented
+
+
+def test_a_toy_of_a_distributed_tensor_trains_a_layer():
+    torch.manual_seed(0)
+    full = torch.randn(6, 4)
+    weight = Sharded(full.split(2)).requires_grad_()
+    plain = full.clone().requires_grad_()
+    x = torch.randn(5, 4, requires_grad=True)
+    other = x.detach().clone().requires_grad_()
+    made, expected = F.linear(x, weight), F.linear(other, plain)
+    torch.testing.assert_close(made, expected)
+    made.pow(2).sum().backward()
+    expected.pow(2).sum().backward()
+    torch.testing.assert_close(x.grad, other.grad)
+    gradient = weight.grad
+    torch.testing.assert_close(gradient.full() if isinstance(gradient, Sharded) else gradient, plain.grad)
+    scaled = weight.detach() * 2 + 1
+    assert isinstance(scaled, Sharded)
+    torch.testing.assert_close(scaled.full(), full * 2 + 1)
+    torch.testing.assert_close(weight.detach().relu().sum(), full.relu().sum())
