@@ -29,12 +29,16 @@ def _elementwise_loss(call: Call) -> tuple[Any, Any]:
 # classes -------------------------------------------------------------------------------------------------------------
 
 
-def _weights(scores: Any, target: Any, weight: Any, ignore_index: int) -> tuple[Any, Any]:
-    """(class indices that can be looked up, the weight of each element: 0 where it is ignored)."""
+def _weights(scores: Any, target: Any, weight: Any, ignore_index: int) -> tuple[Any, Any, Any]:
+    """(class indices that can be looked up, which elements count, the weight of each: 0 where it is ignored)."""
     kept = target != ignore_index
     safe = target.where(kept, 0)
     each = kept.to(scores.dtype)
-    return safe, each if weight is None else each * weight[safe.reshape((-1,))].reshape(safe.shape)
+    return safe, kept, each if weight is None else each * weight[safe.reshape((-1,))].reshape(safe.shape)
+
+
+def _widened(value: Any) -> Any:
+    return value.float() if value.dtype.itemsize == 2 else value
 
 
 def _class_dim(scores: Any) -> int:
@@ -44,39 +48,43 @@ def _class_dim(scores: Any) -> int:
 @decomposed("nll_loss")
 def _nll_loss(self, target, weight, reduction, ignore_index):
     dim = _class_dim(self)
-    safe, each = _weights(self, target, weight, ignore_index)
-    losses = (-self.gather(dim, safe.unsqueeze(dim)).squeeze(dim)).where(each != 0, 0) * each
+    safe, kept, each = _weights(self, target, weight, ignore_index)
+    losses = (-self.gather(dim, safe.unsqueeze(dim)).squeeze(dim)).where(kept, 0) * each
     if reduction == NONE:
         return losses
     return losses.sum() / each.sum() if reduction == MEAN else losses.sum()
 
 
-def _spread(grad_output: Any, each: Any, reduction: int) -> Any:
-    """The gradient of each element's loss, times its weight."""
-    return grad_output * each / each.sum() if reduction == MEAN else grad_output * each
+def _spread(grad_output: Any, kept: Any, each: Any, reduction: int) -> Any:
+    """The gradient of each element's loss, times its weight; zero where it is ignored, even if all are."""
+    made = grad_output * each / each.sum() if reduction == MEAN else grad_output * each
+    return made.where(kept, 0)
 
 
 @decomposed("_nll_loss_backward")
 def _nll_loss_backward(grad_output, target, weight, size, reduction, ignore_index):
     dim = 0 if len(size) == 1 else 1
-    safe, each = _weights(grad_output, target, weight, ignore_index)
-    amounts = -_spread(grad_output, each, reduction).unsqueeze(dim)
+    safe, kept, each = _weights(grad_output, target, weight, ignore_index)
+    amounts = -_spread(grad_output, kept, each, reduction).unsqueeze(dim)
     return amounts.new_zeros(size).scatter_add(dim, safe.unsqueeze(dim), amounts)
 
 
 @decomposed("_cross_entropy")
 def _cross_entropy(self, target, weight, reduction, ignore_index):
     dim = _class_dim(self)
-    log_sum = self.logsumexp(dim, keepdim=True)
-    return _nll_loss(self - log_sum, target, weight, reduction, ignore_index), log_sum
+    top = self.amax(dim, keepdim=True)
+    shifted = _widened(self - top)
+    total = shifted.exp().sum(dim, keepdim=True)
+    loss = _nll_loss((shifted - total.log()).to(self.dtype), target, weight, reduction, ignore_index)
+    return loss, top, total
 
 
 @decomposed("_cross_entropy_backward")
-def _cross_entropy_backward(grad_output, self, target, weight, log_sum, reduction, ignore_index):
+def _cross_entropy_backward(grad_output, self, target, weight, top, total, reduction, ignore_index):
     dim = _class_dim(self)
-    safe, each = _weights(self, target, weight, ignore_index)
-    amounts = _spread(grad_output, each, reduction).unsqueeze(dim)
-    made = (self - log_sum).exp() * amounts
+    safe, kept, each = _weights(self, target, weight, ignore_index)
+    amounts = _spread(grad_output, kept, each, reduction).unsqueeze(dim)
+    made = (self - top).exp() * (amounts / total).to(self.dtype)
     return made.scatter_add(dim, safe.unsqueeze(dim), -amounts)
 
 
@@ -85,10 +93,6 @@ def _cross_entropy_backward(grad_output, self, target, weight, log_sum, reductio
 
 def _trailing(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(range(-len(shape), 0))
-
-
-def _widened(value: Any) -> Any:
-    return value.float() if value.dtype.itemsize == 2 else value
 
 
 @decomposed("_native_layer_norm")

@@ -7,7 +7,7 @@ import numpy as np
 
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
-from .._dtype import FLOAT, int64, promote_types, uint8
+from .._dtype import COMPUTE, FLOAT, int64, promote_types, uint8
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
@@ -62,10 +62,13 @@ def _loss_shape(self: Tensor, target: Tensor, reduction: int) -> tuple[int, ...]
 
 
 class _Classes:
-    """Class indices ready for use: a safe index where one is ignored, and the weight of each element (None for one)."""
+    """Class indices ready for use: a safe index where one is ignored, and the weight of each element (None for one).
+
+    `ignored` marks the elements that count for nothing, None where there are none.
+    """
 
     def __init__(self, xp: Any, target: Any, classes: int, weight: Any, ignore_index: int) -> None:
-        self.index, self.weights, self.shape = target, None, target.shape
+        self.index, self.weights, self.ignored, self.shape = target, None, None, target.shape
         # Seen as unsigned, negative numbers are large: one comparison finds both kinds of strangers.
         unsigned = target.view(np.uint64) if target.dtype == np.int64 else target
         if target.size and unsigned.max() >= classes:
@@ -77,7 +80,7 @@ class _Classes:
             return
         else:
             ignored = target == ignore_index
-        self.index = xp.where(ignored, 0, target)
+        self.index, self.ignored = xp.where(ignored, 0, target), ignored
         self.weights = ~ignored if weight is None else xp.where(ignored, 0, weight[self.index])
 
     def total(self) -> Any:
@@ -101,7 +104,7 @@ class _Classes:
     def reduced(self, losses: Any, reduction: int) -> Any:
         if self.weights is not None:
             losses = losses * self.weights
-            losses[self.weights == 0] = 0  # an ignored element may be infinite
+            losses[self.ignored] = 0  # one of them may be infinite
         if reduction == NONE:
             return losses
         total = losses.sum()
@@ -111,7 +114,8 @@ class _Classes:
         """The gradient of each element's loss, times its weight."""
         if reduction == MEAN:
             grad = grad / self.total()
-        return grad if self.weights is None else grad * self.weights
+        # All of them ignored, the total is zero: the gradient of an ignored element is zero even so.
+        return grad if self.weights is None else xp.where(self.ignored, 0, grad * self.weights)
 
 
 def _batched(array: Any, target: Any) -> tuple[Any, Any]:
@@ -178,13 +182,14 @@ _NLL_BACKWARD: Operator = op(
 
 
 def _cross_entropy_specs(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
-                         ignore_index: int) -> tuple[Spec, Spec]:
+                         ignore_index: int) -> tuple[Spec, Spec, Spec]:
     if self._array.ndim and self.dtype.category != FLOAT:
         raise unsupported("log_softmax_lastdim_kernel_impl", self.dtype)
     _check_classes(self, target, weight)
     shape = self._array.shape
-    return (Spec(_loss_shape(self, target, reduction), self.dtype),
-            Spec((1,) if len(shape) == 1 else (shape[0], 1, *shape[2:]), self.dtype))
+    rows = (1,) if len(shape) == 1 else (shape[0], 1, *shape[2:])
+    return (Spec(_loss_shape(self, target, reduction), self.dtype), Spec(rows, self.dtype),
+            Spec(rows, COMPUTE.get(self.dtype, self.dtype)))
 
 
 def _cross_entropy_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int,
@@ -193,37 +198,33 @@ def _cross_entropy_array(xp: Any, self: Any, target: Any, weight: Any, reduction
     classes = _Classes(xp, target, scores.shape[1], weight, ignore_index)
     top = xp.maximum.reduce(scores, axis=1, keepdims=True) if scores.shape[1] else xp.zeros(spec[1].shape, self.dtype)
     shifted = scores - top
-    log_sum = xp.log(xp.add.reduce(xp.exp(shifted, out=shifted), axis=1, keepdims=True))
-    log_sum += top
-    losses = log_sum[:, 0] - classes.picked(xp, scores)
-    return classes.reduced(losses, reduction).reshape(spec[0].shape), log_sum.reshape(spec[1].shape)
+    picked = classes.picked(xp, shifted)
+    total = xp.add.reduce(xp.exp(shifted, out=shifted), axis=1, keepdims=True)
+    losses = xp.log(total)[:, 0] - picked
+    return (classes.reduced(losses, reduction).reshape(spec[0].shape), top.reshape(spec[1].shape),
+            total.reshape(spec[2].shape))
 
 
-def _cross_entropy_grad(grads, self, target, weight, reduction, ignore_index, log_sum):
-    grad, log_sum_grad = grads
-    made = None if log_sum_grad is None else log_sum_grad * self.softmax(0 if self.dim() == 1 else 1)
-    if grad is None:
-        return made
-    main = call_bound(_CROSS_ENTROPY_BACKWARD, (grad, self, target, weight, log_sum, reduction, ignore_index))
-    return main if made is None else main + made
-
-
+# The largest score and the sum of exp(score - largest) are what the backward needs. They are not put together into the
+# logarithm of the sum: added to a large score, its digits would be lost.
 _cross_entropy_indices = function_of(op(
     "_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100)"
-    " -> (Tensor output, Tensor log_sum)",
+    " -> (Tensor output, Tensor top, Tensor total)",
     kernel=computes(_cross_entropy_specs, _cross_entropy_array),
-    grad=dict(self=_cross_entropy_grad), public="", samples=cases(*_CLASS_SAMPLES)))
+    grad=dict(self=lambda grad, self, target, weight, reduction, ignore_index, top, total: call_bound(
+        _CROSS_ENTROPY_BACKWARD, (grad, self, target, weight, top, total, reduction, ignore_index))),
+    public=""))
 
 
-def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, log_sum: Any,
-                                  reduction: int,
-                                  ignore_index: int) -> Any:
+def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, top: Any, total: Any,
+                                  reduction: int, ignore_index: int) -> Any:
     scores, target = _batched(self, target)
     classes = _Classes(xp, target, scores.shape[1], weight, ignore_index)
     each = classes.spread(xp, grad_output, reduction)
-    made = scores - log_sum.reshape((scores.shape[0], 1, *scores.shape[2:]))
+    rows = (scores.shape[0], 1, *scores.shape[2:])
+    made = scores - top.reshape(rows)
     xp.exp(made, out=made)
-    made *= xp.expand_dims(each, 1) if each.ndim else each
+    made *= (xp.expand_dims(each, 1) if each.ndim else each) / total.reshape(rows)
     classes.add_at(xp, made, -each)
     return made.reshape(self.shape)
 
@@ -232,18 +233,15 @@ def _cross_entropy_second(grad, grad_output, self, target, weight, reduction, ig
     """Derivatives of the gradient, which is (softmax - one hot) times the weight of each element."""
     dim = 0 if self.dim() == 1 else 1
     probability = self.softmax(dim)
-    each = _nll_loss(grad.new_full(grad.shape, -1), target, weight, NONE, ignore_index)
-    mean = (grad * probability).sum(dim)
-    of_output = mean * each + _nll_loss(grad, target, weight, NONE, ignore_index)
-    total = each.sum() if reduction == MEAN else 1
-    of_output = of_output if reduction == NONE else of_output.sum() / total
-    scale = (each * grad_output / total).unsqueeze(dim)
-    return of_output, scale * probability * (grad - mean.unsqueeze(dim))
+    mean = (grad * probability).sum(dim, keepdim=True)
+    of_output = _nll_loss(grad - mean, target, weight, reduction, ignore_index)
+    picked = call_bound(_NLL_BACKWARD, (grad_output, target, weight, tuple(self.shape), reduction, ignore_index))
+    return of_output, -picked.sum(dim, keepdim=True) * probability * (grad - mean)
 
 
 _CROSS_ENTROPY_BACKWARD = op(
-   "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor log_sum, int "
-   "reduction, int ignore_index) -> Tensor",
+   "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor top, Tensor "
+   "total, int reduction, int ignore_index) -> Tensor",
    kernel=computes(lambda grad_output, self, *rest: Spec(self._array.shape, self.dtype), _cross_entropy_backward_array),
    grad={"grad_output, self": _cross_entropy_second}, public="")
 
@@ -280,7 +278,7 @@ def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int,
     if reduction == SUM:
         smooth = smooth.sum()
     elif reduction == MEAN:
-        total = _nll_loss(self.detach() * 0 - 1, target, weight, SUM, ignore_index)
+        total = _nll_loss(self.new_full(self.shape, -1), target, weight, SUM, ignore_index)
         smooth = smooth.sum() / total
     return (1 - label_smoothing) * likely + smooth * (label_smoothing / self.shape[dim])
 

@@ -188,14 +188,14 @@ __device__ inline best joined(best a, best b) {
     r.total += b.total == 0 ? (A)0 : b.total * EXP(b.top - r.top);
     return r;
 }
-extern "C" __global__ void losses(const T* scores, const I* target, const T* weight, A* losses, A* weights, T* log_sums,
-                                  int64 classes, int64 ignored) {
+extern "C" __global__ void losses(const T* scores, const I* target, const T* weight, A* losses, A* weights, T* row_tops,
+                                  A* row_totals, int64 classes, int64 ignored) {
     __shared__ A tops[32], totals[32];
     const T* row = scores + blockIdx.x * classes;
     int64 own = (int64)target[blockIdx.x];
-    A log_sum = 0;
-    if (log_sums) {
-        best b; b.top = -HUGE; b.total = 0;
+    best b; b.top = 0; b.total = 1;
+    if (row_tops) {
+        b.top = -HUGE; b.total = 0;
         for (int64 i = threadIdx.x; i < classes; i += blockDim.x) {
             A x = (A)widened(row[i]);
             if (x > b.top) { b.total = (b.total == 0 ? (A)0 : b.total * EXP(b.top - x)) + 1; b.top = x; }
@@ -213,14 +213,14 @@ extern "C" __global__ void losses(const T* scores, const I* target, const T* wei
                 best o; o.top = tops[w]; o.total = totals[w];
                 b = joined(b, o);
             }
-        log_sum = b.top + LOG(b.total);
-        if (threadIdx.x == 0) log_sums[blockIdx.x] = narrow<T>::of(log_sum);
+        b.total += b.top - b.top;  // nothing, or NaN where the largest is infinite
+        if (threadIdx.x == 0) { row_tops[blockIdx.x] = narrow<T>::of(b.top); row_totals[blockIdx.x] = b.total; }
     }
     if (threadIdx.x == 0) {
         bool counts = own != ignored;
         require(!counts || (own >= 0 && own < classes));
         A w = !counts ? (A)0 : weight ? (A)widened(weight[own]) : (A)1;
-        losses[blockIdx.x] = counts ? (log_sum - (A)widened(row[own])) * w : (A)0;
+        losses[blockIdx.x] = counts ? (LOG(b.total) - ((A)widened(row[own]) - b.top)) * w : (A)0;
         weights[blockIdx.x] = w;
     }
 }
@@ -245,15 +245,16 @@ extern "C" __global__ void weigh(const I* target, const T* weight, A* weights, i
     if (i < count) weights[i] = (int64)target[i] == ignored ? (A)0 : weight ? (A)widened(weight[target[i]]) : (A)1;
 }
 extern "C" __global__ void spread(const T* grad, const T* scores, const I* target, const A* weights, const A* total,
-                                  const T* log_sums, T* out, int64 classes, int64 each_grad) {
+                                  const T* row_tops, const A* row_totals, T* out, int64 classes, int64 each_grad,
+                                  int64 ignored) {
     int64 at = blockIdx.x, own = (int64)target[at];
-    A g = (A)widened(grad[each_grad ? at : 0]) * weights[at];
+    A g = (A)widened(grad[each_grad ? at : 0]);
     if (total) g /= total[0];
-    A log_sum = log_sums ? (A)widened(log_sums[at]) : (A)0;
+    g = own == ignored ? (A)0 : g * weights[at];  // all of them ignored, the total is zero
+    A top = row_tops ? (A)widened(row_tops[at]) : (A)0, share = row_tops ? g / row_totals[at] : (A)0;
     for (int64 i = blockIdx.y * (int64)blockDim.x + threadIdx.x; i < classes; i += (int64)gridDim.y * blockDim.x) {
-        A made = weights[at] == 0 ? (A)0
-            : ((log_sums ? EXP((A)widened(scores[at * classes + i]) - log_sum) : (A)0) - (i == own ? (A)1 : (A)0)) * g;
-        out[at * classes + i] = narrow<T>::of(made);
+        A made = row_tops ? EXP((A)widened(scores[at * classes + i]) - top) * share : (A)0;
+        out[at * classes + i] = narrow<T>::of(i == own ? made - g : made);
     }
 }
 """
@@ -267,7 +268,7 @@ def _loss_source(scores: np.dtype, target: np.dtype) -> tuple[str, np.dtype]:
             np.dtype(np.float64 if wide == "double" else np.float32))
 
 
-def _losses(output: Spec, log_sum: Spec | None, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+def _losses(output: Spec, saved: Sequence[Spec], self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
             ignore_index: int) -> list[Tensor] | None:
     shape, where = self._array.shape, self._device
     if len(shape) != 2 or not self._array.size:
@@ -277,32 +278,33 @@ def _losses(output: Spec, log_sum: Spec | None, self: Tensor, target: Tensor, we
     scores, places, factors = dense(self), dense(target), dense_if_any(weight)
     losses, weights = (empty(layout_of((rows,), wide), where) for _ in range(2))
     made = uninitialised(output, where)
-    sums = None if log_sum is None else uninitialised(log_sum, where)
+    kept = [uninitialised(spec, where) for spec in saved]
     threads = 1024 if classes > 8192 else 256 if classes > 512 else 64
-    kernel(text, "losses", "q" * 8).over(
+    kernel(text, "losses", "q" * 9).over(
         (rows,), (threads,), scores.pointer, places.pointer, pointer_of(factors), losses.pointer, weights.pointer,
-        0 if sums is None else sums._array.pointer, classes, ignore_index)
+        *([t._array.pointer for t in kept] or (0, 0)), classes, ignore_index)
     if reduction == NONE:
         copy_array(made._array, losses)
     else:
         kernel(text, "finish", "q" * 6).over((1,), (1024 if rows > 512 else 128,), losses.pointer, weights.pointer,
                                              made._array.pointer, 0, rows, int(reduction == MEAN))
-    return [made] if sums is None else [made, sums]
+    return [made, *kept]
 
 
 @own("_cross_entropy")
 def _cross_entropy(specs: Any, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> Any:
-    return _losses(specs[0], specs[1], self, target, weight, reduction, ignore_index)
+    return _losses(specs[0], specs[1:], self, target, weight, reduction, ignore_index)
 
 
 @own("nll_loss")
 def _nll_loss(spec: Spec, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> Any:
-    made = _losses(spec, None, self, target, weight, reduction, ignore_index)
+    made = _losses(spec, (), self, target, weight, reduction, ignore_index)
     return None if made is None else made[0]
 
 
 def _loss_gradient(spec: Spec, grad_output: Tensor, self: Tensor | None, target: Tensor, weight: Any,
-                   log_sum: Tensor | None, reduction: int, ignore_index: int) -> Tensor | None:
+                   top: Tensor | None, row_total: Tensor | None, reduction: int,
+                   ignore_index: int) -> Tensor | None:
     where = grad_output._device
     if len(spec.shape) != 2 or 0 in spec.shape or not grad_output.dtype.is_floating_point:
         return None
@@ -317,22 +319,22 @@ def _loss_gradient(spec: Spec, grad_output: Tensor, self: Tensor | None, target:
         kernel(text, "finish", "q" * 6).over((1,), (1024 if rows > 512 else 128,), weights.pointer, weights.pointer, 0,
                                              total.pointer, rows, 0)
     made = uninitialised(spec, where)
-    scores, sums = (None if t is None else dense(t) for t in (self, log_sum))
+    scores, tops, totals = (None if t is None else dense(t) for t in (self, top, row_total))
     threads = 256 if classes > 512 else 64
-    kernel(text, "spread", "q" * 9).over(
+    kernel(text, "spread", "q" * 11).over(
         (rows, max(1, min(-(-classes // (threads * 8)), 16))), (threads,), grad.pointer, pointer_of(scores),
-        places.pointer, weights.pointer, pointer_of(total), pointer_of(sums), made._array.pointer, classes,
-        int(reduction == NONE))
+        places.pointer, weights.pointer, pointer_of(total), pointer_of(tops), pointer_of(totals), made._array.pointer,
+        classes, int(reduction == NONE), ignore_index)
     return made
 
 
 @own("_cross_entropy_backward")
 def _cross_entropy_backward(spec: Spec, grad_output: Tensor, self: Tensor, target: Tensor, weight: Any,
-                            log_sum: Tensor, reduction: int, ignore_index: int) -> Any:
-    return _loss_gradient(spec, grad_output, self, target, weight, log_sum, reduction, ignore_index)
+                            top: Tensor, total: Tensor, reduction: int, ignore_index: int) -> Any:
+    return _loss_gradient(spec, grad_output, self, target, weight, top, total, reduction, ignore_index)
 
 
 @own("_nll_loss_backward")
 def _nll_loss_backward(spec: Spec, grad_output: Tensor, target: Tensor, weight: Any, size: tuple, reduction: int,
                        ignore_index: int) -> Any:
-    return _loss_gradient(spec, grad_output, None, target, weight, None, reduction, ignore_index)
+    return _loss_gradient(spec, grad_output, None, target, weight, None, None, reduction, ignore_index)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._backends.npu.array import empty
 from .._backends.npu.launch import run
-from .._dtype import finfo, float32
+from .._dtype import COMPUTE, finfo, float32
 from .._tensor import Tensor
 from .npu import uninitialised
 from .npu_composed import call, composed, infer, promoted_to_one, results, unsafe_view, untouched
@@ -87,17 +87,19 @@ def _nll_loss_backward(grad_output: Tensor, target: Tensor, weight: Tensor | Non
 def _cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Any:
     infer("_cross_entropy", self, target, weight, reduction, ignore_index)
     dim = 0 if self.dim() == 1 else 1
-    log_sum = self.logsumexp((dim,), True)
-    loss = _nll_loss(self - log_sum, target, weight, reduction, ignore_index)
-    return results("_cross_entropy", loss, log_sum)
+    top = self.amax((dim,), True)
+    shifted = self - top
+    total = shifted.to(COMPUTE.get(self.dtype, self.dtype)).exp().sum((dim,), True)
+    loss = _nll_loss((shifted - total.log()).to(self.dtype), target, weight, reduction, ignore_index)
+    return results("_cross_entropy", loss, top, total)
 
 
 @composed("_cross_entropy_backward")
-def _cross_entropy_backward(grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, log_sum: Tensor,
-                            reduction: int, ignore_index: int) -> Tensor:
+def _cross_entropy_backward(grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, top: Tensor,
+                            total: Tensor, reduction: int, ignore_index: int) -> Tensor:
     picked = _nll_loss_backward(grad_output, target, weight, tuple(self.shape), reduction, ignore_index)
     dim = 0 if self.dim() == 1 else 1
-    return picked - (self - log_sum).exp() * picked.sum((dim,), True)
+    return picked - (self - top).exp() * (picked.sum((dim,), True) / total).to(self.dtype)
 
 
 @composed("_native_layer_norm")
