@@ -5,6 +5,8 @@ Integers, slices, None and Ellipsis make views; what is left of the index, tenso
 an operator of its own, as in PyTorch.
 """
 
+import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,20 +15,29 @@ import numpy as np
 from ._dispatch.callers import call_torch_function
 from ._dispatch.keys import CPU_MASK, FUNC_MASK, PYTHON_MASK, REQUIRES_GRAD, VIEW_MASK, modes, unusual
 from ._dispatch.registry import registry
-from ._dtype import INT, bool_, int64, uint8
+from ._dtype import FLOAT, INT, bool_, finfo, float32, float64, int64, uint8
 from ._from_data import from_numpy, tensor
+from ._ops.copy import stored_number
 from ._ops.declare import composite
 from ._ops.index import index_with
 from ._ops.parts import select_view, slice_view
 from ._ops.restride import alias
 from ._ops.rules import check_writable
+from ._ops.scatter import filling_mask
 from ._ops.updates import warn_if_expanded
 from ._ops.view import unsqueeze
 from ._tensor import Tensor, tracked_view
 
 _PLAIN, _PLAIN_VIEW = CPU_MASK, CPU_MASK | VIEW_MASK
 _FULL = slice(None)
+_OWN_KINDS = (int, slice, bool)
 _MASKS = (bool_.np, uint8.np)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_LARGEST = finfo(float32).max
+_NOT_A_TUPLE = (
+    "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use "
+    "x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], "
+    "which will result either in an error or a different result")
 
 
 def _sees_no_graph(self: Tensor) -> bool:
@@ -65,8 +76,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             elif array.size:
                 offset = _basic_offset(array, (index,) if kind is slice else index)
                 if offset is not None:
-                    shown = array[index] if kind is slice else array[(*index,
-                                                                      ...)] if ... not in index else array[index]
+                    shown = array[index] if kind is slice or Ellipsis in index else array[(*index, ...)]
                     return tracked_view(self, shown, self._offset + offset, _GETITEM, (index,))
                 dim = _place_of_none(index) if kind is tuple else None
                 if dim is not None and (dim < 0 or len(index) <= array.ndim + 1):
@@ -81,6 +91,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         return unsqueeze(self, 0)
     if kind is Tensor and index._array.ndim and self._array.ndim >= _dims_taken(index):
         return index_with(self, (index,))
+    if isinstance(index, np.integer):
+        return _selected(self, 0, int(index), 0)
     shown, indices = _split_index(self, _as_tuple(index))
     if indices:
         return index_with(shown, tuple(indices))
@@ -131,13 +143,17 @@ def _basic_offset(array: Any, index: tuple) -> int | None:
                     start = start + n if start > -n else 0
                 offset += (start if start < n else n) * strides[d]
             d += 1
-        elif item is Ellipsis and Ellipsis not in index[len(index) - left :] and None not in index:
-            d = len(shape) - left
-            if d < 0:
+        elif item is Ellipsis and _only_numbers_and_slices(index[len(index) - left :]):
+            if len(shape) - left < d:
                 return None
+            d = len(shape) - left
         else:
             return None
     return offset
+
+
+def _only_numbers_and_slices(parts: tuple) -> bool:
+    return all(part.__class__ is int or part.__class__ is slice for part in parts)
 
 
 composite("_getitem(Tensor(a) self, Any index) -> Tensor(a)", public="")(getitem)
@@ -151,12 +167,17 @@ def _as_tuple(index: Any) -> tuple:
     """The parts of an index; a short list that holds more than numbers stands for a tuple, as in old NumPy."""
     if isinstance(index, tuple):
         return index
-    if isinstance(index, (Tensor, str)) or not isinstance(index, Sequence) or len(index) >= 32:
+    if isinstance(index, Tensor) or not isinstance(index, Sequence) or len(index) >= 32:
         return (index,)
     for part in index:
-        if part is None or part is Ellipsis or isinstance(part, (Tensor, slice, Sequence)):
+        if part is None or part is Ellipsis or isinstance(part, (Tensor, slice)) or _is_sequence(part):
+            warnings.warn(_NOT_A_TUPLE, stacklevel=3)
             return tuple(index)
     return (index,)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, (Sequence, np.ndarray))
 
 
 def _selected(self: Tensor, dim: int, index: int, position: int) -> Tensor:
@@ -165,15 +186,17 @@ def _selected(self: Tensor, dim: int, index: int, position: int) -> Tensor:
     if not shape and not index:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
                          "to convert a 0-dim tensor to a number")
-    n = shape[dim] if shape else 0
+    n = shape[dim] if dim < len(shape) else 0
     if not -n <= index < n:
+        if not _LEAST <= index <= _MOST:
+            raise ValueError("Overflow when unpacking long long")
         raise IndexError(f"index {index} is out of bounds for dimension {position} with size {n}")
     return select_view(self, dim, index)
 
 
 def _integer(value: Any) -> int | None:
-    if value is None or value.__class__ is int:
-        return value
+    if value is None:
+        return None
     if hasattr(value, "__index__"):
         return value.__index__()
     raise TypeError("slice indices must be integers or None or have an __index__ method")
@@ -181,7 +204,11 @@ def _integer(value: Any) -> int | None:
 
 def _sliced(self: Tensor, dim: int, index: slice, *, whole: bool) -> Tensor:
     """A range of a dimension; with `whole`, one that is all of it leaves the tensor as it is."""
-    start, stop, step = _integer(index.start), _integer(index.stop), _integer(index.step)
+    start, stop, step = given = _integer(index.start), _integer(index.stop), _integer(index.step)
+    if any(n is not None and not _LEAST <= n <= _MOST for n in given):
+        warnings.warn("Truncating the start/stop/step of slice. This is likely because of saved old models when the "
+                      "start/stop/step were larger.", stacklevel=3)
+        start, stop, step = [None if n is None else min(max(n, _LEAST), _MOST) for n in given]
     if step is None:
         step = 1
     if step <= 0:
@@ -202,23 +229,19 @@ def _dims_taken(index: Tensor) -> int:
 
 def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Any]]:
     """The view that the basic parts make, and the tensors for `index`: one a dimension, a mask for several."""
-    parts, taken = [], 0
+    taken = 0
     for part in given:
-        kind = part.__class__
-        if kind is int or kind is slice:
-            taken += 1
-        elif part is not None and part is not Ellipsis and kind is not bool:
-            if not hasattr(part, "_keys"):
-                part = _converted(part)  # noqa: PLW2901
-            taken += 1 if part.__class__ is int else _dims_taken(part)
-        parts.append(part)
+        if part is not None and part is not Ellipsis and part.__class__ is not bool:
+            taken += _dims_taken(part) if hasattr(part, "_keys") else 1
     ndim = self._array.ndim
     if taken > ndim:
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
     shown, indices = self, list[Any]()
     dim = 0
     ahead = 0  # dimensions that masks take beyond their one place among the indices
-    for position, part in enumerate(parts):
+    for position, part in enumerate(given):
+        if not (part.__class__ in _OWN_KINDS or part is None or part is Ellipsis or hasattr(part, "_keys")):
+            part = _converted(part)  # noqa: PLW2901
         kind = part.__class__
         if kind is slice:
             shown = _sliced(shown, dim, part, whole=True)
@@ -256,13 +279,16 @@ def _type_name(value: Any) -> str:
 
 def _converted(item: Any) -> Any:
     """A part of an index that is none of PyTorch's own kinds, as one of them."""
-    if isinstance(item, np.ndarray):
-        return from_numpy(item)
-    if isinstance(item, str):
-        raise TypeError("new(): invalid data type 'str'")
-    if isinstance(item, Sequence):
-        made = tensor(item)
-        return made if made.dtype in (bool_, int64) else made.to(int64)
+    if isinstance(item, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{_type_name(item)}'")
+    if _is_sequence(item):
+        made = from_numpy(item) if isinstance(item, np.ndarray) else tensor(item)
+        if made.dtype in (bool_, uint8):
+            return made
+        for part in () if isinstance(item, (np.ndarray, range)) else item:
+            if isinstance(part, np.generic) and not hasattr(part, "__index__"):
+                raise TypeError(f"'{_type_name(part)}' object cannot be interpreted as an integer")
+        return made if made.dtype is int64 else made.to(int64)
     if hasattr(item, "__index__"):
         return item.__index__()
     raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
@@ -280,14 +306,14 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         call_torch_function(Tensor.__setitem__, [self], (self, index, value), {})
         return
+    source = value if isinstance(value, Tensor) else _number(self, value)
     if index is False:
         return
     if index is True:
         index = None
-    source = value if isinstance(value, Tensor) else _number(self, value)
     indices: list[Tensor | None] = []
-    if index.__class__ is int:
-        shown = _selected(self, 0, index, 0)
+    if index.__class__ is int or isinstance(index, np.integer):
+        shown = _selected(self, 0, int(index), 0)
     elif index.__class__ is slice:
         shown = _sliced(self, 0, index, whole=True)
     else:
@@ -299,15 +325,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         source = self.new_full((), source)
     elif source._device != self._device and not source._array.ndim:
         source = source.to(self._device)
-    mask = indices[0]
-    plain_number = not source._array.ndim and not source.requires_grad
-    if len(indices) == 1 and mask is not None and mask.dtype is bool_ and plain_number:
-        shape = shown._array.shape
-        if mask._array.shape == shape[: mask._array.ndim]:
-            if 0 in shown._array.strides:
-                warn_if_expanded(shown, "index_put_", "tensor[indices] = tensor")
-            shown.masked_fill_(mask.reshape((*mask._array.shape, *(1,) * (len(shape) - mask._array.ndim))), source)
-            return
+    mask = None if source.requires_grad else filling_mask(shown, indices, source)
+    if mask is not None:
+        if 0 in shown._array.strides:
+            warn_if_expanded(shown, "index_put_", "tensor[indices] = tensor")
+        shown.masked_fill_(mask, source.reshape(()))
+        return
     shown.index_put_(tuple(indices), _without_leading_ones(source))
 
 
@@ -323,7 +346,8 @@ def _write_array(self: Tensor, index: Any, value: Any) -> bool:
         aliased = value is self or value._base is self or value._base is self._base is not None
         if aliased and kind is Tensor:
             return False
-    elif (value_kind is float or value_kind is int) and array.dtype.kind == "f":
+    elif array.dtype.kind == "f" and (value_kind is int and _LEAST <= value <= _MOST or value_kind is float
+                                      and not (array.itemsize == 4 and _LARGEST < abs(value) < math.inf)):
         source, aliased = value, False
     else:
         return False
@@ -342,15 +366,24 @@ def _write_array(self: Tensor, index: Any, value: Any) -> bool:
         return False
     try:
         array[index] = source
-    except (IndexError, ValueError):  # said in PyTorch's words by the operators
+    except (IndexError, TypeError, ValueError):  # said in PyTorch's words by the operators
         return False
     return True
 
 
 def _number(self: Tensor, value: Any) -> Any:
     if value.__class__ in (int, float, bool, complex):
-        if value.__class__ is int and not -(2**63) <= value < 2**63:
+        if value.__class__ is int and not _LEAST <= value <= _MOST:
             raise ValueError("Overflow when unpacking long long")
+        kind = self.dtype
+        if value.__class__ in (float, complex) and kind.category >= FLOAT:
+            # PyTorch makes a tensor of it before it looks at the index, by way of double for half types: too large is
+            # infinite there.
+            halved = kind.category == FLOAT and kind.itemsize < 4
+            value = stored_number(value, float64 if halved else kind)
+            return math.copysign(math.inf, value) if halved and abs(value) > _LARGEST else value
+        if value.__class__ is complex:
+            stored_number(value, kind)
         return value
     if isinstance(value, (int, float, complex, np.integer)):
         return value.item() if isinstance(value, np.generic) else value

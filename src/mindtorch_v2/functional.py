@@ -55,6 +55,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
         dims = dims.tolist() if dims.numel() > 1 else dims.item()
     if isinstance(dims, (list, tuple)):
         left, right = dims
+    elif dims is None:
+        raise RuntimeError("tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] "
+                           "containing two lists, but got dims=None")
     else:
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")

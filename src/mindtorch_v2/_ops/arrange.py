@@ -55,7 +55,8 @@ def _flipud(self):
     return self.flip((0,))
 
 
-def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Spec:
+def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int] | None) -> Spec:
+    dims = dims or ()
     if not shifts:
         raise RuntimeError("`shifts` required")
     if len(shifts) != len(dims) and (dims or len(shifts) != 1):
@@ -65,16 +66,17 @@ def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Spec
     return Spec(self._array.shape, self.dtype)
 
 
-def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
+def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None) -> Any:
     if not self.ndim:
         return self.copy()
     return contiguous(xp.roll(self, shifts, dims) if dims else xp.roll(self, shifts[0]))
 
 
-op("roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", kernel=moves(_roll_spec, _roll),
-   npu="aclnnRoll(self, shifts, dims, out)",
+op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves(_roll_spec, _roll),
+   npu="aclnnRoll(self, shifts, dims|[], out)",
    grad=dict(self=lambda grad, shifts, dims: grad.roll(tuple([-s for s in shifts]), dims)),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (1, -2), (0, 1)), case(t(2, 3), 5, 1), case(t(), 1),
+                 case(t(2, 3), 1, None),
                  case(t(0, 3), 1, 0),
                  error(RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0", t(2, 3),
                        (1, 1))))

@@ -34,7 +34,7 @@ from .cuda_pointwise import launch_of
 from .families import result_of
 from .index import index_spec, picked, place_shape, shown_shape, whole_key
 from .rules import Spec, is_expanded
-from .scatter import refuse_values, start_value
+from .scatter import filling_mask, refuse_values, start_value
 from .updates import Updates, check_update, refuse_shared
 
 _FLOAT32, _INT32, _PLANS = np.dtype(np.float32), np.dtype(np.int32), 4096
@@ -453,13 +453,11 @@ def _index_put(layout: Layout, indices: Sequence[Tensor | None], values: Tensor,
 
 
 def _put_masked(target: CudaArray, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
-    self, mask = wrap_cuda(target), indices[0]
-    if len(indices) == 1 and mask.dtype is bool_ and values._array.size == 1 and not accumulate:  # type: ignore[union-attr]
-        shape = mask._array.shape  # type: ignore[union-attr]
-        if shape == target.shape[: len(shape)]:
-            wide = mask.reshape((*shape, *(1,) * (len(target.shape) - len(shape))))  # type: ignore[union-attr]
-            KERNELS["masked_fill_"](self, wide, values.reshape(()))
-            return
+    self = wrap_cuda(target)
+    mask = None if accumulate else filling_mask(self, indices, values)
+    if mask is not None and mask.dtype is bool_:
+        KERNELS["masked_fill_"](self, mask, values.reshape(()))
+        return
     KERNELS["index_put_"](self, _integers(self, indices), values, accumulate)
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,23 +37,22 @@ DATA_DEPENDENT = (
 # index ---------------------------------------------------------------------------------------------------------------
 
 
-def whole_key(shape: tuple[int, ...], indices: Sequence[Any], xp: Any = np) -> list:
+def whole_key(shape: tuple[int, ...], indices: Sequence[Any], xp: Any = np, *, warns: bool = True) -> list:
     """NumPy's key for a list of index arrays: a full slice for None, the places of its True for a mask."""
     key: list[Any] = []
     for index in indices:
+        if index is not None and index.dtype not in _PLACE_KINDS and index.dtype not in _MASK_KINDS:
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    for index in indices:
         if index is None:
             key.append(slice(None))
-            continue
-        kind = index.dtype
-        if kind in _PLACE_KINDS:
+        elif index.dtype in _PLACE_KINDS:
             key.append(index)
-        elif kind in _MASK_KINDS:
-            if kind is not bool_.np:
-                warn_once(_BYTE_MASK)
+        else:
+            if warns and index.dtype is not bool_.np:
+                warnings.warn(_BYTE_MASK, stacklevel=2)
             check_mask(shape, index.shape, len(key))
             key.extend(index.nonzero() if index.ndim else [xp.zeros(1 if index else 0, np.int64)])
-        else:
-            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if len(key) > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {len(key)})")
     return key
@@ -184,7 +184,7 @@ class Picks(ArrayFamily):
             arrays = [None if index is None else index._array for index in indices]
             made = picked(cpu_xp, array, arrays)
             if array.size and (not array.flags.c_contiguous or 1 in array.shape):
-                key = whole_key(array.shape, arrays)
+                key = whole_key(array.shape, arrays, warns=False)
                 spec = index_spec(source, [None if part.__class__ is slice else wrap(part) for part in key])
                 if spec.strides is not None:
                     laid_out = uninitialised(spec)

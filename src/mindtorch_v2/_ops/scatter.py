@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from .._device import CPU, META
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64
+from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
 from .._tensor import Tensor, wrapped_dim
 from .copy import stored_number
 from .declare import composite, function_of, op
@@ -32,7 +33,35 @@ from .updates import LITTLE, Updates, combine_at, on_flat
 # index_put -----------------------------------------------------------------------------------------------------------
 
 
+def filling_mask(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor | None:
+    """The mask, made as wide as `self`, of a write of one element by one mask; None for any other write.
+
+    PyTorch takes such a write for `masked_fill_`, and so casts the value.
+    """
+    if values._array.size != 1:
+        return None
+    mask, dims = None, 0
+    for index in indices:
+        if index is None:
+            dims += 1
+        elif mask is not None or index.dtype not in (bool_, uint8):
+            return None
+        else:
+            mask = index
+            check_mask(self._array.shape, mask._array.shape, dims)
+            dims += mask._array.ndim
+    missing = self._array.ndim - dims
+    return mask if mask is None or not missing else mask.reshape((*mask._array.shape, *(1,) * missing))
+
+
 def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
+    if values._array.size == 1 and not accumulate and values._device in (CPU, META):
+        mask = filling_mask(self, indices, values)
+        if mask is not None:
+            _check_masked_fill(self, mask, None)
+            if values._device is CPU:
+                _cast_value(values._array, self._array.dtype)  # raises where the value does not fit
+            return
     casts = self._array.dtype is not values._array.dtype and self.dtype is not values.dtype
     if casts or not self._array.size and values is not self:
         _check_put_shapes(self, indices, values)
@@ -46,7 +75,7 @@ def _check_put_shapes(self: Tensor, indices: Sequence[Tensor | None], values: Te
     arrays = [None if index is None else index._array for index in indices]
     if not all(array is None or array.__class__ is np.ndarray for array in arrays):
         return
-    shape, key = self._array.shape, whole_key(self._array.shape, arrays)
+    shape, key = self._array.shape, whole_key(self._array.shape, arrays, warns=False)
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
     places = place_shape([key[d].shape for d in at])
     if 0 not in places and 0 in [shape[d] for d in at]:
@@ -80,10 +109,12 @@ def _cells(xp: Any, shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int
 
 
 def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> None:
-    if len(indices) == 1 and indices[0].dtype is bool_.np and values.size == 1 and not accumulate and indices[0].ndim:
-        check_mask(self.shape, indices[0].shape, 0)
-        self[indices[0]] = values.reshape(())
-        return
+    if values.size == 1 and not accumulate:
+        given = [index for index in indices if index is not None]
+        if len(given) == 1 and given[0].dtype is bool_.np and given[0].ndim:
+            key = tuple([slice(None) if index is None else index for index in indices])
+            self[key] = values.reshape(()) if values.dtype is self.dtype else _cast_value(values, self.dtype)
+            return
     key = whole_key(self.shape, indices, xp)
     if not accumulate:
         try:

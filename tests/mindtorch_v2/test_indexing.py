@@ -1,0 +1,125 @@
+"""What stands between the brackets of `tensor[...]`: kinds of indices, and what a write takes."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+
+NUMBERS = torch.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        ((..., np.array([0, 1])), [[0.0, 1.0], [3.0, 4.0]]),
+        (np.array([0.0, 1.0]), [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]),
+        (np.array([[0, 1], [1, 0]]), [[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0]]]),
+        (np.array([], dtype=np.float64), []),
+        ((np.array([0, 1], dtype=np.int8), -1), [2.0, 5.0]),
+        (range(1), [[0.0, 1.0, 2.0]]),
+        ((range(2), range(2)), [0.0, 4.0]),
+        (np.int32(1), [3.0, 4.0, 5.0]),
+        ((1, ..., np.array([2, 0])), [5.0, 3.0]),
+        ((None, np.array([1])), [[[3.0, 4.0, 5.0]]]),
+    ],
+    ids=str,
+)
+def test_numpy_arrays_numbers_and_ranges_are_indices(index, expected):
+    assert NUMBERS[index].tolist() == expected
+
+
+def test_a_list_that_holds_sequences_stands_for_a_tuple_with_a_warning():
+    for index in ([[0, 1], [1, 0]], [np.array([0, 1]), np.array([1, 0])], [torch.tensor([0, 1]), torch.tensor([1, 0])]):
+        with pytest.warns(UserWarning, match="Using a non-tuple sequence for multidimensional indexing is deprecated"):
+            assert NUMBERS[index].tolist() == [1.0, 3.0]
+
+
+def test_every_byte_mask_warns():
+    mask = torch.tensor([1, 0], dtype=torch.uint8)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="indexing with dtype torch.uint8 is now deprecated") as caught:
+            assert NUMBERS[mask].tolist() == [[0.0, 1.0, 2.0]]
+        assert len(caught) == 1
+    with pytest.raises(RuntimeError, match="masked_fill_ only supports boolean masks, but got mask with dtype unsigned"):
+        NUMBERS.clone()[mask] = 1.0
+
+
+def test_limits_of_slices_beyond_64_bits_are_cut_with_a_warning():
+    with pytest.warns(UserWarning, match="Truncating the start/stop/step of slice"):
+        assert torch.equal(NUMBERS[-(2**70) : 2**70], NUMBERS)
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+        NUMBERS[2**70]
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "kind", "message"),
+    [
+        ((), np.int64(1), IndexError, "index 1 is out of bounds for dimension 0 with size 0"),
+        ((), np.array(True), IndexError, "too many indices for tensor of dimension 0"),
+        ((), "a", IndexError, "too many indices for tensor of dimension 0"),
+        ((2,), "a", TypeError, r"new\(\): invalid data type 'str'"),
+        ((2,), b"ab", TypeError, r"new\(\): invalid data type 'bytes'"),
+        ((2, 3), (..., ..., 0), IndexError, "index 0 is out of bounds for dimension 2 with size 0"),
+        ((2,), (slice(0, 1), ..., 0), IndexError, "too many indices for tensor of dimension 1"),
+        ((2,), [np.float32(0)], TypeError, "'numpy.float32' object cannot be interpreted as an integer"),
+        ((2, 3), (0, slice(None, None, -1)), ValueError, "step must be greater than zero"),
+    ],
+    ids=str,
+)
+def test_refused_indices(shape, index, kind, message):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with pytest.raises(kind, match=message):
+            torch.zeros(shape)[index]
+        with pytest.raises(kind, match=message):
+            torch.zeros(shape)[index] = 1
+
+
+@pytest.mark.parametrize("places", [(), (slice(None),), (...,)], ids=str)
+def test_one_element_written_by_a_mask_is_cast(places):
+    mask = torch.tensor([True, False, True]) if places else torch.tensor([[True, False, True], [False, False, True]])
+    for value, expected in ((torch.tensor([7]), 7.0), (torch.tensor([[2.5]], dtype=torch.float64), 2.5)):
+        target = NUMBERS.clone()
+        target[(*places, mask)] = value
+        assert torch.equal(target, torch.where(mask, expected, NUMBERS))
+        assert target._version == 1
+    whole = NUMBERS.long()
+    whole[(*places, mask)] = torch.tensor([2.7])
+    assert torch.equal(whole, torch.where(mask, 2, NUMBERS.long()))
+    assert torch.equal(NUMBERS.index_put((NUMBERS > 2,), torch.tensor([9])), torch.where(NUMBERS > 2, 9.0, NUMBERS))
+    with pytest.raises(RuntimeError, match="value cannot be converted to type float without overflow"):
+        NUMBERS.clone()[(*places, mask)] = torch.tensor([1j])
+    with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
+        NUMBERS.index_put((NUMBERS > 2,), torch.tensor([9]), accumulate=True)
+    with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
+        NUMBERS.clone()[torch.tensor([0])] = torch.tensor([9])
+
+
+def test_the_gradient_of_one_element_written_by_a_mask():
+    value = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)
+    target = NUMBERS.clone()
+    target[NUMBERS > 2] = value
+    (target * target).sum().backward()
+    assert value.grad.tolist() == [12.0] and value.grad.dtype is torch.float64
+
+
+def test_numbers_that_the_type_cannot_hold():
+    for index in (0, slice(None), NUMBERS > 2, torch.tensor([0])):
+        for value in (1e300, 2**70, 1j):
+            target = NUMBERS.clone()
+            with pytest.raises((RuntimeError, ValueError), match="without overflow|Overflow when unpacking long long"):
+                target[index] = value
+            assert torch.equal(target, NUMBERS) and target._version == 0
+    wide = torch.zeros(2, dtype=torch.bfloat16)
+    wide[0], wide[1:] = 1e300, -1e300
+    assert wide.tolist() == [math.inf, -math.inf]
+    with pytest.raises(TypeError, match="can't assign a list to a torch.FloatTensor"):
+        NUMBERS.clone()[False] = [1]
+
+
+def test_roll_without_dimensions():
+    assert torch.roll(NUMBERS, 1, None).tolist() == [[5.0, 0.0, 1.0], [2.0, 3.0, 4.0]]
+    assert torch.equal(NUMBERS.roll(shifts=1, dims=None), torch.roll(NUMBERS, 1))
