@@ -112,8 +112,8 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
     if values.size == 1 and not accumulate:
         given = [index for index in indices if index is not None]
         if len(given) == 1 and given[0].dtype is bool_.np and given[0].ndim:
-            key = tuple([slice(None) if index is None else index for index in indices])
-            self[key] = values.reshape(()) if values.dtype is self.dtype else _cast_value(values, self.dtype)
+            place = tuple([slice(None) if index is None else index for index in indices])
+            self[place] = values.reshape(()) if values.dtype is self.dtype else _cast_value(values, self.dtype)
             return
     key = whole_key(self.shape, indices, xp)
     if not accumulate:
