@@ -96,7 +96,7 @@ class Tensor(TensorBase):
     _hooks: HookDict | None = None
     _post_accumulate_hooks: HookDict | None = None
     _accumulator: Any = None
-    _pending: Any = None  # the pipeline's record while the value is not computed yet
+    _record: Any = None  # the pipeline's, while the value is not computed yet
     _tangent: tuple | None = None  # (dual level, tangent) of forward-mode differentiation
     _backward_hooks: Any = None
     __array_priority__ = 1000
@@ -230,7 +230,7 @@ class Tensor(TensorBase):
         """The storage, made now if nobody asked before."""
         storage = self._storage
         if storage is None:
-            if self._pending is not None:
+            if self._record is not None:
                 flush_pending[0]()
             array = self._array
             if self._base is not None:
@@ -328,7 +328,7 @@ class Tensor(TensorBase):
 
     @property
     def grad_fn(self) -> Any:
-        if self._pending is not None:
+        if self._record is not None:
             flush_pending[0]()
         edge = self._current_edge()
         if edge is None:
@@ -371,6 +371,11 @@ class Tensor(TensorBase):
             steps.append(step[1:])
             step = step[0]
         return tuple(reversed(steps))
+
+    @property
+    def _pending(self) -> bool:
+        """Whether a pipeline has recorded this tensor and not computed it yet."""
+        return self._record is not None
 
     def _is_view(self) -> bool:
         return self._base is not None

@@ -155,9 +155,9 @@ def _pipeline_kernel(operator: Operator) -> Callable:
     def kernel(*args: Any) -> Any:
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
         for tensor in tensors:
-            if tensor._pending is not None and tensor._pending.error is not None:
+            if tensor._record is not None and tensor._record.error is not None:
                 raise RuntimeError("this tensor was never computed: "
-                                   f"{tensor._pending.error}") from tensor._pending.error
+                                   f"{tensor._record.error}") from tensor._record.error
         pipe = modes.__dict__.get("pipeline")
         active = pipe is not None and modes.include & PIPELINE_MASK
         defers = (active and tensors and not writes and not level_of(args)
@@ -171,7 +171,7 @@ def _pipeline_kernel(operator: Operator) -> Callable:
             defers = not operator.is_composite  # whose parts may be cast
         result = _inferred(operator, args) if defers else None
         if result is None:
-            for owner in {t._pending.pipe for t in tensors if t._pending is not None} | ({pipe} if pipe else set()):
+            for owner in {t._record.pipe for t in tensors if t._record is not None} | ({pipe} if pipe else set()):
                 owner.flush()
             with changed_modes(include=modes.include & ~PIPELINE_MASK):
                 return call_bound(operator, args)
@@ -182,7 +182,7 @@ def _pipeline_kernel(operator: Operator) -> Callable:
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         record = Record(pipe, operator, args, results, _where())
         for tensor in results:
-            tensor._device, tensor._pending = where, record
+            tensor._device, tensor._record = where, record
             tensor._keys = backend | PIPELINE_MASK
             if needs_grad and tensor.dtype.category >= 2:
                 tensor._keys |= WITH_GRAD[backend]
@@ -212,6 +212,8 @@ def pipeline() -> Pipeline:
     """A context in which operations are recorded and run together at a flush."""
     return Pipeline()
 
+
+pipeline_context = pipeline  # the name in this module; `pipeline` is the public one
 
 flush_pending[0] = _flush_current
 registry.register_for_all(DispatchKey.Pipeline, PerOperator(_pipeline_kernel))

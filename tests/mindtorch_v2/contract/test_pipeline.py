@@ -5,10 +5,12 @@ import threading
 import pytest
 
 import mindtorch_v2 as torch
+from mindtorch_v2._dispatch.pipeline import pipeline_context
 
 
 def pending(tensor: torch.Tensor) -> bool:
-    return bool(tensor._pending)
+    assert tensor._pending in (True, False)
+    return tensor._pending
 
 
 def test_operations_wait_until_the_context_ends() -> None:
@@ -19,6 +21,13 @@ def test_operations_wait_until_the_context_ends() -> None:
         assert pending(y) and pending(z) and not pending(x)
     assert not pending(y) and not pending(z)
     assert z.item() == pytest.approx(7.389056 + 54.59815 + 403.42879, rel=1e-5)
+
+
+def test_the_context_by_its_own_name() -> None:
+    with pipeline_context() as pipe:
+        y = torch.ones(2) + torch.ones(2)
+        assert y._pending is True and len(pipe) > 0
+    assert y._pending is False and torch.ones(2)._pending is False
 
 
 def test_metadata_is_known_at_once() -> None:
