@@ -122,10 +122,12 @@ from .functional import (  # noqa: E402 - stands on the operators
 
 
 def is_anomaly_enabled() -> bool:
+    """Whether backward looks for what made an error, or NaN."""
     return _modes.__dict__.get("anomaly", False)
 
 
 def is_anomaly_check_nan_enabled() -> bool:
+    """Whether backward stops at NaN."""
     return _modes.__dict__.get("anomaly_nan", False)
 
 

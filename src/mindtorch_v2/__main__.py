@@ -3,15 +3,29 @@
     python -m mindtorch_v2 train.py --epochs 3    # a script that says `import torch`
     python -m mindtorch_v2 -m package.train       # a module
     python -m mindtorch_v2 info                   # versions, devices, threads, kernels found
+    python -m mindtorch_v2 show softmax           # an operator: declaration, derivative, kernels, generated code
 """
 
 import os
 import runpy
 import sys
+from types import FrameType, TracebackType
 
 from . import install
 
-USAGE = "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | info) [ARGUMENTS ...]\n"
+USAGE = "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | info | show OPERATOR) [ARGUMENTS ...]\n"
+
+
+def _print_from_the_program_on(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Prints an error of the program without the lines of what started it."""
+    shown = trace
+    while shown is not None and _is_launcher(shown.tb_frame):
+        shown = shown.tb_next
+    sys.__excepthook__(kind, error.with_traceback(trace if shown is None else shown), shown)
+
+
+def _is_launcher(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") == "runpy" or frame.f_code.co_filename == __file__
 
 
 def main() -> None:
@@ -24,9 +38,20 @@ def main() -> None:
 
         print(describe())
         return
+    if arguments[0] == "show":
+        from ._show import describe_operator
+
+        if len(arguments) < 2:
+            sys.exit(f"show which operator?\n{USAGE}")
+        try:
+            print("\n\n".join(map(describe_operator, arguments[1:])))
+        except LookupError as error:
+            sys.exit(error.args[0])
+        return
     if arguments[0] in ("-m", "-c") and len(arguments) < 2:
         sys.exit(f"Argument expected for the {arguments[0]} option\n{USAGE}")
     install()
+    sys.excepthook = _print_from_the_program_on
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         sys.path[0] = os.getcwd()

@@ -66,6 +66,7 @@ def _device_method(name: str) -> Callable:
         return converted(self, None, where, False, memory_format, non_blocking)
 
     method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"The tensor on a device of type {name}; itself if it is there."
     return method
 
 
@@ -127,22 +128,27 @@ def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
 
 
 def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
     return isinstance(obj, Tensor)
 
 
 def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage."""
     return isinstance(obj, (UntypedStorage, TypedStorage))
 
 
 def is_floating_point(input: Tensor) -> bool:
+    """Whether the elements are floating point numbers."""
     return input.dtype.is_floating_point
 
 
 def is_complex(input: Tensor) -> bool:
+    """Whether the elements are complex numbers."""
     return input.dtype.is_complex
 
 
 def is_signed(input: Tensor) -> bool:
+    """Whether the elements can be negative."""
     return input.dtype.is_signed
 
 
@@ -152,10 +158,12 @@ def is_nonzero(input: Tensor) -> bool:
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
     return input._array.shape == other._array.shape
 
 
 def numel(input: Tensor) -> int:
+    """The number of elements."""
     if not isinstance(input, Tensor):
         raise TypeError(f"numel(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     return input.numel()
@@ -177,10 +185,12 @@ def get_device(input: Tensor) -> int:
 
 
 def is_inference(input: Tensor) -> bool:
+    """Whether the tensor was made in inference mode."""
     return input.is_inference()
 
 
 def _never(self: Tensor, device: Any = None) -> bool:
+    """False: no tensor here is of that kind."""
     return False
 
 

@@ -100,6 +100,7 @@ _default = _DefaultDevice()
 
 
 def get_default_device() -> device:
+    """The device on which tensors are made that name none."""
     found = _default.stack[-1] if _default.stack else _fixed_default[0]
     if found.type != "cuda" or found.index is not None:
         return found

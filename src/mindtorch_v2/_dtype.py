@@ -153,6 +153,7 @@ class _Default:
 
 
 def get_default_dtype() -> dtype:
+    """The type of tensors made of Python's floating point numbers."""
     return _Default.dtype
 
 

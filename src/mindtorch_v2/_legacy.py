@@ -116,7 +116,9 @@ def _options(kind: dtype) -> str:
 
 _KINDS = (float32, float64, float16, bfloat16, uint8, int8, int16, int32, int64, bool_)
 _NAMED = {f"{kind.scalar_name}Tensor": kind for kind in _KINDS}
-TENSOR_TYPES = {name: tensortype(name, (), {"dtype": kind, "__module__": "torch"}) for name, kind in _NAMED.items()}
+_CONSTRUCTOR = "A tensor of this type, of a size or of data; as a type, that of all such tensors on the CPU."
+TENSOR_TYPES = {name: tensortype(name, (), {"dtype": kind, "__module__": "torch", "__doc__": _CONSTRUCTOR})
+                for name, kind in _NAMED.items()}
 _BY_NAME = {f"torch.{kind.scalar_name}Tensor": kind for kind in OF_ARRAY.values()}
 
 
@@ -145,6 +147,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor in the type of another."""
     if not isinstance(other, Tensor):
         raise TypeError(f"type_as(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}")
     return converted(self, other.dtype, other.device)

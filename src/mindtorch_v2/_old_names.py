@@ -84,6 +84,7 @@ def _removed(name: str, instead: str) -> Callable:
                            f"`torch.{name}` is replaced by `{instead}`.")
 
     function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Removed from PyTorch: raises RuntimeError, which names {instead}."
     return function
 
 
@@ -96,16 +97,24 @@ globals().update({name: absent_function(f"torch.{name}") for name in _QUANTIZATI
 
 
 def _resized(self: Tensor, *sizes: Any) -> Tensor:
+    """A copy with another size. Deprecated."""
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
     return self.clone().resize_(*sizes)  # type: ignore[attr-defined]
 
 
 def _resized_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """A copy with the size of another tensor. Deprecated."""
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
     return self.clone().resize_(tensor.shape)  # type: ignore[attr-defined]
 
 
+def _dequantized(self: Tensor) -> Tensor:
+    """The tensor as float32."""
+    return self.to(float32)  # type: ignore[attr-defined]
+
+
 def _storage_type(self: Tensor) -> type:
+    """The class of the tensor's typed storage."""
     from . import storage
 
     return getattr(storage, f"{self.dtype.scalar_name}Storage")
@@ -133,6 +142,7 @@ def _moved_to(kind: str) -> Callable:
         raise RuntimeError(f"PyTorch is not linked with support for {kind} devices")
 
     method.__name__ = method.__qualname__ = kind
+    method.__doc__ = f"Raises RuntimeError: there are no {kind} devices here."
     return method
 
 
@@ -141,7 +151,7 @@ def attach() -> None:
     kept: dict[str, Any] = {
         "__pos__": lambda self: self, "__nonzero__": Tensor.__bool__, "__long__": Tensor.__int__,
         "__div__": lambda self, other: self / other, "__idiv__": lambda self, other: self.div_(other),
-        "const_data_ptr": Tensor.data_ptr, "dequantize": lambda self: self.to(float32), "resize": _resized,
+        "const_data_ptr": Tensor.data_ptr, "dequantize": _dequantized, "resize": _resized,
         "resize_as": _resized_as, "storage_type": _storage_type, "module_load": _module_load,
         "grad_dtype": property(_grad_dtype, _set_grad_dtype), "name": property(lambda self: None),
         "volatile": property(lambda self: False), **{kind: _moved_to(kind) for kind in ("ipu", "mtia", "xpu")},

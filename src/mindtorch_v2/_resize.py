@@ -47,6 +47,7 @@ def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+    """This tensor with the size of another; see `resize_`."""
     return resize_(self, the_template.shape, memory_format=memory_format)
 
 

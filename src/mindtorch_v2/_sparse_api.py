@@ -133,10 +133,12 @@ def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: An
 
 
 def sparse_bsr_tensor(*args: Any, **options: Any) -> NoReturn:
+    """NotImplementedError: blocks of rows are not here."""
     raise NotImplementedError("sparse_bsr_tensor: there are no tensors of layout torch.sparse_bsr here")
 
 
 def sparse_bsc_tensor(*args: Any, **options: Any) -> NoReturn:
+    """NotImplementedError: blocks of columns are not here."""
     raise NotImplementedError("sparse_bsc_tensor: there are no tensors of layout torch.sparse_bsc here")
 
 
@@ -157,6 +159,8 @@ def _of_coo(name: str, *, checked: bool) -> Callable:
         return array.coalesced if name == "is_coalesced" else (array.parts[0] if "indices" in name else array.values)
 
     method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"The {name.strip('_')} of a COO tensor." if name != "is_coalesced" else (
+        "Whether the indices of a COO tensor are sorted, each there once.")
     return method
 
 
@@ -176,7 +180,23 @@ def _part(name: str, kind: layout, number: int) -> Callable:
         return self._array.parts[number]
 
     method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"The {name} of a tensor of layout {kind}."
     return method
+
+
+def _sparse_dim(self: Tensor) -> int:
+    """The number of dimensions that indices name."""
+    return self._array.sparse_dim if is_sparse(self) else 0
+
+
+def _dense_dim(self: Tensor) -> int:
+    """The number of dimensions that each value has of its own."""
+    return self._array.dense_dim if is_sparse(self) else self.dim()
+
+
+def _to_sparse_coo(self: Tensor) -> Tensor:
+    """The tensor in layout torch.sparse_coo."""
+    return _ops.to_sparse(self)
 
 
 def _nnz(self: Tensor) -> int:
@@ -250,11 +270,11 @@ _METHODS: dict[str, Callable] = {
     "_dimV": lambda self: self._array.dense_dim,
     "ccol_indices": _part("ccol_indices", sparse_csc, 0), "coalesce": _ops.coalesce,
     "col_indices": _part("col_indices", sparse_csr, 1), "crow_indices": _part("crow_indices", sparse_csr, 0),
-    "dense_dim": lambda self: self._array.dense_dim if is_sparse(self) else self.dim(),
+    "dense_dim": _dense_dim,
     "row_indices": _part("row_indices", sparse_csc, 1), "smm": smm,
-    "sparse_dim": lambda self: self._array.sparse_dim if is_sparse(self) else 0,
+    "sparse_dim": _sparse_dim,
     "sparse_resize_": sparse_resize_, "sparse_resize_and_clear_": sparse_resize_and_clear_,
-    "to_dense": _ops.to_dense, "to_sparse": _ops.to_sparse, "to_sparse_coo": lambda self: _ops.to_sparse(self),
+    "to_dense": _ops.to_dense, "to_sparse": _ops.to_sparse, "to_sparse_coo": _to_sparse_coo,
     "to_sparse_csc": _to_layout("to_sparse_csc", sparse_csc), "to_sparse_csr": _to_layout("to_sparse_csr", sparse_csr),
     "values": _values,
 }

@@ -165,6 +165,7 @@ class Tensor(TensorBase):
         return _size(Size, self._array.shape)
 
     def size(self, dim: int | None = None) -> Any:
+        """The shape, or its length along one dimension."""
         if dim is None:
             return _size(Size, self._array.shape)
         if not hasattr(dim, "__index__"):
@@ -172,6 +173,7 @@ class Tensor(TensorBase):
         return self._array.shape[wrapped_dim(dim, self._array.ndim)]
 
     def stride(self, dim: int | None = None) -> Any:
+        """How many elements lie from one index to the next: in all dimensions, or in one."""
         if not self._array.size:
             settle_empty(self)
         itemsize = self._array.itemsize
@@ -179,20 +181,24 @@ class Tensor(TensorBase):
         return strides if dim is None else strides[wrapped_dim(dim, len(strides))]
 
     def storage_offset(self) -> int:
+        """Where in the storage the first element lies, in elements."""
         return self._offset // self._array.itemsize
 
     def dim(self) -> int:
+        """The number of dimensions."""
         return self._array.ndim
 
     ndimension = dim
     ndim = property(dim)
 
     def numel(self) -> int:
+        """The number of elements."""
         return self._array.size
 
     nelement = numel
 
     def element_size(self) -> int:
+        """The bytes that one element takes."""
         return self._array.itemsize
 
     itemsize = property(element_size)
@@ -206,6 +212,7 @@ class Tensor(TensorBase):
         return self._array.itemsize * self._array.size
 
     def dim_order(self) -> tuple[int, ...]:
+        """The dimensions from the one with the largest stride to the one with the smallest."""
         strides = self.stride()
         return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
 
@@ -255,6 +262,7 @@ class Tensor(TensorBase):
         return id(self)
 
     def untyped_storage(self) -> UntypedStorage:
+        """The memory that the tensor lies in."""
         storage = self._shared_storage()
         if storage is None:
             name = "SparseTensorImpl" if self._keys & COO_MASK else "SparseCsrTensorImpl"
@@ -262,6 +270,7 @@ class Tensor(TensorBase):
         return storage
 
     def storage(self) -> TypedStorage:
+        """The memory that the tensor lies in, as elements of its type. Deprecated."""
         warn_once(DEPRECATED)
         return self._typed_storage()
 
@@ -269,6 +278,7 @@ class Tensor(TensorBase):
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
     def data_ptr(self) -> int:
+        """The address of the first element."""
         storage = self._shared_storage()
         if storage is None:
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
@@ -295,6 +305,7 @@ class Tensor(TensorBase):
         self.requires_grad_(wanted)
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
+        """This tensor, which from now on needs a gradient or does not."""
         if self._edge is not None and not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a "
                                "computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
@@ -381,6 +392,7 @@ class Tensor(TensorBase):
         return self._base is not None
 
     def is_inference(self) -> bool:
+        """Whether it was made in inference mode."""
         return bool(self._keys & INFERENCE_MASK)
 
     def _detached(self) -> "Tensor":
@@ -432,6 +444,7 @@ class Tensor(TensorBase):
         return made
 
     def detach_(self) -> "Tensor":
+        """This tensor, taken out of the graph."""
         if self._base is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead. If you are using "
                                "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
@@ -510,6 +523,7 @@ class Tensor(TensorBase):
         return self._retains_grad
 
     def retain_grad(self) -> None:
+        """Lets backward keep the gradient of a tensor that is no leaf, too."""
         if not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         edge = self._current_edge()
@@ -560,6 +574,7 @@ class Tensor(TensorBase):
         return array.read(action) if self._keys & FUNC_MASK else array.to_host()
 
     def item(self) -> Any:
+        """The only element, as a Python number."""
         if self._array.size != 1:
             raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
         if self._device is META:
@@ -573,6 +588,7 @@ class Tensor(TensorBase):
         return complex(*value) if value.__class__ is tuple else float(value)
 
     def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers; a number if there are no dimensions."""
         if self._keys & TORCH_DISPATCH_MASK:
             raise RuntimeError(f".tolist() is not supported for tensor subclasses, got {type(self).__name__}")
         array = self._host_array("tolist()")

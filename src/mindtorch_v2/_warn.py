@@ -19,4 +19,5 @@ def set_warn_always(b: bool) -> None:
 
 
 def is_warn_always_enabled() -> bool:
+    """Whether warnings come each time, not once."""
     return _always[0]

@@ -134,8 +134,10 @@ class inference_mode(_ModeContext):
 
 
 def is_grad_enabled() -> bool:
+    """Whether operations are recorded now."""
     return modes.grad_enabled
 
 
 def is_inference_mode_enabled() -> bool:
+    """Whether inference mode is on."""
     return modes.inference

@@ -3,26 +3,40 @@
 A general binder would cost several times what a small operator takes, so each operator gets a Python function with
 its own signature: quick checks that the arguments are what kernels take, the keys OR-ed together, one table look-up,
 the kernel. Whatever fails a quick check goes through `Schema.bind`, which converts or raises. The source is made
-when the function is first called, and is in `linecache`, so tracebacks and debuggers show it.
+when the function is first called. Tracebacks and debuggers show the operator's declaration in its place.
 """
 
 import functools
 import linecache
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from .._device import Size, device, get_default_device, layout, memory_format
 from .._dtype import dtype
 from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
-from .registry import Operator
+from .registry import Operator, registry
 from .schema import KEYWORD_ALIASES, MISSING, NUMBERS, Argument
 
 _SEQUENCES = frozenset((list, Size))  # what is made a tuple without further ado
 
 
+# Generated source by what it is ("aten::add", "aten::add autograd"), for `python -m mindtorch_v2 show`.
+SOURCES: dict[str, str] = {}
+# How CPython's location table says of eight instructions that they belong to the first line, and to no column.
+_ON_FIRST_LINE = b"\xef\x00"
+
+
 def _stub(*args: Any, **kwargs: Any) -> Any:
-    return __build__()(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821 - the scope's own
+    import sys  # its globals are the operator's scope
+
+    tracer = sys.gettrace()
+    sys.settrace(None)  # a debugger that steps in does not see how the function is made
+    try:
+        made = __build__()  # type: ignore[name-defined]  # noqa: F821 - the scope's own
+    finally:
+        sys.settrace(tracer)
+    return made(*args, **kwargs)
 
 
 def lazy_function(name: str, scope: dict[str, Any], source: Callable[[], str], doc: str = "") -> FunctionType:
@@ -42,12 +56,29 @@ def lazy_function(name: str, scope: dict[str, Any], source: Callable[[], str], d
 
 
 def compile_function(name: str, source: str, scope: dict[str, Any]) -> FunctionType:
-    """The function `name` out of `source`, with the source kept for tracebacks."""
-    filename = f"<mindtorch_v2 {scope.get('__opname__', name)}>"
+    """The function `name` out of `source`. Tracebacks and debuggers show the declaration of the operator it is for."""
+    purpose = scope.get("__opname__", name)
+    SOURCES[purpose] = source
     scope.setdefault("__name__", "mindtorch_v2")
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), scope)
+    operator_name, _, role = purpose.partition(" ")
+    operator = registry.get(operator_name) if operator_name in registry else None
+    if operator is None or operator.declaration is None:
+        filename = f"<mindtorch_v2 {purpose}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        exec(compile(source, filename, "exec"), scope)
+    else:
+        declaration, label = operator.declaration, f"{operator.schema.base_name} {role}".rstrip()
+        exec(_placed(compile(source, declaration.file, "exec"), declaration.line, label), scope)
     return scope[name]
+
+
+def _placed(code: CodeType, line: int, label: str) -> CodeType:
+    """Code that lies on one line of its file: stepping over it takes one step, and no line of it needs a file."""
+    blocks, rest = divmod(len(code.co_code) // 2, 8)
+    table = _ON_FIRST_LINE * blocks + (bytes((_ON_FIRST_LINE[0] - 8 + rest, 0)) if rest else b"")
+    constants = tuple([_placed(c, line, label) if c.__class__ is CodeType else c for c in code.co_consts])
+    name = code.co_name if code.co_name.startswith("<") else label  # generator expressions keep theirs
+    return code.replace(co_firstlineno=line, co_linetable=table, co_consts=constants, co_name=name, co_qualname=name)
 
 
 _named_device = functools.lru_cache(64)(device)

@@ -1,6 +1,7 @@
 """The operators: schema, kernels by key, and the cached way from a key mask to a kernel."""
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -80,7 +81,12 @@ class Operator:
         """The function that serves a call with these keys."""
         function = self.table.get(mask)
         if function is None:
-            function = self.table[mask] = self._resolve(mask)
+            tracer = sys.gettrace()
+            sys.settrace(None)  # a debugger that steps in does not see how kernels are made
+            try:
+                function = self.table[mask] = self._resolve(mask)
+            finally:
+                sys.settrace(tracer)
         return function
 
     def _resolve(self, mask: int) -> Callable:

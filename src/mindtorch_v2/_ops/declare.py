@@ -20,6 +20,7 @@ from .._dispatch.schema import Schema
 from .._tensor import Tensor
 from .families import Composite, Family
 from .out import write_out
+from .source import Declared
 
 DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max.dim"
 # public place -> name -> the operators behind it, in the order in which their schemas are tried
@@ -52,7 +53,7 @@ class Declaration:
         self.node_class: type | None = None
         # The same call as other operators, where the kernel and its formulas will not do: tangents, vmap.
         self.composed: Callable | None = None
-        self.module = _declaring_module()
+        self.module, self.file, self.line = _declaring_statement()
 
     @functools.cached_property
     def result_type(self) -> Any:
@@ -68,12 +69,15 @@ class Declaration:
         return f"<declaration of {self.operator.schema}>"
 
 
-def _declaring_module() -> str:
-    """The module that the declaration under way stands in."""
+def _declaring_statement() -> tuple[str, str, int]:
+    """Module, file and line of the statement that declares the operator: outermost in the module that calls us."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"] == __name__:
         frame = frame.f_back
-    return frame.f_globals["__name__"]
+    module = frame.f_globals
+    while frame.f_back is not None and frame.f_back.f_globals is module:
+        frame = frame.f_back
+    return module["__name__"], frame.f_code.co_filename, frame.f_lineno
 
 
 def _result_type(schema: Schema) -> Any:
@@ -235,12 +239,16 @@ def _public(name: str, operators: Sequence[Operator], is_method: bool = False) -
     if function is not None:
         return function
     first = operators[0]
-    doc = "\n".join(str(o.schema) for o in operators)
+    doc = "\n".join([str(o.schema) for o in operators])
+    written = first.declaration.family.written
+    if written is not None and written.__doc__:
+        doc = f"{written.__doc__}\n\n{doc}"
     store = None if is_method or first.declaration.family.is_view or first.schema.writes else write_out
     if len(operators) == 1:
         function = make_caller(first, first.schema.base_name, store, doc, is_method)
     else:
         function = make_overloaded(first.schema.base_name, operators, store, doc)
+    function.__wrapped__ = Declared(function, operators, is_method, store is not None)  # type: ignore[attr-defined]
     for operator in operators:
         operator.declaration.public = function
     _made[key] = function

@@ -6,6 +6,7 @@ argument error, and says what comes out: it is the Meta kernel. `array` computes
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,12 @@ class Family:
     # Which types `out=` may have: those an elementwise result casts to, else the result's; "any", "exact"ly the
     # result's, or its "own", then computed in. "joined" is castable with the error of torch.cat. See also out.py.
     out_types = "castable"
+
+    @property
+    def written(self) -> FunctionType | None:
+        """The function that the operator was declared with: what it computes, composes, stores or views."""
+        given = (getattr(self, name, None) for name in ("function", "array", "compute", "write", "geometry"))
+        return next((function for function in given if isinstance(function, FunctionType)), None)
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         return {

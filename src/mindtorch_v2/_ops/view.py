@@ -571,7 +571,10 @@ def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_for
     return _is_dense(array, (1, *range(spatial + 1, 1, -1), 0))
 
 
-Tensor.is_contiguous = is_contiguous  # type: ignore[attr-defined]
-Tensor.is_set_to = lambda self, tensor: (  # type: ignore[attr-defined]
-    self._shared_storage() is tensor._shared_storage() and self._offset == tensor._offset
-    and self._array.shape == tensor._array.shape and self._array.strides == tensor._array.strides)
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether two tensors are the same elements of the same memory in the same shape."""
+    return (self._shared_storage() is tensor._shared_storage() and self._offset == tensor._offset
+            and self._array.shape == tensor._array.shape and self._array.strides == tensor._array.strides)
+
+
+Tensor.is_contiguous, Tensor.is_set_to = is_contiguous, is_set_to  # type: ignore[attr-defined]
