@@ -80,6 +80,17 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         """The module is loaded already; it keeps the spec under its own name, which its relative imports need."""
         module.__spec__ = self.own_spec
+        _name_submodules(self.ours)
+
+
+def _name_submodules(ours: str) -> None:
+    """Gives the loaded modules below one of ours their second names.
+
+    Were they found one by one, each would be set on its package, in place of a function of that name there.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith(ours + "."):
+            sys.modules.setdefault(_THEIRS + name[len(_OURS) :], module)
 
 
 class _AbsentLoader:
@@ -122,9 +133,7 @@ def install() -> None:
         )
     sys.modules[_THEIRS] = package
     package.__name__ = _THEIRS
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_OURS + "."):
-            sys.modules[_THEIRS + name[len(_OURS) :]] = module
+    _name_submodules(_OURS)
     sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
     _install_in_children()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._autograd.node import HookDict, RemovableHandle, VersionCounter, accumulator_of
+from ._autograd.node import HookDict, RemovableHandle, VersionCounter
 from ._autograd.views import creation_now, edge_of_view, recording_edge
 from ._backends.meta import MetaArray, contiguous_strides, is_dense
 from ._device import CPU, META, Size, device, layout, strided
@@ -342,13 +342,12 @@ class Tensor(TensorBase):
         if self._record is not None:
             flush_pending[0]()
         edge = self._current_edge()
-        if edge is None:
-            return None
-        return edge[0] if edge[1] >= 0 else accumulator_of(edge[0])
+        return None if edge is None or edge[1] < 0 else edge[0]
 
     @property
     def is_leaf(self) -> bool:
-        return self._current_edge() is None
+        edge = self._current_edge()
+        return edge is None or edge[1] < 0  # the second: a saved leaf that went through hooks
 
     @property
     def output_nr(self) -> int:

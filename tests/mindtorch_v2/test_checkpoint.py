@@ -1,5 +1,8 @@
 """torch.utils.checkpoint: the same values and gradients, with the second run in backward."""
 
+import gc
+import weakref
+
 import pytest
 
 import mindtorch_v2 as torch
@@ -118,3 +121,78 @@ def test_reentrant_refuses_gradients_of_inputs_only():
 def test_the_missing_choice_warns():
     with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
         checkpoint(torch.sin, torch.ones(2, requires_grad=True))
+
+
+def test_second_derivatives_go_through_a_checkpoint():
+    """The gradient penalty of WGAN-GP."""
+
+    def penalty(run):
+        x = torch.tensor([2.0, 3.0], dtype=torch.float64, requires_grad=True)
+        (slope,) = torch.autograd.grad(run(x), x, create_graph=True)
+        ((slope.norm() - 1) ** 2).backward()
+        return x.grad
+
+    def function(x):
+        return ((x * 2).exp() * x.sin()).sum()
+
+    again = penalty(lambda x: checkpoint(function, x, use_reentrant=False))
+    nested = penalty(lambda x: checkpoint(lambda x: checkpoint(function, x, use_reentrant=False), x,
+                                          use_reentrant=False))
+    assert torch.equal(penalty(function), again) and torch.equal(again, nested)
+
+
+class Exponential(torch.autograd.Function):
+    """Saves its output as well as its input, and remembers its outputs weakly."""
+
+    outputs: list = []
+
+    @staticmethod
+    def forward(ctx, x):
+        result = x.exp()
+        ctx.save_for_backward(x, result)
+        Exponential.outputs.append(weakref.ref(result))
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[1]
+
+
+def test_a_custom_function_leaves_no_cycle():
+    x = torch.ones(3, requires_grad=True)
+    Exponential.outputs.clear()
+    gc.disable()
+    try:
+        checkpoint(lambda x: Exponential.apply(x * 1.0) * 2.0, x, use_reentrant=False).sum().backward()
+        assert [ref() is None for ref in Exponential.outputs] == [True, True]
+    finally:
+        gc.enable()
+
+
+class UnpacksTwice(Exponential):
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.saved_tensors  # noqa: B018 - looking is the point
+        return grad * ctx.saved_tensors[1]
+
+
+def test_saved_tensors_may_be_asked_for_once_in_a_pass():
+    x = torch.ones(3, requires_grad=True)
+    made = checkpoint(lambda x: UnpacksTwice.apply(x), x, use_reentrant=False)
+    with pytest.raises(CheckpointError, match="Unpack is being triggered for a tensor that was already unpacked once"):
+        made.sum().backward()
+
+
+def test_an_input_that_was_written_is_noticed():
+    x = torch.ones(3, requires_grad=True)
+    made = checkpoint(lambda x: x.exp().sum(), x, use_reentrant=False)
+    made.backward(retain_graph=True)
+    with torch.no_grad():
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="is at version 1; expected version 0 instead"):
+        made.backward()
+
+
+def test_a_check_of_determinism_that_is_not_known_is_refused():
+    with pytest.raises(ValueError, match="determinism_check should be one of"):
+        checkpoint(torch.exp, torch.ones(1), use_reentrant=False, determinism_check="some")

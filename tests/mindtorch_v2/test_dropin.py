@@ -130,3 +130,12 @@ print(torch.distributed.autograd.is_available())
         "torch.Size([4, 5, 2]) False",
         "make_functional(model): `model` has buffers. Please use make_functional_with_buffers(model) instead.",
         "False"], done.stderr
+
+
+def test_importing_a_module_leaves_the_function_of_its_name():
+    code = """
+from torch.autograd.gradcheck import gradcheck
+import torch, torch.nn.utils.weight_norm, torch.multiprocessing.spawn
+print(torch.autograd.gradcheck is gradcheck, callable(torch.nn.utils.weight_norm), callable(torch.multiprocessing.spawn))
+"""
+    assert run("-m", "mindtorch_v2", "-c", code).stdout == "True True True\n"

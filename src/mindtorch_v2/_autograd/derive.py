@@ -24,7 +24,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import FLOAT, OF_ARRAY
 from .names import BY_NODE, class_name
-from .node import FREED, Node, SavedOutput, _sequence, pack_saved, saving_hooks
+from .node import FREED, Node, SavedOutput, _sequence, pack_saved, packed, saving_hooks
 
 SUFFIXES = ("_shape", "_dtype", "_device")
 
@@ -152,6 +152,9 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, gra
         for i, e, v in before:
             body += [f"saved_{i} = {e}", f"version_{i} = {v}"]
             expressions[i] = (f"saved_{i}", f"version_{i}")
+        if before:
+            names_before = "".join(f"saved_{i}, " for i, _, _ in before)
+            body.append(f"if saving_hooks.users: {names_before}= packed(({names_before}))")
         body += [f"result = below({names})"]
     else:
         body += [f"result = below({names})", f"if not ({conditions}): return result"]
@@ -262,7 +265,7 @@ def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: 
     backend = 1 << (backend.bit_length() - 1)
     scope: dict[str, Any] = {
         "NUMBERS": NUMBERS, "new": object.__new__, "sequence": _sequence, "SavedOutput": SavedOutput,
-        "saving_hooks": saving_hooks, "pack_saved": pack_saved, "attach_all": attach_all,
+        "saving_hooks": saving_hooks, "pack_saved": pack_saved, "packed": packed, "attach_all": attach_all,
         "differentiable": differentiable, "Backward": node_class,
         "__opname__": f"{operator.name} autograd", **context,
     }

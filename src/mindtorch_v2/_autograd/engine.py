@@ -50,6 +50,7 @@ class Task:
         self.captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
         self.captured: list[Any] = []
         self.needed: set[int] | None = None
+        self.callbacks: list[Any] = []  # run when all nodes have
 
     # preparation -----------------------------------------------------------------------------------------------
 
@@ -493,6 +494,8 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
                 started.add(id(target))
                 task.push(target, nr)
         task.run()
+        for callback in task.callbacks:  # one may queue another
+            callback()
     finally:
         state["backward_pass"] = outer
         if state["include"] != include:
@@ -502,6 +505,14 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     if accumulate_grad:
         return ()
     return _collected(task, inputs, allow_unused)
+
+
+def queue_callback(callback: Any) -> None:
+    """Has a function called when this thread's backward pass is done."""
+    task = modes.__dict__.get("backward_pass")
+    if task is None:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    task.callbacks.append(callback)
 
 
 def _collected(task: Task, inputs: Sequence[Any], allow_unused: bool) -> tuple:

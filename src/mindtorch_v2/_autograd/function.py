@@ -1,6 +1,7 @@
 """User-defined operations: `Function` with its `forward`, `backward` and context."""
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -144,14 +145,19 @@ class Function(metaclass=FunctionMeta):
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        has_context = cls.setup_context is not Function.setup_context
+        if has_context:
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
         if kwargs:
-            raise TypeError(f"apply() takes no keyword arguments (got {', '.join(kwargs)})")
+            args = _by_position(cls.forward, 0 if has_context else 1, args, kwargs)
         level = level_of(args)
         if level is not None and level.alive:
             return level.apply_function(cls, args)
 
         def forward(ctx: Any) -> Any:
-            if cls.setup_context is Function.setup_context:
+            if not has_context:
                 return cls.forward(ctx, *args)
             output = cls.forward(*args)
             cls.setup_context(ctx, args, output)
@@ -176,21 +182,38 @@ class Function(metaclass=FunctionMeta):
         if any(not _contains(outputs, tensor) for tensor in ctx._dirty):
             raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. "
                                "The inputs that are modified inplace must all be outputs of the Function.")
-        wrapped = tuple(_wrapped(ctx, o, i, inputs, record) for i, o in enumerate(outputs))
-        if record:
-            ctx.outputs = tuple(
-                (o._array.shape, o._array.dtype, o._device) if isinstance(o, Tensor) else ((), None, None)
-                for o in wrapped
-            )
-            _save(ctx, wrapped)
-        else:
-            ctx.saved, ctx.edges = (), ()
-        if dual is not None:
-            run_custom_jvp(cls, ctx, args, wrapped, dual)
-        ctx.__dict__.pop("saved_for_forward", None)
-        for name in ("_to_save", "_dirty", "_non_differentiable"):
-            ctx.__dict__.pop(name, None)
+        try:
+            wrapped = tuple(_wrapped(ctx, o, i, inputs, record) for i, o in enumerate(outputs))
+            if record:
+                ctx.outputs = tuple(
+                    (o._array.shape, o._array.dtype, o._device) if isinstance(o, Tensor) else ((), None, None)
+                    for o in wrapped
+                )
+                _save(ctx, wrapped)
+            else:
+                ctx.saved, ctx.edges = (), ()
+            if dual is not None:
+                run_custom_jvp(cls, ctx, args, wrapped, dual)
+        finally:  # outputs among these would make a cycle, also where a pack hook raises
+            for name in ("saved_for_forward", "_to_save", "_dirty", "_non_differentiable"):
+                ctx.__dict__.pop(name, None)
         return wrapped if isinstance(output, tuple) else wrapped[0]
+
+
+def _by_position(forward: Callable, skipped: int, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """The arguments with those given by name in their places; `skipped` parameters come before them."""
+    parameters = inspect.signature(forward).parameters.values()
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][skipped:]
+    for name in kwargs:
+        if name not in names:
+            raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
+        if names.index(name) < len(args):
+            raise TypeError(f"forward() got multiple values for argument '{name}'")
+    for place in range(len(args), max(map(names.index, kwargs)) + 1):
+        if names[place] not in kwargs:
+            raise TypeError(f"forward() missing required argument: '{names[place]}' (position {place})")
+        args = (*args, kwargs[names[place]])
+    return args
 
 
 def _contains(tensors: Sequence[Any], tensor: Any) -> bool:

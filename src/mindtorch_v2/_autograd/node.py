@@ -15,7 +15,7 @@ from .._dispatch.keys import (
     WITH_GRAD,
     modes,
 )
-from .._dtype import FLOAT
+from .._dtype import FLOAT, OF_ARRAY
 
 _sequence = itertools.count()
 
@@ -174,7 +174,9 @@ class Node:
             raise RuntimeError(FREED)
         value = self.saved[i]
         if value.__class__ is Packed:
-            return value.unpack()
+            return value.unpack(self)
+        if value.__class__ is tuple and value and any(v.__class__ is Packed for v in value):
+            return tuple([v.unpack(self) if v.__class__ is Packed else v for v in value])
         version = self.versions[i]
         if version is not None and version is not True and version_of(value) != version:
             raise_modified(self, value, version)
@@ -225,6 +227,8 @@ class SavedOutput:
 
     def unpack(self, node: Node) -> Any:
         made = self.tensor
+        if OF_ARRAY[made._array.dtype].category < FLOAT:
+            return made
         made._edge, made._keys = (node, self.nr), made._keys | WITH_GRAD[made._keys & BACKEND_MASK]
         return made
 
@@ -312,15 +316,46 @@ saving_hooks = _SavingHooks
 
 
 class Packed:
-    """A saved tensor that went through a pack hook."""
+    """A saved tensor that went through a pack hook, and where in the graph it stood."""
 
-    __slots__ = ("packed", "unpack_hook")
+    __slots__ = ("edge", "packed", "unpack_hook")
 
-    def __init__(self, packed: Any, unpack_hook: Callable) -> None:
-        self.packed, self.unpack_hook = packed, unpack_hook
+    def __init__(self, packed: Any, unpack_hook: Callable, edge: tuple | None) -> None:
+        self.packed, self.unpack_hook, self.edge = packed, unpack_hook, edge
 
-    def unpack(self) -> Any:
-        return self.unpack_hook(self.packed)
+    def unpack(self, node: Node) -> Any:
+        """What the unpack hook gives, in the saved tensor's place in the graph."""
+        made = self.unpack_hook(self.packed)
+        if not hasattr(made, "_keys"):
+            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                            f"{type(made).__name__}")
+        if self.edge is None:
+            return made.detach() if made.requires_grad else made
+        target, nr = self.edge
+        return made._with_edge((node if target is None else target, nr))
+
+
+def packed(values: Sequence[Any], node: Node | None = None) -> tuple:
+    """The values that `node` saves, with tensors run through this thread's innermost pack hook."""
+    stack = modes.__dict__.get("saved_hooks")
+    if not stack:
+        return tuple(values)
+    pack, unpack = stack[-1]
+
+    def pack_one(value: Any) -> Any:
+        if value.__class__ is SavedOutput:
+            shown = value.unpack(node)
+            kept = pack(shown)
+            # The node itself is named at unpacking: an edge kept here would be a cycle, and so would the output.
+            edge = (None, value.nr) if shown._edge is not None else None
+            return Packed(value.tensor if kept is shown else kept, unpack, edge)
+        if value.__class__ is tuple:
+            return tuple([pack_one(v) for v in value])
+        if not hasattr(value, "_keys"):
+            return value
+        return Packed(pack(value), unpack, value._recording_edge() if value.requires_grad else None)
+
+    return tuple([pack_one(value) for value in values])
 
 
 def pack_saved(node: Node) -> None:
@@ -329,14 +364,5 @@ def pack_saved(node: Node) -> None:
         import traceback
 
         node.traceback = "".join(traceback.format_stack()[:-2])
-    stack = modes.__dict__.get("saved_hooks")
-    if not stack or not node.saved:
-        return
-    pack, unpack = stack[-1]
-
-    def packed(value: Any) -> Any:
-        if value.__class__ is SavedOutput:
-            return Packed(pack(value.tensor), unpack)
-        return Packed(pack(value), unpack) if hasattr(value, "_keys") else value
-
-    node.saved = tuple(packed(value) for value in node.saved)
+    if node.saved:
+        node.saved = packed(node.saved, node)

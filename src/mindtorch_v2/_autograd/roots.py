@@ -1,5 +1,7 @@
 """Where a backward pass begins: `Tensor.backward` and the gradients of the tensors that it starts from."""
 
+from collections import namedtuple
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, modes, unusual
 from .._dispatch.registry import registry
 from .._tensor import Tensor, flush_pending, wrap, wrap_meta
 from .engine import run_backward
+
+
+GradientEdge = namedtuple("GradientEdge", ("node", "output_nr"))
 
 
 def backward(self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -30,20 +35,37 @@ def attach() -> None:
 
 def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
     flush_pending[0]()
-    if inputs is not None and isinstance(inputs, Tensor):
-        inputs = (inputs,)
-    if inputs is not None and len(inputs) == 0:
-        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if inputs is not None:
+        inputs = input_tuple(inputs, "backward")
     keep = create_graph if retain_graph is None else retain_graph
-    run_backward(tensors, root_gradients(tensors, grads), keep, create_graph, tuple(inputs or ()))
+    run_backward(tensors, root_gradients(tensors, grads), keep, create_graph, inputs or ())
+
+
+def several(value: Any) -> tuple:
+    """A tensor, a GradientEdge that stands for one, or an iterable of them, as a tuple."""
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) else tuple(value)
+
+
+def input_tuple(inputs: Any, function: str) -> tuple:
+    """What `inputs=` names, as a tuple; of a dict, the values."""
+    if isinstance(inputs, Mapping):
+        if type(inputs) is not dict:
+            raise TypeError(f"`inputs` argument to `{function}()` must be a dict, not {type(inputs).__name__}. Other "
+                            "Mapping types are not supported.")
+        inputs = inputs.values()
+    made = several(inputs)
+    if not made:
+        raise RuntimeError(f"`inputs` argument to `{function}()` cannot be empty.")
+    return made
 
 
 def root_gradients(tensors: tuple, grads: tuple) -> list:
     """The gradients to start from; a scalar's is one."""
     made: list[Tensor | None] = []
-    for tensor, grad in zip(tensors, grads, strict=True):
+    for given, grad in zip(tensors, grads, strict=True):
+        tensor = _shown_at(given) if isinstance(given, GradientEdge) else given
         if grad is None:
-            if not tensor.requires_grad:
+            if tensor is given and not tensor.requires_grad:
                 made.append(None)
                 continue
             if tensor._array.size != 1:
@@ -52,8 +74,6 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
                 raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
                                    f"{tensor.dtype}")
             grad = _ones_like(tensor)
-        elif not isinstance(tensor, Tensor):  # a GradientEdge says nothing of its shape
-            pass
         elif grad._array.shape != tensor._array.shape:
             raise RuntimeError(f"Mismatch in shape: grad_output[{len(made)}] has a shape of {grad.shape} and "
                                f"output[{len(made)}] has a shape of {tensor.shape}.")
@@ -63,6 +83,13 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
                                f"output[{len(made)}] has a dtype of {tensor.dtype}.")
         made.append(grad)
     return made
+
+
+def _shown_at(edge: GradientEdge) -> Tensor:
+    """A tensor like the one that an edge stands for."""
+    shape, kind, device = edge.node.outputs[edge.output_nr]
+    made = wrap_meta(shape, kind)
+    return made if device is META else made.new_empty(shape, device=device)  # type: ignore[attr-defined]
 
 
 _ONE: dict[np.dtype, np.ndarray] = {}  # copied, since views of a first gradient come to users, who may write to them

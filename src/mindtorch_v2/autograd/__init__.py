@@ -1,5 +1,6 @@
 """torch.autograd: gradients on request, custom Functions, checks, and a look into the graph."""
 
+import warnings as _warnings
 from typing import Any as _Any
 
 from .._autograd import (
@@ -13,17 +14,17 @@ from .._autograd import (
 from .._autograd.engine import run_backward as _run_backward
 from .._autograd.function import Function
 from .._autograd.roots import backward_of as _backward_of
+from .._autograd.roots import input_tuple as _input_tuple
 from .._autograd.roots import root_gradients as _root_gradients
+from .._autograd.roots import several as _several
 from .._dispatch.callers import call_torch_function as _call_torch_function
 from .._dispatch.keys import PYTHON_MASK as _PYTHON_MASK
 from .._dispatch.keys import modes as _modes
-from .._tensor import Tensor as _Tensor
 from .._tensor import flush_pending as _flush_pending
 from . import forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
-
-Variable = _Tensor
+from .variable import Variable
 
 __all__ = [
     "Function",
@@ -49,13 +50,6 @@ __all__ = [
 ]
 
 
-def _sequence(value: _Any) -> tuple:
-    """Tensors, or GradientEdges that stand for them, as a tuple."""
-    if isinstance(value, (tuple, list)) and not isinstance(value, graph.GradientEdge):
-        return tuple(value)
-    return (value,)
-
-
 def _tuple(value: _Any, length: int) -> tuple:
     if value is None:
         return (None,) * length
@@ -65,8 +59,14 @@ def _tuple(value: _Any, length: int) -> tuple:
 def backward(tensors: _Any, grad_tensors: _Any = None, retain_graph: bool | None = None, create_graph: bool = False,
              grad_variables: _Any = None, inputs: _Any = None) -> None:
     """Adds the gradients of `tensors` into the `.grad` of the leaves they were computed from."""
-    tensors = _tuple(tensors, 0)
-    grads = _tuple(grad_tensors if grad_variables is None else grad_variables, len(tensors))
+    if grad_variables is not None:
+        _warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                               "`backward()`. Please only use `grad_tensors`.")
+        grad_tensors = grad_variables
+    tensors = _several(tensors)
+    grads = _tuple(grad_tensors, len(tensors))
     if len(grads) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
     _backward_of(tensors, grads, retain_graph, create_graph, inputs)
@@ -82,12 +82,16 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple:
-    """The gradients of `outputs` with respect to `inputs`, as a tuple; no `.grad` is touched."""
+) -> _Any:
+    """The gradients of `outputs` with respect to `inputs`, as a tuple or, for a dict, by name; `.grad` stays."""
+    if type(inputs) is dict:
+        made = grad(outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs,
+                    allow_unused, is_grads_batched, materialize_grads)
+        return dict(zip(inputs, made, strict=True))
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
                          "allow_unused=False.")
-    outputs, inputs = _sequence(outputs), _sequence(inputs)
+    outputs, inputs = _several(outputs), _input_tuple(inputs, "grad")
     if not inputs:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     owners = [t for t in (*outputs, *inputs) if getattr(t, "_keys", 0) & _PYTHON_MASK]
@@ -103,6 +107,10 @@ def grad(
                 "allow_unused": allow_unused,
             },
         )
+    if not only_inputs:
+        _warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate "
+                       "gradient for other parts of the graph, please use torch.autograd.backward.", FutureWarning,
+                       stacklevel=2)
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, create_graph, bool(allow_unused or materialize_grads))
     _flush_pending[0]()
@@ -112,8 +120,15 @@ def grad(
         outputs, roots, keep, create_graph, inputs, bool(allow_unused or materialize_grads), accumulate_grad=False
     )
     if materialize_grads:
-        return tuple(i.new_zeros(i.shape) if g is None else g for i, g in zip(inputs, result, strict=True))
+        return tuple(_zeros_for(i) if g is None else g for i, g in zip(inputs, result, strict=True))
     return result
+
+
+def _zeros_for(value: _Any) -> _Any:
+    """Zeros in the shape and type of a tensor."""
+    if isinstance(value, graph.GradientEdge):
+        raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+    return value.new_zeros(value.shape)
 
 
 def _batched(outputs: tuple, inputs: tuple, grad_outputs: _Any, create_graph: bool, allow_unused: bool) -> tuple:

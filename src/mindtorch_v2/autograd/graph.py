@@ -1,19 +1,16 @@
 """A look into the recorded graph, and hooks on it."""
 
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._autograd.engine import edge_for
 from .._autograd.node import Node, RemovableHandle, accumulator_of, saving_hooks
-from .._dispatch.keys import modes
+from .._autograd.roots import GradientEdge
+from .._dispatch.keys import changed_modes, modes
 from .._tensor import Tensor
 
 __all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
            "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
-
-GradientEdge = namedtuple("GradientEdge", ("node", "output_nr"))
-
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """Where the gradient of `tensor` arrives."""
@@ -47,7 +44,8 @@ class saved_tensors_hooks:
             held = stack.pop()
             version = tensor._version
             try:
-                packed = pack(tensor)
+                with changed_modes(grad_enabled=False):
+                    packed = pack(tensor)
             finally:
                 stack.append(held)
             if tensor._version != version:

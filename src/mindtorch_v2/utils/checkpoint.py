@@ -2,11 +2,13 @@
 
 import contextlib
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import mindtorch_v2 as torch
 
+from .._autograd.node import Node
 from .._dispatch.keys import modes
 from ..amp.autocast_mode import settings
 from ..autograd import Function
@@ -25,7 +27,7 @@ class _StopRecomputation(Exception):
     """Everything wanted has been computed again."""
 
 
-_early_stop = [True]
+_early_stop: list[bool | None] = [None]  # what `set_checkpoint_early_stop` says, if anything
 
 
 @contextlib.contextmanager
@@ -130,64 +132,116 @@ class CheckpointFunction(Function):
         return None, None, *[value.grad if isinstance(value, torch.Tensor) else None for value in detached]
 
 
+class _Place:
+    """Stands in a node for a tensor that is computed again; `recomputed` has it for each backward pass, once."""
+
+    __slots__ = ("__weakref__", "recomputed")
+
+    def __init__(self) -> None:
+        self.recomputed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+class _NoPass:
+    """Stands for a backward pass where a saved tensor is looked at outside of one."""
+
+
+_MORE_DETAIL = """
+Tip: pass `debug=True` to `torch.utils.checkpoint.checkpoint(...)`, or use
+`with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):`, for a more detailed message.
+"""
+
+
+def _description(tensor: Any) -> dict[str, Any]:
+    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+
+# What is compared of a tensor saved in both runs, by the name of the check.
+_DETERMINISM_CHECKS: dict[str, Callable] = {"default": _description, "none": lambda tensor: None}
+
+
 class _Recomputation:
-    """Values saved by one run of a checkpointed function, computed again at the first one wanted."""
+    """Values saved by one run of a checkpointed function, computed again at the first one wanted in a pass."""
 
-    def __init__(self, run: Callable[[], Any], surroundings: _Surroundings, context: Any) -> None:
-        self.run, self.surroundings, self.context = run, surroundings, context
-        self.descriptions: list[tuple] = []  # shape, type and device of each value saved in the first run
-        self.values: dict[int, Any] | None = None
+    def __init__(self, run: Callable[..., Any], args: tuple, early_stop: bool, description: Callable) -> None:
+        self.run, self.early_stop, self.description = run, early_stop, description
+        self.tensors = [i for i, value in enumerate(args) if isinstance(value, torch.Tensor)]
+        # Kept as a node keeps them: watched for writes, and packed by the checkpoint around this one.
+        self.saved = Node()
+        self.saved.save(*[args[i] for i in self.tensors])
+        self.args = tuple(None if i in self.tensors else value for i, value in enumerate(args))
+        self.places: list[weakref.ref[_Place]] = []
+        self.descriptions: list[Any] = []
+        self.passes: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.completed, self.compares = False, True
 
-    def pack(self, tensor: Any) -> int:
-        self.descriptions.append((tuple(tensor.shape), tensor.dtype, tensor.device))
-        return len(self.descriptions) - 1
+    def pack(self, tensor: Any) -> _Place:
+        place = _Place()
+        self.places.append(weakref.ref(place))
+        self.descriptions.append(self.description(tensor))
+        return place
 
-    def unpack(self, place: int) -> Any:
-        if self.values is None or place not in self.values:
-            self._recompute()
-        assert self.values is not None
-        return self.values.pop(place)
+    def unpack(self, place: _Place) -> Any:
+        current = modes.__dict__.get("backward_pass") or _NoPass()
+        if current not in self.passes:
+            self._recompute(current)
+            self.passes.add(current)
+            self._check(current)
+        value = place.recomputed[current]
+        if value is None:
+            raise CheckpointError(
+                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you "
+                "are calling ctx.saved_tensors in backward, make sure to do so only once. Otherwise please open an "
+                "issue with details on your use case.")
+        place.recomputed[current] = None
+        return value
 
-    def _recompute(self) -> None:
-        values: dict[int, Any] = {}
-        expected = len(self.descriptions)
+    def _recompute(self, current: Any) -> None:
+        self.count = 0
 
         def keep(tensor: Any) -> Any:
-            place = len(values)
-            if place >= expected:
-                raise CheckpointError("torch.utils.checkpoint: A different number of tensors was saved during the "
-                                      "original forward and recomputation.\nNumber of tensors saved during forward: "
-                                      f"{expected}\nNumber of tensors saved during recomputation: more than that.")
-            values[place] = tensor.detach()
-            if _early_stop[0] and place + 1 == expected:
+            tensor = tensor.detach() if tensor.requires_grad else tensor
+            number = self.count
+            self.count += 1
+            if number >= len(self.places):
+                if not self.completed:  # a backward pass inside the function
+                    self.compares = False
+                    return tensor
+                raise CheckpointError("torch.utils.checkpoint: trying to save more tensors during recomputation than "
+                                      f"during the original forward pass.\n{_MORE_DETAIL}")
+            place = self.places[number]()
+            if place is not None:  # else nobody will ask
+                place.recomputed[current] = tensor
+            if self.early_stop and self.count == len(self.places):
                 raise _StopRecomputation
             return tensor
 
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(contextlib.suppress(_StopRecomputation))
-            stack.enter_context(saved_tensors_hooks(keep, lambda tensor: tensor))
-            stack.enter_context(torch.enable_grad())
-            stack.enter_context(self.surroundings.restored())
-            stack.enter_context(self.context)
-            self.run()
-        if len(values) != expected:
-            raise CheckpointError("torch.utils.checkpoint: A different number of tensors was saved during the original "
-                                  f"forward and recomputation.\nNumber of tensors saved during forward: {expected}\n"
-                                  f"Number of tensors saved during recomputation: {len(values)}")
-        self._check(values)
-        self.values = values
+        args = list(self.args)
+        for i, place in enumerate(self.tensors):
+            args[place] = self.saved.unpack(i)
+        with (
+            contextlib.suppress(_StopRecomputation),
+            saved_tensors_hooks(keep, lambda tensor: tensor),
+            torch.enable_grad(),
+        ):
+            self.run(*args)
 
-    def _check(self, values: dict[int, Any]) -> None:
+    def _check(self, current: Any) -> None:
+        if not self.compares:
+            return
+        if self.count != len(self.places):
+            raise CheckpointError("torch.utils.checkpoint: A different number of tensors was saved during the original "
+                                  f"forward and recomputation.\nNumber of tensors saved during forward: "
+                                  f"{len(self.places)}\nNumber of tensors saved during recomputation: {self.count}.\n"
+                                  f"{_MORE_DETAIL}")
         lines = []
-        for place, (shape, kind, device) in enumerate(self.descriptions):
-            tensor = values[place]
-            if (tuple(tensor.shape), tensor.dtype, tensor.device) != (shape, kind, device):
-                lines.append(f"tensor at position {place}:\nsaved metadata: {{'shape': {list(shape)}, 'dtype': {kind}, "
-                             f"'device': {device}}}\nrecomputed metadata: {{'shape': {list(tensor.shape)}, 'dtype': "
-                             f"{tensor.dtype}, 'device': {tensor.device}}}")
+        for number, (reference, saved) in enumerate(zip(self.places, self.descriptions, strict=True)):
+            place = reference()
+            again = saved if place is None else self.description(place.recomputed[current])
+            if again != saved:
+                lines.append(f"tensor at position {number}:\nsaved metadata: {saved}\nrecomputed metadata: {again}\n")
         if lines:
             raise CheckpointError("torch.utils.checkpoint: Recomputed values for the following tensors have different "
-                                  "metadata than during the forward pass.\n" + "\n".join(lines))
+                                  f"metadata than during the forward pass.\n{''.join(lines)}.\n{_MORE_DETAIL}")
 
 
 def checkpoint(
@@ -217,13 +271,23 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug is not False:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
+    if determinism_check not in _DETERMINISM_CHECKS:
+        raise ValueError(f"determinism_check should be one of {list(_DETERMINISM_CHECKS)}, but got {determinism_check}")
     forward_context, recompute_context = context_fn()
     if not torch.is_grad_enabled():
-        with forward_context:
-            return function(*args, **kwargs)
-    frame = _Recomputation(lambda: function(*args, **kwargs), _Surroundings(preserve, args), recompute_context)
-    with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
         return function(*args, **kwargs)
+    surroundings = _Surroundings(preserve, args)
+
+    def again(*args: Any) -> None:
+        with surroundings.restored(), recompute_context:
+            function(*args, **kwargs)
+
+    stops = early_stop if _early_stop[0] is None else _early_stop[0]
+    frame = _Recomputation(again, args, stops, _DETERMINISM_CHECKS[determinism_check])
+    with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
+        result = function(*args, **kwargs)
+    frame.completed = True
+    return result
 
 
 def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentrant: bool | None = None,

@@ -509,3 +509,48 @@ def test_backward_returns_tensors_or_none() -> None:
 
     with pytest.raises(RuntimeError, match=r"expected Variable or None \(got float\)"):
         Number.apply(leaf(1.0)).sum().backward()
+
+
+# arguments by name ---------------------------------------------------------------------------------------------------
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x, factor=1, shift=0):
+        ctx.factor = factor
+        return x * factor + shift
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor, None, None
+
+
+class ScaledWithContext(Function):
+    @staticmethod
+    def forward(x, factor=2):
+        return x * factor
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.factor = inputs
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor, None
+
+
+def test_arguments_may_be_given_by_name():
+    x = leaf(2.0)
+    for made, slope in ((Scaled.apply(x, factor=3), 3), (Scaled.apply(shift=1, factor=4, x=x), 4),
+                        (ScaledWithContext.apply(x), 2), (ScaledWithContext.apply(x, factor=5), 5)):
+        assert torch.autograd.grad(made, x)[0].tolist() == [slope]
+
+
+@pytest.mark.parametrize(("args", "kwargs", "text"), [
+    ((1,), {"scale": 3}, "got an unexpected keyword argument 'scale'"),
+    ((1, 2), {"factor": 3}, "got multiple values for argument 'factor'"),
+    ((1,), {"shift": 3}, r"missing required argument: 'factor' \(position 1\)"),
+])
+def test_arguments_that_do_not_fit_are_refused(args, kwargs, text):
+    with pytest.raises(TypeError, match=rf"forward\(\) {text}"):
+        Scaled.apply(*args, **kwargs)

@@ -1,5 +1,7 @@
 """torch.autograd.graph and torch.autograd.functional: edges, hooks over several tensors, Jacobians."""
 
+from collections import OrderedDict
+
 import pytest
 
 import mindtorch_v2 as torch
@@ -171,3 +173,103 @@ def test_gradcheck_wants_an_input_that_requires_grad() -> None:
 def test_gradcheck_in_fast_mode() -> None:
     x = torch.tensor([[0.3, 0.7]], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: t.exp() @ t.t(), (x,), fast_mode=True)
+
+
+# what hooks on saved tensors see -------------------------------------------------------------------------------------
+
+
+def test_unpacked_tensors_stand_where_the_saved_ones_stood() -> None:
+    x = leaf(2.0, 3.0)
+    with graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda tensor: tensor):
+        y = (x**3).sum()
+        z = (x * 1).exp()
+        chosen = torch.stack([x, x]).max(0).values
+    (slope,) = torch.autograd.grad(y, x, create_graph=True)
+    (slope**2).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [288.0, 972.0]
+    assert y.grad_fn.next_functions[0][0]._saved_self.is_leaf and y.grad_fn.next_functions[0][0]._saved_self.requires_grad
+    assert z.grad_fn._saved_result.grad_fn is z.grad_fn
+    assert not chosen.grad_fn._saved_indices.requires_grad
+
+
+def test_a_pack_hook_sees_the_saved_tensor_and_records_nothing() -> None:
+    seen = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        seen.append((tensor.grad_fn is not None, tensor.dtype, (tensor * 2).requires_grad))
+        return tensor
+
+    x = leaf(1.0, 2.0)
+    with graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        (x * 1).exp()[torch.tensor([0, 1])]
+    assert seen == [(True, torch.float32, False), (False, torch.int64, False)]
+
+
+def test_a_write_in_place_packs_what_was_there_before() -> None:
+    x = leaf(2.0)
+    with graph.saved_tensors_hooks(lambda tensor: tensor.clone(), lambda tensor: tensor):
+        y = x * 1
+        y.mul_(y)
+    y.backward()
+    assert x.grad is not None and x.grad.tolist() == [4.0]
+
+
+def test_an_unpack_hook_must_give_a_tensor() -> None:
+    x = leaf(2.0)
+    with graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: 3):
+        y = x * x
+    with pytest.raises(TypeError, match="Output of saved tensor unpack_hook expected to be a Tensor but got result of"):
+        y.backward()
+
+
+# what is differentiated by ------------------------------------------------------------------------------------------
+
+
+def test_inputs_may_come_from_a_generator_or_by_name() -> None:
+    layer = torch.nn.Linear(2, 1)
+    loss = layer(torch.ones(3, 2)).sum()
+    weight, bias = torch.autograd.grad(loss, layer.parameters(), retain_graph=True)
+    assert (weight.tolist(), bias.tolist()) == ([[3.0, 3.0]], [3.0])
+    named = torch.autograd.grad(loss, dict(layer.named_parameters()), retain_graph=True)
+    assert list(named) == ["weight", "bias"] and torch.equal(named["weight"], weight)
+    torch.autograd.backward((t for t in [loss]), inputs={"b": layer.bias})
+    assert layer.weight.grad is None and layer.bias.grad is not None and layer.bias.grad.tolist() == [3.0]
+    with pytest.raises(TypeError, match="must be a dict, not OrderedDict. Other Mapping types are not supported"):
+        torch.autograd.grad(loss, OrderedDict(layer.named_parameters()))
+    with pytest.raises(RuntimeError, match="`inputs` argument to `grad\\(\\)` cannot be empty"):
+        torch.autograd.grad(loss, {})
+
+
+def test_an_edge_tells_the_shape_of_its_gradient() -> None:
+    x = leaf(2.0, 3.0)
+    total = (x * x).sum()
+    assert torch.autograd.grad(graph.get_gradient_edge(total), x, retain_graph=True)[0].tolist() == [4.0, 6.0]
+    with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
+        torch.autograd.grad(graph.get_gradient_edge(x * x), x)
+
+
+def test_callbacks_are_called_when_the_pass_is_done() -> None:
+    calls = []
+    x = leaf(2.0)
+    engine = torch.autograd.Variable._execution_engine
+    (x * 1).register_hook(lambda grad: None)
+    y = x * 2
+    y.register_hook(lambda grad: engine.queue_callback(lambda: calls.append(x.grad)))
+    y.backward()
+    assert [grad.tolist() for grad in calls] == [[2.0]]
+    with pytest.raises(RuntimeError, match="Final callbacks can only be installed during backward pass."):
+        engine.queue_callback(lambda: None)
+
+
+def test_variable_makes_leaves() -> None:
+    data = torch.ones(2)
+    x = torch.autograd.Variable(data, requires_grad=True)
+    assert x.requires_grad and x.is_leaf and type(x) is torch.Tensor and x.data_ptr() == data.data_ptr()
+    assert not torch.autograd.Variable(data).requires_grad and torch.autograd.Variable().shape == (0,)
+    assert isinstance(data, torch.autograd.Variable) and not isinstance(3, torch.autograd.Variable)
+    with pytest.raises(TypeError, match="Variable data has to be a tensor, but got list"):
+        torch.autograd.Variable([1.0])
+    with pytest.raises(TypeError, match="'foo' is an invalid keyword argument for this function"):
+        torch.autograd.Variable(data, foo=1)
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype can require gradients"):
+        torch.autograd.Variable(torch.ones(2, dtype=torch.int64), requires_grad=True)
