@@ -53,7 +53,8 @@ class Derivative:
             if wrong:
                 raise TypeError(f"{schema}: the derivative names {wrong}, which the schema does not have")
             self.formulas.append(Formula(arguments, function, parameters))
-        self.differentiable = [a for a in schema.arguments if any(a.name in f.arguments for f in self.formulas)]
+        # In the order of the formulas, which is that of the node's edges: the leaves among them come in it.
+        self.differentiable = [schema.arguments[schema.index[name]] for f in self.formulas for name in f.arguments]
         names = [n for f in self.formulas for n in f.parameters if n not in ("grad", "grads", "needs")]
         self.saved = tuple(dict.fromkeys(names))
         self.outputs = outputs

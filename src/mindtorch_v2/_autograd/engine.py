@@ -47,6 +47,7 @@ class Task:
         self.buffers: dict[int, list] = {}  # id of a target -> gradients of its outputs, summed so far
         self.heap: list[tuple] = []
         self.pushed = 0
+        self.put, self.take = heappush, heappop  # on the heap
         self.captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
         self.captured: list[Any] = []
         self.needed: set[int] | None = None
@@ -61,6 +62,7 @@ class Task:
         for target, nr in roots:
             if nr < 0:
                 seen.add(id(target))
+                self.put, self.take = heap_put, heap_take
             elif id(target) not in seen:
                 seen.add(id(target))
                 stack.append(target)
@@ -75,6 +77,8 @@ class Task:
                     seen.add(key)
                     if nr >= 0:
                         stack.append(target)
+                    elif target._hooks or target._post_accumulate_hooks or target._accumulator is not None:
+                        self.put, self.take = heap_put, heap_take  # somebody may see in which order leaves come
 
     def capture(self, inputs: Sequence[Any], roots: Sequence[tuple]) -> None:
         """Asks for the gradients of `inputs`, and for nothing that does not lead there."""
@@ -122,7 +126,7 @@ class Task:
 
     def push(self, target: Any, nr: int) -> None:
         self.pushed += 1
-        heappush(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
+        self.put(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
 
     def give(self, target: Any, nr: int, grad: Any) -> None:
         """Adds a gradient to what has come for an output of a target."""
@@ -149,10 +153,10 @@ class Task:
 
     def run(self) -> None:
         """Runs what is ready until nothing is; the usual cases without a look at hooks and captures."""
-        heap, buffers, keep_graph = self.heap, self.buffers, self.keep_graph
+        heap, buffers, keep_graph, take = self.heap, self.buffers, self.keep_graph, self.take
         plain = self.needed is None and not modes.__dict__.get("anomaly") and "run_node" not in self.__dict__
         while heap:
-            _, _, target, nr = heap.pop() if len(heap) == 1 else heappop(heap)
+            _, _, target, nr = heap.pop() if len(heap) == 1 else take(heap)
             if nr < 0:
                 if plain and not target._hooks and target._accumulator is target._post_accumulate_hooks is None \
                         and target._edge is None and target._keys & REQUIRES_GRAD and self.accumulate_grad:
@@ -206,30 +210,29 @@ class Task:
                 self.give(target, nr, grad)
             if not left:
                 self.pushed += 1
-                heappush(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
+                self.put(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
 
     def run_node(self, node: Node, grads: list) -> Any:
         """The node's gradients for its edges; None if it only had to be reached."""
+        goes_on = self.needed is None or any(e is not None and id(e[0]) in self.needed for e in node.edges)
+        if goes_on:  # then PyTorch captures what came, before hooks change it
+            self.take_captured(node, grads)
         if node.tensor_hooks is not None:
             for nr, hooks in list(node.tensor_hooks.items()):
                 grads[nr] = run_tensor_hooks(hooks, grads[nr])
-        if node.pre_hooks:
-            for hook in list(node.pre_hooks.values()):
-                replaced = hook(tuple(grads))
-                if replaced is not None:
-                    grads = _checked_tuple(hook, grads, replaced)
         if node.retained is not None:
             for nr, ref in node.retained.items():
                 tensor = ref()
                 if tensor is not None and grads[nr] is not None:
                     retain(tensor, grads[nr])
-        if self.captures:
-            for nr, grad in enumerate(grads):
-                at = self.captures.get((id(node), nr))
-                if at is not None:
-                    self.captured[at] = grad
-        if self.needed is not None and not any(e is not None and id(e[0]) in self.needed for e in node.edges):
+        if not goes_on:
+            self.take_captured(node, grads)
             return None
+        if node.pre_hooks:
+            for hook in list(node.pre_hooks.values()):
+                replaced = hook(tuple(grads))
+                if replaced is not None:
+                    grads = _checked_tuple(hook, grads, replaced)
         try:
             result: Sequence = node.apply(*grads)
             if modes.__dict__.get("anomaly_nan"):
@@ -250,6 +253,14 @@ class Task:
             node.release()
         return result
 
+    def take_captured(self, node: Node, grads: list) -> None:
+        """Keeps the gradients of a node's outputs that were asked for."""
+        if self.captures:
+            for nr, grad in enumerate(grads):
+                at = self.captures.get((id(node), nr))
+                if at is not None:
+                    self.captured[at] = grad
+
     def run_leaf(self, leaf: Any, buffer: list) -> None:
         grad = buffer.pop()
         if leaf._hooks:
@@ -269,12 +280,40 @@ class Task:
             raise RuntimeError("leaf variable has been moved into the graph interior")
         if leaf._keys & REQUIRES_GRAD:
             accumulate(leaf, grad)
+        if leaf._post_accumulate_hooks:
+            for hook in list(leaf._post_accumulate_hooks.values()):
+                if hook(leaf) is not None:
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
         if node is not None and node.post_hooks:
             for hook in list(node.post_hooks.values()):
                 hook((), (grad,))
-        if leaf._post_accumulate_hooks:
-            for hook in list(leaf._post_accumulate_hooks.values()):
-                hook(leaf)
+
+
+def heap_put(heap: list[tuple], item: tuple) -> None:
+    """Puts a target where C++'s `push_heap` does: it decides the order of leaves, which all rank the same."""
+    place = len(heap)
+    heap.append(item)
+    _sift_up(heap, place, item)
+
+
+def _sift_up(heap: list[tuple], place: int, item: tuple) -> None:
+    while place and item[0] < heap[(place - 1) // 2][0]:
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = item
+
+
+def heap_take(heap: list[tuple]) -> tuple:
+    """The first target of the heap, taken as C++'s `pop_heap` does: the hole sinks to a leaf, then the last rises."""
+    first, last = heap[0], heap.pop()
+    place, count = 0, len(heap)
+    while (child := 2 * place + 2) <= count:
+        if child == count or heap[child][0] > heap[child - 1][0]:
+            child -= 1
+        heap[place] = heap[child]
+        place = child
+    _sift_up(heap, place, last)
+    return first
 
 
 def fitted(grad: Any, edge: tuple, source: Node, captures: dict) -> Any:

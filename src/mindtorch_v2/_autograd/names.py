@@ -20,7 +20,7 @@ def _overload_by(argument: str) -> Callable[[Any], str]:
 
 
 def _of_linear(node: Any) -> str:
-    has_bias = node.saved is None or node.edges[2:] != (None,) or _saved(node, "bias_shape") is not None
+    has_bias = node.saved is None or node.edges[0] is not None or _saved(node, "bias_shape") is not None
     if len(node.outputs[0][0]) == 2:
         return "AddmmBackward0" if has_bias else "MmBackward0"
     return "ViewBackward0" if has_bias else "UnsafeViewBackward0"

@@ -446,9 +446,10 @@ def _rows_times(rows: Any, weight: Any) -> Any:
 
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    kernel=_Quick(_linear_spec, _linear_array, _quick_linear),
-   grad=dict(input=lambda grad, weight: _rows_times(grad, conj(weight)),
-             weight=lambda grad, input: _weight_grad(grad, conj(input)),
-             bias=lambda grad, bias_shape: grad.sum((0,)) if grad.dim() == 2 and len(bias_shape) == 1 else grad),
+   # The bias first, whose gradient PyTorch has before it transposes the weight's.
+   grad=dict(bias=lambda grad, bias_shape: grad.sum((0,)) if grad.dim() == 2 and len(bias_shape) == 1 else grad,
+             input=lambda grad, weight: _rows_times(grad, conj(weight)),
+             weight=lambda grad, input: _weight_grad(grad, conj(input))),
    public="nn.functional",
    samples=cases(case(t(2, 3), t(4, 3), t(4)), case(t(2, 3), t(4, 3)), case(t(3), t(4, 3), t(4)),
                  case(t(2, 2, 3), t(4, 3), t(4)),
