@@ -194,8 +194,12 @@ def _omits_dtype(dtype: Any, default: Any) -> bool:
 
 
 def _grad_suffix(tensor: Any) -> list[str]:
-    if tensor.grad_fn is not None:
-        return [f"grad_fn=<{tensor.grad_fn.name().rsplit('::', 1)[-1]}>"]
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:  # a view whose base was written in another mode than it was made in
+        return ["grad_fn=<Invalid>"]
+    if node is not None:
+        return [f"grad_fn=<{node.name().rsplit('::', 1)[-1]}>"]
     return ["requires_grad=True"] if tensor.requires_grad else []
 
 

@@ -43,6 +43,7 @@ def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None
     if shape == self._array.shape and wanted is None:
         return self
     strides = None if wanted is preserve_format else format_strides(shape, wanted)
+    self._bump_version()
     return _show(self, self.untyped_storage(), self.storage_offset(), shape, strides or contiguous_strides(shape))
 
 

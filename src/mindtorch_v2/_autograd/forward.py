@@ -23,6 +23,7 @@ from .views import CopySlices, replay, steps_to
 LINEAR = frozenset("""
     sum mean cat stack clone _to_copy neg index_select gather take flip roll tril triu cumsum diag_embed repeat
     _unsafe_view select_backward slice_backward diagonal_backward unfold_backward block_diag _conj_physical embedding
+    as_strided_scatter
 """.split())
 # Linear in each tensor they are derived by: the product rule.
 MULTILINEAR = frozenset("mul mm bmm mv dot _batch_matmul linalg_cross".split())

@@ -46,6 +46,7 @@ FIXED = {"_cross_entropy": "NllLossBackward0", "max": "MaxBackward1", "min": "Mi
 BY_NODE: dict[str, Callable[[Any], str]] = {
     "_attention": _of_attention, "clamp": _of_clamp, "linear": _of_linear, "mean": _overload_by("dim"),
     "prod": _overload_by("dim"), "sum": _overload_by("dim"),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), _overload_by("other_shape")),
 }
 
 

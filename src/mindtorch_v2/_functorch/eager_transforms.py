@@ -240,6 +240,14 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
 # Jacobians -----------------------------------------------------------------------------------------------------------
 
 
+def _refuse_complex(function: str, tensors: Sequence[Any], are_inputs: bool) -> None:
+    """Raises for the first complex tensor: a Jacobian of real numbers would not be defined by it."""
+    for i, tensor in enumerate(tensors):
+        if isinstance(tensor, Tensor) and tensor.dtype.is_complex:
+            raise RuntimeError(f"{function}: Expected all {'inputs' if are_inputs else 'outputs'} to be real but "
+                               f"received complex tensor at flattened input idx: {i}")
+
+
 def _basis(tensors: Sequence[Tensor]) -> list[Tensor]:
     """For each tensor as many rows as all have elements together: a unit vector in each row of one of them."""
     from .. import cat  # type: ignore[attr-defined]
@@ -264,6 +272,7 @@ def jacrev(func: Callable, argnums: argnums_t = 0, *, has_aux: bool = False, chu
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         inputs = _chosen(args, argnums)
+        _refuse_complex("jacrev", tree_flatten(args)[0], are_inputs=True)
 
         def of_inputs(*chosen: Any) -> Any:
             return func(*_with_chosen(args, argnums, chosen if isinstance(argnums, tuple) else chosen[0]), **kwargs)
@@ -271,6 +280,7 @@ def jacrev(func: Callable, argnums: argnums_t = 0, *, has_aux: bool = False, chu
         chosen = inputs if isinstance(argnums, tuple) else (inputs,)
         output, pulled_back, *aux = vjp(of_inputs, *chosen, has_aux=has_aux)
         outputs, out_spec = tree_flatten(output)
+        _refuse_complex("jacrev", outputs, are_inputs=False)
         basis = tree_unflatten(_basis(outputs), out_spec)
         rows = vmap(pulled_back, chunk_size=chunk_size)(basis)
         flat_rows, in_spec = tree_flatten(rows if isinstance(argnums, tuple) else rows[0])
@@ -293,6 +303,7 @@ def jacfwd(func: Callable, argnums: argnums_t = 0, has_aux: bool = False, *, ran
         inputs = _chosen(args, argnums)
         flat_inputs, in_spec = tree_flatten(inputs)
         given = tuple(flat_inputs)
+        _refuse_complex("jacfwd", tree_flatten(args)[0], are_inputs=True)
 
         def of_inputs(*leaves: Any) -> Any:
             return func(*_with_chosen(args, argnums, tree_unflatten(leaves, in_spec)), **kwargs)
@@ -305,6 +316,7 @@ def jacfwd(func: Callable, argnums: argnums_t = 0, has_aux: bool = False, *, ran
         columns = vmap(pushed_forward, randomness=randomness)(*basis)
         columns, aux = columns if has_aux else (columns, None)
         flat_columns, out_spec = tree_flatten(columns)
+        _refuse_complex("jacfwd", flat_columns, are_inputs=False)
         counts = [x.numel() for x in flat_inputs]
         made = []
         for column in flat_columns:

@@ -82,7 +82,7 @@ def _normalised(xp: Any, input: Any, weight: Any, bias: Any, eps: float, spec: t
     return x.shaped(made, input.shape), mean, rstd
 
 
-def _grad(grads, input, weight, bias, eps, mean, rstd, needs):
+def _grad(grads, input, weight, eps, mean, rstd, needs):
     grad, mean_grad, rstd_grad = grads
     made: tuple = (None, None, None)
     if grad is not None:

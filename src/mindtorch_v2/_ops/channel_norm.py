@@ -40,10 +40,11 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, ru
     _, mean, rstd = made
     count = input.numel() // max(input.shape[1], 1)
     unbiased = count / max(count - 1, 1)
+    # Their versions do not count this, as in PyTorch: a call in eval mode that saved them can still be differentiated.
+    running_mean, running_var = (r if r is None else r.data for r in (running_mean, running_var))
     with changed_modes(grad_enabled=False):
         if running_mean is not None and running_var is not None and not input._keys & NPU_MASK:
             move_statistics(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
-            running_var._bump_version()
             return made
         if running_mean is not None:
             running_mean.lerp_(mean if mean.dtype is running_mean.dtype else mean.to(running_mean.dtype), momentum)

@@ -10,14 +10,18 @@ from .samples import Case, binary, bools, case, cases, error, ints, t, unary, va
 
 # comparisons ---------------------------------------------------------------------------------------------------------
 
-op("eq(Tensor self, Tensor|Scalar other) -> Tensor", kernel=pointwise("equal", boolean),
+# Written into their operand, they cut it off: its gradient is zero.
+_CUT_OFF = dict(self=lambda grad: grad.new_zeros(grad.shape),
+                other=lambda grad, other_shape: grad.new_zeros(other_shape))
+
+op("eq(Tensor self, Tensor|Scalar other) -> Tensor", kernel=pointwise("equal", boolean), inplace_grad=_CUT_OFF,
    npu=("aclnnEqTensor(self, other, out)", "aclnnEqScalar(self, other, out)"), samples=binary())
 op("ne(Tensor self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("not_equal", boolean),
+   kernel=pointwise("not_equal", boolean), inplace_grad=_CUT_OFF,
    npu=("aclnnNeTensor(self, other, out)", "aclnnNeScalar(self, other, out)"), aliases=("not_equal",), samples=binary())
 for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
     op(f"{_name}(Tensor self, Tensor|Scalar other) -> Tensor",
-       kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)),
+       kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), inplace_grad=_CUT_OFF,
        npu=(f"aclnn{_name.title()}Tensor(self, other, out)", f"aclnn{_name.title()}Scalar(self, other, out)"),
        aliases=(_ufunc,), samples=binary())
 

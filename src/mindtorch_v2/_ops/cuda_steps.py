@@ -136,7 +136,7 @@ def _stepped(lists: Sequence[Sequence[Tensor]], steps: Sequence[Any], source: Ca
             with _table_lock:
                 table[:] = [*words, *sizes, *blank]
                 launch.over((blocks, len(chosen)), (_THREADS,), *numbers[:5], number or 0.0, numbers[5], *extra)
-    for tensors in lists:
+    for tensors in lists if scale is not None else (lists[0], *lists[2:]):  # gradients are read, unless scaled
         for tensor in tensors:
             tensor._bump_version()
 

@@ -129,12 +129,13 @@ _INPLACE_CONTEXT = {"check_inplace": check_inplace, "rebase": rebase, "copy_of":
 
 def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, samples: Callable | None = None,
        npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
-       mixes_devices: bool = False) -> Operator:
+       mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
     it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one
-    with a dot ("special.expit") names its own.
+    with a dot ("special.expit") names its own. `inplace_grad` has the formulas of the in-place form where the functional
+    one has none, as with comparisons.
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
@@ -149,7 +150,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
         for name in names:
             PUBLIC.setdefault(place, {}).setdefault(name, []).append(operator)
     if takes_self and (kernel.inplace if inplace is None else inplace):
-        _declare_inplace(declaration, names, places)
+        _declare_inplace(declaration, names, places, inplace_grad or declaration.grad)
     return operator
 
 
@@ -177,7 +178,8 @@ def _autograd(operator: Operator, below: Callable, mask: int) -> Callable:
                            _INPLACE_CONTEXT if writes else {})
 
 
-def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Sequence[str]) -> None:
+def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Sequence[str],
+                     grad: dict[str, Callable]) -> None:
     """The in-place form: `name_`, a method, and a function where PyTorch has one."""
     functional = declaration.operator
     base, overload = functional.schema.base_name, functional.schema.overload
@@ -191,7 +193,7 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
         operator,
         declaration.family,
         declaration.family.inplace_kernels(operator, functional),
-        declaration.grad,
+        grad,
         None,
         None,
         inplace_of=functional,

@@ -453,7 +453,7 @@ op("polar(Tensor abs, Tensor angle) -> Tensor",
    kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of,
                     check=_check_polar),
    npu="aclnnPolar(abs, angle, out)",
-   grad=dict(abs=lambda grad, angle, result: (conj(grad) * _unit(angle)).real,
+   grad=dict(abs=lambda grad, angle: (conj(grad) * _unit(angle)).real,
              angle=lambda grad, result: (conj(grad) * result * 1j).real),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
                  error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))

@@ -50,8 +50,8 @@ class FusedStep(Family):
                 else:
                     _check(tensors, schema.base_name)
                     _run(steps[number], arrays, scale)
-                for tensor in tensors:
-                    tensor._bump_version()
+                for tensor in tensors if scale is not None else (tensors[0], *tensors[2:]):
+                    tensor._bump_version()  # a gradient is written only where its scale is taken out
 
         return kernel
 

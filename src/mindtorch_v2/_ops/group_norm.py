@@ -70,7 +70,7 @@ def _grouped(input: Any, groups: int) -> Any:
     return input.reshape(batch, groups, channels // groups, math.prod(inner))
 
 
-def _grad(grads, input, weight, bias, groups, mean, rstd, needs):
+def _grad(grads, input, weight, groups, mean, rstd, needs):
     grad, mean_grad, rstd_grad = grads
     made: tuple = (None, None, None)
     if grad is not None:
