@@ -13,7 +13,6 @@ from .._dispatch.registry import registry
 from .._tensor import Tensor, flush_pending, wrap, wrap_meta
 from .engine import run_backward
 
-
 GradientEdge = namedtuple("GradientEdge", ("node", "output_nr"))
 
 

@@ -134,8 +134,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
     it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one
-    with a dot ("special.expit") names its own. `inplace_grad` has the formulas of the in-place form where the functional
-    one has none, as with comparisons.
+    with a dot ("special.expit") names its own. `inplace_grad` has the formulas of the in-place form where the
+    functional one has none, as with comparisons.
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)

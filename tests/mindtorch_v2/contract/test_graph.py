@@ -187,7 +187,8 @@ def test_unpacked_tensors_stand_where_the_saved_ones_stood() -> None:
     (slope,) = torch.autograd.grad(y, x, create_graph=True)
     (slope**2).sum().backward()
     assert x.grad is not None and x.grad.tolist() == [288.0, 972.0]
-    assert y.grad_fn.next_functions[0][0]._saved_self.is_leaf and y.grad_fn.next_functions[0][0]._saved_self.requires_grad
+    saved = y.grad_fn.next_functions[0][0]._saved_self
+    assert saved.is_leaf and saved.requires_grad
     assert z.grad_fn._saved_result.grad_fn is z.grad_fn
     assert not chosen.grad_fn._saved_indices.requires_grad
 
