@@ -543,3 +543,20 @@ def test_a_library_can_map_over_its_own_containers(monkeypatch):
         monkeypatch.setattr(steps, name, step)
     x = torch.arange(6.0).reshape(2, 3)
     assert torch.equal(torch.vmap(lambda box: Box(box.tensor.sum()))(Box(x)).tensor, x.sum(1))
+
+
+@pytest.mark.parametrize("name", ["jacrev", "jacfwd"])
+def test_jacobians_of_complex_numbers_are_refused(name):
+    numbers = torch.tensor([1 + 2j, 3 - 1j])
+    jacobian = getattr(torch.func, name)
+    with pytest.raises(RuntimeError, match=f"{name}: Expected all inputs to be real but received complex tensor at"):
+        jacobian(lambda x: x.abs())(numbers)
+    with pytest.raises(RuntimeError, match=f"{name}: Expected all outputs to be real but received complex tensor at"):
+        jacobian(lambda x: x * 1j)(torch.ones(2))
+
+
+def test_tangents_of_as_strided_scatter():
+    x, part = torch.arange(6.0).view(2, 3), torch.ones(2, 2)
+    _, tangent = torch.func.jvp(lambda a, b: torch.as_strided_scatter(a, b, (2, 2), (2, 1)), (x, part),
+                                (x + 1, part * 5))
+    assert tangent.tolist() == [[5.0, 5.0, 5.0], [5.0, 5.0, 6.0]]

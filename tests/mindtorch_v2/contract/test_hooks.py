@@ -319,3 +319,63 @@ def test_node_hooks_return_tuples_of_the_right_length() -> None:
         RuntimeError, match=r"hook '<lambda>' has returned an incorrect number of values \(got 1, but expected 2\)"
     ):
         run("register_hook", lambda inputs, outputs: inputs[:1])
+
+
+# order ---------------------------------------------------------------------------------------------------------------
+
+
+def test_retained_gradients_are_taken_before_hooks_of_the_node() -> None:
+    x = leaf(1.0)
+    y = x * 2
+    y.retain_grad()
+    y.register_hook(lambda grad: grad * 10)
+    y.grad_fn.register_prehook(lambda grads: (grads[0] * 7,))
+    y.backward()
+    assert y.grad is not None and x.grad is not None and (y.grad.tolist(), x.grad.tolist()) == ([10.0], [140.0])
+
+
+def test_grad_gives_what_came_to_a_tensor_on_the_way() -> None:
+    x = leaf(1.0)
+    y = x * 2
+    z = y * 3
+    y.register_hook(lambda grad: grad * 10)
+    of_both = torch.autograd.grad(z, (y, x), retain_graph=True)
+    assert [grad.tolist() for grad in of_both] == [[3.0], [60.0]]
+    assert torch.autograd.grad(z, y)[0].tolist() == [30.0]
+
+
+ORDERS = {3: [0, 1, 2], 4: [0, 2, 1, 3], 6: [0, 2, 5, 4, 1, 3], 8: [0, 2, 6, 5, 7, 4, 1, 3]}
+
+
+@pytest.mark.parametrize("count", ORDERS)
+def test_leaves_come_in_the_order_of_a_binary_heap(count: int) -> None:
+    calls: list[int] = []
+    leaves = [leaf(float(i)) for i in range(count)]
+    for i, tensor in enumerate(leaves):
+        tensor.register_hook(lambda grad, i=i: calls.append(i))
+    torch.stack(leaves).sum().backward()
+    assert calls == ORDERS[count]
+
+
+def test_the_bias_of_a_linear_layer_comes_before_its_weight() -> None:
+    calls = []
+    layer = torch.nn.Linear(3, 2)
+    for name, parameter in layer.named_parameters():
+        parameter.register_hook(lambda grad, name=name: calls.append(name))
+    layer(torch.ones(4, 3)).sum().backward()
+    assert calls == ["bias", "weight"]
+
+
+def test_a_post_accumulate_hook_runs_before_those_of_the_accumulator_and_returns_nothing() -> None:
+    calls = []
+    x = leaf(1.0)
+    y = x * 2
+    accumulator = y.grad_fn.next_functions[0][0]
+    accumulator.register_hook(lambda grads, came: calls.append("node"))
+    handle = x.register_post_accumulate_grad_hook(lambda tensor: calls.append("tensor"))
+    y.backward(retain_graph=True)
+    assert calls == ["tensor", "node"]
+    handle.remove()
+    x.register_post_accumulate_grad_hook(lambda tensor: 3)
+    with pytest.raises(RuntimeError, match="Tensor post accumulate grad hooks should return None."):
+        y.backward()

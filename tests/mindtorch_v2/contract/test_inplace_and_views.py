@@ -385,3 +385,59 @@ def test_a_composite_written_in_place_keeps_what_its_formula_saved() -> None:
     y.sum().backward()
     expected = torch.autograd.grad(torch.mvlgamma(x, 1).sum(), x)[0]
     assert torch.allclose(x.grad, expected)
+
+
+# comparisons ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["eq_", "ne_", "lt_", "le_", "gt_", "ge_", "less_", "not_equal_"])
+def test_a_comparison_in_place_is_a_write_that_cuts_off(name: str) -> None:
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
+        getattr(x, name)(1.5)
+    y = x * 1
+    getattr(y, name)(1.5)
+    assert y.requires_grad and grads(y.sum(), x) == [[0.0, 0.0]]
+
+
+def test_a_view_that_can_no_longer_be_tracked_is_printed() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    with torch.no_grad():
+        view = y[1:]
+    y.add_(1)
+    assert repr(view) == "tensor([3.], grad_fn=<Invalid>)"
+
+
+# who counts writes ---------------------------------------------------------------------------------------------------
+
+
+def test_resize_counts_where_it_changes_the_size() -> None:
+    x = torch.ones(3)
+    view = x[1:]
+    versions = [x.resize_(size)._version for size in (5, 2, 2, 4)]
+    assert versions == [1, 2, 2, 3] and view._version == 3
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_may_be_used_in_both_modes_before_backward(training: bool) -> None:
+    layer = torch.nn.BatchNorm1d(2)
+    x = torch.arange(6.0).view(3, 2).requires_grad_()
+    made = layer.train(not training)(x).sum() + layer.train(training)(x).pow(2).sum()
+    assert layer.running_mean._version == layer.running_var._version == 1  # since they were filled
+    made.backward()
+    assert x.grad is not None
+
+
+@pytest.mark.parametrize("normalised", [
+    lambda x, w, b: torch.nn.functional.batch_norm(x, None, None, w, b, True),
+    lambda x, w, b: torch.nn.functional.group_norm(x, 1, w, b),
+    lambda x, w, b: torch.nn.functional.layer_norm(x, (2,), w, b),
+])
+def test_a_bias_is_not_saved(normalised) -> None:
+    x, w, b = torch.ones(3, 2, requires_grad=True), leaf(1.0, 1.0), leaf(0.0, 0.0)
+    made = normalised(x, w, b)
+    with torch.no_grad():
+        b.add_(1)
+    made.sum().backward()
+    assert b.grad is not None and b.grad.tolist() == [3.0, 3.0]

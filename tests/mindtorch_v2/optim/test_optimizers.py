@@ -302,3 +302,13 @@ def test_swapping_parameters_in():
     wrong = optim.swap_in_optimizer_params_and_state(optimizer, others, {**state, "param_groups": []})
     with pytest.raises(RuntimeError, match="has a different number of parameter groups than the live optimizer"), wrong:
         pass
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "Adagrad"])
+def test_a_step_does_not_write_to_gradients(name):
+    parameter = torch.ones(3, requires_grad=True)
+    optimizer = getattr(torch.optim, name)([parameter], lr=0.1, weight_decay=0.1)
+    (parameter * parameter).sum().backward()
+    version = parameter.grad._version
+    optimizer.step()
+    assert parameter.grad._version == version and parameter.grad.tolist() == [2.0, 2.0, 2.0]
