@@ -136,8 +136,9 @@ def test_second_derivatives_go_through_a_checkpoint():
         return ((x * 2).exp() * x.sin()).sum()
 
     again = penalty(lambda x: checkpoint(function, x, use_reentrant=False))
-    nested = penalty(lambda x: checkpoint(lambda x: checkpoint(function, x, use_reentrant=False), x,
-                                          use_reentrant=False))
+    nested = penalty(
+        lambda x: checkpoint(lambda x: checkpoint(function, x, use_reentrant=False), x, use_reentrant=False)
+    )
     assert torch.equal(penalty(function), again) and torch.equal(again, nested)
 
 

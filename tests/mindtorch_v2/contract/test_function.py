@@ -541,16 +541,23 @@ class ScaledWithContext(Function):
 
 def test_arguments_may_be_given_by_name():
     x = leaf(2.0)
-    for made, slope in ((Scaled.apply(x, factor=3), 3), (Scaled.apply(shift=1, factor=4, x=x), 4),
-                        (ScaledWithContext.apply(x), 2), (ScaledWithContext.apply(x, factor=5), 5)):
+    for made, slope in (
+        (Scaled.apply(x, factor=3), 3),
+        (Scaled.apply(shift=1, factor=4, x=x), 4),
+        (ScaledWithContext.apply(x), 2),
+        (ScaledWithContext.apply(x, factor=5), 5),
+    ):
         assert torch.autograd.grad(made, x)[0].tolist() == [slope]
 
 
-@pytest.mark.parametrize(("args", "kwargs", "text"), [
-    ((1,), {"scale": 3}, "got an unexpected keyword argument 'scale'"),
-    ((1, 2), {"factor": 3}, "got multiple values for argument 'factor'"),
-    ((1,), {"shift": 3}, r"missing required argument: 'factor' \(position 1\)"),
-])
+@pytest.mark.parametrize(
+    ("args", "kwargs", "text"),
+    [
+        ((1,), {"scale": 3}, "got an unexpected keyword argument 'scale'"),
+        ((1, 2), {"factor": 3}, "got multiple values for argument 'factor'"),
+        ((1,), {"shift": 3}, r"missing required argument: 'factor' \(position 1\)"),
+    ],
+)
 def test_arguments_that_do_not_fit_are_refused(args, kwargs, text):
     with pytest.raises(TypeError, match=rf"forward\(\) {text}"):
         Scaled.apply(*args, **kwargs)

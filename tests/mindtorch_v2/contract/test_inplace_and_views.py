@@ -429,11 +429,14 @@ def test_batch_norm_may_be_used_in_both_modes_before_backward(training: bool) ->
     assert x.grad is not None
 
 
-@pytest.mark.parametrize("normalised", [
-    lambda x, w, b: torch.nn.functional.batch_norm(x, None, None, w, b, True),
-    lambda x, w, b: torch.nn.functional.group_norm(x, 1, w, b),
-    lambda x, w, b: torch.nn.functional.layer_norm(x, (2,), w, b),
-])
+@pytest.mark.parametrize(
+    "normalised",
+    [
+        lambda x, w, b: torch.nn.functional.batch_norm(x, None, None, w, b, True),
+        lambda x, w, b: torch.nn.functional.group_norm(x, 1, w, b),
+        lambda x, w, b: torch.nn.functional.layer_norm(x, (2,), w, b),
+    ],
+)
 def test_a_bias_is_not_saved(normalised) -> None:
     x, w, b = torch.ones(3, 2, requires_grad=True), leaf(1.0, 1.0), leaf(0.0, 0.0)
     made = normalised(x, w, b)
