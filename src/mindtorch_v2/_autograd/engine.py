@@ -6,7 +6,7 @@ all: the order PyTorch's engine has. Nothing recurses, so depth is bounded by me
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -47,7 +47,8 @@ class Task:
         self.buffers: dict[int, list] = {}  # id of a target -> gradients of its outputs, summed so far
         self.heap: list[tuple] = []
         self.pushed = 0
-        self.put, self.take = heappush, heappop  # on the heap
+        self.put: Callable[[list, tuple], None] = heappush
+        self.take: Callable[[list], tuple] = heappop
         self.captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
         self.captured: list[Any] = []
         self.needed: set[int] | None = None

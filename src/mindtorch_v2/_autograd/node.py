@@ -335,7 +335,7 @@ class Packed:
         return made._with_edge((node if target is None else target, nr))
 
 
-def packed(values: Sequence[Any], node: Node | None = None) -> tuple:
+def packed(values: Sequence[Any], node: Any = None) -> tuple:
     """The values that `node` saves, with tensors run through this thread's innermost pack hook."""
     stack = modes.__dict__.get("saved_hooks")
     if not stack:

@@ -1,5 +1,6 @@
 """Comparisons, tests of elements, logic on truth values, and arithmetic on the bits of integers."""
 
+from collections.abc import Callable
 
 from .._dtype import BOOL, COMPLEX, FLOAT, get_default_dtype
 from .._tensor import Tensor
@@ -11,8 +12,10 @@ from .samples import Case, binary, bools, case, cases, error, ints, t, unary, va
 # comparisons ---------------------------------------------------------------------------------------------------------
 
 # Written into their operand, they cut it off: its gradient is zero.
-_CUT_OFF = dict(self=lambda grad: grad.new_zeros(grad.shape),
-                other=lambda grad, other_shape: grad.new_zeros(other_shape))
+_CUT_OFF: dict[str, Callable] = dict(
+    self=lambda grad: grad.new_zeros(grad.shape),
+    other=lambda grad, other_shape: grad.new_zeros(other_shape),
+)
 
 op("eq(Tensor self, Tensor|Scalar other) -> Tensor", kernel=pointwise("equal", boolean), inplace_grad=_CUT_OFF,
    npu=("aclnnEqTensor(self, other, out)", "aclnnEqScalar(self, other, out)"), samples=binary())
