@@ -183,8 +183,8 @@ class Size(tuple):
             raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
         return Size(tuple.__add__(self, other))
 
-    def __radd__(self, other: tuple) -> "Size":
-        return Size(tuple(other) + tuple(self))
+    def __radd__(self, other: Any) -> "Size":
+        return Size(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, times: Any) -> "Size":  # type: ignore[override]
         return Size(tuple(self) * times)
