@@ -18,6 +18,9 @@ _PLACES = {("torch._tensor", "Tensor"): "torch",
 # Where to look for what a module named in a file does not have; a prefix of that module's name decides.
 _OUR_HOMES = {"torch.nn.modules": "nn", "torch.optim": "optim", "torch.nn.functional": "nn.functional",
               "torch._C._nn": "nn.functional", "torch._C": "", "torch": ""}
+# What files of PyTorch may hold that there is not here, by the names that tell so.
+_ABSENT_KINDS = {"torch._utils._rebuild_qtensor": "quantized tensors", "torch._utils._rebuild_nested_tensor": "nested "
+                 "tensors", "torch._utils._rebuild_wrapper_subclass": "tensors of wrapper subclasses"}
 
 
 def torch_name(obj: Any, name: str | None = None) -> tuple[str, str]:
@@ -33,8 +36,15 @@ def torch_name(obj: Any, name: str | None = None) -> tuple[str, str]:
     return _PLACES.get((theirs, name), theirs), name
 
 
+def refuse_absent(full_name: str) -> None:
+    """Raises if a name in a file stands for a kind of tensor that there is not here."""
+    if full_name in _ABSENT_KINDS:
+        raise RuntimeError(f"the file holds {_ABSENT_KINDS[full_name]} ({full_name}), which mindtorch_v2 does not have")
+
+
 def our_object(module: str, name: str) -> Any:
     """What a name out of a PyTorch file stands for here."""
+    refuse_absent(f"{module}.{name}")
     homes = [module.removeprefix("torch").lstrip(".")]
     homes += [home for prefix, home in _OUR_HOMES.items() if f"{module}.".startswith(f"{prefix}.")]
     for home in homes:
@@ -59,7 +69,7 @@ def pickler_class(pickle_module: Any) -> type:
     class Pickler(base):
         def save_global(self, obj: Any, name: str | None = None) -> None:
             if isinstance(obj, layout):
-                from .serialization import _get_layout
+                from ._pickled_calls import _get_layout
 
                 self.save_reduce(_get_layout, (str(obj),), obj=obj)
                 return

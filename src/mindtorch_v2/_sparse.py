@@ -257,6 +257,14 @@ def check_compressed(array: SparseArray) -> None:
                            f"n{lines} are sorted and distinct along the last dimension values` is not satisfied.")
 
 
+def check_indices(array: SparseArray) -> None:
+    """Raises unless each index of a tensor, and the order in which they are said to be, is that of its layout."""
+    if array.layout is sparse_coo:
+        check_coo(array.parts[0], array.values, array.shape, array.coalesced, True)
+    else:
+        check_compressed(array)
+
+
 def is_sparse(tensor: Any) -> bool:
     """Whether something is a tensor of a sparse layout."""
     return bool(getattr(tensor, "_keys", 0) & SPARSE_MASK)

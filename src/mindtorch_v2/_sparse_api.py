@@ -1,12 +1,13 @@
 """Making sparse tensors, and the Tensor methods that only they have."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ._convert import overridable
-from ._device import CPU, as_device, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from ._device import CPU, as_device, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import COO_MASK
 from ._dispatch.registry import registry
@@ -21,12 +22,14 @@ from ._sparse import (
     check_compressed,
     check_coo,
     check_counts,
+    check_indices,
     checks_invariants,
     empty_sparse,
     is_sparse,
     refuse_negative,
 )
 from ._tensor import Tensor, wrap
+from ._utils import when_filled
 
 __all__ = ["hspmm", "smm", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
            "sparse_csc_tensor", "sparse_csr_tensor"]
@@ -252,15 +255,25 @@ def sparse_resize_and_clear_(self: Tensor, size: Sequence[int], sparse_dim: int,
 
 
 def rebuild(kind: layout, data: tuple) -> Tensor:
-    """The tensor that a pickle describes: what a file says of its indices is looked at."""
-    tensors = 2 if kind is sparse_coo else 3
-    if not isinstance(data, tuple) or len(data) <= tensors or not all(isinstance(x, Tensor) for x in data[:tensors]):
-        raise TypeError("a sparse tensor is rebuilt of tensors and a size")
+    """The tensor that a pickle describes: what a file says of its indices is looked at, as soon as they are read."""
+    count = 2 if kind is sparse_coo else 3
+    parts, (size, *coalesced) = data[:count], data[count:] or ((),)
+    if not all(isinstance(part, Tensor) and part.layout is strided and part.device is CPU and part.dim()
+               for part in parts) or len(coalesced) > (kind is sparse_coo) or len(data) <= count:
+        raise TypeError("a sparse tensor is rebuilt of tensors on the CPU and a size")
+    if not isinstance(size, (tuple, list)) or any(n.__class__ is not int or n >> 63 for n in size):
+        raise TypeError("the size of a sparse tensor must be made of integers")
+    if kind is sparse_coo and parts[0].dtype is not int64:
+        raise TypeError(f"the indices of a sparse tensor must be of type int64, not {parts[0].dtype}")
+    flag = bool(coalesced and coalesced[0] is True)
+    if math.prod(n or 1 for n in size) >> 63:
+        raise RuntimeError("numel: integer multiplication overflow")
     if kind is sparse_coo:
-        indices, values, size, *coalesced = data
-        return sparse_coo_tensor(indices, values, size, check_invariants=True,
-                                 is_coalesced=bool(coalesced and coalesced[0]))
-    return sparse_compressed_tensor(*data, layout=kind, check_invariants=True)
+        made = sparse_coo_tensor(parts[0], parts[1], size, check_invariants=False, is_coalesced=flag)
+    else:
+        made = sparse_compressed_tensor(parts[0], parts[1], parts[2], size, layout=kind, check_invariants=False)
+    when_filled(lambda: check_indices(made._array))
+    return made
 
 
 _METHODS: dict[str, Callable] = {

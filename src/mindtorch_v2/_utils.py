@@ -1,9 +1,11 @@
 """What pickles of tensors call to rebuild them; module and names are those that PyTorch's checkpoints hold."""
 
+import contextlib
 import math
 import sys
+import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ._device import CPU
@@ -55,13 +57,69 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: tuple[int, ...], st
     return made
 
 
+class _Unfinished(threading.local):
+    """What waits for the elements of the storages that a file holds; `steps` is None while nothing is loaded."""
+
+    steps: list[Callable[[], None]] | None = None
+    computed: dict[int, tuple[UntypedStorage, dtype_type, dict[tuple[bool, bool], UntypedStorage]]] = {}  # noqa: RUF012
+
+
+_unfinished = _Unfinished()
+
+
+@contextlib.contextmanager
+def elements_come_later() -> Iterator[None]:
+    """While in force, tensors may be rebuilt on storages that are not filled yet; at the end they are completed."""
+    before = _unfinished.steps, _unfinished.computed
+    steps: list[Callable[[], None]] = []
+    _unfinished.steps, _unfinished.computed = steps, {}
+    try:
+        yield
+    finally:
+        _unfinished.steps, _unfinished.computed = before
+    for step in steps:
+        step()
+
+
+def when_filled(step: Callable[[], None]) -> None:
+    """Does what needs the elements of rebuilt tensors: now, or when they have been read."""
+    if _unfinished.steps is None:
+        step()
+    else:
+        _unfinished.steps.append(step)
+
+
+def _computed(storage: Any, conj: bool, neg: bool) -> TypedStorage:
+    """The storage with all its elements conjugated or negated; the same one for all tensors that ask for it.
+
+    In PyTorch's files these are marks on tensors that share one memory. Here they are computed, once for a storage: so
+    tensors with equal marks still share, and no more memory is needed than some times that of the file.
+    """
+    source, kind = storage.untyped(), storage.dtype
+    _, known, results = _unfinished.computed.setdefault(id(source), (source, kind, {})) \
+        if _unfinished.steps is not None else (source, kind, {})
+    if known is not kind:
+        raise RuntimeError("Cannot load conjugated or negated tensors that view the same data as different types")
+    if (conj, neg) not in results:
+        results[conj, neg] = made = UntypedStorage(source.nbytes_, device=source.device)
+
+        def compute() -> None:
+            before, after = (_rebuild_tensor(TypedStorage(wrap_storage=one, dtype=kind), 0,
+                                             (source.nbytes_ // kind.itemsize,), (1,)) for one in (source, made))
+            before = before.conj() if conj else before
+            after.copy_(before.neg() if neg else before)
+
+        when_filled(compute)
+    return TypedStorage(wrap_storage=results[conj, neg], dtype=kind)
+
+
 def _rebuild_tensor_v2(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...],
                        requires_grad: bool, backward_hooks: OrderedDict, metadata: dict | None = None) -> Tensor:
+    if metadata:
+        if unknown := metadata.keys() - {"conj", "neg"}:
+            raise ValueError(f"a tensor's metadata holds {sorted(unknown)}, which are not known")
+        storage = _computed(storage, bool(metadata.get("conj")), bool(metadata.get("neg")))
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
-    for lazy in metadata or ():  # PyTorch keeps these two as marks on a view; here they are computed
-        if lazy not in ("conj", "neg"):
-            raise ValueError(f"a tensor's metadata holds '{lazy}', which is not known")
-        tensor = getattr(tensor, lazy)()
     return tensor.requires_grad_() if requires_grad else tensor
 
 

@@ -1,10 +1,10 @@
 """An interpreter of the pickle opcodes that checkpoints need, which knows only the globals it was told to trust.
 
 Nothing is imported and no attribute is looked up by a name out of the file: a global is a key of one table. What is
-called is one of that table's functions; a state is given only to the kinds of objects that `BUILD` names.
+called is one of the functions in `_pickled_calls`, with arguments that were looked at; a state is given only to the
+kinds of objects that `BUILD` names.
 """
 
-import pickletools
 import struct
 import warnings
 from collections import Counter, OrderedDict
@@ -12,100 +12,27 @@ from collections.abc import Callable, Iterator
 from pickle import UnpicklingError
 from typing import Any
 
-from ._device import Size, device, layout
-from ._dtype import ALL
+from . import _dtype
+from ._device import META
 from ._legacy import TENSOR_TYPES
-from ._pickled_names import torch_name
+from ._pickled_calls import CALLS, TENSOR_CALLS, Allowance, shown
+from ._pickled_names import refuse_absent, torch_name
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, _rebuild_from_type_v2
-from ._utils import (
-    _rebuild_meta_tensor_no_storage,
-    _rebuild_parameter,
-    _rebuild_parameter_with_state,
-    _rebuild_sparse_tensor,
-    _rebuild_tensor,
-    _rebuild_tensor_v2,
-    _rebuild_tensor_v3,
-)
 from .storage import CLASSES
 
 _BLOCKED_MODULES = frozenset(("sys", "os", "posix", "nt"))
 _PYTHON_2_NAMES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-_LARGEST_KEY = 10_000  # parts of a dict's key; a tuple of tuples can stand for exponentially many
 _TAKES_ITEMS = (dict, OrderedDict, Counter)
+_TRUNCATED = "Ran out of input: the pickle in the file is truncated"
 
-# what may be called ---------------------------------------------------------------------------------------------------
+# what is known by name ------------------------------------------------------------------------------------------------
 
-
-def _checked_key(key: Any) -> Any:
-    """A key that is safe to hash: hashing nested tuples is recursive and visits shared parts again and again."""
-    if key.__class__ is tuple:
-        pending, seen = [iter(key)], 0
-        while pending:
-            for part in pending[-1]:
-                seen += 1
-                if seen > _LARGEST_KEY or len(pending) > 100:
-                    raise UnpicklingError("a key of a dict or set is nested too deeply")
-                if part.__class__ is tuple:
-                    pending.append(iter(part))
-                    break
-            else:
-                pending.pop()
-    return key
-
-
-def _encode(text: str, encoding: str) -> bytes:
-    """How protocol 2 writes bytes."""
-    if encoding != "latin1":
-        raise UnpicklingError(f"_codecs.encode is allowed with latin1 only, not with {encoding!r}")
-    return text.encode("latin1")
-
-
-def _bytearray(content: bytes | str = b"", encoding: str = "latin-1") -> bytearray:
-    return bytearray(content, encoding) if isinstance(content, str) else bytearray(memoryview(content))
-
-
-def _set(items: list | tuple = ()) -> set:
-    return {_checked_key(item) for item in items}
-
-
-def _ordered_dict(pairs: list | tuple = ()) -> OrderedDict:
-    return OrderedDict((_checked_key(key), value) for key, value in pairs)
-
-
-def _counter(counts: dict | None = None) -> Counter:
-    if counts is not None and not isinstance(counts, dict):
-        raise UnpicklingError(f"collections.Counter is made of a dict, not of {type(counts).__name__}")
-    return Counter(counts)
-
-
-def _rebuild_from_type(func: Callable, new_type: type, args: tuple, state: Any) -> Any:
-    allowed = user_allowed_globals().values()
-    if func not in _REBUILDING and func not in allowed:
-        raise UnpicklingError("_rebuild_from_type_v2 calls only functions that rebuild tensors")
-    if not (isinstance(new_type, type) and issubclass(new_type, Tensor)):
-        raise UnpicklingError("_rebuild_from_type_v2 makes tensors only")
-    return _rebuild_from_type_v2(func, new_type, args, state)
-
-
-def _get_layout(name: str) -> layout:
-    from .serialization import _get_layout
-
-    return _get_layout(name)
-
-
-_REBUILDING = (_rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_parameter,
-               _rebuild_parameter_with_state, _rebuild_meta_tensor_no_storage, _rebuild_sparse_tensor)
-_CALLABLE: dict[str, Callable] = {
-    "collections.OrderedDict": _ordered_dict, "collections.Counter": _counter, "_codecs.encode": _encode,
-    "builtins.bytearray": _bytearray, "builtins.set": _set, "builtins.complex": complex,
-    "torch.Size": Size, "torch.device": device, "torch.serialization._get_layout": _get_layout,
-    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
-    **{f"torch._utils.{function.__name__}": function for function in _REBUILDING},
-}  # fmt: skip
+_CALLABLE = {id(found): call for found, call in CALLS.values()}
 _GLOBALS: dict[str, Any] = {
-    **_CALLABLE, "torch.Tensor": Tensor, "torch.storage.TypedStorage": TypedStorage,
-    "torch.storage.UntypedStorage": UntypedStorage, **{f"torch.{kind.name}": kind for kind in ALL},
+    **{name: found for name, (found, _) in CALLS.items()}, "torch.Tensor": Tensor,
+    "torch.storage.TypedStorage": TypedStorage, "torch.storage.UntypedStorage": UntypedStorage,
+    **{f"torch.{kind.name}": kind for kind in _dtype.NAMES.values()},
     **{f"torch.{name}": kind for name, kind in TENSOR_TYPES.items()},
     **{f"{place}.{name}": kind for name, kind in CLASSES.items() for place in ("torch", "torch.cuda", "torch.npu")},
 }  # fmt: skip
@@ -185,46 +112,70 @@ class Unpickler:
         self.memo: dict[int, Any] = {}
         self.proto = -1
         self.foreign = False
+        self.allowance = Allowance()
+        self.storages: dict[int, Any] = {}
 
     def persistent_load(self, pid: Any) -> Any:
         raise UnpicklingError("A load persistent id instruction was encountered, but no persistent_load was specified")
 
+    # reading ----------------------------------------------------------------------------------------------------
+
     def take(self, count: int) -> bytes:
         data = self.file.read(count)
         if len(data) < count:
-            raise EOFError("Ran out of input: the pickle in the file is truncated")
+            raise EOFError(_TRUNCATED)
+        self.allowance.read += count
         return data
 
     def line(self) -> str:
         text = self.file.readline()
         if not text.endswith(b"\n"):
-            raise EOFError("Ran out of input: the pickle in the file is truncated")
+            raise EOFError(_TRUNCATED)
+        self.allowance.read += len(text)
         return text[:-1].decode()
 
     def number(self, form: str) -> Any:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
+    def string(self) -> Any:
+        data = self.take(self.take(1)[0])
+        return data if self.encoding == "bytes" else data.decode(self.encoding, "strict")
+
+    def global_name(self) -> tuple[str, str]:
+        """Module, and full name in Python 3, of a global."""
+        module, name = self.line(), self.line()
+        return module, f"{_PYTHON_2_NAMES.get(module, module)}.{name}"
+
+    def instructions(self) -> Iterator[tuple[bytes, Any]]:
+        """The opcodes up to the one that ends the pickle, each with its argument."""
+        read, allowance = self.file.read, self.allowance
+        while True:
+            code = read(1)
+            if code == b".":
+                return
+            if code not in _OPCODES:
+                raise UnpicklingError(f"Unsupported operand {code[0]}") if code else EOFError(_TRUNCATED)
+            allowance.read += 1
+            argument = _OPCODES[code][0]
+            yield code, None if argument is None else argument(self)
+
     def load(self) -> Any:
         """The object that the pickle holds."""
-        steps, read = _STEPS, self.file.read
         self.allowed, self.user_allowed = _get_allowed_globals(), user_allowed_globals()
         self.trusted = {id(known) for known in self.user_allowed.values()}
-        self.callable = self.trusted | {id(known) for known in _CALLABLE.values()}
         try:
-            while True:
-                code = read(1)
-                if not code:
-                    raise EOFError("Ran out of input: the pickle in the file is truncated")
-                if code == b".":
-                    return self.stack.pop()
-                step = steps.get(code)
-                if step is None:
-                    raise UnpicklingError(f"Unsupported operand {code[0]}")
-                step(self)
+            for code, argument in self.instructions():
+                _OPCODES[code][1](self, argument)
+            return self.stack.pop()
         except MALFORMED as error:
             if self.foreign:  # the error of a function that the user gave, not of the file
                 raise
             raise UnpicklingError(f"The pickle is malformed: {type(error).__name__}: {error}") from error
+
+    # acting -----------------------------------------------------------------------------------------------------
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
 
     def pop_mark(self) -> list[Any]:
         """The items since the last mark."""
@@ -232,12 +183,18 @@ class Unpickler:
         self.stack = self.marks.pop()
         return items
 
+    def mark(self, _: None) -> None:
+        self.marks.append(self.stack)
+        self.stack = []
+
     def put(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
 
-    def find_global(self) -> None:
-        module, name = self.line(), self.line()
-        full = f"{_PYTHON_2_NAMES.get(module, module)}.{name}"
+    def get(self, index: int) -> None:
+        self.stack.append(self.memo[index])
+
+    def find_global(self, named: tuple[str, str]) -> None:
+        module, full = named
         if full in self.allowed:
             self.stack.append(self.allowed[full])
         elif module in _BLOCKED_MODULES:
@@ -245,6 +202,7 @@ class Unpickler:
         elif full in self.user_allowed:
             self.stack.append(self.user_allowed[full])
         else:
+            refuse_absent(full)
             shown = full.removeprefix("builtins.")
             raise UnpicklingError(
                 f"Unsupported global: GLOBAL {shown} was not an allowed global by default. Please use "
@@ -260,43 +218,63 @@ class Unpickler:
         self.foreign = False
         return result
 
-    def reduce(self) -> None:
+    def reduce(self, _: None) -> None:
         args, function = self.stack.pop(), self.stack.pop()
-        if id(function) not in self.callable:
-            shown = function if isinstance(function, (int, str, type)) else type(function).__name__
-            raise UnpicklingError(f"Trying to call reduce for unrecognized function {shown}")
-        self.stack.append(self.call(function, *args) if id(function) in self.trusted else function(*args))
+        if id(function) in self.trusted:
+            made = self.call(function, *args)
+        elif function is _rebuild_from_type_v2:
+            made = self.rebuild_from_type(args)
+        elif id(function) in _CALLABLE:
+            made = _CALLABLE[id(function)](args, self.allowance)
+        else:
+            raise UnpicklingError(f"Trying to call reduce for unrecognized function {shown(function)}")
+        self.stack.append(made)
 
-    def new_object(self) -> None:
+    def rebuild_from_type(self, args: Any) -> Any:
+        """A tensor of a class that the user allowed, or a plain one with attributes."""
+        if args.__class__ is not tuple or len(args) != 4 or self.trusted.isdisjoint(map(id, args[:2])):
+            return _CALLABLE[id(_rebuild_from_type_v2)](args, self.allowance)
+        function, kind, arguments, state = args
+        if not isinstance(kind, type) or not issubclass(kind, Tensor):
+            raise UnpicklingError(f"_rebuild_from_type_v2 makes tensors only, not {shown(kind)}")
+        if id(function) in self.trusted:
+            tensor = self.call(function, *arguments)
+        elif id(function) in TENSOR_CALLS:
+            tensor = TENSOR_CALLS[id(function)](arguments, self.allowance)
+        else:
+            raise UnpicklingError("_rebuild_from_type_v2 calls only functions that rebuild tensors")
+        return self.call(_rebuild_from_type_v2, lambda: tensor, kind, (), state)
+
+    def new_object(self, _: None) -> None:
         args, kind = self.stack.pop(), self.stack.pop()
         if id(kind) in self.trusted:
             self.stack.append(self.call(kind.__new__, kind, *args))
-        elif id(kind) in self.callable:
-            self.stack.append(kind(*args))
+        elif isinstance(kind, type) and id(kind) in _CALLABLE:
+            self.stack.append(_CALLABLE[id(kind)](args, self.allowance))
         else:
-            shown = kind.__name__ if isinstance(kind, type) else type(kind).__name__
-            raise UnpicklingError(f"Trying to create new object for unrecognized class {shown}")
+            raise UnpicklingError(f"Trying to create new object for unrecognized class {shown(kind)}")
 
-    def build(self) -> None:
+    def build(self, _: None) -> None:
         state, instance = self.stack.pop(), self.stack[-1]
-        if type(instance) is OrderedDict:
-            vars(instance).update(state)
-        elif id(type(instance)) in self.trusted:
+        self.allowance.spend_for((state,))
+        if id(type(instance)) in self.trusted:
             if hasattr(instance, "__setstate__"):
                 self.call(instance.__setstate__, state)
                 return
             for attributes in state if isinstance(state, tuple) else (state,):  # those of slots come second
                 for name, value in (attributes or {}).items():
                     setattr(instance, name, value)
+        elif type(instance) is OrderedDict and type(state) is dict and all(type(name) is str for name in state):
+            vars(instance).update(state)
         else:
             raise UnpicklingError("Can only build Tensor, Parameter, OrderedDict or types allowlisted via "
                                   f"`add_safe_globals`, but got {type(instance)}")
 
-    def append(self) -> None:
+    def append(self, _: None) -> None:
         item = self.stack.pop()
         _checked_list(self.stack[-1], "append to").append(item)
 
-    def appends(self) -> None:
+    def appends(self, _: None) -> None:
         items = self.pop_mark()
         _checked_list(self.stack[-1], "extend").extend(items)
 
@@ -309,9 +287,9 @@ class Unpickler:
                                   f"{type(target)}")
         pairs: Iterator[Any] = iter(items)
         for key, value in zip(pairs, pairs, strict=True):
-            target[_checked_key(key)] = value
+            target[self.allowance.key(key, id(target))] = value
 
-    def set_item(self) -> None:
+    def set_item(self, _: None) -> None:
         value, key = self.stack.pop(), self.stack.pop()
         self.set_items([key, value], "SETITEM")
 
@@ -321,29 +299,29 @@ class Unpickler:
             raise IndexError("the stack holds too few items")
         self.stack[-count:] = [items]
 
-    def mark(self) -> None:
-        self.marks.append(self.stack)
-        self.stack = []
+    def tuple_since_mark(self, _: None) -> None:
+        items = self.pop_mark()
+        self.stack.append(tuple(items))
 
-    def persistent_id(self) -> None:
+    def persistent_id(self, _: None) -> None:
         pid = self.stack.pop()
         if type(pid) not in (tuple, int):
             raise UnpicklingError(f"persistent_load id must be tuple or int, but got {type(pid)}")
-        if type(pid) is tuple and pid and pid[0] != "storage":
-            raise UnpicklingError(f"Only persistent_load of storage is allowed, but got {type(pid[0])}")
-        self.stack.append(self.call(self.persistent_load, pid))
+        if type(pid) is tuple and pid and not (type(pid[0]) in (str, bytes) and pid[0] in ("storage", b"storage")):
+            raise UnpicklingError(f"Only persistent_load of storage is allowed, but got {shown(pid[0])}")
+        found = self.call(self.persistent_load, pid)
+        if id(found) not in self.storages and isinstance(found, TypedStorage) and found.device is not META:
+            self.allowance.read += found.nbytes() // 64  # what is done with its elements is done quickly
+        self.storages[id(found)] = found
+        self.stack.append(found)
 
-    def string(self) -> None:
-        data = self.take(self.take(1)[0])
-        self.stack.append(data if self.encoding == "bytes" else data.decode(self.encoding, "strict"))
-
-    def protocol(self) -> None:
-        self.proto = self.take(1)[0]
-        if self.proto != 2:
+    def protocol(self, number: int) -> None:
+        if number != 2 and self.proto != number:
             warnings.warn(
-                f"Detected pickle protocol {self.proto} in the checkpoint, which was not the default pickle protocol "
+                f"Detected pickle protocol {number} in the checkpoint, which was not the default pickle protocol "
                 "used by `torch.load` (2). The weights_only Unpickler might not support all instructions implemented "
                 "by this protocol, please file an issue for adding support if you encounter this.", stacklevel=3)
+        self.proto = number
 
 
 def _checked_list(target: Any, action: str) -> list:
@@ -352,32 +330,37 @@ def _checked_list(target: Any, action: str) -> list:
     return target
 
 
-def _pushes(value: Callable[[Unpickler], Any]) -> Callable[[Unpickler], None]:
-    def step(self: Unpickler) -> None:
-        made = value(self)  # first, since the end of a mark brings back another stack
-        self.stack.append(made)
-
-    return step
+def _byte(self: Unpickler) -> int:
+    return self.take(1)[0]
 
 
-_STEPS: dict[bytes, Callable[[Unpickler], None]] = {
-    b"\x80": Unpickler.protocol,
-    b"c": Unpickler.find_global, b"R": Unpickler.reduce, b"\x81": Unpickler.new_object, b"b": Unpickler.build,
-    b"Q": Unpickler.persistent_id, b"(": Unpickler.mark,
-    b"a": Unpickler.append, b"e": Unpickler.appends, b"s": Unpickler.set_item,
-    b"u": lambda self: self.set_items(self.pop_mark(), "SETITEMS"),
-    b"t": _pushes(lambda self: tuple(self.pop_mark())),
-    b"\x85": lambda self: self.tuple_of(1), b"\x86": lambda self: self.tuple_of(2),
-    b"\x87": lambda self: self.tuple_of(3),
-    b"q": lambda self: self.put(self.take(1)[0]), b"r": lambda self: self.put(self.number("<I")),
-    b"h": _pushes(lambda self: self.memo[self.take(1)[0]]), b"j": _pushes(lambda self: self.memo[self.number("<I")]),
-    b"N": _pushes(lambda self: None), b"\x88": _pushes(lambda self: True), b"\x89": _pushes(lambda self: False),
-    b")": _pushes(lambda self: ()), b"]": _pushes(lambda self: []), b"}": _pushes(lambda self: {}),
-    b"\x8f": _pushes(lambda self: set()),
-    b"K": _pushes(lambda self: self.take(1)[0]), b"M": _pushes(lambda self: self.number("<H")),
-    b"J": _pushes(lambda self: self.number("<i")), b"G": _pushes(lambda self: self.number(">d")),
-    b"\x8a": _pushes(lambda self: int.from_bytes(self.take(self.take(1)[0]), "little", signed=True)),
-    b"X": _pushes(lambda self: self.take(self.number("<I")).decode("utf-8", "surrogatepass")), b"U": Unpickler.string,
+def _word(self: Unpickler) -> int:
+    return self.number("<I")
+
+
+def _pushes(make: Callable[[], Any]) -> tuple[None, Callable[[Unpickler, Any], None]]:
+    return None, lambda self, _: self.stack.append(make())
+
+
+_push = Unpickler.push
+# How the argument of each opcode is read, and what is done with it.
+_OPCODES: dict[bytes, tuple[Callable[[Unpickler], Any] | None, Callable[[Unpickler, Any], None]]] = {
+    b"\x80": (_byte, Unpickler.protocol),
+    b"c": (Unpickler.global_name, Unpickler.find_global), b"R": (None, Unpickler.reduce),
+    b"\x81": (None, Unpickler.new_object), b"b": (None, Unpickler.build), b"Q": (None, Unpickler.persistent_id),
+    b"(": (None, Unpickler.mark), b"a": (None, Unpickler.append), b"e": (None, Unpickler.appends),
+    b"s": (None, Unpickler.set_item), b"u": (None, lambda self, _: self.set_items(self.pop_mark(), "SETITEMS")),
+    b"t": (None, Unpickler.tuple_since_mark), b"\x85": (None, lambda self, _: self.tuple_of(1)),
+    b"\x86": (None, lambda self, _: self.tuple_of(2)), b"\x87": (None, lambda self, _: self.tuple_of(3)),
+    b"q": (_byte, Unpickler.put), b"r": (_word, Unpickler.put),
+    b"h": (_byte, Unpickler.get), b"j": (_word, Unpickler.get),
+    b"N": _pushes(lambda: None), b"\x88": _pushes(lambda: True), b"\x89": _pushes(lambda: False),
+    b")": _pushes(tuple), b"]": _pushes(list), b"}": _pushes(dict), b"\x8f": _pushes(set),
+    b"K": (_byte, _push), b"M": (lambda self: self.number("<H"), _push), b"J": (lambda self: self.number("<i"), _push),
+    b"G": (lambda self: self.number(">d"), _push),
+    b"\x8a": (lambda self: int.from_bytes(self.take(self.take(1)[0]), "little", signed=True), _push),
+    b"X": (lambda self: self.take(_word(self)).decode("utf-8", "surrogatepass"), _push),
+    b"U": (Unpickler.string, _push),
 }  # fmt: skip
 
 
@@ -387,14 +370,7 @@ def load(file: Any, *, encoding: str = "ASCII") -> Any:
 
 def get_globals_in_pkl(file: Any) -> set[str]:
     """The names of all globals in a pickle, found without acting on any of its opcodes."""
-    found = set()
     try:
-        for opcode, argument, _ in pickletools.genops(file):
-            if opcode.name == "GLOBAL":
-                module, name = str(argument).split(" ", 1)
-                found.add(f"{_PYTHON_2_NAMES.get(module, module)}.{name}")
-            elif opcode.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4"):
-                raise UnpicklingError(f"Unsupported operand {ord(opcode.code)}")
-    except (ValueError, IndexError) as error:
+        return {argument[1] for code, argument in Unpickler(file).instructions() if code == b"c"}
+    except ValueError as error:
         raise UnpicklingError(f"The pickle is malformed: {error}") from error
-    return found

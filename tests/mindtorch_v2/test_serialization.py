@@ -7,13 +7,14 @@ import mmap
 import os
 import pathlib
 import pickle
-import stat
+import struct
 import subprocess
 import sys
 import warnings
 import zipfile
 from typing import Any
 
+import pickle_assembly as made_of
 import pytest
 
 import mindtorch_v2 as torch
@@ -71,6 +72,63 @@ def test_storages_stay_shared_and_views_keep_their_geometry(zipped: bool, weight
         assert found[name].tolist() == tensor.tolist()
     found["base"][3] = 77
     assert found["part"][1] == 77 and found["turned"][3, 0] == 77
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_sparse_tensors(zipped: bool, weights_only: bool) -> None:
+    dense = torch.tensor([[0, 1.0, 0], [2.0, 0, 3.0]])
+    kinds = [dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc(),
+             torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (3,)), torch.sparse_coo_tensor([[1]], [[1.0, 2.0]], (3, 2))]
+    found = torch.load(written(kinds, _use_new_zipfile_serialization=zipped), weights_only=weights_only)
+    for one, other in zip(found, kinds, strict=True):
+        assert one.layout is other.layout and one.shape == other.shape
+        assert one.to_dense().tolist() == other.to_dense().tolist()
+        if one.layout is torch.sparse_coo:
+            assert one.is_coalesced() == other.is_coalesced()
+
+
+def marked(zipped: bool, kind: str, flags: str, *geometries: tuple[int, tuple[int, ...], tuple[int, ...]]) -> bytes:
+    """A file as PyTorch writes it for tensors on one storage that carry the marks conj or neg, and for one without."""
+    data, count = struct.pack("<6f", 1, 2, 3, -1, 5, 6), 3 if "Complex" in kind else 6
+    text, number, numbers = made_of.text, made_of.number, made_of.numbers
+    fields = (text("storage"), made_of.name(kind), text("1"), text("cpu"), number(count), *(() if zipped else (b"N",)))
+    storage = made_of.tuple_of(*fields) + b"Q"
+    marks = b"}(" + b"".join(text(flag) + b"\x88" for flag in flags.split()) + b"u"
+    tensors = made_of.list_of(
+        *(made_of.tensor(storage, number(offset), numbers(*size), numbers(*stride), marks)
+          for offset, size, stride in geometries), made_of.tensor(storage, number(0), numbers(count), numbers(1)))
+    return made_of.archive(tensors, {"data/1": data}) if zipped else \
+        made_of.old_format(tensors, data=struct.pack("<q", count) + data)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_conjugated_and_negated_tensors_of_pytorch(zipped: bool, weights_only: bool) -> None:
+    def load(*args: Any) -> list[torch.Tensor]:
+        return torch.load(io.BytesIO(marked(zipped, *args)), weights_only=weights_only)
+
+    whole = (0, (3,), (1,))
+    one, plain = load("torch.ComplexFloatStorage", "conj", whole)
+    assert one.tolist() == [1 - 2j, 3 + 1j, 5 - 6j] and plain.tolist() == [1 + 2j, 3 - 1j, 5 + 6j]
+    assert load("torch.ComplexFloatStorage", "neg", whole)[0].tolist() == [-1 - 2j, -3 + 1j, -5 - 6j]
+    assert load("torch.ComplexFloatStorage", "conj neg", whole)[0].tolist() == [-1 + 2j, -3 - 1j, -5 + 6j]
+    imaginary, plain = load("torch.FloatStorage", "neg", (1, (3,), (2,)))
+    assert imaginary.tolist() == [-2, 1, -6] and imaginary.stride() == (2,) and imaginary.storage_offset() == 1
+    first, second, plain = load("torch.FloatStorage", "neg", (0, (6,), (1,)), (0, (2, 3), (0, 2)))
+    assert second.tolist() == [[-1, -3, -5]] * 2
+    first[2] = 9  # those with the same marks share their memory, as in PyTorch
+    assert second[0].tolist() == [-1, 9, -5] and plain.tolist() == [1, 2, 3, -1, 5, 6]
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_damaged_indices_are_noticed(zipped: bool) -> None:
+    matrix = torch.sparse_csr_tensor([0, 1, 3], [1, 0, 2], [1.0, 2.0, 3.0], (2, 3))
+    data = written(matrix, _use_new_zipfile_serialization=zipped).getvalue()
+    columns = struct.pack("<3q", 1, 0, 2)
+    assert columns in data
+    with pytest.raises(RuntimeError, match="0 <= col_indices < ncols"):
+        torch.load(io.BytesIO(data.replace(columns, struct.pack("<3q", 1, 0, 7))))
 
 
 def test_a_view_brings_its_whole_storage() -> None:
@@ -301,64 +359,6 @@ def test_wrong_arguments(tmp_path: pathlib.Path) -> None:
     torch.save(1, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     with pytest.raises(RuntimeError, match="mmap can only be used with files saved with"):
         torch.load(tmp_path / "old.pt", mmap=True)
-
-
-class Unpicklable:
-    def __reduce__(self) -> Any:
-        raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_interrupted_save_leaves_the_old_file(tmp_path: pathlib.Path, zipped: bool) -> None:
-    path = tmp_path / "a.pt"
-    torch.save(torch.ones(2), path)
-    with pytest.raises(KeyboardInterrupt):
-        torch.save([torch.zeros(10), Unpicklable()], path, _use_new_zipfile_serialization=zipped)
-    assert torch.load(path).tolist() == [1, 1]
-    assert os.listdir(tmp_path) == ["a.pt"]
-
-
-def test_full_disk_leaves_the_old_file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.pt"
-    torch.save(torch.ones(2), path)
-    from mindtorch_v2.serialization import _archive
-
-    put = _archive.Writer.put
-
-    def full(self: Any, data: Any) -> None:
-        if self.position > 1000:
-            raise OSError(28, "No space left on device")
-        put(self, data)
-
-    monkeypatch.setattr(_archive.Writer, "put", full)
-    with pytest.raises(OSError, match="No space left"):
-        torch.save(torch.zeros(1000), path)
-    assert torch.load(path).tolist() == [1, 1]
-    assert os.listdir(tmp_path) == ["a.pt"]
-
-
-def test_killed_save_leaves_the_old_file(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "a.pt"
-    torch.save(torch.ones(2), path)
-    program = ("import os, sys, mindtorch_v2 as torch\n"
-               "from mindtorch_v2.serialization import _archive\n"
-               "_archive.Writer.close = lambda self: os._exit(9)\n"
-               "torch.save(torch.zeros(100000), sys.argv[1])\n")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    assert subprocess.run([sys.executable, "-c", program, str(path)], env=environment, check=False).returncode == 9
-    assert torch.load(path).tolist() == [1, 1]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions and links of POSIX")
-def test_permissions_and_links_stay(tmp_path: pathlib.Path) -> None:
-    path, link = tmp_path / "a.pt", tmp_path / "link.pt"
-    torch.save(torch.ones(2), path)
-    assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
-    path.chmod(0o640)
-    link.symlink_to(path)
-    torch.save(torch.zeros(2), link)
-    assert link.is_symlink() and torch.load(path).tolist() == [0, 0]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 # options of load -----------------------------------------------------------------------------------------------------

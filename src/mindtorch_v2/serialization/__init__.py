@@ -5,8 +5,6 @@ import io
 import mmap as _mmap
 import os
 import pickle
-import secrets
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,11 +15,13 @@ import numpy as np
 
 from .. import _device
 from .. import _weights_only_unpickler as _safe
+from .._pickled_calls import _get_layout
 from .._pickled_names import pickler_class, unpickler_class
 from .._storage import MetaStorage, TypedStorage, UntypedStorage
+from .._utils import elements_come_later
 from .._weights_only_unpickler import _safe_globals_context as safe_globals
 from ._archive import ALIGNMENT, Reader, Writer, check_size
-from ._legacy import MAGIC_NUMBER, PROTOCOL_VERSION, legacy_load, legacy_save, storage_id
+from ._legacy import MAGIC_NUMBER, PROTOCOL_VERSION, legacy_load, legacy_save
 from ._locations import (
     _package_registry,
     default_restore_location,
@@ -30,6 +30,8 @@ from ._locations import (
     register_package,
     restore_location,
 )
+from ._storage_ids import checked_id, restored, storage_id
+from ._target import target
 
 __all__ = [
     "LoadEndianness", "SourceChangeWarning", "add_safe_globals", "clear_safe_globals", "default_restore_location",
@@ -132,14 +134,6 @@ class skip_data:
         _options.skip_data = self.before
 
 
-def _get_layout(name: str) -> _device.layout:
-    """The layout that files name, torch.strided and so on."""
-    found = getattr(_device, str(name).removeprefix("torch."), None)
-    if not isinstance(found, _device.layout):
-        raise ValueError(f"{name!r} is not a layout")
-    return found
-
-
 # save -----------------------------------------------------------------------------------------------------------------
 
 
@@ -151,7 +145,7 @@ def save(obj: object, f: FileLike, pickle_module: Any = pickle, pickle_protocol:
     if not _use_new_zipfile_serialization and _options.skip_data:
         raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
     pickler = pickler_class(pickle_module)
-    with _target(f) as (file, root):
+    with target(f, _use_new_zipfile_serialization) as (file, root):
         if _use_new_zipfile_serialization:
             _save_zip(obj, Writer(file.write, root, _check_sums[0]), pickler, pickle_protocol,
                       not _disable_byteorder_record)
@@ -159,38 +153,6 @@ def save(obj: object, f: FileLike, pickle_module: Any = pickle, pickle_protocol:
             legacy_save(obj, file, pickler, pickle_protocol)
         if hasattr(file, "flush"):
             file.flush()
-
-
-@contextlib.contextmanager
-def _target(f: Any) -> Iterator[tuple[Any, str]]:
-    """The file to write to, and the name of the folder inside it."""
-    if not isinstance(f, (str, os.PathLike)):
-        yield f, "archive"
-        return
-    path = os.path.realpath(f)
-    folder, name = os.path.split(path)
-    if not os.path.isdir(folder):
-        raise RuntimeError(f"Parent directory {os.path.dirname(os.fspath(f)) or folder} does not exist.")
-    if os.path.isdir(path):
-        raise RuntimeError(f"open file failed with strerror: Is a directory: {path}")
-    root = os.path.splitext(name)[0] or "archive"
-    if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe, in whose place no file must be put
-        with open(path, "wb") as file:
-            yield file, root
-        return
-    beside = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.tmp")
-    complete = False
-    try:
-        with open(beside, "xb", buffering=1 << 20) as file:
-            yield file, root
-        if os.path.exists(path):
-            shutil.copymode(path, beside)
-        os.replace(beside, path)
-        complete = True
-    finally:
-        if not complete:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)
 
 
 def _save_zip(obj: Any, writer: Writer, pickler_type: type, protocol: int, byteorder: bool) -> None:
@@ -232,7 +194,7 @@ def load(f: FileLike, map_location: MAP_LOCATION = None, pickle_module: Any = No
     if mmap and not is_path:
         raise ValueError("f must be a file path in order to use the mmap argument")
     pickle_load_args.setdefault("encoding", "utf-8")
-    with _source(f) as file:
+    with _source(f) as file, elements_come_later():
         try:
             unpickler = unpickler_class(pickle_module or pickle)
             if _is_zipfile(file):
@@ -328,15 +290,11 @@ def _load_zip(reader: Reader, map_location: Any, mapped: UntypedStorage | None, 
         return UntypedStorage.of_array(reader.array(f"data/{key}", nbytes))
 
     def persistent_load(saved_id: Any) -> TypedStorage:
-        kind, key, location, count = _checked_id(saved_id)
+        dtype, key, location, count, _ = checked_id(saved_id)
         if key not in storages:
-            nbytes = count * kind.dtype.itemsize
-            if nbytes >= 1 << 63:
-                raise RuntimeError(f"the file claims a storage of {nbytes} bytes")
-            storage = restore(storage_of(key, nbytes), location)
+            storages[key] = restored(storage_of(key, count * dtype.itemsize), location, restore, dtype)
             if swap:
-                storage.byteswap(kind.dtype)
-            storages[key] = TypedStorage(wrap_storage=storage, dtype=kind.dtype)
+                storages[key].untyped().byteswap(dtype)
         return storages[key]
 
     pickled = io.BytesIO(reader.read("data.pkl"))
@@ -344,28 +302,6 @@ def _load_zip(reader: Reader, map_location: Any, mapped: UntypedStorage | None, 
                       else unpickler_type(pickled, **pickle_args))
     unpickler.persistent_load = persistent_load
     return unpickler.load()
-
-
-def _checked_id(saved_id: Any) -> tuple[Any, str, str, int]:
-    """Class, key, location and number of elements of a storage, out of what stands for it in a pickle."""
-    if not isinstance(saved_id, tuple):
-        raise RuntimeError(f"saved_id must be a tuple, got {type(saved_id).__name__}")
-    kind, *rest = saved_id or (None,)
-    if _text(kind) != "storage" or len(rest) != 4:
-        raise RuntimeError(f"Unknown typename for persistent_load, expected 'storage' but got '{kind}'")
-    kind, key, location, count = rest
-    key, location = _text(key), _text(location)
-    if kind is not UntypedStorage and not (isinstance(kind, type) and hasattr(kind, "dtype")
-                                           and issubclass(kind, TypedStorage)):
-        raise RuntimeError(f"a storage in the file is of the class {kind!r}, which is none of a storage")
-    if not isinstance(key, str) or not isinstance(location, str) or count.__class__ is not int or count < 0:
-        raise RuntimeError("a storage in the file has no proper key, location or number of elements: "
-                           f"{type(key).__name__}, {type(location).__name__}, {str(count)[:30]}")
-    return kind, key, location, count
-
-
-def _text(value: Any) -> Any:
-    return value.decode("ascii") if isinstance(value, bytes) else value
 
 
 def _byteorder(reader: Reader) -> str:
@@ -386,4 +322,4 @@ def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
     with _source(f) as file:
         if not _is_zipfile(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
-        return sorted(_safe.get_globals_in_pkl(Reader(file).read("data.pkl")) - known)
+        return sorted(_safe.get_globals_in_pkl(io.BytesIO(Reader(file).read("data.pkl"))) - known)

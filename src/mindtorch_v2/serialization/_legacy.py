@@ -4,32 +4,20 @@ import io
 import pickle
 import struct
 import sys
-from collections.abc import Callable
 from typing import Any
 
+from .._pickled_calls import shown
 from .._storage import TypedStorage, UntypedStorage
 from .._weights_only_unpickler import Unpickler as SafeUnpickler
 from ..storage import CLASSES
 from ._archive import read_exactly
-from ._locations import Restorer, location_tag
+from ._locations import Restorer
+from ._storage_ids import checked_id, restored, storage_id
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
 _SYSTEM = {"protocol_version": PROTOCOL_VERSION, "little_endian": sys.byteorder == "little",
            "type_sizes": {"short": 2, "int": 4, "long": 4}}
-
-
-def storage_id(obj: Any, key_of: Callable[[UntypedStorage], str], dtypes: dict[str, Any]) -> tuple | None:
-    """What stands in the pickle for a storage; None for other objects. `dtypes` remembers the type of each."""
-    typed = obj.__class__ is TypedStorage  # asked of everything in a pickle, so the quick questions first
-    if not typed and not isinstance(obj, UntypedStorage):
-        return None
-    storage = obj.untyped()
-    key = key_of(storage)
-    if dtypes.setdefault(key, obj.dtype) is not obj.dtype:
-        raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
-    kind = CLASSES[obj.pickle_storage_type()] if typed else UntypedStorage
-    return "storage", kind, key, location_tag(storage), len(obj)
 
 
 def legacy_save(obj: Any, file: Any, pickler_class: type, protocol: int) -> None:
@@ -43,16 +31,20 @@ def legacy_save(obj: Any, file: Any, pickler_class: type, protocol: int) -> None
 
     def persistent_id(found: Any) -> tuple | None:
         identity = storage_id(found, key_of, dtypes)
-        return None if identity is None else (*identity, None)
+        if identity is None:
+            return None
+        name, kind, *rest = identity  # PyTorch reads old files only if each storage in them has a class with a type
+        return (name, CLASSES["ByteStorage"] if kind is UntypedStorage else kind, *rest, None)
 
+    pickled = io.BytesIO()  # complete before the first byte is written: not every object can be pickled
     for part in (MAGIC_NUMBER, PROTOCOL_VERSION, _SYSTEM):
-        pickle.dump(part, file, protocol)
-    pickler = pickler_class(file, protocol)
+        pickle.dump(part, pickled, protocol)
+    pickler = pickler_class(pickled, protocol)
     pickler.persistent_id = persistent_id
     pickler.dump(obj)
     keys = sorted(str(number) for number in storages)
-    pickle.dump(keys, file, protocol)
-    file.flush()
+    pickle.dump(keys, pickled, protocol)
+    file.write(pickled.getbuffer())
     for key in keys:
         data: Any = storages[int(key)].cpu().data
         file.write(struct.pack("<q", len(data) // dtypes[key].itemsize))
@@ -81,59 +73,62 @@ class _Bounded(io.RawIOBase):
 def legacy_load(file: Any, restore: Restorer, unpickler_class: type, weights_only: bool, **pickle_args: Any) -> Any:
     """What a file in the old format holds."""
     bounded = _Bounded(file)
+    storages: dict[str, TypedStorage] = {}
+    views: dict[str, TypedStorage] = {}
+    claimed = 0
 
     def unpickler() -> Any:
         return SafeUnpickler(bounded, encoding=pickle_args["encoding"]) if weights_only \
             else unpickler_class(file, **pickle_args)
 
-    if unpickler().load() != MAGIC_NUMBER:
+    def persistent_load(saved_id: Any) -> Any:
+        nonlocal claimed
+        if not weights_only and isinstance(saved_id, tuple) and saved_id[:1] in (("module",), (b"module",)):
+            return saved_id[1]  # the class; the source text beside it is not compared
+        dtype, key, location, count, view = checked_id(saved_id)
+        if key not in storages:
+            nbytes = count * dtype.itemsize
+            claimed += nbytes
+            if claimed > bounded.end:
+                raise RuntimeError(f"the file claims storages of {claimed} bytes, and is {bounded.end} bytes long: it "
+                                   "is truncated or damaged")
+            storages[key] = restored(UntypedStorage(nbytes), location, restore, dtype)
+        return storages[key] if view is None else _part(storages[key], view, views)
+
+    magic = unpickler().load()
+    if magic.__class__ is not int or magic != MAGIC_NUMBER:
         raise RuntimeError("Invalid magic number; corrupt file?")
     protocol = unpickler().load()
-    if protocol != PROTOCOL_VERSION:
-        raise RuntimeError(f"Invalid protocol version: {protocol}")
+    if protocol.__class__ is not int or protocol != PROTOCOL_VERSION:
+        raise RuntimeError(f"Invalid protocol version: {shown(protocol)}")
     unpickler().load()  # the system that wrote it; PyTorch does not look at it either
-    storages: dict[str, TypedStorage] = {}
-
-    def persistent_load(saved_id: Any) -> Any:
-        if not isinstance(saved_id, tuple) or not saved_id:
-            raise RuntimeError(f"saved_id must be a tuple, got {type(saved_id).__name__}")
-        kind, *rest = saved_id
-        kind = kind.decode() if isinstance(kind, bytes) else kind
-        if kind == "module" and not weights_only:
-            return rest[0]  # the class; the source text beside it is not compared
-        if kind != "storage" or len(rest) not in (4, 5):
-            raise RuntimeError(f"Unknown saved id type: {kind}")
-        kind, key, location, numel, *view = rest
-        dtype = getattr(kind, "dtype", None)
-        if dtype is None or not isinstance(numel, int):
-            raise RuntimeError("a storage in the file has no element type, or no size")
-        if key not in storages:
-            if not 0 <= numel * dtype.itemsize <= bounded.end:
-                raise RuntimeError(f"the file claims a storage of {numel * dtype.itemsize} bytes, and is {bounded.end} "
-                                   "bytes long: it is truncated or damaged")
-            made = restore(UntypedStorage(numel * dtype.itemsize), _text(location))
-            storages[key] = TypedStorage(wrap_storage=made, dtype=dtype)
-        whole = storages[key]
-        if not view or view[0] is None:
-            return whole
-        view_key, offset, count = view[0]
-        if not 0 <= offset <= offset + count <= len(whole):
-            raise RuntimeError("a view of a storage in the file lies outside it")
-        part = whole.untyped()[offset * dtype.itemsize : (offset + count) * dtype.itemsize]
-        return storages.setdefault(view_key, TypedStorage(wrap_storage=part, dtype=dtype))
-
     main = unpickler()
     main.persistent_load = persistent_load
     result = main.load()
-    for key in unpickler().load():
+    keys = unpickler().load()
+    if keys.__class__ is not list or any(key.__class__ is not str for key in keys):
+        raise RuntimeError("the file does not say whose bytes follow: it is damaged")
+    for key in keys:
         if key not in storages:
-            raise RuntimeError(f"the file holds the bytes of a storage {key!r} that nothing in it refers to")
+            raise RuntimeError(f"the file holds the bytes of a storage {shown(key)} that nothing in it refers to")
         _fill(storages[key], bounded)
+    if missing := storages.keys() - set(keys):
+        raise RuntimeError(f"the file does not hold the bytes of the storages {sorted(missing)[:3]}: it is damaged")
     return result
 
 
-def _text(location: Any) -> str:
-    return location.decode("ascii") if isinstance(location, bytes) else location
+def _part(whole: TypedStorage, view: Any, views: dict[str, TypedStorage]) -> TypedStorage:
+    """A part of a storage, as very old files describe one by a name, where it begins and how long it is."""
+    if view.__class__ is not tuple or [part.__class__ for part in view] != [str, int, int]:
+        raise RuntimeError("a view of a storage in the file has no proper name, place or size")
+    name, offset, count = view
+    if name not in views:
+        if not 0 <= offset <= offset + count <= len(whole):
+            raise RuntimeError("a view of a storage in the file lies outside it")
+        width = whole.dtype.itemsize
+        part = whole.untyped()[offset * width : (offset + count) * width]
+        views[name] = TypedStorage(wrap_storage=part, dtype=whole.dtype)
+    return views[name]
 
 
 def _fill(storage: TypedStorage, source: _Bounded) -> None:

@@ -67,8 +67,11 @@ def _tagger(kind: str) -> Tagger:
 
 def _restorer(kind: str) -> Restorer:
     def restore(storage: UntypedStorage, location: str) -> UntypedStorage | None:
-        if location.partition(":")[0] != kind:
+        if not isinstance(location, str):
+            raise TypeError(f"expected string or bytes-like object, got '{type(location).__name__}'")
+        if location != kind and (kind in ("cpu", "meta") or location.partition(":")[0] != kind):
             return None
+        device(location)  # raises if it is none
         if kind == "cuda" and not cuda_is_available():
             raise RuntimeError(
                 "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
