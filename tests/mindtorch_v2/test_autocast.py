@@ -292,3 +292,17 @@ def test_a_pipeline_records_the_types_of_autocast() -> None:
         y = x @ x
         assert y.dtype is torch.bfloat16
     assert torch.equal(y, torch.full((2, 2), 2, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "bij,bjk->bik", "i,i->", "...ij,jk->...ik", "ij,jk,kl->il"])
+def test_einsum_of_mixed_types(equation):
+    shapes = {"i": (3,), "ij": (3, 3), "jk": (3, 3), "kl": (3, 3), "bij": (2, 3, 3), "bjk": (2, 3, 3),
+              "...ij": (2, 3, 3)}  # fmt: skip
+    operands = [torch.ones(shapes[term]) for term in equation.split("->")[0].split(",")]
+    operands[0] = operands[0].to(torch.bfloat16)
+    with pytest.raises(RuntimeError, match="expected scalar type BFloat16 but found Float"):
+        torch.einsum(equation, *operands)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = torch.einsum(equation, *operands)
+    assert made.dtype is torch.bfloat16
+    assert torch.equal(made.float(), torch.einsum(equation, *(x.float() for x in operands)))

@@ -7,6 +7,7 @@ from .._dtype import BOOL, COMPUTE, FLOAT
 from .._tensor import wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of
+from .matmul import check_same_scalar
 from .rules import anywhere, common_dtype
 from .samples import case, cases, error, ints, t
 
@@ -44,7 +45,8 @@ def _cdist(x1, x2, p, compute_mode):
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype.scalar_name}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    refuse_halves("cdist", x1, x2)
+    refuse_halves("cdist", x1)
+    check_same_scalar(x1.dtype, x2.dtype)
     apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
     return apart.norm(p, -1) if x1.size(-1) else apart.sum(-1)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .declare import composite
-from .matmul import batch_matmul, check_same_scalar
+from .matmul import batch_matmul
 from .samples import case, cases, error, t
 
 Label = Any  # a letter, or ("...", n) for the n-th of the ellipsis' dimensions, counted from the right
@@ -163,14 +163,15 @@ def _product(a: Any, left: list[Label], b: Any, right: list[Label], keep: set[La
         made = [label for label in output if label in left or label in right]
         made += [label for label in dict.fromkeys(left + right) if label not in made]
         return _aligned(a, left, made) * _aligned(b, right, made), made
-    check_same_scalar(a.dtype, b.dtype)
     rows = [label for label in left if label not in right]
     columns = [label for label in right if label not in left]
     if rows and columns and set(rows + columns) <= set(output) and output.index(rows[0]) > output.index(columns[0]):
         a, left, rows, b, right, columns = b, right, columns, a, left, rows
     x, y = _arranged(a, left, batch, rows, inner), _arranged(b, right, batch, inner, columns)
     shape = [a.shape[left.index(label)] for label in batch + rows] + [b.shape[right.index(label)] for label in columns]
-    product = batch_matmul(x, y) if batch else x.mm(y)
+    if not batch and a.dtype is not b.dtype:  # autocast may bring them together; if not, this product's error is right
+        x, y = x.unsqueeze(0), y.unsqueeze(0)
+    product = batch_matmul(x, y) if batch or a.dtype is not b.dtype else x.mm(y)
     return (product if list(product.shape) == shape else product.reshape(shape)), batch + rows + columns
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.registry import registry
-from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
+from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, float32, int64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
-from .rules import Spec, anywhere, broadcast_shape, common_dtype, shape_text
+from .rules import Spec, anywhere, broadcast_shape, check_type_fits, common_dtype, shape_text
 from .samples import case, cases, error, t
 from .samples import values as numbers
 
@@ -45,8 +45,17 @@ def unsupported(kernel: str, kind: dtype) -> NotImplementedError:
 # distances -----------------------------------------------------------------------------------------------------------
 
 
-def _distance(kernel_name: str, compute: Callable, check: Callable[[float], None] | None = None) -> Any:
-    """The kernel of a loss that is a function of `self - target`."""
+def _written_as(loss: Any, kind: dtype) -> Any:
+    """A loss in the type of the tensor that PyTorch writes it into; raises where that cannot hold it."""
+    if loss.dtype is kind:
+        return loss
+    check_type_fits(loss.dtype, kind)
+    return loss.to(kind)
+
+
+def _distance(kernel_name: str, compute: Callable, check: Callable[[float], None] | None = None, *,
+              own_type: bool = False) -> Any:
+    """The kernel of a loss that is a function of `self - target`; with `own_type`, its type is that of `self`."""
 
     def infer(self: Tensor, target: Tensor, reduction: int, *parameters: float) -> Spec:
         for parameter in parameters:
@@ -54,9 +63,11 @@ def _distance(kernel_name: str, compute: Callable, check: Callable[[float], None
                 check(parameter)
         kind = common_dtype((self, target))
         shape = broadcast_shape([self._array.shape, target._array.shape])
+        if own_type:
+            check_type_fits(kind, self.dtype)
         if kind.category != FLOAT:
             raise unsupported(kernel_name, kind)
-        return Spec(shape if reduction == NONE else (), kind)
+        return Spec(shape if reduction == NONE else (), self.dtype if own_type else kind)
 
     def array(xp: Any, self: Any, target: Any, reduction: int, *parameters: float) -> Any:
         return _reduced_array(xp, compute(xp, xp.asarray(self - target), *parameters), reduction)
@@ -123,7 +134,7 @@ def _huber_grad(grad, self, target, reduction, delta):
 
 
 op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",
-   kernel=_distance("huber_cpu", _huber, _check_delta),
+   kernel=_distance("huber_cpu", _huber, _check_delta, own_type=True),
    grad=dict(self=_huber_grad,
              target=lambda grad, self, target, reduction, delta: -_huber_grad(grad, self, target, reduction, delta)),
    public="_nn",
@@ -141,8 +152,8 @@ def _l1_loss(self, target, reduction):
 def _soft_margin_loss(self, target, reduction):
     kind = common_dtype((self, target))
     if kind.category < FLOAT:
-        raise RuntimeError(f"result type Float can't be cast to the desired output type {kind.scalar_name}")
-    return reduced((-self * target).exp().log1p(), reduction)
+        check_type_fits(float32, kind)
+    return reduced(_written_as((-self * target).exp().log1p(), self.dtype), reduction)
 
 
 # probabilities -------------------------------------------------------------------------------------------------------
@@ -198,9 +209,11 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
 def _binary_with_logits(self, target, weight, pos_weight, reduction):
     log_probability = _log_sigmoid(self)
     if pos_weight is not None:
-        log_probability = log_probability * ((pos_weight - 1) * target + 1)
-    loss = (1 - target) * self - log_probability
-    return reduced(loss if weight is None else loss * weight, reduction)
+        log_probability = _written_as(log_probability * ((pos_weight - 1) * target + 1), log_probability.dtype)
+    loss = 1 - target  # PyTorch computes in its memory
+    kind = loss.dtype
+    loss = _written_as(_written_as(loss * self, kind) - log_probability, kind)
+    return reduced(loss if weight is None else _written_as(loss * weight, kind), reduction)
 
 
 @composite("kl_div(Tensor self, Tensor target, int reduction=0, *, bool log_target=False) -> Tensor", public="torch",

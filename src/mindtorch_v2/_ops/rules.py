@@ -246,9 +246,13 @@ def check_overlap(target: Tensor, source: Any, *, same: bool = True) -> None:
 def check_result_fits(target: Tensor, spec: Spec) -> None:
     """Raises unless a result of this shape and type may be written into `target`."""
     check_shape_fits(target, spec.shape)
-    if not can_cast(spec.dtype, target.dtype):
-        raise RuntimeError(f"result type {spec.dtype.scalar_name} can't be cast to the desired output type "
-                           f"{target.dtype.scalar_name}")
+    check_type_fits(spec.dtype, target.dtype)
+
+
+def check_type_fits(made: dtype, wanted: dtype) -> None:
+    if not can_cast(made, wanted):
+        raise RuntimeError(f"result type {made.scalar_name} can't be cast to the desired output type "
+                           f"{wanted.scalar_name}")
 
 
 def check_shape_fits(target: Tensor, shape: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ from .declare import composite, op
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
 from .families import computes
 from .reduce import contiguous
-from .rules import Spec, anywhere, pointwise_strides, shape_text
+from .rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
 # PyTorch leaves open which of several equal elements is found.
@@ -366,8 +366,9 @@ def _search_spec(sorted_sequence: Tensor, self: Any, out_int32: bool, right: boo
         if sorter.dtype is not int64:
             raise RuntimeError("torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
                                f"{sorter.dtype.scalar_name}")
-    if sorted_sequence.dtype.category in (BOOL, COMPLEX):
-        raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{sorted_sequence.dtype.scalar_name}'")
+    kind = common_dtype([v for v in (sorted_sequence, self) if hasattr(v, "_array")])
+    if kind.category in (BOOL, COMPLEX):
+        raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{kind.scalar_name}'")
     return Spec(shape, int32 if out_int32 else int64)
 
 

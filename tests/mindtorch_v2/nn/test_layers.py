@@ -95,3 +95,29 @@ def test_group_norm_of_nothing_has_gradients() -> None:
     layer = nn.GroupNorm(2, 4)
     layer(x).sum().backward()
     assert x.grad.shape == x.shape and layer.weight.grad.tolist() == layer.bias.grad.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("loss", "follows"),
+    [("huber_loss", 0), ("soft_margin_loss", 0), ("binary_cross_entropy_with_logits", 1), ("mse_loss", None)],
+)
+def test_type_of_a_loss_of_two_types(loss, follows):
+    """PyTorch writes some losses into memory of one argument's type; others are promoted."""
+    function, types = getattr(nn.functional, loss), (torch.float32, torch.float64)
+    for kinds in (types, types[::-1]):
+        a, b = torch.full((3,), 0.25, dtype=kinds[0]), torch.full((3,), 0.75, dtype=kinds[1])
+        for reduction in ("none", "mean", "sum"):
+            expected = torch.float64 if follows is None else kinds[follows]
+            assert function(a, b, reduction=reduction).dtype is expected
+    if follows is not None:
+        values = [torch.ones(3), torch.ones(3)]
+        values[follows] = values[follows].long()
+        with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+            function(*values)
+
+
+def test_distances_of_two_types_are_refused():
+    with pytest.raises(RuntimeError, match="expected scalar type Float but found Double"):
+        torch.cdist(torch.ones(2, 3), torch.ones(2, 3, dtype=torch.float64))
+    with pytest.raises(NotImplementedError, match="\"searchsorted_out_cpu\" not implemented for 'ComplexFloat'"):
+        torch.searchsorted(torch.arange(3.0), torch.tensor([1j]))
