@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import CPU_MASK, FUNC_MASK, PYTHON_MASK, REQUIRES_GRAD, VIEW_MASK, modes, unusual
+from ._dispatch.keys import (
+    CPU_MASK,
+    FUNC_MASK,
+    PYTHON_MASK,
+    REQUIRES_GRAD,
+    SPARSE_MASK,
+    VIEW_MASK,
+    modes,
+    unusual,
+)
 from ._dispatch.registry import registry
 from ._dtype import FLOAT, INT, bool_, finfo, float32, float64, int64, uint8
 from ._from_data import from_numpy, tensor
@@ -306,6 +315,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         call_torch_function(Tensor.__setitem__, [self], (self, index, value), {})
         return
+    if self._keys & SPARSE_MASK:
+        raise TypeError("Cannot assign to a sparse tensor")
     source = value if isinstance(value, Tensor) else _number(self, value)
     if index is False:
         return

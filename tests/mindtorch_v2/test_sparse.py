@@ -398,3 +398,84 @@ def test_eight_bit_types_round_as_pytorchs() -> None:
     assert torch.tensor([500.0, -torch.inf]).to(torch.float8_e4m3fn).float().tolist() == [448.0, -448.0]
     unsigned = torch.tensor([0.3, -500.0, 0.0]).to(torch.float8_e8m0fnu)
     assert unsigned.float().tolist() == [0.25, 512.0, 2.0**-127] and not unsigned.dtype.is_signed
+
+
+# types, writes and out= ----------------------------------------------------------------------------------------------
+
+UNSIGNED = torch.sparse_coo_tensor([[0, 2]], torch.tensor([1, 2], dtype=torch.uint8), (3,))
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.int64, torch.float32])
+def test_subtraction_of_unsigned_numbers_is_in_the_common_type(kind):
+    sparse = torch.tensor([3, 3, 0]).to(kind).to_sparse()
+    assert (sparse - UNSIGNED).to_dense().tolist() == [2, 3, -2]
+    assert sparse.add(UNSIGNED, alpha=-2).to_dense().tolist() == [1, 3, -4]
+    assert (torch.ones(3, dtype=kind) - UNSIGNED).tolist() == [0, 1, -1]
+    assert torch.ones(3, dtype=kind).sub(UNSIGNED, alpha=3).tolist() == [-2, 1, -5]
+    assert (UNSIGNED - sparse).to_dense().tolist() == [-2, -3, 2]
+    if kind is not torch.int8:  # to whose type the result, int16, is not brought silently
+        assert sparse.clone().sub_(UNSIGNED).to_dense().tolist() == [2, 3, -2]
+
+
+def test_bools_are_not_subtracted():
+    with pytest.raises(RuntimeError, match="with two bool tensors is not supported"):
+        UNSIGNED.bool() - UNSIGNED.bool()
+    with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
+        UNSIGNED.sub_(UNSIGNED.bool())
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+@pytest.mark.parametrize("index", [0, (0, 1), slice(None), ..., None, True, False, torch.tensor([0])], ids=str)
+def test_items_of_sparse_tensors_are_not_written(layout, index):
+    sparse = torch.eye(2).to_sparse(layout=layout)
+    for value in (1.0, torch.ones(2), torch.ones(2).to_sparse()):
+        with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+            sparse[index] = value
+    assert torch.equal(sparse.to_dense(), torch.eye(2)) and sparse._version == 0
+
+
+def test_copies_into_compressed_tensors():
+    target = torch.eye(2).to_sparse_csr()
+    target.copy_(torch.tensor([[0.0, 2.0], [3.0, 0.0]], dtype=torch.float64).to_sparse_csr())
+    assert target.to_dense().tolist() == [[0.0, 2.0], [3.0, 0.0]] and target.dtype is torch.float32
+    for source, message in (
+        (torch.ones(2, 2), "different layouts is not supported. self layout is SparseCsr and src layout is Strided"),
+        (torch.eye(2).to_sparse(), "self layout is SparseCsr and src layout is Sparse"),
+        (torch.eye(2).to_sparse_csc(), "self layout is SparseCsr and src layout is SparseCsc"),
+        (torch.ones(2, 2).to_sparse_csr(), "only sparse compressed tensors with the same number of specified elements"),
+        (3, "self layout is SparseCsr and src layout is Strided"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            target.copy_(source)
+    with pytest.raises(RuntimeError, match="copy_sparse_compressed_ expected sparse compressed tensor layout but got"):
+        torch.zeros(2, 2).copy_(target)
+    with pytest.raises(RuntimeError, match="Sparse CSR tensors do not have is_contiguous"):
+        target.add_(torch.ones(2, 2))
+    assert target.to_dense().tolist() == [[0.0, 2.0], [3.0, 0.0]] and target._version == 1
+    assert target.fill_(7).to_dense().tolist() == [[0.0, 7.0], [7.0, 0.0]]
+
+
+def test_transposing_in_place():
+    sparse = torch.tensor([[3.0, 0.0, 1.0], [0.0, 2.0, 0.0]]).to_sparse()
+    assert sparse.t_() is sparse and sparse.to_dense().tolist() == [[3.0, 0.0], [0.0, 2.0], [1.0, 0.0]]
+    assert sparse.transpose_(0, 1).shape == (2, 3) and sparse._version == 2
+    with pytest.raises(RuntimeError, match="in-place transposition is not supported for SparseCsr layout"):
+        torch.eye(2).to_sparse_csr().t_()
+
+
+def test_results_in_sparse_out():
+    eye = torch.eye(2).to_sparse()
+    for target in (torch.zeros(2, 2).to_sparse(), torch.ones(3, 3, dtype=torch.float64).to_sparse()):
+        assert torch.sin(eye, out=target) is target and target._version == 1
+        assert torch.allclose(target.to_dense(), torch.eye(2).sin().to(target.dtype))
+        assert torch.equal(torch.add(eye, eye, out=target).to_dense(), 2 * torch.eye(2).to(target.dtype))
+    csr = torch.eye(2).to_sparse_csr()
+    assert torch.equal(torch.neg(csr, out=csr.clone()).to_dense(), -torch.eye(2))
+    assert torch.equal(torch.add(csr, csr, out=torch.zeros(2, 2).to_sparse_csr()).to_dense(), 2 * torch.eye(2))
+    with pytest.raises(RuntimeError, match="only sparse compressed tensors with the same number of specified elements"):
+        torch.neg(csr, out=torch.ones(2, 2).to_sparse_csr())
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        torch.sin(eye, out=eye.long())
+    for source, target in ((eye, torch.zeros(2, 2)), (torch.eye(2), eye.clone()), (eye, csr.clone())):
+        with pytest.raises(RuntimeError, match="expected a result of layout"):
+            torch.sin(source, out=target)

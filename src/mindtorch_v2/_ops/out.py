@@ -14,6 +14,7 @@ from .._dispatch.keys import (
     DUAL_MASK,
     INFERENCE_MASK,
     REQUIRES_GRAD,
+    SPARSE_MASK,
     TORCH_DISPATCH_MASK,
     changed_modes,
     modes,
@@ -131,6 +132,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     if family.out_types in ("any", "own") and at is not None and asked is None:  # `out` says in which type to compute
         values = [*values[:at], targets[0].dtype, *values[at + 1 :]]
     for target in targets:
+        if target._keys & SPARSE_MASK:
+            continue
         check_writable(target)
         for source in _tensors(values):
             if family.elementwise:
@@ -143,7 +146,10 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
         for target, value in zip(targets, results, strict=True):
             _check_fits(target, value, name, family)
         for target, value in zip(targets, results, strict=True):
-            _store(target, value, is_own=family.out_types == "own")
+            if (target._keys | value._keys) & SPARSE_MASK:
+                _store_sparse(operator, target, value)
+            else:
+                _store(target, value, is_own=family.out_types == "own")
     if not isinstance(out, (tuple, list)):
         return out
     kind = operator.declaration.result_type
@@ -203,6 +209,12 @@ def _check_fits(target: Tensor, value: Tensor, name: str, family: Any) -> None:
     error = TypeError if rule is _JOINED else RuntimeError
     raise error(rule.text.format(made=made.scalar_name, given=given.scalar_name, c_made=c_name(made),
                                  c_given=c_name(given), name=name))
+
+
+def _store_sparse(operator: Operator, target: Tensor, value: Tensor) -> None:
+    from .sparse import store_result
+
+    store_result(target, value, replaces=sum(a.is_tensor for a in operator.schema.arguments) > 1)
 
 
 def _store(target: Tensor, value: Tensor, *, is_own: bool) -> None:

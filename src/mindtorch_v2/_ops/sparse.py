@@ -360,12 +360,56 @@ def _cleared(self: Tensor) -> Tensor:
 
 
 def _stored(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
-    if not is_sparse(src) or src.layout is not self.layout:
+    if not hasattr(src, "_keys"):
+        src = wrap(np.asarray(src))
+    found = LAYOUT_NAMES.get(src.layout, "Strided")
+    if self.layout in COMPRESSED:
+        if src.layout is not self.layout:
+            raise RuntimeError("torch.copy_: copy of sparse compressed tensors having different layouts is not "
+                               f"supported. self layout is {LAYOUT_NAMES[self.layout]} and src layout is {found}")
+        _check_same_lines(self._array, src._array)
+    elif src.layout in COMPRESSED:
+        refuse_layout("copy_sparse_compressed_", "sparse compressed", self)
+    elif src.layout is not self.layout:
         raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = "
                            f"{self.type()} and src type = {src.type()}")
-    self._array = _copied(src, self.dtype, None)._array
+    made = _copied(src, self.dtype, None)._array
+    self._array = made if self.layout is sparse_coo else SparseArray(
+        self.layout, made.parts, made.values, self._array.shape)
     self._bump_version()
     return self
+
+
+def _check_same_lines(target: SparseArray, source: SparseArray) -> None:
+    """Raises unless the parts of one compressed array can take the place of another's."""
+    if target.nnz != source.nnz:
+        raise RuntimeError("torch.copy_: only sparse compressed tensors with the same number of specified elements are "
+                           "supported.")
+    dim = target.batch + (target.layout is not COMPRESSED[0])
+    here, there = target.shape[dim], source.shape[source.batch + dim - target.batch]
+    if here != there:
+        raise RuntimeError(f"torch.copy_: expected shapes of self and src to match along dimension {dim} for "
+                           f"{LAYOUT_NAMES[target.layout]} layout but the corresponding dimensions of self and src are "
+                           f"{here} and {there}, respectively.")
+
+
+def _filled(self: Tensor, value: Any) -> Tensor:
+    array = self._array
+    values = array.values.clone().fill_(value)
+    self._array = SparseArray(array.layout, array.parts, values, array.shape)
+    self._bump_version()
+    return self
+
+
+def store_result(target: Tensor, value: Tensor, *, replaces: bool) -> None:
+    """Gives the sparse tensor of an `out=` its result; one that does not replace its parts is copied as by `copy_`."""
+    if target.layout is not value.layout:
+        raise RuntimeError(f"expected a result of layout {value.layout} in out=, but got {target.layout}")
+    if replaces or target.layout is sparse_coo:
+        target._array = _copied(value, target.dtype, None)._array
+        target._bump_version()
+    else:
+        _stored(target, value, False)
 
 
 def _empty_like(self: Tensor, dtype: dtype | None, layout: layout | None, device: Any, pin_memory: Any,
@@ -391,3 +435,4 @@ _COPIES: dict[str, Callable] = {"clone": lambda self, memory_format: _copied(sel
                        "new_zeros": _new_empty, "new_empty": _new_empty}
 for _name, _kernel in _COPIES.items():
     serves(_name, _kernel, _kernel)
+registry.register_kernel("fill_", DispatchKey.SparseCsrCPU, _filled)

@@ -1,14 +1,16 @@
 """Parts and rearrangements of sparse tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import numpy as np
 
-from .._dispatch.keys import COO_MASK
-from .._sparse import COMPRESSED, SparseArray, coo, wrap_sparse
+from .._dispatch.keys import COO_MASK, DispatchKey
+from .._dispatch.registry import registry
+from .._sparse import COMPRESSED, LAYOUT_NAMES, SparseArray, coo, wrap_sparse
 from .._tensor import Tensor, wrap, wrapped_dim
 from .rules import shape_text
-from .sparse import cat, composed, from_parts, rebuilt, serves, to_sparse, values_of
+from .sparse import cat, composed, from_parts, plain, rebuilt, serves, to_sparse, values_of
 
 
 def _permuted(self: Tensor, dims: Sequence[int]) -> Tensor:
@@ -61,6 +63,27 @@ def _transposed_compressed(self: Tensor, dim0: int = 0, dim1: int = 1) -> Tensor
 serves("permute", _permuted)
 serves("transpose", _transposed, _transposed_compressed)
 serves("t", _t, _transposed_compressed)
+
+
+def _in_place(kernel: Callable) -> Callable:
+    """The form of a rearrangement that gives its tensor another shape."""
+
+    def write(target: Tensor, *args: int) -> Tensor:
+        target._array = kernel(plain(target), *args)._array
+        target._bump_version()
+        return target
+
+    return write
+
+
+def _refuse_in_place(self: Tensor, *args: int) -> NoReturn:
+    raise RuntimeError("torch.transpose_: in-place transposition is not supported for "
+                       f"{LAYOUT_NAMES[self.layout]} layout")
+
+
+for _name, _kernel in (("transpose_", _transposed), ("t_", _t)):
+    registry.register_kernel(_name, DispatchKey.SparseCPU, _in_place(_kernel))
+    registry.register_kernel(_name, DispatchKey.SparseCsrCPU, _refuse_in_place)
 
 
 @composed

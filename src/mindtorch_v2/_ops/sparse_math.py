@@ -75,14 +75,14 @@ def _add(self: Any, other: Any, alpha: Any) -> Tensor:
         dense, sparse = (other, self) if is_sparse(self) else (self, other)
         _check_dense_operand(dense, sparse)
         if is_sparse(self):  # dense + compressed counts either way round
-            return _add_to_dense((dense if alpha == 1 else dense * alpha).to(kind, copy=True), sparse, 1)
+            return _add_to_dense(_scaled(dense.to(kind, copy=True), alpha), sparse, 1)
         return _add_to_dense(dense.to(kind, copy=True), sparse, alpha)
     _same_sizes(self, other)
     first, second = (a if a.layout is sparse_coo else wrap_sparse(coo_of(a._array)) for a in (self, other))
     if first._array.sparse_dim != second._array.sparse_dim:
         raise RuntimeError("add: expected 'self' and 'other' to have same number of sparse dimensions, but got "
                            f"{first._array.sparse_dim} and {second._array.sparse_dim}")
-    added = (second._array.values if alpha == 1 else second._array.values * alpha).to(kind)
+    added = _scaled(second._array.values.to(kind), alpha)
     here = first._array.values.to(kind)
     indices, more = (t._array.parts[0]._array for t in (first, second))
     if indices.shape == more.shape and (indices == more).all():
@@ -93,6 +93,11 @@ def _add(self: Any, other: Any, alpha: Any) -> Tensor:
         if first._array.coalesced and second._array.coalesced:
             made = coalesce(made)
     return made if self.layout is sparse_coo else wrap_sparse(compressed_of(made._array, self.layout))
+
+
+def _scaled(values: Tensor, alpha: Any) -> Tensor:
+    """Values times `alpha`, in their own type: they come in that of the result, which has room for the sign."""
+    return values if alpha == 1 else (values * alpha).to(values.dtype)
 
 
 def _check_dense_operand(dense: Any, sparse: Tensor) -> None:
@@ -107,14 +112,16 @@ def _check_dense_operand(dense: Any, sparse: Tensor) -> None:
 def _add_to_dense(target: Tensor, sparse: Tensor, alpha: Any) -> Tensor:
     """`target` with a sparse tensor of its size added in place."""
     array = coo_of(sparse._array).summed()
-    addend = array.values if alpha == 1 else array.values * alpha
+    addend = _scaled(array.values.to(target.dtype), alpha)
     places = tuple(array.places()) or ...
-    target._array[places] += addend._array.reshape(target._array[places].shape).astype(target._array.dtype, copy=False)
+    target._array[places] += addend._array.reshape(target._array[places].shape)
     return target
 
 
 def _add_in_place(target: Tensor, other: Any, alpha: Any) -> Tensor:
     if is_sparse(target):
+        if target.layout is not sparse_coo and not is_sparse(other):
+            raise RuntimeError(f"Sparse {target.layout._name[-3:].upper()} tensors do not have is_contiguous")
         return in_place(_add)(target, other, alpha)
     other = plain(other)
     _check_dense_operand(target, other)
@@ -125,10 +132,23 @@ def _add_in_place(target: Tensor, other: Any, alpha: Any) -> Tensor:
 
 
 serves("add", _add, _add)
-serves("sub", *[lambda self, other, alpha: _add(self, other, -alpha)] * 2)
+_SUB: Any = registry.get("sub").declaration.family
+
+
+def _sub(self: Any, other: Any, alpha: Any) -> Tensor:
+    _SUB.check(self, other, alpha)
+    return _add(self, other, -alpha)
+
+
+def _sub_in_place(target: Tensor, other: Any, alpha: Any) -> Tensor:
+    _SUB.check(target, other, alpha)
+    return _add_in_place(target, other, -alpha)
+
+
+serves("sub", _sub, _sub)
 for _key in LAYOUT_KEYS:
     registry.register_kernel("add_", _key, _add_in_place)
-    registry.register_kernel("sub_", _key, lambda self, other, alpha: _add_in_place(self, other, -alpha))
+    registry.register_kernel("sub_", _key, _sub_in_place)
 
 
 @composed
