@@ -19,8 +19,8 @@ _PLACES = {("torch._tensor", "Tensor"): "torch",
 _OUR_HOMES = {"torch.nn.modules": "nn", "torch.optim": "optim", "torch.nn.functional": "nn.functional",
               "torch._C._nn": "nn.functional", "torch._C": "", "torch": ""}
 # What files of PyTorch may hold that there is not here, by the names that tell so.
-_ABSENT_KINDS = {"torch._utils._rebuild_qtensor": "quantized tensors", "torch._utils._rebuild_nested_tensor": "nested "
-                 "tensors", "torch._utils._rebuild_wrapper_subclass": "tensors of wrapper subclasses"}
+_ABSENT_KINDS = {"torch._utils._rebuild_qtensor": "quantized tensors",
+                 "torch._utils._rebuild_nested_tensor": "nested tensors"}
 
 
 def torch_name(obj: Any, name: str | None = None) -> tuple[str, str]:

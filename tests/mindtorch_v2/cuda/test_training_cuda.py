@@ -28,6 +28,17 @@ def float32_products() -> Any:
     matmul.allow_tf32 = before
 
 
+def determined(key: str, value: torch.Tensor) -> np.ndarray:
+    """The part of a parameter that training determines.
+
+    Softmax does not feel the bias of the keys: its gradient is rounding, which Adam makes steps of full size of.
+    """
+    if not key.endswith("attend.bias"):
+        return value.numpy()
+    queries, _, values = value.chunk(3)
+    return torch.cat([queries, values]).numpy()
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_fifty_steps_have_the_losses_of_the_cpu(name: str) -> None:
     wanted, on_cpu = trained(CASES[name], "cpu", STEPS)
@@ -37,7 +48,9 @@ def test_fifty_steps_have_the_losses_of_the_cpu(name: str) -> None:
     state = on_cpu.state_dict()
     for key, value in on_gpu.state_dict().items():
         assert value.device.type == "cuda"
-        np.testing.assert_allclose(value.cpu().numpy(), state[key].numpy(), rtol=1e-2, atol=1e-3, err_msg=key)
+        np.testing.assert_allclose(
+            determined(key, value.cpu()), determined(key, state[key]), rtol=1e-2, atol=1e-3, err_msg=key
+        )
 
 
 FORMS = [dict(fused=True), dict(foreach=True), dict(foreach=False)]

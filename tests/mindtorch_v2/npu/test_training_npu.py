@@ -354,6 +354,7 @@ def test_copies_between_devices(npu: Any) -> None:
     assert "device='npu:0'" in repr(y)
 
 
+@pytest.mark.usefixtures("without_gpu")
 def test_pinned_memory(npu: Any) -> None:
     x = torch.arange(6.0).reshape(2, 3)
     pinned = x.pin_memory()
