@@ -80,16 +80,18 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         """The module is loaded already; it keeps the spec under its own name, which its relative imports need."""
         module.__spec__ = self.own_spec
-        _name_submodules(self.ours)
+        _name_hidden_submodules(self.ours)
 
 
-def _name_submodules(ours: str) -> None:
-    """Gives the loaded modules below one of ours their second names.
+def _name_hidden_submodules(ours: str) -> None:
+    """Gives a second name to the modules of a package that stand behind a function of the same name there.
 
-    Were they found one by one, each would be set on its package, in place of a function of that name there.
+    Were they found when imported, as the others are, each would be set on its package in place of the function.
     """
+    package = sys.modules[ours]
     for name, module in list(sys.modules.items()):
-        if name.startswith(ours + "."):
+        parent, _, last = name.rpartition(".")
+        if parent == ours and getattr(package, last, module) is not module:
             sys.modules.setdefault(_THEIRS + name[len(_OURS) :], module)
 
 
@@ -133,7 +135,9 @@ def install() -> None:
         )
     sys.modules[_THEIRS] = package
     package.__name__ = _THEIRS
-    _name_submodules(_OURS)
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_OURS + "."):
+            sys.modules[_THEIRS + name[len(_OURS) :]] = module
     sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
     _install_in_children()
 
