@@ -108,7 +108,7 @@ def _record_stream(self: Tensor, stream: Any) -> None:
 
         record_stream(self._shared_storage(), stream.cupy_stream)
     elif self._device.type == "npu":
-        self._shared_storage().record_stream(stream)
+        self._array.storage.record_stream(stream)
     else:
         raise NotImplementedError(f"record_stream: there are no streams on device '{self._device}'")
 

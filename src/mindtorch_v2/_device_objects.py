@@ -54,6 +54,10 @@ def _on_accelerator(kind: str, name: str, arguments: dict[str, Any]) -> Any:
 class Stream:
     """The order of calls on a device; on the CPU there is one order, and nothing to wait for."""
 
+    device: device
+    device_index: int
+    stream_id: int
+
     def __new__(cls, device: Any = None, *, priority: int = 0) -> Any:
         where = _device("cpu" if device is None else device)
         made = _on_accelerator(where.type, "Stream", {"device": where, "priority": priority})
@@ -91,6 +95,10 @@ class Stream:
 
 class Event:
     """A point in the order of calls of a device."""
+
+    device: device
+    event_id: int
+    _times: bool
 
     def __new__(cls, device: Any = None, *, enable_timing: bool = False, blocking: bool = False,
                 interprocess: bool = False) -> Any:

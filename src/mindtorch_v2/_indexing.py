@@ -432,4 +432,4 @@ def attach() -> None:
     for name, function in (("__getitem__", getitem), ("__setitem__", setitem)):
         function.__name__ = function.__qualname__ = name
         setattr(Tensor, name, function)
-    Tensor.__delitem__ = delitem  # type: ignore[attr-defined]
+    Tensor.__delitem__ = delitem  # type: ignore[assignment, method-assign]

@@ -9,6 +9,7 @@ import math
 import operator
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 import ml_dtypes
 import numpy as np
@@ -52,7 +53,7 @@ class Generator:
         self.double_normal: float | None = None
         self.float_normal: float | None = None
 
-    def manual_seed(self, seed: int) -> "Generator":
+    def manual_seed(self, seed: int) -> Self:
         """This generator, started anew; a negative seed counts down from 2^64."""
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")

@@ -295,7 +295,7 @@ _METHODS: dict[str, Callable] = {
 
 def attach() -> None:
     """Gives Tensor the methods of this module."""
-    Tensor.is_sparse = property(lambda self: bool(self._keys & COO_MASK))  # type: ignore[attr-defined]
-    Tensor.is_sparse_csr = property(lambda self: self.layout is sparse_csr)  # type: ignore[attr-defined]
+    Tensor.is_sparse = property(lambda self: bool(self._keys & COO_MASK))  # type: ignore[assignment, method-assign]
+    Tensor.is_sparse_csr = property(lambda self: self.layout is sparse_csr)  # type: ignore[assignment, method-assign]
     for name, method in _METHODS.items():
         setattr(Tensor, name, overridable(name, method))

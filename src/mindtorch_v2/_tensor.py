@@ -45,8 +45,12 @@ _new = object.__new__
 _size = tuple.__new__
 
 
-class TensorBase:
-    """What gives tensors their fields; the name is PyTorch's."""
+if TYPE_CHECKING:
+    from ._tensor_methods import TensorMethods as TensorBase  # what is attached at import
+else:
+
+    class TensorBase:
+        """What gives tensors their fields; the name is PyTorch's."""
 
 
 fields_of: Callable[[Any], dict[str, Any]] = vars(TensorBase)["__dict__"].__get__  # the library's own fields too
@@ -103,21 +107,6 @@ class Tensor(TensorBase):
 
     # Comparing is attached later, and a class with __eq__ loses its hash unless told.
     __hash__ = object.__hash__
-
-    if TYPE_CHECKING:  # what _ops.public attaches
-
-        def __getattr__(self, name: str) -> Any: ...
-        def _operator(self, other: Any) -> Any: ...
-
-        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
-        __pow__ = __rpow__ = __mod__ = __floordiv__ = __matmul__ = __and__ = __or__ = __xor__ = _operator
-        __lt__ = __le__ = __gt__ = __ge__ = _operator
-        __eq__ = __ne__ = _operator  # type: ignore[assignment]
-
-        def __neg__(self) -> Any: ...
-        def __invert__(self) -> Any: ...
-        def __getitem__(self, index: Any) -> Any: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Tensor":
         """The legacy constructor: a size, or data, in the default type."""
@@ -677,7 +666,7 @@ class Tensor(TensorBase):
         made._keys |= cls._keys & SUBCLASS_MASK
         return made
 
-    def _alias(self, cls: type) -> Any:
+    def _alias(self, cls: "type[Tensor]") -> Any:
         plain = self._detached()
         made: Any = _new(cls)
         fields_of(made).update(fields_of(plain))

@@ -186,4 +186,4 @@ def attach() -> None:
     """Gives all operators a kernel for the PythonDispatch key, and Tensor what makes wrappers."""
     registry.register_for_all(DispatchKey.PythonDispatch, PerKeys(_kernel))
     handle_out.append(write_out_handled)
-    Tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)  # type: ignore[attr-defined]
+    Tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)  # type: ignore[assignment, method-assign]

@@ -204,7 +204,8 @@ def _custom_autograd(backward: Callable, setup: Callable | None) -> Callable:
 
         members = {"forward": staticmethod(lambda *args: below(*args)), "setup_context": staticmethod(run_setup),
                    "backward": staticmethod(run_backward)}
-        return type(operator.schema.base_name, (Function,), members).apply
+        made: type[Function] = type(operator.schema.base_name, (Function,), members)
+        return made.apply
 
     return make
 

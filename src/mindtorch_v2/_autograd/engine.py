@@ -493,7 +493,8 @@ def _check_nan(node: Node, grads: Sequence) -> None:
 def edge_for(tensor: Any) -> tuple | None:
     """Where a tensor's gradient goes: its node, itself if it is a leaf that needs grad, or nowhere."""
     if isinstance(tensor, tuple):  # a GradientEdge
-        return (tensor.node.variable, -1) if isinstance(tensor.node, AccumulateGrad) else tuple(tensor)
+        node = tensor[0]
+        return (node.variable, -1) if isinstance(node, AccumulateGrad) else tuple(tensor)
     return tensor._recording_edge() if tensor.requires_grad else None
 
 

@@ -202,6 +202,7 @@ class SavedOutput:
 
     # The tangent only if the output is dual; `kept` if it is a tensor that its class answers for.
     __slots__ = ("counter", "fields", "kept", "nr", "tangent")
+    tangent: tuple
 
     def __init__(self, tensor: Any, nr: int = 0) -> None:
         counter = tensor._counter

@@ -29,7 +29,7 @@ def backward(self: Tensor, gradient: Tensor | None = None, retain_graph: bool | 
 def attach() -> None:
     """Makes `backward` a method of Tensor."""
     backward.__qualname__ = "Tensor.backward"
-    Tensor.backward = backward  # type: ignore[attr-defined]
+    Tensor.backward = backward  # type: ignore[assignment, method-assign]
 
 
 def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:

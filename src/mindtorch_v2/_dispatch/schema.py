@@ -15,7 +15,7 @@ import numpy as np
 from .._device import contiguous_format, device, layout, memory_format, preserve_format
 from .._dtype import as_dtype, dtype
 
-NUMBERS = frozenset((int, float, bool, complex))
+NUMBERS: frozenset[Any] = frozenset((int, float, bool, complex))
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 
 # Keyword names that PyTorch takes for another, and the NumPy spellings it also knows.

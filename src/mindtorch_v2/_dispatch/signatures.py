@@ -10,9 +10,11 @@ _TYPES = {"Tensor|Scalar": "Tensor | Number", "Scalar": "Number", "ScalarType": 
           "Layout": "layout", "MemoryFormat": "memory_format"}  # fmt: skip
 
 
-def annotation(argument: Argument) -> str:
+def annotation(schema: Schema, argument: Argument) -> str:
     """The type of an argument, in the words of the stubs: `Sequence[int] | None`."""
     text = _TYPES.get(argument.type, argument.type)
+    if argument.is_list and f"{argument.type}?[] {argument.name}" in schema.text:
+        text += " | None"
     if argument.is_list:
         one = text
         text = f"Sequence[{text}]"
@@ -49,7 +51,7 @@ def parameters(schema: Schema, *, is_method: bool, takes_out: bool) -> list[Para
         after_varargs = any(p.kind is Parameter.VAR_POSITIONAL for p in made)
         kind = Parameter.KEYWORD_ONLY if argument.keyword_only or after_varargs else Parameter.POSITIONAL_OR_KEYWORD
         default: Any = Parameter.empty if argument.default is MISSING else argument.default
-        made.append(Parameter(name, kind, default=default, annotation=annotation(argument)))
+        made.append(Parameter(name, kind, default=default, annotation=annotation(schema, argument)))
     if takes_out:
         several = len(schema.returns) > 1 or schema.returns[0].is_list
         text = "Sequence[Tensor] | None" if several else "Tensor | None"

@@ -305,7 +305,7 @@ def _ldexp(xp: Any, self: Any, other: Any, rounded: Callable | None = None) -> A
 
 op("ldexp(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise(_ldexp, floating),
-   grad=dict(self=lambda grad, other: grad * conj(Tensor.pow(2.0, other)),
+   grad=dict(self=lambda grad, other: grad * conj(2.0**other),
              other=lambda grad, result: grad * conj(result) * math.log(2)),
    samples=binary(scalar=None))
 

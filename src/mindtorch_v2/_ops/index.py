@@ -507,7 +507,7 @@ def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     return where(condition, self, other)
 
 
-Tensor.where = _where_method  # type: ignore[attr-defined]
+Tensor.where = _where_method  # type: ignore[assignment, method-assign]
 
 
 def _nonzero_spec(self: Tensor) -> Spec:
@@ -542,7 +542,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     return _nonzero_places(input) if out is None else _nonzero_places(input, out=out)
 
 
-Tensor.nonzero = nonzero  # type: ignore[attr-defined]
+Tensor.nonzero = nonzero  # type: ignore[assignment, method-assign]
 
 
 @composite("argwhere(Tensor self) -> Tensor", samples=cases(case(bools(2, 3)), case(bools())))

@@ -344,7 +344,7 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
     return _split_evenly(self, split_size, dim)
 
 
-Tensor.split = split  # type: ignore[attr-defined]
+Tensor.split = split  # type: ignore[assignment, method-assign]
 
 
 @composite("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",

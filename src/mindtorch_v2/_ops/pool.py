@@ -289,7 +289,7 @@ def _tables(xp: Any, windows: tuple[Window, ...], sizes: Sizes) -> tuple[Any, An
 @functools.lru_cache(256)
 def _elements(xp: Any, windows: tuple[Window, ...], sizes: Sizes) -> Any:
     """Where in a plane the elements of each window are, a row for each; padding repeats the first."""
-    rank, made, step = len(windows), 0, 1
+    rank, step, made = len(windows), 1, xp.zeros((), xp.int64)
     for d, (w, n) in reversed(list(enumerate(zip(windows, sizes, strict=True)))):
         at = [[start + i * w.dilation for i in range(w.size)] for start in w.starts()]
         inside = [[c if 0 <= c < n else next(c for c in row if 0 <= c < n) for c in row] for row in at]

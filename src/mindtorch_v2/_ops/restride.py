@@ -191,8 +191,15 @@ def _imag(self):
 
 
 _real_part, _imaginary_part = (function_of(registry.get(name)) for name in ("real", "imag"))
-Tensor.real = property(_real_part, lambda self, value: _real_part(self).copy_(value))  # type: ignore[attr-defined]
-Tensor.imag = property(_imaginary_part, lambda self, value: _imaginary_part(self).copy_(value))  # type: ignore[attr-defined]
+
+
+def _attach_part(name: str, part: Callable) -> None:
+    """Makes a part of complex numbers a property that can be written to."""
+    setattr(Tensor, name, property(part, lambda self, value: part(self).copy_(value)))
+
+
+_attach_part("real", _real_part)
+_attach_part("imag", _imaginary_part)
 
 alias = function_of(op(
    "alias(Tensor(a) self) -> Tensor(a)", kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),

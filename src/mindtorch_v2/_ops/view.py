@@ -548,10 +548,17 @@ def _adjoint(self):
     return _matrix_transpose(self, "adjoint()", conjugate=True)
 
 
-Tensor.T = property(_numpy_transpose)  # type: ignore[attr-defined]
-Tensor.mT = property(lambda self: _matrix_transpose(self, "mT", conjugate=False))  # type: ignore[attr-defined]
-Tensor.H = property(_hermitian)  # type: ignore[attr-defined]
-Tensor.mH = property(lambda self: _matrix_transpose(self, "mH", conjugate=True))  # type: ignore[attr-defined]
+def _transposed_matrices(self: Tensor) -> Tensor:
+    return _matrix_transpose(self, "mT", conjugate=False)
+
+
+def _adjoint_matrices(self: Tensor) -> Tensor:
+    return _matrix_transpose(self, "mH", conjugate=True)
+
+
+for _name, _property in (("T", _numpy_transpose), ("H", _hermitian), ("mT", _transposed_matrices),
+                         ("mH", _adjoint_matrices)):  # fmt: skip
+    setattr(Tensor, _name, property(_property))
 
 
 # contiguity ----------------------------------------------------------------------------------------------------------
@@ -577,4 +584,4 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
             and self._array.shape == tensor._array.shape and self._array.strides == tensor._array.strides)
 
 
-Tensor.is_contiguous, Tensor.is_set_to = is_contiguous, is_set_to  # type: ignore[attr-defined]
+Tensor.is_contiguous, Tensor.is_set_to = is_contiguous, is_set_to  # type: ignore[assignment, method-assign]

@@ -17,6 +17,7 @@ def _clamp_by_zero(x: Tensor) -> Tensor:
 class Binomial(GivenByProbs):
     """How many of `total_count` trials succeed, each with probability `probs`."""
 
+    total_count: Tensor
     arg_constraints = {"total_count": constraints.nonnegative_integer, "probs": constraints.unit_interval,
                        "logits": constraints.real}
     has_enumerate_support = True

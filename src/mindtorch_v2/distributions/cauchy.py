@@ -13,6 +13,8 @@ __all__ = ["Cauchy"]
 class Cauchy(Distribution):
     """Numbers around `loc` with tails so heavy that there is no mean."""
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True

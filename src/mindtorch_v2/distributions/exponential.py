@@ -12,6 +12,7 @@ __all__ = ["Exponential"]
 class Exponential(ExponentialFamily):
     """Waiting times of events that come at a constant `rate`."""
 
+    rate: Tensor
     arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True

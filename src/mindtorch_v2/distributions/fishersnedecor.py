@@ -14,6 +14,8 @@ __all__ = ["FisherSnedecor"]
 class FisherSnedecor(Distribution):
     """The ratio of two chi-squared variables, each divided by its degrees of freedom."""
 
+    df1: Tensor
+    df2: Tensor
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
     has_rsample = True

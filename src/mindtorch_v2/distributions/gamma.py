@@ -16,6 +16,8 @@ def _standard_gamma(concentration: Tensor) -> Tensor:
 class Gamma(ExponentialFamily):
     """Positive numbers; for a whole `concentration` the sum of that many exponential waiting times."""
 
+    concentration: Tensor
+    rate: Tensor
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True

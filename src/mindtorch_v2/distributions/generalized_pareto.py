@@ -13,6 +13,9 @@ __all__ = ["GeneralizedPareto"]
 class GeneralizedPareto(Distribution):
     """What exceeds a high threshold `loc`; exponential where `concentration` is 0."""
 
+    concentration: Tensor
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
     has_rsample = True
 

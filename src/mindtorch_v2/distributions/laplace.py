@@ -12,6 +12,8 @@ __all__ = ["Laplace"]
 class Laplace(Distribution):
     """Numbers whose distance from `loc` is exponential."""
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True

@@ -28,7 +28,7 @@ class LKJCholesky(Distribution):
 
     def _radii(self) -> Beta:
         """For each row, the distribution of the squared distance of its off-diagonal part from the origin."""
-        options = {"dtype": self.concentration.dtype, "device": self.concentration.device}
+        options: dict[str, Any] = {"dtype": self.concentration.dtype, "device": self.concentration.device}
         marginal = self.concentration + 0.5 * (self.dim - 2)
         offset = torch.arange(self.dim - 1, **options)
         offset = torch.cat([offset.new_zeros((1,)), offset])

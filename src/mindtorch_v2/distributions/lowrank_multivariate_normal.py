@@ -96,7 +96,7 @@ class LowRankMultivariateNormal(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        options = {"dtype": self.loc.dtype, "device": self.loc.device}
+        options: dict[str, Any] = {"dtype": self.loc.dtype, "device": self.loc.device}
         eps_W = _standard_normal(shape[:-1] + self.cov_factor.shape[-1:], **options)
         eps_D = _standard_normal(shape, **options)
         return (self.loc + _batch_mv(self._unbroadcasted_cov_factor, eps_W)

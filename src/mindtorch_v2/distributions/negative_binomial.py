@@ -15,6 +15,7 @@ __all__ = ["NegativeBinomial"]
 class NegativeBinomial(GivenByProbs):
     """How many trials succeed before `total_count` of them have failed."""
 
+    total_count: Tensor
     arg_constraints = {"total_count": constraints.greater_than_eq(0),
                        "probs": constraints.half_open_interval(0.0, 1.0), "logits": constraints.real}
     support = constraints.nonnegative_integer

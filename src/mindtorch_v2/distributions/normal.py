@@ -14,6 +14,8 @@ __all__ = ["Normal"]
 class Normal(ExponentialFamily):
     """Numbers around `loc` with standard deviation `scale`."""
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True

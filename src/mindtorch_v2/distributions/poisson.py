@@ -12,6 +12,7 @@ __all__ = ["Poisson"]
 class Poisson(ExponentialFamily):
     """How many events come in a unit of time at a constant `rate`."""
 
+    rate: Tensor
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
 

@@ -15,6 +15,9 @@ __all__ = ["StudentT"]
 class StudentT(Distribution):
     """Normal numbers divided by the root of a chi-squared one, which makes the tails heavy for few `df`."""
 
+    df: Tensor
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True

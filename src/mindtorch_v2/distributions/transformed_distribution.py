@@ -18,6 +18,8 @@ class TransformedDistribution(Distribution):
 
     arg_constraints: dict[str, Any] = {}
 
+    base_dist: Any
+
     def __init__(self, base_distribution: Distribution, transforms: Transform | list[Transform],
                  validate_args: bool | None = None) -> None:
         if isinstance(transforms, Transform):
@@ -66,7 +68,8 @@ class TransformedDistribution(Distribution):
         return self._transformed(self.base_dist.rsample(sample_shape))
 
     def _log_prob(self, value: Tensor) -> Tensor:
-        event_dim, log_prob = len(self.event_shape), 0.0
+        event_dim = len(self.event_shape)
+        log_prob: Any = 0.0
         for transform in reversed(self.transforms):
             x = transform.inv(value)
             event_dim += transform.domain.event_dim - transform.codomain.event_dim

@@ -344,7 +344,7 @@ class ExpTransform(_Rising):
     """y = exp(x)"""
 
     codomain = constraints.positive
-    _call, _inverse = staticmethod(torch.exp), staticmethod(torch.log)
+    _call, _inverse = staticmethod(torch.exp), staticmethod(torch.log)  # type: ignore[assignment]
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return x
@@ -405,7 +405,7 @@ class SoftplusTransform(_Rising):
     """y = log(1 + exp(x))"""
 
     codomain = constraints.positive
-    _call = staticmethod(F.softplus)
+    _call = staticmethod(F.softplus)  # type: ignore[assignment]
 
     def _inverse(self, y: Tensor) -> Tensor:
         return (-y).expm1().neg().log() + y
@@ -423,7 +423,7 @@ class TanhTransform(_Rising):
     """y = tanh(x)"""
 
     codomain = constraints.interval(-1.0, 1.0)
-    _call, _inverse = staticmethod(torch.tanh), staticmethod(torch.atanh)
+    _call, _inverse = staticmethod(torch.tanh), staticmethod(torch.atanh)  # type: ignore[assignment]
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return _log_tanh_slope(x)
@@ -433,7 +433,7 @@ class AbsTransform(_Plain):
     """y = |x|; as inverse the positive x"""
 
     domain, codomain = constraints.real, constraints.positive
-    _call = staticmethod(torch.abs)
+    _call = staticmethod(torch.abs)  # type: ignore[assignment]
 
     def _inverse(self, y: Tensor) -> Tensor:
         return y

@@ -12,6 +12,8 @@ __all__ = ["Uniform"]
 class Uniform(Distribution):
     """Numbers in [low, high)."""
 
+    high: Tensor
+    low: Tensor
     has_rsample = True
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:

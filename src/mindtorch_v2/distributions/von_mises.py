@@ -54,6 +54,8 @@ def _rejection_sample(loc: Tensor, concentration: Tensor, proposal_r: Tensor, x:
 class VonMises(Distribution):
     """Angles around `loc`."""
 
+    concentration: Tensor
+    loc: Tensor
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
 

@@ -118,6 +118,7 @@ class Muon(ListOptimizer):
     def _init_state(self, parameter: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
         if parameter.is_complex():
             raise RuntimeError("Muon does not support complex parameters")
+        assert parameter.grad is not None
         return {"momentum_buffer": torch.zeros_like(parameter.grad)}
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:

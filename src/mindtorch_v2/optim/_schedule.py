@@ -51,7 +51,8 @@ def _mark_steps(optimizer: Optimizer) -> None:
     """Makes the optimizer note that it made a step."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
-    step, owner = optimizer.step, weakref.ref(optimizer)
+    step: Any = optimizer.step
+    owner = weakref.ref(optimizer)
 
     @wraps(step)
     def noted_step(*args: Any, **kwargs: Any) -> Any:

@@ -48,7 +48,9 @@ def adagrad(
     torch._foreach_add_(state_steps, 1)
     whole = not has_sparse_grad and runs_whole((params, grads, state_sums), differentiable)
     if whole or fused:
-        options = {"lr_decay": float(lr_decay), "weight_decay": float(weight_decay), "eps": eps, "maximize": maximize}
+        options: dict[str, Any] = {
+            "lr_decay": float(lr_decay), "weight_decay": float(weight_decay), "eps": eps, "maximize": maximize,
+        }  # fmt: skip
         torch._fused_adagrad_(
             params, grads, state_sums, state_steps, lr=float(lr), grad_scale=grad_scale, found_inf=found_inf, **options
         )

@@ -58,8 +58,9 @@ def adam(
     if fused or runs_whole(lists, differentiable, state_steps):
         step = torch._fused_adamw_ if decoupled_weight_decay else torch._fused_adam_
         step(
-            *lists, state_steps, lr=float(lr), beta1=beta1, beta2=beta2, weight_decay=float(weight_decay), eps=eps,
-            amsgrad=amsgrad, maximize=maximize, grad_scale=grad_scale, found_inf=found_inf,
+            *lists, state_steps, lr=float(lr), beta1=float(beta1), beta2=float(beta2),
+            weight_decay=float(weight_decay), eps=eps, amsgrad=amsgrad, maximize=maximize, grad_scale=grad_scale,
+            found_inf=found_inf,
         )  # fmt: skip
         if found_inf is not None:  # a step that was left out does not count
             torch._foreach_sub_(state_steps, [found_inf] * len(state_steps))

@@ -42,7 +42,7 @@ def sgd(
             if chosen:
                 torch._fused_sgd_(
                     [params[i] for i in chosen], [d_p_list[i] for i in chosen],
-                    [momentum_buffer_list[i] for i in chosen] if momentum != 0 else [],
+                    [b for i in chosen if (b := momentum_buffer_list[i]) is not None] if momentum != 0 else [],
                     weight_decay=float(weight_decay), momentum=float(momentum), lr=lr, dampening=float(dampening),
                     nesterov=nesterov, maximize=maximize, is_first_step=first, grad_scale=grad_scale,
                     found_inf=found_inf,

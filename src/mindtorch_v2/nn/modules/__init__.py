@@ -47,6 +47,23 @@ from .transformer import *  # noqa: F403
 from .upsampling import *  # noqa: F403
 
 __all__ = ["Module"]
-for _part in (activation, adaptive, batchnorm, container, conv, distance, dropout, flatten, fold, instancenorm, linear,
-              loss, normalization, padding, pixelshuffle, pooling, rnn, sparse, transformer, upsampling):
-    __all__ += _part.__all__
+__all__ += activation.__all__
+__all__ += adaptive.__all__
+__all__ += batchnorm.__all__
+__all__ += container.__all__
+__all__ += conv.__all__
+__all__ += distance.__all__
+__all__ += dropout.__all__
+__all__ += flatten.__all__
+__all__ += fold.__all__
+__all__ += instancenorm.__all__
+__all__ += linear.__all__
+__all__ += loss.__all__
+__all__ += normalization.__all__
+__all__ += padding.__all__
+__all__ += pixelshuffle.__all__
+__all__ += pooling.__all__
+__all__ += rnn.__all__
+__all__ += sparse.__all__
+__all__ += transformer.__all__
+__all__ += upsampling.__all__

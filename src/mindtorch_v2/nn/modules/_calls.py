@@ -25,6 +25,11 @@ from ._hooks import (
 )
 
 
+def _forward_unimplemented(self: Any, *input: Any) -> None:
+    """What the module computes; for subclasses to define, with the parameters that they want."""
+    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+
 class ModuleCalls:
     """The part of Module that runs forward and the hooks around it."""
 
@@ -39,9 +44,7 @@ class ModuleCalls:
     _forward_pre_hooks: OrderedDict[int, Callable]
     _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
 
-    def forward(self, *input: Any) -> Any:
-        """What the module computes; for subclasses to define."""
-        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+    forward: Callable[..., Any] = _forward_unimplemented
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not (

@@ -46,7 +46,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draws all weights anew."""
         self.head.reset_parameters()
-        for first, second in self.tail:
+        for cluster in self.tail:
+            first, second = cluster.children()
             first.reset_parameters()
             second.reset_parameters()
 

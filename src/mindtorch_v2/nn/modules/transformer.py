@@ -3,9 +3,10 @@
 import copy
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import mindtorch_v2 as torch
+from mindtorch_v2 import Tensor
 
 from .. import functional as F
 from ..functional.attention import _canonical_mask, _none_or_dtype
@@ -20,8 +21,7 @@ from .normalization import LayerNorm
 __all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
            "TransformerEncoderLayer"]
 
-Tensor = torch.Tensor
-Mask = Tensor | None
+Mask: TypeAlias = Tensor | None
 
 
 def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:

@@ -139,7 +139,8 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
     number = hook_number(module._forward_pre_hooks, SpectralNorm, name)
     if number is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    module._forward_pre_hooks.pop(number).remove(module)
+    hook: Any = module._forward_pre_hooks.pop(number)
+    hook.remove(module)
     for hooks, kind in ((module._state_dict_hooks, SpectralNormStateDictHook),
                         (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook)):
         number = hook_number(hooks, kind, name)

@@ -58,7 +58,8 @@ def hook_number(hooks: dict[int, Any], kind: type, name: str) -> int | None:
     """The number of the hook of that kind that belongs to the parameter of that name."""
     for number, hook in hooks.items():
         hook = hook.hook if isinstance(hook, WrappedHook) else hook
-        if isinstance(hook, kind) and getattr(hook, "fn", hook).name == name:
+        owner: Any = getattr(hook, "fn", hook)
+        if isinstance(hook, kind) and owner.name == name:
             return number
     return None
 
@@ -74,5 +75,6 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     number = hook_number(module._forward_pre_hooks, WeightNorm, name)
     if number is None:
         raise ValueError(f"weight_norm of '{name}' not found in {module}")
-    module._forward_pre_hooks.pop(number).remove(module)
+    hook: Any = module._forward_pre_hooks.pop(number)
+    hook.remove(module)
     return module
