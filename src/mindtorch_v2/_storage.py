@@ -336,6 +336,11 @@ def _class_on(where: _device) -> type[UntypedStorage]:
 class TypedStorage:
     """An untyped storage seen as elements of one type."""
 
+    data_ptr: Callable[..., int]  # these are the untyped storage's
+    get_device: Callable[[], int]
+    is_pinned: Callable[..., bool]
+    is_shared: Callable[[], bool]
+    nbytes: Callable[[], int]
     is_sparse = False
     filename = None
 

@@ -134,7 +134,7 @@ def _part(whole: TypedStorage, view: Any, views: dict[str, TypedStorage]) -> Typ
 def _fill(storage: TypedStorage, source: _Bounded) -> None:
     """Reads a storage's elements from the file, which repeats their number."""
     head = source.file.read(8)
-    needed = storage._untyped_storage.nbytes()
+    needed = storage.nbytes()
     if len(head) < 8 or needed > source.left():
         missing = max(needed - source.left(), 8 - len(head))
         raise RuntimeError(f"unexpected EOF, expected {missing} more bytes. The file might be corrupted.")
