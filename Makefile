@@ -6,7 +6,7 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits test test-npu test-cuda parity golden bench bench-cuda lint docs clean
+.PHONY: help demo demo-digits test test-npu test-cuda parity golden stubs bench bench-cuda lint docs clean
 
 help:
 	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-cuda run the CUDA backend's tests, on a machine with an NVIDIA GPU and CuPy; skipped without"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
 	@echo "make golden   ask the real PyTorch again for the answers that the tests compare with"
+	@echo "make stubs    write the .pyi files anew from the operators' schemas"
 	@echo "make bench    time the library against the real PyTorch"
 	@echo "make bench-cuda time it on an NVIDIA GPU, with a $(PYTHON) that has CuPy and PyTorch for CUDA"
 	@echo "make lint     ruff and mypy"
@@ -51,6 +52,9 @@ parity: .venv-torch/.ready
 
 golden: .venv-torch/.ready
 	@for tool in tools/golden_*.py; do echo $$tool; .venv-torch/bin/python $$tool || exit 1; done
+
+stubs: .venv/.ready
+	@.venv/bin/python tools/stubs.py
 
 bench: .venv-torch/.ready
 	@.venv-torch/bin/python bench/run.py

@@ -1,6 +1,6 @@
 """Asks pyright what tests/mindtorch_v2/test_stubs.py asks mypy: that a correct program is, and that mistakes are found.
 
-    pip install pyright && python tools/check_pyright.py
+pip install pyright && python tools/check_pyright.py
 """
 
 import json
@@ -36,8 +36,10 @@ def main() -> None:
         lines = program.read_text().splitlines()
         expected = {number for number, line in enumerate(lines, 1) if re.search(r"# wrong$", line)}
         seen = found.get(program.name, set())
-        print(f"{program.name}: {len(seen & expected)} of {len(expected)} mistakes found, {len(seen - expected)} "
-              "complaints about correct lines")
+        print(
+            f"{program.name}: {len(seen & expected)} of {len(expected)} mistakes found, {len(seen - expected)} "
+            "complaints about correct lines"
+        )
         for number in sorted(seen ^ expected):
             print(f"  line {number}: {lines[number - 1]}")
         agrees &= seen == expected

@@ -30,11 +30,9 @@ from mindtorch_v2._ops.source import Declared  # noqa: E402
 
 PACKAGE = SOURCE / "mindtorch_v2"
 WIDTH = 120
-MADE = '''"""Made by tools/stubs.py: do not edit."""
+HEADER = '''"""Made by tools/stubs.py: do not edit."""
 
 # ruff: noqa
-'''
-HEADER = MADE + '''\
 # mypy: disable-error-code="misc, overload-overlap, overload-cannot-match, override, assignment"
 
 from builtins import bool as _bool, complex as _complex, float as _float, int as _int, str as _str
@@ -49,7 +47,7 @@ import numpy as np
 PRIVATE = {name: f"_{name}" for name in ("int", "float", "bool", "str", "complex", "Number", "DeviceLike")}
 PRIVATE |= {"dtype": "_DType", "layout": "_Layout", "device": "_Device", "memory_format": "_MemoryFormat"}
 HIDDEN = re.compile(rf"(?<![\w.])({'|'.join(PRIVATE)})\b")
-IMPORTS = '''from {up}_device import Size as Size, device as _Device, layout as _Layout, memory_format as _MemoryFormat
+IMPORTS = """from {up}_device import Size as Size, device as _Device, layout as _Layout, memory_format as _MemoryFormat
 from {up}_dtype import dtype as _DType
 from {up}_generator import Generator as Generator
 from {up}_storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
@@ -58,7 +56,7 @@ from {up} import return_types as return_types
 
 _Number: TypeAlias = _int | _float | _bool | _complex
 _DeviceLike: TypeAlias = _Device | _str | _int
-'''
+"""
 
 
 ALWAYS_IMPORTED = {"Generator", "Size", "Tensor", "TypedStorage", "UntypedStorage", "return_types"}
@@ -98,8 +96,10 @@ def type_text(annotation: Any) -> str:
     return "Any"
 
 
-KNOWN = re.compile(r"(?:int|float|bool|str|complex|dtype|layout|device|memory_format|Tensor|Size|Generator|None|Any|"
-                   r"TypedStorage|UntypedStorage|Sequence|Callable|tuple|list|dict|object|type|torch|[\[\]|., ])+")
+KNOWN = re.compile(
+    r"(?:int|float|bool|str|complex|dtype|layout|device|memory_format|Tensor|Size|Generator|None|Any|"
+    r"TypedStorage|UntypedStorage|Sequence|Callable|tuple|list|dict|object|type|torch|[\[\]|., ])+"
+)
 
 
 def default_text(value: Any) -> str:
@@ -138,8 +138,10 @@ def variants(schema: Schema, *, is_method: bool, takes_out: bool) -> Iterator[li
     typed = [(p, "" if is_method and i == 0 else private(p.annotation)) for i, p in enumerate(made)]
     if schema.varargs is not None:
         size = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        yield [(p.replace(kind=size), "Sequence[_int]") if p.kind is inspect.Parameter.VAR_POSITIONAL else (p, kind)
-               for p, kind in typed]
+        yield [
+            (p.replace(kind=size), "Sequence[_int]") if p.kind is inspect.Parameter.VAR_POSITIONAL else (p, kind)
+            for p, kind in typed
+        ]
     yield typed
 
 
@@ -167,8 +169,10 @@ def declared_of(value: Any) -> Declared | None:
 def function_stub(name: str, function: Callable, indent: str = "", *, is_method: bool = False) -> str:
     """The stub of a Python function, with its own annotations."""
     signature = inspect.signature(function)
-    given = [(p, "" if is_method and i == 0 else type_text(p.annotation))
-             for i, p in enumerate(signature.parameters.values())]
+    given = [
+        (p, "" if is_method and i == 0 else type_text(p.annotation))
+        for i, p in enumerate(signature.parameters.values())
+    ]
     return definition(name, given, type_text(signature.return_annotation), indent)
 
 
@@ -279,10 +283,12 @@ def exports_stub(module: str) -> str:
     loaded = importlib.import_module(f"mindtorch_v2.{module}")
     parts = [name for name, value in vars(loaded).items() if isinstance(value, ModuleType) and not name.startswith("_")]
     lines = [f"from . import {name} as {name}" for name in sorted(parts)]
-    for name in sorted(loaded.__all__):
-        home = relative(module, getattr(loaded, name).__module__)
-        lines.append(f"from {home} import {name} as {name}")
-    return f"{MADE}\n{exported(loaded)}\n" + "\n".join(lines) + "\n"
+    for name in sorted(set(loaded.__all__) - set(parts)):
+        value = getattr(loaded, name)
+        own = value.__module__ == loaded.__name__
+        home = "" if own else relative(module, value.__module__)
+        lines.append(function_stub(name, value) if own else f"from {home} import {name} as {name}")
+    return f"{HEADER}{exported(loaded)}\n" + "\n".join(lines) + "\n"
 
 
 def exported(module: ModuleType) -> str:
@@ -325,6 +331,18 @@ def return_types_stub() -> str:
 BINARY = re.compile(r"__[ri]?(?:add|sub|mul|(?:true|floor)?div|mod|pow|matmul|and|or|xor|[lr]shift)__|__[lg][te]__")
 
 
+class _Plain:
+    """What Python itself puts into a class, which differs from version to version."""
+
+    field: int = 0
+
+    def method(self) -> int:
+        return self.field
+
+
+OF_EVERY_CLASS = {*vars(_Plain), "__annotations__"}
+
+
 def methods_stub() -> str:
     """`_tensor_methods.pyi`: what Tensor has beyond the text of its class."""
     tree = ast.parse((PACKAGE / "_tensor.py").read_text())
@@ -337,7 +355,7 @@ def methods_stub() -> str:
             static |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     indent, lines = "    ", []
     for name, value in sorted(vars(torch.Tensor).items()):
-        if name in static or name in ("__doc__", "__module__", "__dict__", "__weakref__", "__qualname__"):
+        if name in static or name in OF_EVERY_CLASS:
             continue
         lines.append(method_stub(name, value, indent))
     return f"{head(0)}\nclass TensorMethods:\n" + "\n".join(lines) + "\n"
@@ -371,6 +389,7 @@ STUBS: dict[str, Callable[[], str]] = {
     "linalg.pyi": lambda: functions_stub("linalg", 0),
     "special.pyi": lambda: functions_stub("special", 0),
     "fft.pyi": lambda: functions_stub("fft", 0),
+    "nn/__init__.pyi": lambda: exports_stub("nn"),
     "nn/modules/__init__.pyi": lambda: exports_stub("nn.modules"),
     "nn/functional/__init__.pyi": lambda: functions_stub("nn.functional", 2),
 }

@@ -1,19 +1,23 @@
 """Runs a PyTorch program on this library.
 
-    python -m mindtorch_v2 train.py --epochs 3    # a script that says `import torch`
-    python -m mindtorch_v2 -m package.train       # a module
-    python -m mindtorch_v2 info                   # versions, devices, threads, kernels found
-    python -m mindtorch_v2 show softmax           # an operator: declaration, derivative, kernels, generated code
+python -m mindtorch_v2 train.py --epochs 3    # a script that says `import torch`
+python -m mindtorch_v2 -m package.train       # a module
+python -m mindtorch_v2 info                   # versions, devices, threads, kernels found
+python -m mindtorch_v2 show softmax           # an operator: declaration, derivative, kernels, generated code
+python -m mindtorch_v2 stubs typings          # lets type checkers take `import torch` for this library
 """
 
 import os
 import runpy
 import sys
+from pathlib import Path
 from types import FrameType, TracebackType
 
 from . import install
 
-USAGE = "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | info | show OPERATOR) [ARGUMENTS ...]\n"
+USAGE = (
+    "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | info | show NAME | stubs FOLDER) [ARGUMENTS ...]\n"
+)
 
 
 def _print_from_the_program_on(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -47,6 +51,11 @@ def main() -> None:
             print("\n\n".join(map(describe_operator, arguments[1:])))
         except LookupError as error:
             sys.exit(error.args[0])
+        return
+    if arguments[0] == "stubs" and len(arguments) == 2:
+        from ._torch_stubs import write_torch_stubs
+
+        print(f"{write_torch_stubs(Path(arguments[1]))} stubs written to {Path(arguments[1]) / 'torch'}")
         return
     if arguments[0] in ("-m", "-c") and len(arguments) < 2:
         sys.exit(f"Argument expected for the {arguments[0]} option\n{USAGE}")

@@ -59,8 +59,10 @@ def test_a_signature_has_kinds_defaults_and_types() -> None:
 
 
 def test_a_signature_is_known_before_the_first_call() -> None:
-    program = ("import inspect, mindtorch_v2 as torch; print(list(inspect.signature(torch.softmax).parameters)); "
-               "print(torch.softmax.__doc__.splitlines()[-1]); print(torch.softmax.__code__.co_varnames)")
+    program = (
+        "import inspect, mindtorch_v2 as torch; print(list(inspect.signature(torch.softmax).parameters)); "
+        "print(torch.softmax.__doc__.splitlines()[-1]); print(torch.softmax.__code__.co_varnames)"
+    )
     assert run("-c", program).stdout.splitlines()[:2] == [
         "['input', 'dim', 'dtype', 'out']",
         "aten::softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",

@@ -34,8 +34,10 @@ def test_the_form_of_a_stub() -> None:
     assert "    def add_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor: ...\n" in text
     views = re.findall(r"    @overload\n    def view\((.*)\) -> Tensor: \.\.\.", text)
     assert sorted(views) == ["self, *size: _int", "self, dtype: _DType", "self, size: Sequence[_int]"]
-    assert "class max(NamedTuple):\n    values: Tensor\n    indices: Tensor\n" in (
-        stubs.PACKAGE / "return_types.pyi").read_text()
+    assert (
+        "class max(NamedTuple):\n    values: Tensor\n    indices: Tensor\n"
+        in (stubs.PACKAGE / "return_types.pyi").read_text()
+    )
 
 
 def test_every_public_name_is_in_a_stub() -> None:
@@ -60,6 +62,17 @@ def test_mypy() -> None:
     found = {int(match[1]) for line in complaints if (match := re.search(r"mistaken\.py:(\d+):", line))}
     lines = (PROGRAMS / "mistaken.py").read_text().splitlines()
     assert found == {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
+
+
+def test_stubs_for_programs_that_import_torch(tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, "-m", "mindtorch_v2", "stubs", str(tmp_path)]
+    made = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT / "src")}, timeout=300)
+    assert made.returncode == 0 and str(tmp_path / "torch") in made.stdout
+    assert (tmp_path / "torch" / "nn" / "functional" / "__init__.pyi").read_text() == (
+        "from mindtorch_v2.nn.functional import *\n"
+    )
+    assert (tmp_path / "torch" / "optim" / "lr_scheduler.pyi").exists()
+    assert not (tmp_path / "torch" / "_ops").exists()
 
 
 @pytest.mark.parametrize("written, expected", [

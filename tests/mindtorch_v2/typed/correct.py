@@ -47,7 +47,7 @@ def train(steps: int) -> float:
         probabilities: Tensor = torch.softmax(logits, dim=-1)
     x = torch.arange(12, dtype=torch.float32).reshape(3, 4)
     y = x.view(4, 3).view((3, 4)).transpose(0, 1)[1:, None]
-    z = (2 ** x - 1.5 * x / 3 + (x > 2)).sum(dim=(0, 1), keepdim=True).clamp_(min=0).to(torch.float64)
+    z = (2**x - 1.5 * x / 3 + (x > 2)).sum(dim=(0, 1), keepdim=True).clamp_(min=0).to(torch.float64)
     u, s, vh = torch.linalg.svd(x)
     q = torch.einsum("ij,kj->ik", x, x) @ torch.eye(3)
     w = torch.zeros(2, 3, device="cpu", requires_grad=True) + torch.full((2, 3), 1.0)

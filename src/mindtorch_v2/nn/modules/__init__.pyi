@@ -1,6 +1,13 @@
 """Made by tools/stubs.py: do not edit."""
 
 # ruff: noqa
+# mypy: disable-error-code="misc, overload-overlap, overload-cannot-match, override, assignment"
+
+from builtins import bool as _bool, complex as _complex, float as _float, int as _int, str as _str
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, overload
+
+import numpy as np
 
 __all__ = [
     "AdaptiveAvgPool1d",

@@ -1,0 +1,22 @@
+"""`python -m mindtorch_v2 stubs FOLDER`: lets type checkers take `import torch` for this library."""
+
+from pathlib import Path
+
+
+def write_torch_stubs(folder: Path) -> int:
+    """Writes `torch` and its public submodules as stubs that name this library's; the number of files written."""
+    package = Path(__file__).parent
+    files = [file for file in package.rglob("*.py") if _is_public(file.relative_to(package))]
+    for file in files:
+        place = file.relative_to(package)
+        parts = place.with_suffix("").parts
+        module = ".".join((package.name, *(part for part in parts if part != "__init__")))
+        stub = folder / "torch" / place.with_suffix(".pyi")
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        version = f"from {module} import __version__ as __version__\n" if module == package.name else ""
+        stub.write_text(f"from {module} import *\n{version}")
+    return len(files)
+
+
+def _is_public(place: Path) -> bool:
+    return all(part == "__init__.py" or not part.startswith("_") for part in place.parts)
