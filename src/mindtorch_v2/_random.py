@@ -219,11 +219,14 @@ def uniform(
     _require(low <= high, f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
     kind = FLOAT64 if dtype == FLOAT64 else FLOAT32
     first, extent = float(kind.type(low)), float(kind.type(high) - kind.type(low))
+    unit = 2.0**64 if kind == FLOAT64 and max(extent, abs(first)) > 2.0**900 else 1.0  # products are split in parts
 
     def draw(count: int) -> np.ndarray:
         values = _double_uniforms(generator, count) if kind == FLOAT64 else _float_uniforms(generator, count)
         if first != 0 or extent != 1:
-            values = fused_multiply_add(values, extent, first)
+            values = fused_multiply_add(values, extent / unit, first / unit)
+        if unit != 1:
+            values *= unit
         if kind == dtype:
             return values
         rounded = values.astype(dtype)

@@ -108,3 +108,62 @@ def test_draw_graph_of_shared_and_deep_graphs():
         y = y + x
     svg = torch.utils.draw_graph([y, y * 2])
     assert svg.count(">leaf<") == 1 and "result 1" in svg
+
+
+# parts of sparse tensors, small types, intervals ---------------------------------------------------------------------
+
+
+def coo(indices: list, values: list) -> torch.Tensor:
+    return torch.sparse_coo_tensor(indices, values, (2, 2))
+
+
+SPARSE_PAIRS = [
+    (coo([[0, 1], [0, 1]], [1, 2]), coo([[0, 1], [1, 0]], [1, 2]), "Sparse COO indices are not equal!"),
+    (coo([[0, 1], [0, 1]], [1.0, 2]), coo([[0, 1], [0, 1]], [1.0, 2.5]), "Sparse COO values are not close!"),
+    (coo([[0, 0], [0, 0]], [1, 2]), coo([[0], [0]], [3]), "specified values in sparse COO tensors does not match: 2"),
+    (torch.sparse_coo_tensor([[0]], [[1, 2]], (2, 2)), coo([[0], [0]], [1]), "sparse dimensions .* not match: 1 != 2"),
+    (torch.sparse_csr_tensor([0, 1, 2], [0, 1], [1, 2]), torch.sparse_csr_tensor([0, 0, 2], [0, 1], [1, 2]),
+     "Sparse CSR crow_indices are not equal!\n\nMismatched elements: 1 / 3"),
+    (torch.sparse_csc_tensor([0, 1, 2], [0, 1], [1, 2]), torch.sparse_csc_tensor([0, 1, 2], [1, 0], [1, 2]),
+     "Sparse CSC row_indices are not equal!"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("actual", "expected", "text"), SPARSE_PAIRS, ids=[text[:25] for _, _, text in SPARSE_PAIRS])
+def test_sparse_tensors_are_compared_part_by_part(actual: torch.Tensor, expected: torch.Tensor, text: str) -> None:
+    assert_close(actual, actual.clone())
+    with pytest.raises(AssertionError, match=text):
+        assert_close(actual, expected)
+
+
+def test_small_types_are_compared_bit_by_bit() -> None:
+    first, second = (torch.tensor([1.0, last]).to(torch.float8_e4m3fn) for last in (2.0, 3.0))
+    assert_close(first, first.clone())
+    with pytest.raises(AssertionError, match=r"The first mismatched element is at index \(1,\)\."):
+        assert_close(first, second)
+    with pytest.raises(AssertionError, match="not supported for bitwise comparison"):
+        assert_close(first, second, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_intervals_of_whole_numbers(dtype: torch.dtype) -> None:
+    low, high = (0, 1) if dtype is torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    for outside in ((low - 4, low - 2), (high + 2, high + 4)):
+        with pytest.raises(ValueError, match="The value interval specified by"):
+            make_tensor(3, dtype=dtype, device="cpu", low=outside[0], high=outside[1])
+    last = high - 1 if dtype is torch.int64 else high  # int64's own largest number is never drawn
+    assert make_tensor(5, dtype=dtype, device="cpu", low=last, high=last + 1).eq(last).all()
+    assert not make_tensor(5, dtype=dtype, device="cpu", low=-0.9, high=0.9).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.complex64], ids=str)
+def test_intervals_of_real_numbers(dtype: torch.dtype) -> None:
+    most = torch.finfo(dtype).max
+    drawn = make_tensor(100, dtype=dtype, device="cpu", low=-float("inf"), high=float("inf"))
+    assert drawn.isfinite().all() and drawn.abs().max() > most / 2
+    with pytest.raises(ValueError, match="only supports"):
+        make_tensor(3, dtype=dtype, device="cpu", low=int(most) * 2, high=int(most) * 4)
+    real = drawn.real if dtype.is_complex else drawn
+    with pytest.raises(RuntimeError, match="to-from to exceed the limit"):
+        real.uniform_(-most, most)
+    assert real.uniform_(-most, 0).isfinite().all()

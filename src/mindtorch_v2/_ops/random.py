@@ -16,6 +16,7 @@ from .._dtype import (
     INT,
     OF_ARRAY,
     dtype,
+    finfo,
     float32,
     float64,
     get_default_dtype,
@@ -71,6 +72,9 @@ def _check_uniform(kind: dtype, low: float = 0.0, high: float = 1.0) -> None:
             raise RuntimeError(f"{name} is out of bounds for {_C_NAMES[real.name]}")
     if low > high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
+    if high - low > finfo(real).max:
+        raise RuntimeError(f"uniform_ expects to-from <= std::numeric_limits<{real.scalar_name}>::max(), but found "
+                           f"to={high:g} and from={low:g} which result in to-from to exceed the limit")
 
 
 def _check_normal(kind: dtype, mean: float = 0.0, std: float = 1.0) -> None:

@@ -98,15 +98,15 @@ class Attribute:
 
 def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:
     """Runs the function now; `wait` gives its result."""
-    from concurrent.futures import Future
+    from ..futures import Future
 
-    future: Any = Future()
+    future: Future = Future()
     future.set_result(func(*args, **kwargs))
     return future
 
 
 def wait(future: Any) -> Any:
-    return future.result()
+    return future.wait()
 
 
 @contextlib.contextmanager

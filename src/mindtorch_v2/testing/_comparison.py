@@ -15,6 +15,13 @@ _TOLERANCES = {  # type -> rtol, atol; other types compare exactly
     torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float32: (1.3e-6, 1e-5),
     torch.float64: (1e-7, 1e-7), torch.complex64: (1.3e-6, 1e-5), torch.complex128: (1e-7, 1e-7),
 }
+# Types so small that they compare bit by bit.
+_LOW_PRECISION = {torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz,
+                  torch.float8_e8m0fnu, torch.float4_e2m1fn_x2}
+# Layout -> what its tensors are called, and their parts.
+_SPARSE_PARTS = {torch.sparse_coo: ("COO", ("_indices", "_values")),
+                 torch.sparse_csr: ("CSR", ("crow_indices", "col_indices", "values")),
+                 torch.sparse_csc: ("CSC", ("ccol_indices", "row_indices", "values"))}
 _NUMBER_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
@@ -125,15 +132,46 @@ class _Comparison:
         if first.device.type == "meta" or second.device.type == "meta":
             return
         tolerances = self._tolerances(first, second)
-        first, second = (
-            t.detach().to_dense() if t.layout is not torch.strided else t.detach() for t in (first, second)
-        )
+        first, second = first.detach(), second.detach()
+        if first.layout != second.layout:
+            first, second = (t if t.layout is torch.strided else t.to_dense() for t in (first, second))
         if first.device != second.device:
             first, second = first.cpu(), second.cpu()
         if first.dtype != second.dtype:
             kind = torch.promote_types(first.dtype, second.dtype)
             first, second = first.to(kind), second.to(kind)
-        self._compare_values(first, second, tolerances, place)
+        if first.layout is not torch.strided:
+            self._compare_sparse(first, second, tolerances, place)
+        elif first.dtype in _LOW_PRECISION:
+            self._compare_bits(first, second, tolerances, place)
+        else:
+            self._compare_values(first, second, tolerances, place, "Tensor-likes")
+
+    def _compare_sparse(self, first: Any, second: Any, tolerances: tuple[float, float], place: tuple) -> None:
+        """Compares tensors of one sparse layout part by part: the indices exactly, the values by the tolerances."""
+        name, parts = _SPARSE_PARTS[first.layout]
+        if first.layout is torch.sparse_coo and first.sparse_dim() != second.sparse_dim():
+            raise _Mismatch("The number of sparse dimensions in sparse COO tensors does not match: "
+                            f"{first.sparse_dim()} != {second.sparse_dim()}", place)
+        if first._nnz() != second._nnz():
+            raise _Mismatch(f"The number of specified values in sparse {name} tensors does not match: {first._nnz()} "
+                            f"!= {second._nnz()}", place)
+        for part in parts:
+            allowed = tolerances if part.endswith("values") else (0.0, 0.0)
+            what = f"Sparse {name} {part.removeprefix('_')}"
+            self._compare_values(getattr(first, part)(), getattr(second, part)(), allowed, place, what)
+
+    def _compare_bits(self, first: Any, second: Any, tolerances: tuple[float, float], place: tuple) -> None:
+        rtol, atol = tolerances
+        if rtol or atol:
+            raise _Mismatch(f"Rtol={rtol} and atol={atol} are not supported for bitwise comparison of low dimensional "
+                            f"floats. Please use rtol=0.0 and atol=0.0.", place)
+        wrong = (first.view(torch.uint8) != second.view(torch.uint8)).nonzero()
+        if len(wrong):
+            count = first.numel()
+            raise _Mismatch(f"Tensor-likes are not 'equal'!\n\nMismatched elements: {len(wrong)} / {count} "
+                            f"({len(wrong) / count:.1%})\nThe first mismatched element is at index "
+                            f"{tuple(wrong[0].tolist())}.", place)
 
     def _attributes(self, first: Any, second: Any) -> list[tuple]:
         found = [("shape", first.shape, second.shape)]
@@ -147,12 +185,13 @@ class _Comparison:
             found.append(("stride()", first.stride(), second.stride()))
         return found
 
-    def _compare_values(self, first: Any, second: Any, tolerances: tuple[float, float], place: tuple) -> None:
+    def _compare_values(self, first: Any, second: Any, tolerances: tuple[float, float], place: tuple,
+                        what: str) -> None:
         rtol, atol = tolerances
         matches = torch.isclose(first, second, rtol=rtol, atol=atol, equal_nan=self.equal_nan)
         if matches.all():
             return
-        if not first.dim():
+        if not first.dim() and what == "Tensor-likes":
             self._compare_numbers(first.item(), second.item(), tolerances, place)
         if not first.dtype.is_floating_point and not first.dtype.is_complex:
             first, second = first.to(torch.int64), second.to(torch.int64)
@@ -167,7 +206,7 @@ class _Comparison:
             lines.append(
                 "Greatest " + _allowed(difference.flatten()[at].item(), index, None if exact else allowed, kind)
             )
-        raise _Mismatch(_heading("Tensor-likes", rtol, atol) + "\n".join(lines), place)
+        raise _Mismatch(_heading(what, rtol, atol) + "\n".join(lines), place)
 
 
 def _is_sequence(value: Any) -> bool:
