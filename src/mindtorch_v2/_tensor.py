@@ -14,7 +14,7 @@ from ._autograd.node import HookDict, RemovableHandle, VersionCounter
 from ._autograd.views import creation_now, edge_of_view, recording_edge
 from ._backends.meta import MetaArray, contiguous_strides, is_dense
 from ._device import CPU, META, Size, device, layout, strided
-from ._dispatch.callers import call_bound, call_torch_function
+from ._dispatch.callers import call_bound, call_torch_function, calls_pytorch, mixed_libraries
 from ._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
@@ -124,6 +124,8 @@ class Tensor(TensorBase):
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Runs `func` below the subclass and gives its results the subclass's type."""
+        if cls is Tensor and calls_pytorch(func):
+            raise TypeError(mixed_libraries(func))
         if not all(issubclass(cls, t) for t in types):
             return NotImplemented
         with changed_modes(exclude=modes.exclude | PYTHON_MASK):

@@ -8,13 +8,15 @@ when the function is first called. Tracebacks and debuggers show the operator's 
 
 import functools
 import linecache
+import sys
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from .._device import Size, device, get_default_device, layout, memory_format
 from .._dtype import dtype
 from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
+from .old_orders import named_by_old_order
 from .registry import Operator, registry
 from .schema import KEYWORD_ALIASES, MISSING, NUMBERS, Argument
 
@@ -114,6 +116,15 @@ def call_bound(operator: Operator, values: Sequence[Any]) -> Any:
     return operator.lookup((keys_of(operator, values) | include) & allow)(*values)
 
 
+# Integers up to this are compared in no time; the slow path knows which larger ones are too large.
+_LARGE = 2**30 - 1
+
+
+def _unless_int(name: str) -> str:
+    """The condition that something is no integer, or perhaps too large a one."""
+    return f"{name}.__class__ is not int or not -{_LARGE} < {name} < {_LARGE}"
+
+
 def _quick_check(argument: Argument) -> list[str]:
     """Lines that leave for the slow path unless the argument is as kernels take it."""
     name, leave = argument.name, "return __slow__"
@@ -128,16 +139,24 @@ def _quick_check(argument: Argument) -> list[str]:
         if argument.type == "Scalar":
             lines += [f"for _item in {name}:", f"    if _item.__class__ not in NUMBERS: {leave}"]
         if kind:
-            lines += [f"for _item in {name}:", f"    if _item.__class__ is not {kind}: {leave}"]
+            wrong = _unless_int("_item") if kind == "int" else f"_item.__class__ is not {kind}"
+            lines += [f"for _item in {name}:", f"    if {wrong}: {leave}"]
             if argument.size:  # one number stands for all
                 otherwise = ["    " + line for line in lines]
-                lines = [f"if {name}.__class__ is {kind}: {name} = ({name},) * {argument.size}", "else:", *otherwise]
+                limits = f" and -{_LARGE} < {name} < {_LARGE}" if kind == "int" else ""
+                lines = [f"if {name}.__class__ is {kind}{limits}: {name} = ({name},) * {argument.size}", "else:",
+                         *otherwise]
         if argument.size and argument.size > 1:
             unless_default = f" and {name} is not __default_{name}__" if argument.default == () else ""
             lines.append(f"if len({name}) != {argument.size}{unless_default}: {leave}")
         return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines
-    test = {"int": "is not int", "bool": "is not bool", "float": "is not float", "Scalar": "not in NUMBERS",
-            "ScalarType": "is not __dtype__", "Device": "is not __device__", "Layout": "is not __layout__",
+    if argument.type == "int":
+        return [f"if {unless_none}({_unless_int(name)}): {leave}" if unless_none else f"if {_unless_int(name)}: {leave}"]
+    if argument.type == "Scalar":
+        return [f"if {name}.__class__ is int:",
+                f"    if not -{_LARGE} < {name} < {_LARGE}: {leave}",
+                f"elif {unless_none}{name}.__class__ not in NUMBERS: {leave}"]
+    test = {"bool": "is not bool", "float": "is not float", "ScalarType": "is not __dtype__", "Device": "is not __device__", "Layout": "is not __layout__",
             "MemoryFormat": "is not __memory_format__", "str": "is not str"}.get(argument.type)
     if test:
         named = [f"if {name}.__class__ is str: {name} = __named_device__({name})"] * (argument.type == "Device")
@@ -162,7 +181,9 @@ def _key_lines(arguments: Sequence[Argument]) -> list[str]:
             lines.append("    if _item is not None: keys |= _item._keys")
         elif a.type == "Tensor|Scalar":
             unless_none = f"{a.name} is not None and " if a.optional else ""
-            lines.append(f"if {unless_none}{a.name}.__class__ not in NUMBERS: keys |= {a.name}._keys")
+            lines.append(f"if {a.name}.__class__ is int:")
+            lines.append(f"    if not -{_LARGE} < {a.name} < {_LARGE}: return __slow__")
+            lines.append(f"elif {unless_none}{a.name}.__class__ not in NUMBERS: keys |= {a.name}._keys")
         else:
             lines.append(f"if {a.name} is not None: keys |= {a.name}._keys")
     return lines
@@ -242,11 +263,33 @@ def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], 
     foreign = _foreign((*args, *kwargs.values()))
     if foreign:
         return call_torch_function(public, foreign, args, kwargs if out is None else {**kwargs, "out": out})
+    old = named_by_old_order(operator.schema, args, kwargs, is_method)
+    if old is not None:
+        args, kwargs = (), old
     values = operator.schema.bind(args, kwargs, is_method=is_method)
     if out is None:
         return call_bound(operator, values)
     assert write_out is not None
     return write_out(operator, values, out)
+
+
+def is_of_pytorch(kind: type) -> bool:
+    """Whether a class is PyTorch's own Tensor, or one of its subclasses."""
+    return any(c.__name__ == "TensorBase" and c.__module__ == "torch._C" for c in kind.__mro__)
+
+
+def calls_pytorch(function: Callable) -> bool:
+    """Whether a function is one of PyTorch's own: written in C, or in a package that holds PyTorch's Tensor."""
+    if not isinstance(function, FunctionType):
+        return isinstance(function, (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType))
+    package = str(function.__globals__.get("__name__")).partition(".")[0]
+    return package == "torch" and is_of_pytorch(getattr(sys.modules.get("torch"), "Tensor", object))
+
+
+def mixed_libraries(function: Callable) -> str:
+    """What is said of a call with tensors of both libraries."""
+    return (f"{getattr(function, '__name__', function)}(): tensors of PyTorch do not mix with tensors and functions of "
+            "mindtorch_v2 in one call; from_dlpack() brings a tensor over")
 
 
 def by_precedence(owners: Sequence[Any]) -> list[Any]:
@@ -261,6 +304,9 @@ def by_precedence(owners: Sequence[Any]) -> list[Any]:
 
 def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kwargs: dict) -> Any:
     """Asks each owner's __torch_function__ in turn."""
+    for owner in owners:
+        if is_of_pytorch(type(owner)):
+            raise TypeError(mixed_libraries(public))
     ordered = by_precedence(owners)
     types = tuple(type(o) for o in ordered)
     for owner in ordered:
@@ -312,7 +358,10 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
     def source() -> str:
         defaults = "".join(f", __default_{n}__" for n in operator.schema.names[2:])
         return (f"def {special}(self, other):\n"
-                "    if other.__class__ is not Tensor and other.__class__ in NUMBERS: keys = self._keys\n"
+                "    if other.__class__ is int:\n"
+                f"        if not -{_LARGE} < other < {_LARGE}: return __foreign__(self, other)\n"
+                "        keys = self._keys\n"
+                "    elif other.__class__ is not Tensor and other.__class__ in NUMBERS: keys = self._keys\n"
                 "    else:\n"
                 "        try: keys = self._keys | other._keys\n"
                 "        except AttributeError: return __foreign__(self, other)\n"

@@ -5,6 +5,7 @@ addition: `Tensor|Scalar` takes a tensor or a Python number in the same place.
 """
 
 import ast
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,16 @@ _SHOWN = {"Scalar": "Number", "ScalarType": "torch.dtype", "Device": "torch.devi
           "MemoryFormat": "torch.memory_format", "Generator": "torch.Generator", "Tensor|Scalar": "Tensor"}
 
 
+# What fits into 64 bits.
+LEAST, MOST, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
+
+
 class Mismatch(TypeError):
     """An argument that does not fit; the text names the argument, the schema is added by the caller."""
+
+
+class Unpackable(Mismatch):
+    """An argument of the right type with a value that is too large; no other overload is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +79,29 @@ class Argument:
                 for i, v in enumerate(value):
                     if v is not None and converter(v) is MISSING:
                         raise Mismatch(f"expected Tensor as element {i} in argument 0, but got {type(v).__name__}")
-            values = tuple(self._converted(converter, v) for v in value)
+            values = (self._converted_ints(value) if self.type == "int" else
+                      tuple(self._converted(converter, v) for v in value))
             if self.size is not None and len(values) == 1 and self.size > 1:
                 values *= self.size
             return values
         if self.type == "Tensor" or self.size is None:
             raise Mismatch(self._expected(value))
         return (self._converted(converter, value),) * self.size
+
+    def _converted_ints(self, items: Sequence[Any]) -> tuple[int, ...]:
+        """Integers of a list, of which PyTorch looks at the first before it takes all: booleans may follow it."""
+        converted = []
+        for i, item in enumerate(items):
+            try:
+                number = _to_list_int(item) if i or not isinstance(item, bool) else MISSING
+            except ValueError as error:
+                raise Unpackable(f"argument '{self.shown_name}' failed to unpack the object at pos {i + 1} with error "
+                                 f'"{error}"') from None
+            if number is MISSING:
+                raise Mismatch(f"argument '{self.shown_name}' must be {self.shown_type}, but found element of type "
+                               f"{type(item).__name__} at pos {i}")
+            converted.append(number)
+        return tuple(converted)
 
     def _converted(self, converter: Callable, value: Any) -> Any:
         if value is None and self.is_list and self.type == "Tensor":  # Tensor?[] holds None for a full slice
@@ -98,36 +123,62 @@ def _to_tensor(value: Any) -> Any:
 
 
 def _to_tensor_or_number(value: Any) -> Any:
-    return value if hasattr(value, "_keys") else _to_number(value)
+    return value if hasattr(value, "_keys") else to_number(value)
 
 
 def _to_int(value: Any) -> Any:
-    if value.__class__ is int:
-        return value
-    if isinstance(value, bool):
+    if value.__class__ is not int:
+        if isinstance(value, (bool, np.ndarray)):
+            return MISSING
+        if hasattr(value, "_keys") and (value.dtype.category != 1 or value.requires_grad or value.dim()):
+            return MISSING
+        value = _index_of(value)
+        if value is MISSING:
+            return MISSING
+    if not LEAST <= value <= MOST:
+        raise ValueError("Overflow when unpacking long long")
+    return value
+
+
+def _to_list_int(value: Any) -> Any:
+    """An integer inside a list: a tensor of one element will do."""
+    if hasattr(value, "_keys"):
+        return MISSING if value.dtype.category > 1 or value.numel() != 1 else int(value)
+    return int(value) if isinstance(value, bool) else _to_int(value)
+
+
+def _index_of(value: Any) -> Any:
+    """The integer that an object says it is."""
+    try:
+        return operator.index(value)
+    except TypeError:
         return MISSING
-    if hasattr(value, "_keys") and (value.dtype.category > 1 or value.requires_grad):
-        return MISSING
-    return value.__index__() if hasattr(value, "__index__") else MISSING
 
 
 def _to_bool(value: Any) -> Any:
-    return bool(value) if isinstance(value, (bool, np.bool_)) or value.__class__ is int else MISSING
+    return value if value.__class__ is bool else MISSING
 
 
 def _to_float(value: Any) -> Any:
-    value = _to_number(value)
+    value = to_number(value)
     return MISSING if value is MISSING or value.__class__ is complex else float(value)
 
 
-def _to_number(value: Any) -> Any:
-    if value.__class__ in NUMBERS:
-        return value
-    if isinstance(value, np.generic) or (hasattr(value, "_keys") and value.dim() == 0):
-        return value.item()
-    if isinstance(value, (int, float, complex)):
-        return next(base(value) for base in _BASES if isinstance(value, base))
-    return MISSING
+def to_number(value: Any) -> Any:
+    if value.__class__ not in NUMBERS:
+        if isinstance(value, np.number):
+            value = value.item()
+        elif isinstance(value, np.bool_):  # PyTorch reads it as a floating point number
+            value = float(value)
+        elif hasattr(value, "_keys"):
+            return MISSING if value.dim() or value.requires_grad else value.item()
+        elif isinstance(value, (int, float, complex)):
+            value = next(base(value) for base in _BASES if isinstance(value, base))
+        else:
+            return MISSING
+    if value.__class__ is int and not LEAST <= value <= MOST_UNSIGNED:
+        raise OverflowError("int too big to convert")
+    return value
 
 
 def _to_dtype(value: Any) -> Any:
@@ -135,7 +186,7 @@ def _to_dtype(value: Any) -> Any:
 
 
 def _to_device(value: Any) -> Any:
-    return device(value) if isinstance(value, (str, int, device)) else MISSING
+    return device(value) if isinstance(value, (str, int, device)) and not isinstance(value, bool) else MISSING
 
 
 def _instance_of(kind: type | tuple) -> Callable[[Any], Any]:
@@ -143,7 +194,7 @@ def _instance_of(kind: type | tuple) -> Callable[[Any], Any]:
 
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "Tensor": _to_tensor, "Tensor|Scalar": _to_tensor_or_number, "Scalar": _to_number, "int": _to_int,
+    "Tensor": _to_tensor, "Tensor|Scalar": _to_tensor_or_number, "Scalar": to_number, "int": _to_int,
     "float": _to_float, "bool": _to_bool, "str": _instance_of(str), "ScalarType": _to_dtype, "Device": _to_device,
     "Layout": _instance_of(layout), "MemoryFormat": _instance_of(memory_format), "Any": lambda value: value,
     "Generator": lambda value: value if hasattr(value, "manual_seed") else MISSING,
@@ -310,6 +361,8 @@ class Schema:
         """As `bind`, but None if the call does not fit."""
         try:
             return self._bound(args, kwargs)
+        except Unpackable as error:
+            raise TypeError(f"{self.base_name}(): {error}") from None
         except Mismatch:
             return None
 
@@ -342,7 +395,7 @@ class Schema:
                     values[i] = argument.convert(value)
                 except Mismatch as error:
                     position = f" (position {i + 1 - skipped})" if i < len(args) else ""
-                    raise Mismatch(str(error).replace("' must", f"'{position} must", 1)) from None
+                    raise type(error)(str(error).replace("' must", f"'{position} must", 1)) from None
         return values
 
     def _gathered(self, args: Sequence[Any]) -> Sequence[Any]:

@@ -315,7 +315,7 @@ def _range_bounds(name: str, kind: dtype, *numbers: Any) -> tuple[Any, ...]:
 def _arange_bounds(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
     """What arange(end), arange(start, end) and arange(start, end, step) count over."""
     if end is not None:
-        return start or 0, end, step
+        return 0 if start is None else start, end, step
     if start is None:
         raise TypeError("arange() received an invalid combination of arguments - got (), but expected one of: (Number "
                         "end), (Number start, Number end, Number step)")

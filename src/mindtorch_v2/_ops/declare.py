@@ -19,7 +19,7 @@ from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
 from .._tensor import Tensor
 from .families import Composite, Family
-from .out import write_out
+from .out import takes_out, write_out
 from .source import Declared
 
 DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max.dim"
@@ -223,20 +223,20 @@ def composite(schema: str, *, samples: Callable | None = None, public: str | Non
 
 def public_functions(place: str) -> dict[str, Callable]:
     """The functions of a public place by name; the same object wherever the same operators stand."""
-    return {name: _public(name, operators, is_method=place == "Tensor")
+    return {name: _public(operators, is_method=place == "Tensor", has_out=takes_out(place, name))
             for name, operators in PUBLIC.get(place, {}).items()}
 
 
 def function_of(operator: Operator) -> Callable:
     """The function that calls one operator, for formulas and composites of other operators."""
-    return _public(operator.schema.base_name, [operator])
+    return _public([operator])
 
 
 _made: dict[tuple, Callable] = {}
 
 
-def _public(name: str, operators: Sequence[Operator], is_method: bool = False) -> Callable:
-    key = (is_method, *operators)
+def _public(operators: Sequence[Operator], is_method: bool = False, has_out: bool = True) -> Callable:
+    key = (is_method, has_out, *operators)
     function = _made.get(key)
     if function is not None:
         return function
@@ -245,13 +245,14 @@ def _public(name: str, operators: Sequence[Operator], is_method: bool = False) -
     written = first.declaration.family.written
     if written is not None and written.__doc__:
         doc = f"{written.__doc__}\n\n{doc}"
-    store = None if is_method or first.declaration.family.is_view or first.schema.writes else write_out
+    store = None if not has_out or first.declaration.family.is_view or first.schema.writes else write_out
     if len(operators) == 1:
         function = make_caller(first, first.schema.base_name, store, doc, is_method)
     else:
         function = make_overloaded(first.schema.base_name, operators, store, doc)
     function.__wrapped__ = Declared(function, operators, is_method, store is not None)  # type: ignore[attr-defined]
     for operator in operators:
-        operator.declaration.public = function
+        if is_method or has_out or operator.declaration.public is operator:
+            operator.declaration.public = function
     _made[key] = function
     return function

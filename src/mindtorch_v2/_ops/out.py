@@ -103,8 +103,44 @@ _RULES |= {f"fft_{name}": _Rule(False, f"{shown} expects a complex output tensor
 _RULES |= {f"fft_{name}": _Rule(False, f"{shown} expects a floating point output tensor, but got {{given}}")
            for name, shown in {"irfft": "irfft", "irfft2": "irfftn", "irfftn": "irfftn", "hfft": "hfft",
                                "hfft2": "hfftn", "hfftn": "hfftn"}.items()}
+# The functions without `out=`, those of torch by name and others with their place before it; of nn.functional, whose
+# functions have mostly none, those that do.
+_WITHOUT_OUT = frozenset("""
+    _adaptive_avg_pool2d _adaptive_avg_pool3d _dirichlet_grad _lu_with_info _pack_padded_sequence
+    _pad_packed_sequence _sample_dirichlet _segment_reduce _softmax_backward_data _standard_gamma
+    _standard_gamma_grad _unique2 _unsafe_masked_index _unsafe_masked_index_put_accumulate _weight_norm
+    adaptive_avg_pool1d adaptive_max_pool1d adjoint affine_grid_generator allclose alpha_dropout argwhere as_strided
+    as_strided_scatter avg_pool1d bartlett_window batch_norm bilinear binary_cross_entropy_with_logits bincount
+    binomial blackman_window broadcast_to cdist celu channel_shuffle chunk clone combinations conj constant_pad_nd
+    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution corrcoef
+    cosine_embedding_loss cosine_similarity count_nonzero cov ctc_loss cumulative_trapezoid det diag_embed diagflat
+    diagonal_scatter dist dropout dsplit embedding embedding_bag empty_like empty_permuted empty_strided equal
+    feature_alpha_dropout feature_dropout fft.fftshift fft.ifftshift fill flatten flip fliplr flipud full_like
+    gradient grid_sampler grid_sampler_2d grid_sampler_3d group_norm gru gru_cell hamming_window hann_window
+    hinge_embedding_loss histogramdd hsplit imag index_fill index_put instance_norm isclose isfinite isinf isnan
+    isreal istft kaiser_window kl_div layer_norm linalg.diagonal linalg.matrix_exp linalg.vander logdet lstm
+    lstm_cell margin_ranking_loss masked_fill masked_scatter matrix_exp max_pool1d max_pool1d_with_indices
+    max_pool2d max_pool3d moveaxis movedim narrow native_channel_shuffle native_dropout native_group_norm
+    native_layer_norm norm_except_dim one_hot ones_like pairwise_distance pdist pinverse pixel_shuffle
+    pixel_unshuffle poisson poisson_nll_loss positive prelu put rand_like randint_like randn_like ravel real relu
+    repeat_interleave reshape resolve_conj resolve_neg rms_norm rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell roll
+    rot90 rrelu rsub scalar_tensor segment_reduce select_scatter selu special.log_softmax special.softmax std_mean
+    stft tensor_split tile trace trapezoid trapz tril_indices triplet_margin_loss triu_indices unflatten unique
+    unique_consecutive unsafe_chunk unsafe_split unsafe_split_with_sizes vander var_mean vsplit zeros_like
+""".split())
+_FUNCTIONAL_WITH_OUT = frozenset(
+    ("softplus", "logsigmoid", "gelu", "softshrink", "hardshrink", "linear", "avg_pool2d", "avg_pool3d")
+)
 # What they read may not lie where they write, though elements would agree.
 _READ_BEFORE_WRITTEN = frozenset(("cat", "stack", "gather", "index_select"))
+
+
+def takes_out(place: str, name: str) -> bool:
+    """Whether PyTorch's public function of that name has `out=`."""
+    if place == "nn.functional":
+        return name in _FUNCTIONAL_WITH_OUT
+    shown = name if place in ("torch", "_nn") else f"{place}.{name}"
+    return place != "Tensor" and shown not in _WITHOUT_OUT and not name.startswith("_foreach_")
 
 
 def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:

@@ -4,8 +4,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .._dispatch.callers import make_operator
 from .._dtype import INT
+from .._from_data import from_numpy
 from .._tensor import Tensor
 from .declare import PUBLIC, public_functions
 
@@ -83,7 +86,9 @@ def _inverted(self: Any) -> Any:
 
 def _reflected_division(self: Any, other: Any) -> Any:
     """`other / self` as PyTorch rounds it: by way of the reciprocal."""
-    return self.reciprocal().__mul__(other)
+    reciprocal = self.reciprocal()
+    product = reciprocal.__mul__(other)
+    return reciprocal * other if product is NotImplemented and isinstance(other, np.ndarray) else product
 
 
 def _operator(function: Callable, name: str, special: str, reflected: bool) -> Callable:
@@ -91,12 +96,13 @@ def _operator(function: Callable, name: str, special: str, reflected: bool) -> C
     if special in _UNARY:
         return function
     call = (lambda a, b: function(b, a)) if reflected else function
+    takes_arrays = special in _OF_ARRAYS
 
     def foreign(self: Tensor, other: Any) -> Any:
-        if isinstance(other, (int, float, complex)) or hasattr(type(other), "__torch_function__"):
+        if isinstance(other, (int, float, complex, np.number, np.bool_)) or hasattr(type(other), "__torch_function__"):
             return call(self, other)
-        if hasattr(other, "__array__") and hasattr(other, "item") and other.ndim == 0:  # a NumPy scalar
-            return call(self, other.item())
+        if takes_arrays and isinstance(other, np.ndarray):
+            return call(self, _of_array(other)) if other.dtype.kind in "biufc" else NotImplemented
         return NotImplemented
 
     operators = PUBLIC["Tensor"][name]
@@ -111,3 +117,10 @@ def _operator(function: Callable, name: str, special: str, reflected: bool) -> C
 
 
 _UNARY = ("__neg__", "__abs__")
+# The operators that take an ndarray on their right; NumPy computes the others.
+_OF_ARRAYS = frozenset(("__eq__", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__"))
+
+
+def _of_array(array: np.ndarray) -> Tensor:
+    """An ndarray as an operand; PyTorch reads booleans as uint8."""
+    return from_numpy(array.astype(np.uint8) if array.dtype.kind == "b" else array)

@@ -1,0 +1,39 @@
+"""Orders of arguments that PyTorch still takes, with a warning: `torch.add(a, 2, b)` for `a + 2 * b`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._warn import warn_once
+from .schema import MISSING, Schema, to_number
+
+_PRODUCTS = {"addmm": "mat1 mat2", "addbmm": "batch1 batch2", "baddbmm": "batch1 batch2", "addmv": "mat vec",
+             "addr": "vec1 vec2"}  # fmt: skip
+_ORDERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("add", "sub"), ("self alpha other",)),
+    **dict.fromkeys(("addcmul", "addcdiv"), ("self value tensor1 tensor2",)),
+    **{name: (f"beta self alpha {factors}", f"beta self {factors}") for name, factors in _PRODUCTS.items()},
+}
+
+
+def named_by_old_order(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any],
+                       is_method: bool) -> dict[str, Any] | None:
+    """The call's arguments by name if they stand in an old order, else None."""
+    for order in _ORDERS.get(schema.base_name.rstrip("_"), ()):
+        names = order.split()
+        if is_method:  # the tensor stands before the dot
+            names = ["self", *(name for name in names if name != "self")]
+        if len(args) > len(names) or len(args) + len(kwargs) != len(names):
+            continue
+        given = dict(zip(names, args)) | kwargs
+        if set(given) == set(names) and all(_fits(schema, name, value) for name, value in given.items()):
+            shown = ", ".join("input" if name == "self" else name for name in names)
+            warn_once(f"This overload of {schema.base_name} is deprecated:\n\t{schema.base_name}({shown})\nConsider "
+                      f"using one of the following signatures instead:\n\t{schema}", stacklevel=4)
+            return given
+    return None
+
+
+def _fits(schema: Schema, name: str, value: Any) -> bool:
+    if schema.arguments[schema.index[name]].is_tensor:
+        return hasattr(value, "_keys")
+    return to_number(value) is not MISSING
