@@ -14,6 +14,7 @@ from . import _dlpack, _dtype, _legacy, _printing, _resize, _utils
 from ._device import CPU, META, device, memory_format, preserve_format
 from ._dispatch.callers import call_torch_function
 from ._dispatch.keys import PYTHON_MASK, SPARSE_MASK, TORCH_DISPATCH_MASK, WITH_GRAD, changed_modes, modes
+from ._dispatch.signature import expected, takes
 from ._dtype import dtype, get_default_dtype
 from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
@@ -30,21 +31,24 @@ _TYPE_METHODS = {"half": _dtype.float16, "bfloat16": _dtype.bfloat16, "float": _
                  "cdouble": _dtype.complex128}
 
 
-def overridable(name: str, method: Callable) -> Callable:
-    """A method that a subclass's __torch_function__ sees first."""
+def overridable(name: str, method: Callable, parameters: str | None = None) -> Callable:
+    """A method that a subclass's __torch_function__ sees first; those after `self`, if named, are checked."""
+    checked = method
+    if parameters is not None:
+        checked = takes(f"{name}(Tensor self{', ' * bool(parameters)}{parameters})")(method)
 
     @functools.wraps(method)
     def outer(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
             return call_torch_function(outer, [self], (self, *args), kwargs)
-        return method(self, *args, **kwargs)
+        return checked(self, *args, **kwargs) if args or kwargs else method(self)
 
     outer.__name__ = outer.__qualname__ = name
     return outer
 
 
 def _type_method(name: str, kind: dtype) -> Callable:
-    def method(self: Tensor, memory_format: memory_format = preserve_format) -> Tensor:
+    def method(self: Tensor, memory_format: memory_format | None = None) -> Tensor:
         return converted(self, kind, None, False, memory_format)
 
     method.__name__ = method.__qualname__ = name
@@ -52,7 +56,7 @@ def _type_method(name: str, kind: dtype) -> Callable:
     return method
 
 
-def _cpu(self: Tensor, memory_format: memory_format = preserve_format) -> Tensor:
+def _cpu(self: Tensor, memory_format: memory_format | None = None) -> Tensor:
     """The tensor on the CPU; itself if it is."""
     return converted(self, None, CPU, False, memory_format)
 
@@ -127,6 +131,13 @@ def _cuda_array_interface(self: Tensor) -> dict[str, Any]:
 # questions -----------------------------------------------------------------------------------------------------------
 
 
+def _tensor(function: str, value: Any) -> Any:
+    """The value, if it is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(expected(function, "input", "Tensor", value, 1))
+    return value
+
+
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor."""
     return isinstance(obj, Tensor)
@@ -139,24 +150,25 @@ def is_storage(obj: Any) -> bool:
 
 def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floating point numbers."""
-    return input.dtype.is_floating_point
+    return _tensor("is_floating_point", input).dtype.is_floating_point
 
 
 def is_complex(input: Tensor) -> bool:
     """Whether the elements are complex numbers."""
-    return input.dtype.is_complex
+    return _tensor("is_complex", input).dtype.is_complex
 
 
 def is_signed(input: Tensor) -> bool:
     """Whether the elements can be negative."""
-    return input.dtype.is_signed
+    return _tensor("is_signed", input).dtype.is_signed
 
 
 def is_nonzero(input: Tensor) -> bool:
     """The truth of a tensor with one element."""
-    return bool(input)
+    return bool(_tensor("is_nonzero", input))
 
 
+@takes("is_same_size(Tensor input, Tensor other)")
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape."""
     return input._array.shape == other._array.shape
@@ -164,15 +176,13 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def numel(input: Tensor) -> int:
     """The number of elements."""
-    if not isinstance(input, Tensor):
-        raise TypeError(f"numel(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    return input.numel()
+    return _tensor("numel", input).numel()
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The type that an operation on these two tensors or numbers computes in."""
     for value in (tensor1, tensor2):
-        if not isinstance(value, (Tensor, int, float, complex)):
+        if not isinstance(value, (Tensor, int, float, complex, np.number, np.bool_)):
             shown = ", ".join(type(v).__name__ for v in (tensor1, tensor2))
             raise TypeError(f"result_type() received an invalid combination of arguments - got ({shown}), but expected "
                             "tensors or numbers")
@@ -181,12 +191,13 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 def get_device(input: Tensor) -> int:
     """The index of the device; -1 for the CPU."""
-    return -1 if input.device.index is None else input.device.index
+    index = _tensor("get_device", input).device.index
+    return -1 if index is None else index
 
 
 def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode."""
-    return input.is_inference()
+    return _tensor("is_inference", input).is_inference()
 
 
 def _never(self: Tensor, device: Any = None) -> bool:
@@ -355,9 +366,18 @@ _METHODS: dict[str, Callable] = {
 }
 
 
+# What they take after `self`, where that is checked here.
+_PARAMETERS = {
+    **dict.fromkeys((*_TYPE_METHODS, "cpu"), "*, MemoryFormat? memory_format=None"),
+    **dict.fromkeys(("is_conj", "is_neg", "is_distributed"), ""),
+    **dict.fromkeys(("is_pinned", "pin_memory"), "Device? device=None"), "apply_": "Any callable",
+    "map_": "Tensor tensor, Any callable", "map2_": "Tensor x, Tensor y, Any callable",
+}
+
+
 def attach() -> None:
     """Gives Tensor the methods of this module."""
     for name, flag in _PROPERTIES.items():
         setattr(Tensor, name, flag)
     for name, method in _METHODS.items():
-        setattr(Tensor, name, overridable(name, method))
+        setattr(Tensor, name, overridable(name, method, _PARAMETERS.get(name)))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ._device import CPU
+from ._dispatch.signature import takes
 from ._dtype import OF_ARRAY
 from ._from_data import from_numpy, writable
 from ._tensor import Tensor, wrap
@@ -71,6 +72,7 @@ class _Capsule:
         return DLDeviceType.kDLCPU, 0
 
 
+@takes("_to_dlpack(Tensor data)")
 def to_dlpack(tensor: Tensor) -> Any:
     return dlpack(tensor)
 

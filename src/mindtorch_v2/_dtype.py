@@ -177,12 +177,17 @@ def _check_dtypes(function: str, **given: Any) -> None:
                             f"{type(value).__name__}")
 
 
-@functools.cache
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest type that can hold both, in PyTorch's lattice."""
+    if type1.__class__ is not dtype or type2.__class__ is not dtype:
+        _check_dtypes("promote_types", type1=type1, type2=type2)
+    return _promoted(type1, type2)
+
+
+@functools.cache
+def _promoted(type1: dtype, type2: dtype) -> dtype:
     if type1 is type2:
         return type1
-    _check_dtypes("promote_types", type1=type1, type2=type2)
     if type1 in FLOAT8 or type2 in FLOAT8:
         raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
                            f"{type1.scalar_name} and {type2.scalar_name}")

@@ -13,6 +13,7 @@ from ._dispatch.callers import call_bound
 from ._dispatch.keys import INFERENCE_MASK, modes
 from ._dispatch.registry import Operator, registry
 from ._dispatch.schema import NUMBERS
+from ._dispatch.signature import expected
 from ._dtype import (
     BOOL,
     COMPLEX,
@@ -249,6 +250,8 @@ def tensor(
 ) -> Tensor:
     """A leaf with a copy of `data`."""
     kind = None if dtype is None else as_dtype(dtype)
+    _check_flag("tensor", "requires_grad", requires_grad)
+    _check_flag("tensor", "pin_memory", pin_memory)
     if pin_memory and not pins_memory():
         raise RuntimeError(_NO_PINNED_MEMORY)
     if pin_memory:
@@ -261,6 +264,11 @@ def tensor(
         made = copied(data, kind, device)
         return required(made) if requires_grad else made
     return _fresh(data, kind, device, requires_grad)
+
+
+def _check_flag(function: str, name: str, flag: Any) -> None:
+    if flag.__class__ is not bool:
+        raise TypeError(expected(function, name, "bool", flag))
 
 
 _NO_PINNED_MEMORY = ("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is "
@@ -298,6 +306,7 @@ def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """As `torch.tensor`, with this tensor's type and device unless given."""
+    _check_flag("new_tensor", "requires_grad", requires_grad)
     kind, where = self.dtype if dtype is None else as_dtype(dtype), self.device if device is None else device
     if isinstance(data, Tensor):
         warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "

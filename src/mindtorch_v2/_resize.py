@@ -35,7 +35,7 @@ def _show(
 
 def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None) -> Tensor:
     """This tensor with another size, keeping the elements that fit; memory is added where it is too small."""
-    _, shape, wanted = _RESIZE.bind((self, *size), {"memory_format": memory_format})
+    _, shape, wanted = _RESIZE.bind((self, *size), {"memory_format": memory_format}, is_method=True)
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     if any(n < 0 for n in shape):

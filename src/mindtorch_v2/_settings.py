@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ._dispatch.signature import expected
+
 __all__ = ["are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode",
            "get_float32_matmul_precision", "is_deterministic_algorithms_warn_only_enabled",
            "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
@@ -33,6 +35,10 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Asks for results that repeat; on the CPU they always do."""
+    for name, flag in (("mode", mode), ("warn_only", warn_only)):
+        if flag.__class__ is not bool:
+            position = 1 if name == "mode" else None
+            raise TypeError(expected("_set_deterministic_algorithms", name, "bool", flag, position))
     _state["mode"] = 0 if not mode else 1 if warn_only else 2
 
 

@@ -293,9 +293,19 @@ _METHODS: dict[str, Callable] = {
 }
 
 
+# What they take after `self`; the others take nothing.
+_PARAMETERS = {
+    "_coalesced_": "bool coalesced", "smm": "Tensor mat",
+    **dict.fromkeys(("sparse_resize_", "sparse_resize_and_clear_"), "int[] size, int sparse_dim, int dense_dim"),
+    "to_dense": "ScalarType? dtype=None, *, bool? masked_grad=None",
+    "to_sparse": "int? sparse_dim=None, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None",
+    **dict.fromkeys(("to_sparse_csc", "to_sparse_csr"), "int? dense_dim=None"),
+}
+
+
 def attach() -> None:
     """Gives Tensor the methods of this module."""
     Tensor.is_sparse = property(lambda self: bool(self._keys & COO_MASK))  # type: ignore[assignment, method-assign]
     Tensor.is_sparse_csr = property(lambda self: self.layout is sparse_csr)  # type: ignore[assignment, method-assign]
     for name, method in _METHODS.items():
-        setattr(Tensor, name, overridable(name, method))
+        setattr(Tensor, name, overridable(name, method, _PARAMETERS.get(name, "")))

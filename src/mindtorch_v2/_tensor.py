@@ -37,6 +37,7 @@ from ._dispatch.keys import (
 )
 from ._dispatch.levels import LevelArray
 from ._dispatch.registry import Operator, registry
+from ._dispatch.signature import expected
 from ._dtype import FLOAT, OF_ARRAY, WIDER, cast, dtype
 from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
 from ._warn import warn_once
@@ -160,11 +161,13 @@ class Tensor(TensorBase):
         if dim is None:
             return _size(Size, self._array.shape)
         if not hasattr(dim, "__index__"):
-            raise TypeError(f"size(): argument 'dim' (position 1) must be int, not {type(dim).__name__}")
+            raise TypeError(expected("size", "dim", "int", dim, 1))
         return self._array.shape[wrapped_dim(dim, self._array.ndim)]
 
     def stride(self, dim: int | None = None) -> Any:
         """How many elements lie from one index to the next: in all dimensions, or in one."""
+        if dim is not None and not hasattr(dim, "__index__"):
+            raise TypeError(expected("stride", "dim", "int", dim, 1))
         if not self._array.size:
             settle_empty(self)
         itemsize = self._array.itemsize
@@ -289,6 +292,8 @@ class Tensor(TensorBase):
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
+        if wanted.__class__ is not bool:
+            raise RuntimeError("requires_grad must be a bool")
         if wanted and self._edge is not None:
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         if wanted and OF_ARRAY[self._array.dtype].category < FLOAT:
@@ -297,6 +302,8 @@ class Tensor(TensorBase):
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
         """This tensor, which from now on needs a gradient or does not."""
+        if requires_grad.__class__ is not bool:
+            raise TypeError(expected("requires_grad_", "requires_grad", "bool", requires_grad, 1))
         if self._edge is not None and not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a "
                                "computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
@@ -588,6 +595,8 @@ class Tensor(TensorBase):
         """The same memory as an ndarray."""
         if self._keys & TORCH_DISPATCH_MASK:
             raise RuntimeError(".numpy() is not supported for tensor subclasses.")
+        if force.__class__ is not bool:
+            raise TypeError(expected("numpy", "force", "bool", force))
         if force:
             return self.detach().cpu()._host_array("numpy()")
         if self._device is not CPU:
@@ -678,6 +687,8 @@ class Tensor(TensorBase):
     @staticmethod
     def _make_subclass(cls: type, data: "Tensor", require_grad: bool = False) -> Any:  # noqa: PLW0211
         """An instance of a subclass on the memory of `data`, a leaf."""
+        if require_grad.__class__ is not bool:
+            raise TypeError(expected("_make_subclass", "require_grad", "bool", require_grad, 3))
         if require_grad and data.dtype.category < FLOAT:
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         made = data._alias(cls)

@@ -40,7 +40,7 @@ def get_num_threads() -> int:
 
 def set_num_threads(num: int) -> None:
     if not isinstance(num, int) or isinstance(num, bool):
-        raise TypeError(f"set_num_threads expects an int, but got {type(num).__name__}")
+        raise RuntimeError(f"set_num_threads expects an int, but got {type(num).__name__}")
     if num <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     _chosen[0] = num

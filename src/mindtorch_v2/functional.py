@@ -87,6 +87,9 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The common shape of several shapes."""
+    for shape in shapes:
+        if not isinstance(shape, (int, tuple, list)):
+            raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}")
     given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     if any(n < 0 for shape in given for n in shape):
         raise ValueError("Attempting to broadcast a dimension with negative length!")
@@ -159,7 +162,8 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
 
 def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> tuple[Tensor, ...]:
     """Both triangular factors in one matrix, the rows exchanged, and LAPACK's code if asked for."""
-    made = _lu_with_info(A, pivot, False) if get_infos else A.lu(pivot)
+    made = _lu_with_info(A, pivot, False)
+    made = made if get_infos else made[:2]
     if out is None:
         return made
     if not isinstance(out, (tuple, list)):

@@ -27,6 +27,7 @@ import collections
 import functools
 import importlib
 import json
+import linecache
 import multiprocessing
 import os
 import random
@@ -307,6 +308,7 @@ class Answer:
     text: str = ""
     changed: str = ""
     inside: str = ""  # the line of the library that raised
+    deliberate: bool = True  # whether that line is a `raise`
     missing: bool = False
 
 
@@ -352,25 +354,28 @@ def answer_of(library: Any, call: Call) -> Answer:
         if function(*args, **kwargs) is NotImplemented:  # Python makes a TypeError of it
             answer = Answer("TypeError", "NotImplemented")
     except Exception as error:  # noqa: BLE001 - code under test may raise anything
-        answer = Answer(type(error).__name__, str(error)[:600], inside=innermost(error))
+        place, line = innermost(error)
+        answer = Answer(type(error).__name__, str(error)[:600], inside=place, deliberate="raise" in line)
     if answer.error and repr(before) != repr(state_of(subjects)):
         answer.changed = "an argument"
     return answer
 
 
-def innermost(error: BaseException) -> str:
-    """The place that raised."""
-    trace, place = error.__traceback__, ""
+def innermost(error: BaseException) -> tuple[str, str]:
+    """The place that raised, and what stands there."""
+    trace, place, line = error.__traceback__, "", ""
     while trace is not None:
         code = trace.tb_frame.f_code
         place = f"{'/'.join(code.co_filename.split('/')[-2:])}:{trace.tb_lineno} {code.co_name}"
+        lines = [linecache.getline(code.co_filename, n) for n in range(trace.tb_lineno - 5, trace.tb_lineno + 1)]
+        line = " ".join(lines)
         trace = trace.tb_next
-    return place
+    return place, line
 
 
 NUMPYS = re.compile(
-    r"operands could not be broadcast|\baxis\b|\bufunc\b|cannot reshape array|setting an array element|numpy\b(?!\.)|"
-    r"ndarray|shape mismatch|could not broadcast input|array is too big|arrays used as indices|zero-size array|"
+    r"operands could not be broadcast|\baxis \d|\bufunc\b|cannot reshape array|setting an array element|"
+    r"'?ndarray'? object|shape mismatch|could not broadcast input|array is too big|arrays used as indices|zero-size array|"
     r"can only convert an array|all the input array|inhomogeneous|Cannot cast|Maximum allowed (dimension|size)|"
     r"matmul: Input operand|truth value of an array|LinAlg|maxlag|data type not understood|negative dimensions are not"
 )
@@ -400,13 +405,14 @@ def verdict(theirs: Answer, ours: Answer) -> str:
         return "accepted"
     if ours.changed and not theirs.changed:
         return "changed"
-    if NUMPYS.search(ours.text) and not NUMPYS.search(theirs.text):
+    said = re.split(r" Schema: |but expected one|argument '\w+'.* must be", ours.text)[0]
+    if NUMPYS.search(said) and not NUMPYS.search(theirs.text):
         return "numpy"
-    if PYTHONS.search(ours.text) and not PYTHONS.search(theirs.text):
+    if PYTHONS.search(said) and not PYTHONS.search(theirs.text):
         return "internal"
     if ours.error == theirs.error:
         return "same"
-    return "internal" if ours.error in INTERNAL else "other"
+    return "internal" if ours.error in INTERNAL and not ours.deliberate else "other"
 
 
 def _work(calls: list[Call], module: str, pipe: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._dispatch.keys import INFERENCE_MASK, modes
+from .._dispatch.signature import expected
 
 
 class _ModeContext:
@@ -62,6 +63,8 @@ class set_grad_enabled(_ModeContext):
     """Switches recording at once, and back at the end of a `with` block."""
 
     def __init__(self, mode: bool) -> None:
+        if mode.__class__ is not bool:
+            raise TypeError(expected("set_grad_enabled", "enabled", "bool", mode, 1))
         self.previous = modes.grad_enabled
         self.mode = mode
         modes.update(grad_enabled=mode)

@@ -189,16 +189,17 @@ def _key_lines(arguments: Sequence[Argument]) -> list[str]:
     return lines
 
 
-def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Sequence[str] = ()) -> str:
+def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bool, checks: Sequence[str] = ()) -> str:
     schema = operator.schema
+    varargs = schema.varargs if schema.gathers(is_method) else None
     positional, keyword_only = schema.positional, [a for a in schema.arguments if a.keyword_only]
     signature: list[str] = []
     for a in positional:
-        if a.name == schema.varargs:
+        if a.name == varargs:
             break
         signature.append(f"{a.name}=__default_{a.name}__")
-    if schema.varargs:
-        rest = [a for a in positional[schema.index[schema.varargs] :] if a.name != schema.varargs]
+    if varargs:
+        rest = [a for a in positional[schema.index[varargs] :] if a.name != varargs]
         signature.append("*extra")
         signature += [f"{a.name}=__default_{a.name}__" for a in rest]
     else:
@@ -206,16 +207,16 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, checks: Seque
         signature.append("*extra")
     signature += [f"{a.name}=__default_{a.name}__" for a in keyword_only]
     signature += ["out=None"] * takes_out + ["**unexpected"]
-    given = [a.name for a in positional if a.name != schema.varargs and a not in rest]
+    given = [a.name for a in positional if a.name != varargs and a not in rest]
     kwargs = "".join(f"{a.name}={a.name}, " for a in (*rest, *keyword_only))
     passed = "".join(f"{n}, " for n in given)
     slow = f"__bound_call__(({passed}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'None'})"
     leave = " or ".join(["unexpected", *(["out is not None"] if takes_out else [])])
     body = []
-    if schema.varargs:
+    if varargs:
         # one tuple given: take it; integers given one by one: they are the tuple
         body += [f"if not extra or {leave}: return {slow}",
-                 f"{schema.varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]
+                 f"{varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]
     else:
         body += [f"if extra or {leave}: return {slow}"]
     checks = [*checks, *(line for a in schema.arguments if not a.is_tensor for line in _quick_check(a))]
@@ -345,7 +346,7 @@ def make_caller(operator: Operator, name: str, write_out: Callable | None = None
     scope = _caller_scope(operator)
     scope["__bound_call__"] = lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function,
                                                                    is_method)
-    source = _with_defaults(operator, scope, lambda: _caller_source(operator, name, write_out is not None))
+    source = _with_defaults(operator, scope, lambda: _caller_source(operator, name, write_out is not None, is_method))
     function = lazy_function(name, scope, source, doc)
     return function
 
@@ -387,8 +388,8 @@ def _strict_checks(operator: Operator) -> list[str]:
     return lines
 
 
-def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable | None,
-                    doc: str = "") -> FunctionType:
+def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable | None, doc: str = "",
+                    is_method: bool = False) -> FunctionType:
     """One public function over several overloads: the first whose schema takes the arguments is run.
 
     Each overload's own caller first looks whether the arguments are exactly what its kernels take; the public function
@@ -399,7 +400,7 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
         scope = _caller_scope(operator) | {"__bound_call__": otherwise}
 
         def source() -> str:
-            return _caller_source(operator, name, write_out is not None, _strict_checks(operator))
+            return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator))
 
         return lazy_function(name, scope, _with_defaults(operator, scope, source), doc)
 
@@ -416,7 +417,7 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
         if foreign:
             return call_torch_function(public, foreign, args, kwargs)
         for operator in operators:
-            values = operator.schema.match(args, kwargs)
+            values = operator.schema.match(args, kwargs, is_method=is_method)
             if values is not None:
                 if out is None:
                     return call_bound(operator, values)

@@ -357,17 +357,17 @@ class Schema:
             colon = ":" if str(error).startswith("argument") else ""
             raise TypeError(f"{self.base_name}(){colon} {error}. Schema: {self}") from None
 
-    def match(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any] | None:
+    def match(self, args: Sequence[Any], kwargs: dict[str, Any], *, is_method: bool = False) -> list[Any] | None:
         """As `bind`, but None if the call does not fit."""
         try:
-            return self._bound(args, kwargs)
+            return self._bound(args, kwargs, is_method)
         except Unpackable as error:
             raise TypeError(f"{self.base_name}(): {error}") from None
         except Mismatch:
             return None
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any], skipped: int = 0) -> list[Any]:
-        args = self._gathered(args)
+        args = self._gathered(args, bool(skipped))
         if len(args) > len(self.positional):
             most = len(self.positional) - skipped
             least = sum(a.default is MISSING for a in self.positional) - skipped
@@ -398,9 +398,13 @@ class Schema:
                     raise type(error)(str(error).replace("' must", f"'{position} must", 1)) from None
         return values
 
-    def _gathered(self, args: Sequence[Any]) -> Sequence[Any]:
+    def gathers(self, is_method: bool) -> bool:
+        """Whether integers may be given without a tuple: x.flip(0, 1) and zeros(2, 3), but not flip(x, 0, 1)."""
+        return self.varargs is not None and (is_method or self.index[self.varargs] == 0)
+
+    def _gathered(self, args: Sequence[Any], is_method: bool) -> Sequence[Any]:
         """`args` with bare integers of x.view(2, 3) in a tuple."""
-        if self.varargs is None:
+        if self.varargs is None or not self.gathers(is_method):
             return args
         first = self.index[self.varargs]
         rest = args[first:]

@@ -249,7 +249,7 @@ def _public(operators: Sequence[Operator], is_method: bool = False, has_out: boo
     if len(operators) == 1:
         function = make_caller(first, first.schema.base_name, store, doc, is_method)
     else:
-        function = make_overloaded(first.schema.base_name, operators, store, doc)
+        function = make_overloaded(first.schema.base_name, operators, store, doc, is_method)
     function.__wrapped__ = Declared(function, operators, is_method, store is not None)  # type: ignore[attr-defined]
     for operator in operators:
         if is_method or has_out or operator.declaration.public is operator:

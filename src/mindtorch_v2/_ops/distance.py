@@ -76,9 +76,13 @@ def _pdist(self, p):
                          error(RuntimeError, "renorm: non-positive-norm not supported", t(3, 3), -2, 0, 1),
                          error(RuntimeError, "renorm: expected maxnorm to be >= 0 but got -1", t(3, 3), 2, 0, -1)))
 def _renorm(self, p, dim, maxnorm):
-    if p <= 0:
+    if p.__class__ is complex:
+        raise RuntimeError("renorm: p must be real-valued")
+    if maxnorm.__class__ is complex:
+        raise RuntimeError("renorm: maxnorm must be real-valued")
+    if not p > 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
-    if maxnorm < 0:
+    if not maxnorm >= 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if self.dim() < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.dim()} dimensions")

@@ -14,6 +14,7 @@ from .._device import META
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
+from .._dispatch.signature import expected
 from .._dtype import bool_, int32, int64, uint8
 from .._tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
 from .._warn import warn_once
@@ -537,6 +538,8 @@ _nonzero_columns = function_of(registry.get("nonzero_numpy"))
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:  # noqa: A002 - PyTorch's name
     """The places of elements other than zero: a row each, or with `as_tuple` an index tensor a dimension."""
+    if as_tuple.__class__ is not bool:
+        raise TypeError(expected("nonzero", "as_tuple", "bool", as_tuple))
     if as_tuple:
         return _nonzero_columns(input)
     return _nonzero_places(input) if out is None else _nonzero_places(input, out=out)

@@ -15,6 +15,7 @@ from .._device import CPU, layout, sparse_bsc, sparse_bsr, sparse_coo, strided
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Operator, PerOperator, registry
+from .._dispatch.signature import expected
 from .._dtype import dtype, get_default_dtype
 from .._sparse import (
     COMPRESSED,
@@ -204,6 +205,8 @@ _COALESCE = op("_coalesce(Tensor self) -> Tensor", public="", grad=dict(self=lam
 
 def coalesce(self: Tensor) -> Tensor:
     """The tensor with sorted indices, each once; itself if it is so."""
+    if not isinstance(self, Tensor):
+        raise TypeError(expected("coalesce", "input", "Tensor", self, 1))
     if self.layout is not sparse_coo:
         refuse_layout("coalesce", "sparse coordinate", self)
     return self if self._array.coalesced else call_bound(_COALESCE, (self,))

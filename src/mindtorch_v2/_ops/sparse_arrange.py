@@ -5,8 +5,10 @@ from typing import NoReturn
 
 import numpy as np
 
+from .._device import strided
 from .._dispatch.keys import COO_MASK, DispatchKey
 from .._dispatch.registry import registry
+from .._dtype import int64
 from .._sparse import COMPRESSED, LAYOUT_NAMES, SparseArray, coo, wrap_sparse
 from .._tensor import Tensor, wrap, wrapped_dim
 from .rules import shape_text
@@ -99,6 +101,8 @@ def _unsqueezed(self: Tensor, dim: int) -> Tensor:
 
 @composed
 def _index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    if index.dim() != 1 or index.layout is not strided or index.dtype is not int64:
+        raise IndexError("index_select() argument index must be 1-D strided (non-sparse) long-tensor.")
     array, dim = self._array, wrapped_dim(dim, self.dim())
     shape = (*array.shape[:dim], index.numel(), *array.shape[dim + 1 :])
     places = array.parts[0]._array

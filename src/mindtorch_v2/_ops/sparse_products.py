@@ -8,6 +8,7 @@ import numpy as np
 from .._device import sparse_coo, sparse_csr
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
+from .._dispatch.signature import expected
 from .._dtype import REDUCED
 from .._sparse import COMPRESSED, SparseArray, is_sparse, wrap_sparse
 from .._tensor import Tensor, wrap
@@ -225,6 +226,9 @@ op("sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1
 
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     """The product of two matrices of which one is sparse; for CSR, `reduce` may be other than "sum"."""
+    for position, (name, matrix) in enumerate((("sparse", mat1), ("dense", mat2)), 1):
+        if not isinstance(matrix, Tensor):
+            raise TypeError(expected("_sparse_mm", name, "Tensor", matrix, position))
     if reduce is not None:
         return mm_reduced(mat1, mat2, reduce)
     if is_sparse(mat1) and is_sparse(mat2):

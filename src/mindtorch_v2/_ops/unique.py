@@ -175,6 +175,8 @@ def _histc_spec(self: Tensor, bins: int, min: Any, max: Any) -> Spec:
         raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{self.dtype.scalar_name}'")
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if min.__class__ is complex or max.__class__ is complex:
+        raise RuntimeError("value cannot be converted to type double without overflow")
     if min > max:
         raise RuntimeError("torch.histc: max must be larger than min")
     return Spec((bins,), self.dtype)

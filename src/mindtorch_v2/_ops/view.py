@@ -14,6 +14,7 @@ from .._backends.meta import contiguous_strides
 from .._device import channels_last, contiguous_format, memory_format, preserve_format
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
+from .._dispatch.signature import expected, takes
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of, op
@@ -567,9 +568,8 @@ for _name, _property in (("T", _numpy_transpose), ("H", _hermitian), ("mT", _tra
 def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_format) -> bool:
     """Whether the elements lie densely in the order of a memory format."""
     array = self._array
-    if not hasattr(memory_format, "_name"):
-        raise TypeError("is_contiguous(): argument 'memory_format' must be torch.memory_format, not "
-                        f"{type(memory_format).__name__}")
+    if memory_format.__class__ is not contiguous_format.__class__:
+        raise TypeError(expected("is_contiguous", "memory_format", "torch.memory_format", memory_format))
     if memory_format is contiguous_format or memory_format is preserve_format:
         return array.flags.c_contiguous if array.__class__ is ndarray else not array.size or is_c_contiguous(array)
     spatial = 2 if memory_format is channels_last else 3
@@ -578,6 +578,7 @@ def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_for
     return _is_dense(array, (1, *range(spatial + 1, 1, -1), 0))
 
 
+@takes("is_set_to(Tensor self, Tensor tensor)")
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether two tensors are the same elements of the same memory in the same shape."""
     return (self._shared_storage() is tensor._shared_storage() and self._offset == tensor._offset

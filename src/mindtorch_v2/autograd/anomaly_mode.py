@@ -5,12 +5,16 @@ from typing import Any
 
 from .._autograd.node import saving_hooks
 from .._dispatch.keys import modes
+from .._dispatch.signature import expected
 
 
 class set_detect_anomaly:
     """Records where operations were called, and lets backward say so when it fails or meets NaN."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        for name, flag in (("enabled", mode), ("check_nan", check_nan)):
+            if flag.__class__ is not bool:
+                raise TypeError(expected("set_anomaly_enabled", name, "bool", flag, 1 if name == "enabled" else 2))
         state = modes.__dict__
         self.previous = state.get("anomaly", False), state.get("anomaly_nan", False)
         self._switch(mode, mode and check_nan)

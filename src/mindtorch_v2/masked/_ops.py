@@ -148,7 +148,7 @@ def logsumexp(input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: 
               mask: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of exponentials of unmasked elements."""
     filled = _filled(input, mask, _lowest, "logsumexp")
-    return filled.logsumexp(_dims(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
+    return filled.logsumexp(_dims(dim, input.ndim), keepdim).to(dtype or input.dtype)
 
 
 def _variance(input: Any, dim: Dims, unbiased: bool | None, correction: float | None, keepdim: bool | None,

@@ -94,10 +94,40 @@ def test_a_list_takes_one_number_where_the_schema_gives_its_size() -> None:
 
 
 def test_bare_integers_where_a_list_comes_first() -> None:
-    schema = "view(Tensor self, int[] size) -> Tensor"
-    assert bound(schema, torch.zeros(6), 2, 3)[1] == (2, 3)
-    assert bound(schema, torch.zeros(6), (2, 3))[1] == (2, 3)
-    assert bound(schema, torch.zeros(6), size=(2, 3))[1] == (2, 3)
+    schema, x = "view(Tensor self, int[] size) -> Tensor", torch.zeros(6)
+    assert Schema(schema).bind((x, 2, 3), {}, is_method=True)[1] == (2, 3)
+    assert bound("zeros(int[] size) -> Tensor", 2, 3)[0] == (2, 3)
+    assert bound(schema, x, (2, 3))[1] == (2, 3)
+    assert bound(schema, x, size=(2, 3))[1] == (2, 3)
+    with pytest.raises(TypeError, match="takes 2 positional arguments but 3 were given"):
+        bound(schema, x, 2, 3)  # a function wants the tuple
+
+
+def test_booleans_and_numbers_are_not_mixed_up() -> None:
+    flag, whole = "f(bool b) -> Tensor", "f(int i) -> Tensor"
+    for wrong in (1, 0.0, "x", np.bool_(True), torch.tensor(True), []):
+        with pytest.raises(TypeError, match="must be bool"):
+            bound(flag, wrong)
+    for wrong in (True, 1.0, np.ones(1, int), torch.tensor([1]), torch.tensor(True), torch.tensor(1.0)):
+        with pytest.raises(TypeError, match="must be int"):
+            bound(whole, wrong)
+    assert bound(whole, torch.tensor(3)) == [3]
+    assert bound("f(int[] size) -> Tensor", [2, True]) == [(2, 1)]  # only the first of a list must be no boolean
+    with pytest.raises(TypeError, match="found element of type bool at pos 0"):
+        bound("f(int[] size) -> Tensor", [True, 2])
+    for wrong in (torch.tensor(1.0, requires_grad=True), torch.tensor([1.0]), np.ones(()), "1"):
+        with pytest.raises(TypeError, match="must be Number"):
+            bound("f(Scalar s) -> Tensor", wrong)
+
+
+def test_integers_that_64_bits_do_not_hold() -> None:
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+        bound("f(int i) -> Tensor", 2**63)
+    with pytest.raises(TypeError, match="failed to unpack the object at pos 2 with error"):
+        bound("f(int[] size) -> Tensor", (1, -(2**63) - 1))
+    with pytest.raises(OverflowError, match="int too big to convert"):
+        bound("f(Scalar s) -> Tensor", 2**64)
+    assert bound("f(Scalar s) -> Tensor", 2**63) == [2**63]
 
 
 def test_values_are_converted() -> None:

@@ -59,7 +59,7 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     else:
         factors = _for_each(scale_factor, input, "scale_factor", "s")
-        sizes = [math.floor(float(n) * factor) for n, factor in zip(input.shape[2:], factors, strict=True)]
+        sizes = [_resized(n, factor) for n, factor in zip(input.shape[2:], factors, strict=True)]
         scales = scales if recompute_scale_factor else [float(factor) for factor in factors]
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and rank == 2):
         raise ValueError("Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D "
@@ -68,12 +68,24 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
         raise ValueError("Lanczos mode requires antialias=True")
     if mode == "area" and rank in _AREA:
         return _AREA[rank](input, sizes)
-    return _nn[_operator(mode, rank, antialias)](input, sizes, *([bool(align_corners)] if aligns else []), *scales)
+    corners = [False if align_corners is None else align_corners] if aligns else []
+    return _nn[_operator(mode, rank, antialias)](input, sizes, *corners, *scales)
+
+
+def _resized(size: int, factor: Any) -> int:
+    """A size times a factor, rounded down."""
+    if not isinstance(factor, (int, float)):
+        raise TypeError(f"argument 'scale_factors' must be tuple of floats, but found element of type "
+                        f"{type(factor).__name__} at pos 0")
+    scaled = size * float(factor)
+    if not abs(scaled) < 2**63:
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
+    return math.floor(scaled)
 
 
 def _operator(mode: str, rank: int, antialias: bool) -> str:
     """The operator that resamples images of this rank."""
-    if rank in (1, 2, 3):
+    if rank in (1, 2, 3) and isinstance(mode, str):
         if mode in ("nearest", "nearest-exact"):
             return f"upsample_nearest{rank}d" if mode == "nearest" else f"_upsample_nearest_exact{rank}d"
         if _RANK_OF_MODE.get(mode, rank) != rank:

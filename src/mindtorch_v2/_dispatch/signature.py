@@ -1,0 +1,29 @@
+"""Arguments of hand-written functions and methods, checked as those of operators are."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .schema import Schema
+
+
+def takes(signature: str) -> Callable[[Callable], Callable]:
+    """A decorator: the function gets arguments that fit the signature, which is written as an operator's schema."""
+    schema = Schema(f"{signature} -> Any", lazy=True)
+
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            values = schema.bind(args, kwargs, is_method=schema.takes_self)
+            positional = len(schema.positional)
+            return function(*values[:positional], **dict(zip(schema.names[positional:], values[positional:])))
+
+        return checked
+
+    return decorate
+
+
+def expected(function: str, argument: str, kind: str, value: Any, position: int | None = None) -> str:
+    """What is said of an argument of another type."""
+    place = "" if position is None else f" (position {position})"
+    return f"{function}(): argument '{argument}'{place} must be {kind}, not {type(value).__name__}"
