@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,6 +164,71 @@ def test_pickle(protocol: int) -> None:
     named = (torch.bool, torch.float32, torch.channels_last, torch.strided)
     for value in (*named, torch.Size([1, 2]), torch.device("cpu")):
         assert again(value) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted", "dtype"),
+    [
+        ("x == n", [[False, True], [False, True]], "bool"),
+        ("n == x", [[False, True], [False, True]], "bool"),
+        ("x == np.array(1.0)", [[False, True], [False, False]], "bool"),
+        ("(x > 1) == (n > 1)", [[True, True], [True, True]], "bool"),
+        ("i & np.array([1, 1])", [[0, 1], [0, 1]], "int64"),
+        ("i << np.array([1, 2])", [[0, 4], [4, 12]], "int64"),
+        ("x + n", [[1.0, 2.0], [5.0, 6.0]], "float64"),
+        ("x * np.array(2.0)", [[0.0, 2.0], [4.0, 6.0]], "float64"),
+        ("np.ones(2) / (x + 1)", [[1.0, 0.5], [1 / 3, 0.25]], "float64"),
+        ("np.float64(2) - x", [[2.0, 1.0], [0.0, -1.0]], "float32"),
+        ("i * np.bool_(True)", [[0.0, 1.0], [2.0, 3.0]], "float32"),
+    ],
+)
+def test_operators_with_arrays(expression: str, wanted: Any, dtype: str) -> None:
+    x, i = torch.arange(4.0).reshape(2, 2), torch.arange(4).reshape(2, 2)
+    result = eval(expression, {"x": x, "i": i, "n": np.array([[1.0, 1.0], [3.0, 3.0]]), "np": np})
+    assert isinstance(result, torch.Tensor)
+    assert str(result.dtype) == f"torch.{dtype}"
+    np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-6)
+
+
+def test_operators_that_arrays_refuse() -> None:
+    x, n = torch.ones(2, 3), np.ones((2, 3))
+    assert (x != n) is True  # the elements are not compared, as in PyTorch
+    assert (x == [1, 2, 3]) is False
+    assert (x == np.array("x")) is False
+    for refused in (lambda: x < n, lambda: n > x, lambda: n * x, lambda: "x" / x, lambda: [1] + x):
+        with pytest.raises(TypeError):
+            refused()
+    with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+        x == np.ones(2)  # noqa: B015 - raises
+
+
+def test_arguments_in_an_order_of_old() -> None:
+    x, m, b = torch.arange(3.0), torch.eye(2), torch.ones(3, 2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.add(x, 2, x).tolist() == x.add(2, x).tolist() == [0, 3, 6]
+        assert torch.sub(x, 2, x).tolist() == [0, -1, -2]
+        assert torch.addcmul(x, 2, x, x).tolist() == x.addcmul(2, x, x).tolist() == [0, 3, 10]
+        assert torch.addmm(2, m, 3, m, m).tolist() == m.addmm(2, 3, m, m).tolist() == [[5, 0], [0, 5]]
+        assert torch.addmm(2, m, m, m).tolist() == m.addmm(2, m, m).tolist() == [[3, 0], [0, 3]]
+        assert m.clone().addbmm_(2, b, b).tolist() == [[8, 6], [6, 8]]
+        assert torch.addmv(2, x[:2], m, x[1:]).tolist() == [1, 4]
+        assert torch.addr(2, m, x[:2], x[:2]).tolist() == [[2, 0], [0, 3]]
+        into = torch.zeros(3)
+        assert torch.add(x, 2, x, out=into) is into and into.tolist() == [0, 3, 6]
+    for wrong in (lambda: torch.addmm(m, 2, m, m), lambda: torch.addmm(2, m, m, m, alpha=3)):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_the_old_order_is_warned_of() -> None:
+    x = torch.ones(2)
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="This overload of add is deprecated"):
+            torch.add(x, 2, x)
+    finally:
+        torch.set_warn_always(False)
 
 
 def test_numpy() -> None:

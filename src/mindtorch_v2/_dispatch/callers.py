@@ -151,12 +151,13 @@ def _quick_check(argument: Argument) -> list[str]:
             lines.append(f"if len({name}) != {argument.size}{unless_default}: {leave}")
         return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines
     if argument.type == "int":
-        return [f"if {unless_none}({_unless_int(name)}): {leave}" if unless_none else f"if {_unless_int(name)}: {leave}"]
+        return [f"if {unless_none}({_unless_int(name)}): {leave}"]
     if argument.type == "Scalar":
         return [f"if {name}.__class__ is int:",
                 f"    if not -{_LARGE} < {name} < {_LARGE}: {leave}",
                 f"elif {unless_none}{name}.__class__ not in NUMBERS: {leave}"]
-    test = {"bool": "is not bool", "float": "is not float", "ScalarType": "is not __dtype__", "Device": "is not __device__", "Layout": "is not __layout__",
+    test = {"bool": "is not bool", "float": "is not float", "ScalarType": "is not __dtype__",
+            "Device": "is not __device__", "Layout": "is not __layout__",
             "MemoryFormat": "is not __memory_format__", "str": "is not str"}.get(argument.type)
     if test:
         named = [f"if {name}.__class__ is str: {name} = __named_device__({name})"] * (argument.type == "Device")
