@@ -71,9 +71,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
 
 # one tensor or several -----------------------------------------------------------------------------------------------
 
-_broadcast_tensors, _block_diag, _cartesian_prod, _chain_matmul, _lu_with_info, _meshgrid, _meshgrid_indexing = (
+_broadcast_tensors, _block_diag, _cartesian_prod, _chain_matmul, _lu, _lu_with_info, _meshgrid, _meshgrid_indexing = (
     function_of(DECLARATIONS[f"aten::{name}"].operator)
-    for name in ("broadcast_tensors", "block_diag", "cartesian_prod", "chain_matmul", "_lu_with_info", "meshgrid",
+    for name in ("broadcast_tensors", "block_diag", "cartesian_prod", "chain_matmul", "lu", "_lu_with_info", "meshgrid",
                  "meshgrid.indexing"))
 
 
@@ -162,8 +162,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
 
 def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> tuple[Tensor, ...]:
     """Both triangular factors in one matrix, the rows exchanged, and LAPACK's code if asked for."""
-    made = _lu_with_info(A, pivot, False)
-    made = made if get_infos else made[:2]
+    made = _lu_with_info(A, pivot, False) if get_infos else _lu(A, pivot)
     if out is None:
         return made
     if not isinstance(out, (tuple, list)):

@@ -375,9 +375,10 @@ def innermost(error: BaseException) -> tuple[str, str]:
 
 NUMPYS = re.compile(
     r"operands could not be broadcast|\baxis \d|\bufunc\b|cannot reshape array|setting an array element|shape mismatch|"
-    r"'?ndarray'? object|could not broadcast input|array is too big|arrays used as indices|zero-size array|inhomogeneous|"
+    r"'?ndarray'? object|could not broadcast input|array is too big|arrays used as indices|zero-size array|"
     r"can only convert an array|all the input array|Cannot cast|Maximum allowed (dimension|size)|matmul: Input operand|"
-    r"truth value of an array|data type not understood|negative dimensions are not|too many indices for array"
+    r"truth value of an array|data type not understood|negative dimensions are not|too many indices for array|"
+    r"inhomogeneous"
 )
 PYTHONS = re.compile(
     r"unsupported operand type|object is not (iterable|subscriptable|callable)|object has no attribute|has no len|"
