@@ -333,6 +333,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
             requires_grad: bool | None = None) -> Tensor:
     """`obj` as a tensor; `copy` says whether its memory must, may (None) or must not be copied."""
+    for name, flag in (("copy", copy), ("requires_grad", requires_grad)):
+        if flag is not None:
+            _check_flag("asarray", name, flag)
     kind = None if dtype is None else as_dtype(dtype)
     where = None if device is None else _device(device)
     shared = _sharing(obj, kind)

@@ -132,7 +132,7 @@ def type_name(tensor: Tensor) -> str:
     return f"{module}{tensor.dtype.scalar_name}Tensor"
 
 
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The old name of this tensor's type; or the tensor in another, given as dtype, name or class."""
     if dtype is None:
         return type_name(self)
@@ -142,7 +142,9 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
         return converted(self, dtype)
     named = _BY_NAME.get(dtype) if isinstance(dtype, str) else None
     if named is None:
-        raise ValueError(f"invalid type: '{dtype if isinstance(dtype, str) else getattr(dtype, '__name__', dtype)}'")
+        if not isinstance(dtype, (str, type)):
+            raise TypeError("dtype must be a type, str, or dtype object")
+        raise ValueError(f"invalid type: '{dtype if isinstance(dtype, str) else dtype.__name__}'")
     return converted(self, named, CPU)
 
 

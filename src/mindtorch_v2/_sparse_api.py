@@ -11,6 +11,7 @@ from ._device import CPU, as_device, layout, sparse_bsc, sparse_bsr, sparse_coo,
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import COO_MASK
 from ._dispatch.registry import registry
+from ._dispatch.signature import checked_int, expected
 from ._dtype import dtype as dtype_type
 from ._dtype import get_default_dtype, int64
 from ._from_data import tensor
@@ -50,7 +51,9 @@ def _data(data: Any, dtype: dtype_type | None) -> Tensor:
 
 
 def _sizes(size: Sequence[int]) -> tuple[int, ...]:
-    size = tuple(n.__index__() for n in size)
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(expected("sparse tensor", "size", "tuple of ints", size))
+    size = tuple(checked_int("sparse tensor", "size", n) for n in size)
     if any(n < 0 for n in size):
         raise RuntimeError("numel: integer multiplication overflow")
     return size

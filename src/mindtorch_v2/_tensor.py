@@ -37,7 +37,7 @@ from ._dispatch.keys import (
 )
 from ._dispatch.levels import LevelArray
 from ._dispatch.registry import Operator, registry
-from ._dispatch.signature import expected
+from ._dispatch.signature import checked_int, expected
 from ._dtype import FLOAT, OF_ARRAY, WIDER, cast, dtype
 from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
 from ._warn import warn_once
@@ -160,14 +160,14 @@ class Tensor(TensorBase):
         """The shape, or its length along one dimension."""
         if dim is None:
             return _size(Size, self._array.shape)
-        if not hasattr(dim, "__index__"):
-            raise TypeError(expected("size", "dim", "int", dim, 1))
+        if dim.__class__ is not int:
+            dim = checked_int("size", "dim", dim, 1)
         return self._array.shape[wrapped_dim(dim, self._array.ndim)]
 
     def stride(self, dim: int | None = None) -> Any:
         """How many elements lie from one index to the next: in all dimensions, or in one."""
-        if dim is not None and not hasattr(dim, "__index__"):
-            raise TypeError(expected("stride", "dim", "int", dim, 1))
+        if dim is not None and dim.__class__ is not int:
+            dim = checked_int("stride", "dim", dim, 1)
         if not self._array.size:
             settle_empty(self)
         itemsize = self._array.itemsize

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._device import Size
+from ._dispatch.signature import expected
 from ._dtype import int64
 from ._ops import view as _view
 from ._ops.declare import DECLARATIONS, function_of
@@ -40,11 +41,13 @@ def einsum(*args: Any) -> Tensor:
 
 
 def _subscripts(labels: Sequence[Any]) -> str:
+    if not isinstance(labels, (list, tuple)):
+        raise TypeError(expected("einsum", "equation", "str", labels, 1))
     return "".join("..." if label is Ellipsis else _letter(label) for label in labels)
 
 
 def _letter(label: int) -> str:
-    if 0 <= label < len(_LETTERS):
+    if label.__class__ is int and 0 <= label < len(_LETTERS):
         return _LETTERS[label]
     raise ValueError("einsum(): subscript in subscript list is not within the valid range [0, 52)")
 
@@ -54,10 +57,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     if isinstance(dims, Tensor):
         dims = dims.tolist() if dims.numel() > 1 else dims.item()
     if isinstance(dims, (list, tuple)):
+        if len(dims) != 2:
+            raise RuntimeError("tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] "
+                               f"containing two lists, but got dims={dims}")
         left, right = dims
-    elif dims is None:
+    elif not isinstance(dims, int):
         raise RuntimeError("tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] "
-                           "containing two lists, but got dims=None")
+                           f"containing two lists, but got dims={dims}")
     else:
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")

@@ -179,7 +179,7 @@ def _key_lines(arguments: Sequence[Argument]) -> list[str]:
             lines.append(f"if {unless_none}{a.name}.__class__ is not tuple and {a.name}.__class__ is not list: return "
                          "__slow__")
             lines.append(f"for _item in {a.name}{' or ()' if a.optional else ''}:")
-            lines.append("    if _item is not None: keys |= _item._keys")
+            lines.append(f"    {'if _item is not None: ' * a.gaps}keys |= _item._keys")
         elif a.type == "Tensor|Scalar":
             unless_none = f"{a.name} is not None and " if a.optional else ""
             lines.append(f"if {a.name}.__class__ is int:")

@@ -50,6 +50,7 @@ class Argument:
     writes: bool = False
     keyword_only: bool = False
     default: Any = MISSING
+    gaps: bool = False  # whether a list may hold None
 
     @property
     def is_tensor(self) -> bool:
@@ -77,7 +78,7 @@ class Argument:
         if isinstance(value, (list, tuple)):
             if self.type == "Tensor":
                 for i, v in enumerate(value):
-                    if v is not None and converter(v) is MISSING:
+                    if converter(v) is MISSING and not (v is None and self.gaps):
                         raise Mismatch(f"expected Tensor as element {i} in argument 0, but got {type(v).__name__}")
             values = (self._converted_ints(value) if self.type == "int" else
                       tuple(self._converted(converter, v) for v in value))
@@ -104,7 +105,7 @@ class Argument:
         return tuple(converted)
 
     def _converted(self, converter: Callable, value: Any) -> Any:
-        if value is None and self.is_list and self.type == "Tensor":  # Tensor?[] holds None for a full slice
+        if value is None and self.gaps:  # Tensor?[] holds None for a full slice
             return None
         converted = converter(value)
         if converted is MISSING:
@@ -126,7 +127,7 @@ def _to_tensor_or_number(value: Any) -> Any:
     return value if hasattr(value, "_keys") else to_number(value)
 
 
-def _to_int(value: Any) -> Any:
+def to_int(value: Any) -> Any:
     if value.__class__ is not int:
         if isinstance(value, (bool, np.ndarray)):
             return MISSING
@@ -144,7 +145,7 @@ def _to_list_int(value: Any) -> Any:
     """An integer inside a list: a tensor of one element will do."""
     if hasattr(value, "_keys"):
         return MISSING if value.dtype.category > 1 or value.numel() != 1 else int(value)
-    return int(value) if isinstance(value, bool) else _to_int(value)
+    return int(value) if isinstance(value, bool) else to_int(value)
 
 
 def _index_of(value: Any) -> Any:
@@ -194,7 +195,7 @@ def _instance_of(kind: type | tuple) -> Callable[[Any], Any]:
 
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "Tensor": _to_tensor, "Tensor|Scalar": _to_tensor_or_number, "Scalar": to_number, "int": _to_int,
+    "Tensor": _to_tensor, "Tensor|Scalar": _to_tensor_or_number, "Scalar": to_number, "int": to_int,
     "float": _to_float, "bool": _to_bool, "str": _instance_of(str), "ScalarType": _to_dtype, "Device": _to_device,
     "Layout": _instance_of(layout), "MemoryFormat": _instance_of(memory_format), "Any": lambda value: value,
     "Generator": lambda value: value if hasattr(value, "manual_seed") else MISSING,
@@ -322,7 +323,8 @@ class Schema:
                 raise ValueError(f"{m['name']!r} without a default follows one with a default in {self.text}")
             arguments.append(Argument(
                 m["name"], type_name, bool(m["opt2"]) or (bool(m["opt1"]) and not m["list"]), m["list"] is not None,
-                int(m["size"]) if m["size"] else None, bool(m["alias"] and "!" in m["alias"]), keyword_only, default))
+                int(m["size"]) if m["size"] else None, bool(m["alias"] and "!" in m["alias"]), keyword_only, default,
+                bool(m["opt1"] and m["list"])))
         return tuple(arguments)
 
     def _parse_returns(self, text: str) -> tuple[Return, ...]:

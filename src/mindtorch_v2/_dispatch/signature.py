@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .schema import Schema
+from .schema import MISSING, Schema, to_int
 
 
 def takes(signature: str) -> Callable[[Callable], Callable]:
@@ -21,6 +21,14 @@ def takes(signature: str) -> Callable[[Callable], Callable]:
         return checked
 
     return decorate
+
+
+def checked_int(function: str, argument: str, value: Any, position: int | None = None) -> int:
+    """The integer that an argument is, or TypeError."""
+    converted = to_int(value)
+    if converted is MISSING:
+        raise TypeError(expected(function, argument, "int", value, position))
+    return converted
 
 
 def expected(function: str, argument: str, kind: str, value: Any, position: int | None = None) -> str:

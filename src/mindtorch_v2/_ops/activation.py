@@ -6,10 +6,11 @@ from typing import Any
 from .._backends.cpu.blocks import blockwise, served
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, COMPLEX, INT, finfo
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, finfo, float64
 from .._generator import default_generator
 from .._random import uniform
 from .._tensor import Tensor
+from .copy import stored_number
 from .declare import PUBLIC, composite, op
 from .families import Composite, computes, moves, pointwise
 from .pointwise import conj
@@ -21,6 +22,13 @@ ROOT_HALF, ROOT_2_OVER_PI, CUBIC = math.sqrt(0.5), math.sqrt(2 / math.pi), 0.044
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
+def _check_numbers(self: Tensor, *numbers: Any) -> None:
+    """Raises unless the elements' type can hold the numbers."""
+    for number in numbers:
+        if number.__class__ is not float or self.dtype.category < FLOAT:
+            stored_number(number, self.dtype)
+
+
 def functional(operator: Operator, signature: str, *, underscore: bool = False) -> None:
     """Declares the operator's form in nn.functional, which has `inplace` last; also `name_` with `underscore`."""
     inplace = operator.declaration.inplace
@@ -28,6 +36,7 @@ def functional(operator: Operator, signature: str, *, underscore: bool = False) 
 
     def call(*args: Any) -> Any:
         given = args[:-1]
+        _check_numbers(*given)
         return call_bound(inplace if args[-1] else operator, (*given, *defaults[len(given) :]))
 
     name, arguments = signature.split("(", 1)
@@ -58,15 +67,15 @@ RELU = op("relu(Tensor self) -> Tensor",
    npu="aclnnRelu(self, out)",
    grad=dict(self=lambda grad, result: call_bound(THRESHOLD_BACKWARD, (grad, result, 0))),
    samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))])
-functional(RELU, "relu(Tensor input, bool inplace=False) -> Tensor", underscore=True)
+functional(RELU, "relu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
    kernel=pointwise(lambda xp, self, threshold, value: xp.where(self <= threshold, self.dtype.type(value), self),
-                    excluding=(BOOL, COMPLEX)),
+                    excluding=(BOOL, COMPLEX), check=_check_numbers),
    npu="aclnnThreshold(self, threshold, value, out)",
    grad=dict(self=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
    public="torch", samples=cases(case(t(2, 3), 0.5, -1.0), case(t(), 0, 2), case(t(0, 2), 0.5, 1)))
-functional(THRESHOLD, "threshold(Tensor input, Scalar threshold, Scalar value, bool inplace=False) -> Tensor",
+functional(THRESHOLD, "threshold(Tensor input, Scalar threshold, Scalar value, Any inplace=False) -> Tensor",
            underscore=True)
 
 
@@ -92,7 +101,7 @@ LEAKY_RELU = op("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
    npu="aclnnLeakyRelu(self, negative_slope, out)",
    grad=dict(self=lambda grad, self, negative_slope: call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
    public="", samples=unary(negative_slope=(0.01, 2.0, -0.5)))
-functional(LEAKY_RELU, "leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False) -> Tensor",
+functional(LEAKY_RELU, "leaky_relu(Tensor input, Scalar negative_slope=0.01, Any inplace=False) -> Tensor",
            underscore=True)
 
 _PRELU_KERNEL = op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
@@ -154,6 +163,10 @@ _SLOPES = op("_rrelu_slopes(Tensor self, Scalar lower, Scalar upper, Generator? 
                          error(RuntimeError, "Lower bound should be less than or equal to the upper bound", t(2), 0.5,
                                0.1)))
 def _rrelu(self, lower, upper, training, generator):
+    for name, bound in (("lower", lower), ("upper", upper)):
+        stored_number(bound, float64)
+        if training and not math.isfinite(bound.real):
+            raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound:g}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
@@ -167,8 +180,8 @@ def _rrelu_in_place(self, lower, upper, training, generator):
     return self.copy_(_rrelu(self.clone(), lower, upper, training, generator))
 
 
-@composite("rrelu.functional(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, bool"
-           " inplace=False) -> Tensor", public="nn.functional")
+@composite("rrelu.functional(Tensor input, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False,"
+           " Any inplace=False) -> Tensor", public="nn.functional")
 def _rrelu_functional(input, lower, upper, training, inplace):
     return (_rrelu_in_place if inplace else _rrelu)(input, lower, upper, training, None)
 
@@ -196,13 +209,13 @@ ELU = op("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1)
    kernel=pointwise(_elu, excluding=NOT_FLOATING),
    npu="aclnnElu(self, alpha, scale, input_scale, out)", grad=dict(self=_elu_grad), public="",
    samples=unary(alpha=(1.0, 0.5), scale=(1.0, 2.0)))
-functional(ELU, "elu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", underscore=True)
+functional(ELU, "elu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
 SELU = op("selu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING,
                     named="elu_cpu"),
    npu="aclnnSelu(self, out)",
    grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary())
-functional(SELU, "selu(Tensor input, bool inplace=False) -> Tensor", underscore=True)
+functional(SELU, "selu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 
 def _check_celu(self: Tensor, alpha: float) -> None:
@@ -216,7 +229,7 @@ CELU = op("celu(Tensor self, Scalar alpha=1.0) -> Tensor",
    npu="aclnnCelu(self, alpha, out)",
    grad=dict(self=lambda grad, self, alpha: _elu_grad(grad, self, alpha, 1, 1 / alpha)), public="torch",
    samples=unary(alpha=(1.0, 0.5)))
-functional(CELU, "celu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", underscore=True)
+functional(CELU, "celu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
 
 # sigmoid and its relatives -------------------------------------------------------------------------------------------
 
@@ -284,7 +297,7 @@ SILU = op("silu(Tensor self) -> Tensor",
    kernel=pointwise(_silu, excluding=(BOOL, INT)),
    npu="aclnnSilu(self, out)",
    grad=dict(self=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self))), public="", samples=unary())
-functional(SILU, "silu(Tensor input, bool inplace=False) -> Tensor")
+functional(SILU, "silu(Tensor input, Any inplace=False) -> Tensor")
 
 
 @blockwise
@@ -301,7 +314,7 @@ def _softplus_grad(grad: Tensor, self: Tensor, beta: float, threshold: float) ->
 
 
 SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-   kernel=pointwise(_softplus, excluding=NOT_FLOATING),
+   kernel=pointwise(_softplus, excluding=NOT_FLOATING, check=_check_numbers),
    npu="aclnnSoftplus(self, beta, threshold, out)", grad=dict(self=_softplus_grad), public="nn.functional",
    inplace=False, samples=unary(beta=(1, 2.0), threshold=(20, 0.5)))
 
@@ -340,7 +353,7 @@ MISH = op("mish(Tensor self) -> Tensor",
    kernel=pointwise(blockwise(lambda xp, self: self * _mish_gate(xp, self)), excluding=NOT_FLOATING),
    npu="aclnnMish(self, out)",
    grad=dict(self=_mish_grad), public="", samples=unary())
-functional(MISH, "mish(Tensor input, bool inplace=False) -> Tensor")
+functional(MISH, "mish(Tensor input, Any inplace=False) -> Tensor")
 
 
 @composite("glu(Tensor self, int dim=-1) -> Tensor", public="nn.functional",
@@ -457,18 +470,18 @@ HARDTANH = op("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Ten
    grad=dict(self=lambda grad, self, min_val, max_val: _inside(grad, self, min_val, max_val)), public="",
    samples=lambda: [*unary(min_val=(-1, -0.5), max_val=(1, 0.5))(),
                     error(RuntimeError, "Bool inputs not supported for hardtanh", values([True]))])
-functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False) -> Tensor",
+functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, Any inplace=False) -> Tensor",
            underscore=True)
 RELU6 = op("relu6(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self, 0, 6), check=lambda self: _check_hardtanh(self, 0, 6)),
    npu="aclnnHardtanh(self, 0, 6, out)",
    grad=dict(self=lambda grad, self: _inside(grad, self, 0, 6)), public="", samples=unary(-3, 9))
-functional(RELU6, "relu6(Tensor input, bool inplace=False) -> Tensor")
+functional(RELU6, "relu6(Tensor input, Any inplace=False) -> Tensor")
 HARDSIGMOID = op("hardsigmoid(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self + 3, 0, 6) / 6, excluding=NOT_FLOATING),
    npu="aclnnHardsigmoid(self, out)",
    grad=dict(self=lambda grad, self: _inside(grad / 6, self, -3, 3)), public="", samples=unary(-5, 5))
-functional(HARDSIGMOID, "hardsigmoid(Tensor input, bool inplace=False) -> Tensor")
+functional(HARDSIGMOID, "hardsigmoid(Tensor input, Any inplace=False) -> Tensor")
 
 
 def _hardswish_grad(grad: Tensor, self: Tensor) -> Tensor:
@@ -479,7 +492,7 @@ HARDSWISH = op("hardswish(Tensor self) -> Tensor",
    kernel=pointwise(blockwise(lambda xp, self: self * _bounded(xp, self + 3, 0, 6) / 6), excluding=NOT_FLOATING),
    npu="aclnnHardswish(self, out)",
    grad=dict(self=_hardswish_grad), public="", samples=unary(-5, 5))
-functional(HARDSWISH, "hardswish(Tensor input, bool inplace=False) -> Tensor")
+functional(HARDSWISH, "hardswish(Tensor input, Any inplace=False) -> Tensor")
 
 
 def _outside(grad: Tensor, self: Tensor, lambd: float) -> Tensor:
@@ -487,6 +500,7 @@ def _outside(grad: Tensor, self: Tensor, lambd: float) -> Tensor:
 
 
 def _check_softshrink(self: Tensor, lambd: float) -> None:
+    stored_number(lambd, float64)
     limit = finfo(self.dtype).max if self.dtype.is_floating_point else math.inf
     if not 0 <= lambd <= limit:
         raise RuntimeError(f"lambda must be in range [0, {limit:g}] for input dtype {self.dtype.scalar_name}, "
@@ -495,7 +509,7 @@ def _check_softshrink(self: Tensor, lambd: float) -> None:
 
 op("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
    kernel=pointwise(lambda xp, self, lambd: xp.where((self >= -lambd) & (self <= lambd), 0, self),
-                    excluding=NOT_FLOATING),
+                    excluding=NOT_FLOATING, check=_check_numbers),
    npu="aclnnHardshrink(self, lambd, out)",
    grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="torch Tensor nn.functional",
    inplace=False, samples=unary(lambd=(0.5, 1.2)))

@@ -107,6 +107,8 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
                             ("bias", bias)):
         if parameter is not None and parameter.numel() != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {parameter.numel()}")
+        if parameter is not None and parameter.dim() != 1:
+            raise RuntimeError(f"TensorAccessor expected 1 dims but tensor has {parameter.dim()}")
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
     if training:
         return _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)[0]
@@ -121,6 +123,8 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
                          error(ValueError, "Expected more than 1 value per channel when training, got input size "
                                "torch.Size([1, 3])", t(1, 3), None, None, training=True)))
 def _functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
+    if eps < 0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     if training and input.shape[0] * math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)

@@ -41,7 +41,7 @@ def _check_isclose(self: Tensor, other: Tensor, rtol: float, atol: float) -> Non
     if self.dtype is not other.dtype:
         raise RuntimeError(f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}")
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
-        if tolerance < 0:
+        if not tolerance >= 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance:g}")
 
 

@@ -301,7 +301,9 @@ def _range_bounds(name: str, kind: dtype, *numbers: Any) -> tuple[Any, ...]:
     start, end, step = numbers
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
-    if kind is int64 and int(step) == 0 != step:
+    if step != step:
+        raise RuntimeError("step must be nonzero")
+    if kind is int64 and math.isfinite(step) and int(step) == 0 != step:
         raise ValueError("step must be nonzero")
     if step == 0:
         raise RuntimeError("step must be nonzero")

@@ -43,7 +43,7 @@ def _cdist(x1, x2, p, compute_mode):
     for name, x in (("X1", x1), ("X2", x2)):
         if not x.dtype.is_floating_point:
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype.scalar_name}")
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
     refuse_halves("cdist", x1)
     check_same_scalar(x1.dtype, x2.dtype)
@@ -60,7 +60,7 @@ def _pdist(self, p):
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self.dim()}D")
     if not self.dtype.is_floating_point:
         raise RuntimeError("pdist only supports floating-point dtypes")
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("pdist only supports non-negative p values")
     refuse_halves("pdist", self)
     rows = self.size(0)

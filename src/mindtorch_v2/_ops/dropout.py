@@ -22,6 +22,8 @@ ALPHA = 1.7580993408473766
 
 def _check_probability(p: float, kind: type[Exception] = RuntimeError) -> None:
     if not 0 <= p <= 1:
+        if p != p:  # which passes Python's comparison in PyTorch, not that of C++
+            kind = RuntimeError
         shown = p if kind is ValueError else f"{p:g}"  # the one is Python's text, the other that of C++
         raise kind(f"dropout probability has to be between 0 and 1, but got {shown}")
 
@@ -161,7 +163,7 @@ _BACKWARD = op("native_dropout_backward(Tensor grad_output, Tensor mask, Scalar 
 
 # nn.functional -------------------------------------------------------------------------------------------------------
 
-_ARGUMENTS = "Tensor input, float p=0.5, bool training=True, bool inplace=False"
+_ARGUMENTS = "Tensor input, float p=0.5, bool training=True, Any inplace=False"
 
 
 @composite(f"dropout.functional({_ARGUMENTS}) -> Tensor", public="nn.functional")

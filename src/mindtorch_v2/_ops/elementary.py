@@ -221,7 +221,7 @@ def _check_round(self: Tensor, decimals: int) -> None:
 def _round(xp: Any, self: Any, decimals: int) -> Any:
     if not decimals:
         return xp.positive(self) if self.dtype.kind in "iu" else xp.rint(self)
-    scale = 10.0 ** abs(decimals)
+    scale = 10.0 ** abs(decimals) if abs(decimals) <= 308 else math.inf
     return xp.rint(self * scale) / scale if decimals > 0 else xp.rint(self / scale) * scale
 
 

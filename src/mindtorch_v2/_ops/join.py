@@ -513,7 +513,7 @@ _PADDED_PLACES = {"reflect": _mirrored, "replicate": lambda index, n: index.clam
                   n: index.remainder(n)}
 
 
-@composite("pad(Tensor self, int[] pad, str mode=\"constant\", Scalar? value=None) -> Tensor", public="nn.functional",
+@composite("pad(Tensor self, int[] pad, str mode=\"constant\", float? value=None) -> Tensor", public="nn.functional",
            samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 2), "constant", 1.5), case(t(2, 4), (1, 2),
                                                                                              "reflect"),
                          case(t(1, 3, 4), (2, 1, 1, 0), "replicate"), case(t(1, 2, 3), (2, 1), "circular"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from .._dispatch.keys import DUAL_MASK, FUNC_MASK, modes
+from .._dispatch.signature import expected
 from .._dtype import COMPLEX, int64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
@@ -256,6 +257,8 @@ def _limit(xp: Any, S: Any, size: int, atol: Any, rtol: Any) -> Any:
 
 def _check_real(name: str, **tolerances: Any) -> None:
     for argument, value in tolerances.items():
+        if value.__class__ is complex:
+            raise TypeError(expected(name.removeprefix("torch."), argument, "float", value))
         if isinstance(value, Tensor) and value.dtype.is_complex:
             raise RuntimeError(f"{name}: {argument} tensor of complex type is not supported. Got "
                                f"{value.dtype.scalar_name}")

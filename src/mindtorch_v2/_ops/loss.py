@@ -11,7 +11,7 @@ from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, float32, int64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
-from .rules import Spec, anywhere, broadcast_shape, check_type_fits, common_dtype, shape_text
+from .rules import Spec, anywhere, broadcast_shape, check_result_fits, check_type_fits, common_dtype, floating, shape_text
 from .samples import case, cases, error, t
 from .samples import values as numbers
 
@@ -93,7 +93,7 @@ op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
 
 
 def _check_beta(beta: float) -> None:
-    if beta < 0:
+    if not beta >= 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
 
 
@@ -119,7 +119,7 @@ op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) 
 
 
 def _check_delta(delta: float) -> None:
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
 
 
@@ -150,9 +150,8 @@ def _l1_loss(self, target, reduction):
 @composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
            samples=_distance_samples())
 def _soft_margin_loss(self, target, reduction):
-    kind = common_dtype((self, target))
-    if kind.category < FLOAT:
-        check_type_fits(float32, kind)
+    check_result_fits(self, Spec(broadcast_shape([self.shape, target.shape]),
+                                 floating(common_dtype((self, target)))[1]))
     return reduced(_written_as((-self * target).exp().log1p(), self.dtype), reduction)
 
 

@@ -8,6 +8,7 @@ from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
 from .._tensor import Tensor
+from .copy import stored_number
 from .declare import composite, function_of, op
 from .families import ArrayFamily, computes
 from .rules import Spec, broadcast_shape, c_name, number_array, shape_text, type_text
@@ -171,6 +172,13 @@ _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
                  error(RuntimeError, "self must be a matrix", t(2), t(2, 3))))
 
 
+def _check_factors(kind: dtype, *factors: Any) -> None:
+    """Raises unless a type can hold the factors of a sum."""
+    for factor in factors:
+        if factor.__class__ is not int or factor != 1:
+            stored_number(factor, kind)
+
+
 def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Spec:
     a, b = mat1._array.shape, mat2._array.shape
     if len(a) != 2:
@@ -186,6 +194,7 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
     shape = (a[0], b[1])
     check_expands(self, shape)
     _check_addable(kind, "addmm_impl_cpu_", mat1)
+    _check_factors(self.dtype, beta, alpha)
     return Spec(shape, kind)
 
 
@@ -247,6 +256,7 @@ op("mv(Tensor self, Tensor vec) -> Tensor",
 def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Spec:
     _check_addmv(self._array.shape, mat, vec)
     _check_addmv_types(self.dtype, mat, vec.dtype)
+    _check_factors(self.dtype, beta, alpha)
     return Spec(mat._array.shape[:1], self.dtype)
 
 
@@ -344,6 +354,7 @@ def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha
                            f"batch2: {names[2]}")
     check_same_scalar(kinds[0], kinds[2])
     _check_addable(kinds[0], "baddbmm", batch1)
+    _check_factors(self.dtype, beta, alpha)
     return Spec((a[0], a[1], b[2]), kinds[0])
 
 

@@ -8,7 +8,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from .._dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
 from .._tensor import Tensor
-from .declare import composite, op, public_functions
+from .declare import composite, function_of, op, public_functions
 from .extreme import kinks
 from .families import computes
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
@@ -168,6 +168,8 @@ def _norm_spec(self: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: dtype | N
     if kind.category < FLOAT:
         raise RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
                            f"{kind.scalar_name}")
+    if ord.__class__ is complex:
+        raise RuntimeError("linalg.vector_norm: Expected a non-complex scalar as the order of norm.")
     if dtype is not None:
         _check_norm_dtype(kind, dtype)
         kind = dtype
@@ -254,17 +256,20 @@ _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=Non
                                      "Long", ints(2, 3))))
 
 
+_vector_norm = function_of(_VECTOR_NORM)
+
+
 @composite("norm(Tensor self, Any p='fro', int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*[case(t(2, 3), p) for p in ("fro", 1, 2, 3, INF)], case(t(2, 3), 2, 1, True),
                          case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)))
 def _torch_norm(self, p, dim, keepdim, dtype):
-    if p is None or p == "fro":
+    if p is None or p.__class__ is str and p == "fro":
         p = 2
     if isinstance(p, str):
         if p != "nuc":
             raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
         return public_functions("linalg")["matrix_norm"](self, p, dim or (-2, -1), keepdim, dtype=dtype)
-    return call_bound(_VECTOR_NORM, (self, p, dim, keepdim, dtype))
+    return _vector_norm(self, p, dim, keepdim, dtype=dtype)
 
 
 @composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",

@@ -397,6 +397,8 @@ def _cosine_similarity(x1, x2, dim, eps):
     kind = promote_types(x1.dtype, x2.dtype)
     if kind.category != FLOAT:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {kind.scalar_name}")
+    if not eps >= 0:
+        raise RuntimeError(f"eps must be non-negative, got: {eps:g}")
     shape = broadcast_shape([tuple(x1.shape), tuple(x2.shape)])
     a, b = (x.to(kind).expand(shape) for x in (x1, x2))
     return (_unit(a, dim, eps) * _unit(b, dim, eps)).sum(dim)

@@ -146,7 +146,7 @@ def _public_unique_consecutive(self, return_inverse, return_counts, dim):
 def _bincount_spec(self: Tensor, weights: Tensor | None, minlength: int) -> Spec:
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if self.dtype.category not in (INT, BOOL):
+    if self.dtype.category != INT:
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{self.dtype.scalar_name}'")
     if self._array.ndim != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
@@ -207,6 +207,8 @@ def _isin_spec(elements: Any, test: Any, assume_unique: bool, invert: bool) -> S
     for operand in (elements, test):
         if isinstance(operand, Tensor) and operand.dtype.category in (BOOL, COMPLEX):
             raise RuntimeError(f"Unsupported input type encountered for isin(): {operand.dtype.scalar_name}")
+        if operand.__class__ is complex:
+            raise RuntimeError("Unsupported input type encountered for isin(): ComplexDouble")
     return Spec(elements._array.shape if isinstance(elements, Tensor) else (), bool_)
 
 

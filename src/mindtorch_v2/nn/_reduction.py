@@ -21,7 +21,7 @@ def get_enum(reduction: str) -> int:
     if reduction == "elementwise_mean":
         warnings.warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=3)
         reduction = "mean"
-    code = {"none": 0, "mean": 1, "sum": 2}.get(reduction)
+    code = {"none": 0, "mean": 1, "sum": 2}.get(reduction) if isinstance(reduction, str) else None
     if code is None:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return code

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._device import layout as layout_type
 from .._device import strided
+from .._dispatch.signature import checked_int
 from .._dtype import dtype as dtype_type
 from .._dtype import float32, float64, get_default_dtype
 from .._ops.declare import public_functions
@@ -40,6 +41,7 @@ def _window(shape: Callable) -> Callable[..., Tensor]:
     def window(M: int, *, sym: bool = True, dtype: dtype_type | None = None, layout: layout_type = strided,
                device: Any = None, requires_grad: bool = False, **parameters: Any) -> Tensor:
         name, kind = shape.__name__, get_default_dtype() if dtype is None else dtype
+        M = checked_int(name, "M", M, 1)
         if M < 0:
             raise ValueError(f"{name} requires non-negative window length, got M={M}")
         if layout is not strided:

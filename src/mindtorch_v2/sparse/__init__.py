@@ -8,6 +8,7 @@ import numpy as np
 
 from .._device import layout, sparse_coo, strided
 from .._dispatch.keys import COO_MASK, modes
+from .._dispatch.signature import takes
 from .._dtype import dtype
 from .._legacy import TENSOR_TYPES, tensortype
 from .._ops.declare import public_functions
@@ -25,7 +26,7 @@ sampled_addmm: Callable = public_functions("sparse")["sampled_addmm"]
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: dtype | None = None) -> Tensor:
     """The sum over all or some dimensions; its gradient lies where the input has elements."""
-    dims = (dim,) if isinstance(dim, int) else dim
+    dims = (dim,) if isinstance(dim, (int, np.integer)) else dim
     return sum_over(input, dims, False, dtype)
 
 
@@ -50,16 +51,19 @@ def _softmax(input: Tensor, dim: int, dtype: dtype | None, *, log: bool) -> Tens
     return rebuilt(input, shifted - total.log() if log else powers / total)
 
 
+@takes("_sparse_softmax(Tensor input, int dim, *, ScalarType? dtype=None)")
 def softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     """The softmax of a COO tensor's elements along a dimension."""
     return _softmax(input, dim, dtype, log=False)
 
 
+@takes("_sparse_log_softmax(Tensor input, int dim, *, ScalarType? dtype=None)")
 def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     """The logarithm of `softmax`."""
     return _softmax(input, dim, dtype, log=True)
 
 
+@takes("_spdiags(Tensor diagonals, Tensor offsets, int[] shape, Layout? layout=None)")
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: layout | None = None) -> Tensor:
     """A matrix with the rows of `diagonals` on its diagonals: the elements of column j are those of the j-th place."""
     rows = diagonals if diagonals.dim() > 1 else diagonals.unsqueeze(0)
@@ -77,6 +81,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: la
         raise RuntimeError("Offset tensor contains duplicate values")
     if layout is strided:
         raise RuntimeError("Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got Strided")
+    if min(shape) < 0:
+        raise RuntimeError("numel: integer multiplication overflow")
     number, column = (grid.ravel() for grid in np.indices(tuple(rows.shape)))
     row = column - starts._array[number]
     kept = np.flatnonzero((row >= 0) & (row < shape[0]) & (column < shape[1]))

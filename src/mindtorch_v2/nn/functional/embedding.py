@@ -42,7 +42,7 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
         raise ValueError("offsets has to be a 1D Tensor but got None")
     elif offsets.dim() != 1:
         raise ValueError("offsets has to be a 1D Tensor")
-    if mode not in _MODES:
+    if not isinstance(mode, str) or mode not in _MODES:
         raise ValueError("mode has to be one of sum, mean or max")
     if mode == "max" and scale_grad_by_freq:
         raise ValueError("max mode does not support scaling the gradient by the frequency")

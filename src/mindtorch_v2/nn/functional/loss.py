@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..._dispatch.signature import expected
 from ..._ops.declare import public_functions
 from ..._tensor import Tensor
 from .._reduction import get_enum, legacy_get_string
@@ -31,8 +32,16 @@ def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -
     return get_enum(reduction)
 
 
+def _sizes_differ(input: Tensor, target: Tensor) -> bool:
+    """Whether two tensors have different sizes; TypeError for anything else."""
+    for position, (name, value) in enumerate((("input", input), ("target", target)), 1):
+        if not isinstance(value, Tensor):
+            raise TypeError(expected("loss", name, "Tensor", value, position))
+    return target._array.shape != input._array.shape
+
+
 def _warn_of_broadcast(input: Tensor, target: Tensor) -> None:
-    if target._array.shape != input._array.shape:
+    if _sizes_differ(input, target):
         warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
                       "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
                       "same size.", stacklevel=3)
@@ -151,7 +160,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """-target log(input) - (1 - target) log(1 - input)"""
     code = _reduction(size_average, reduce, reduction)
-    if target._array.shape != input._array.shape:
+    if _sizes_differ(input, target):
         raise ValueError(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) "
                          "is deprecated. Please ensure they have the same size.")
     return _binary_cross_entropy(input, target, weight, code)
@@ -163,7 +172,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
                                      pos_weight: Tensor | None = None) -> Tensor:
     """`binary_cross_entropy` of sigmoid(input)."""
     code = _reduction(size_average, reduce, reduction)
-    if target._array.shape != input._array.shape:
+    if _sizes_differ(input, target):
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     return _binary_cross_entropy_with_logits(input, target, weight, pos_weight, code)
 

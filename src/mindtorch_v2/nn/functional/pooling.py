@@ -39,7 +39,7 @@ def _completed(input: Any, output_size: Any) -> Any:
         return output_size
     if input.dim() <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
-    own = input.shape[-len(output_size):]
+    own = input.shape[len(input.shape) - len(output_size) :]
     return tuple([n if wanted is None else wanted for wanted, n in zip(output_size, own, strict=True)])
 
 

@@ -134,7 +134,8 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
                          f"but got: '{padding_mode}'")
     if align_corners is None:
         warnings.warn(_ALIGN_CHANGED, stacklevel=3)
-    return _torch["grid_sampler"](input, grid, modes.index(mode), paddings.index(padding_mode), bool(align_corners))
+    return _torch["grid_sampler"](input, grid, modes.index(mode), paddings.index(padding_mode),
+                                  False if align_corners is None else align_corners)
 
 
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Tensor:
@@ -156,4 +157,4 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Ten
                       "affine_grid for details.", stacklevel=3)
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
-    return _torch["affine_grid_generator"](theta, size, bool(align_corners))
+    return _torch["affine_grid_generator"](theta, size, False if align_corners is None else align_corners)
