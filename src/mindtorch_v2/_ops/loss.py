@@ -7,11 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.registry import registry
-from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, float32, int64
+from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
-from .rules import Spec, anywhere, broadcast_shape, check_result_fits, check_type_fits, common_dtype, floating, shape_text
+from .rules import (
+    Spec,
+    anywhere,
+    broadcast_shape,
+    check_result_fits,
+    check_type_fits,
+    common_dtype,
+    floating,
+    shape_text,
+)
 from .samples import case, cases, error, t
 from .samples import values as numbers
 
