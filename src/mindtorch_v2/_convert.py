@@ -12,9 +12,9 @@ import numpy as np
 
 from . import _dlpack, _dtype, _legacy, _printing, _resize, _utils
 from ._device import CPU, META, device, memory_format, preserve_format
+from ._dispatch.argument_checks import expected, takes
 from ._dispatch.callers import call_torch_function
 from ._dispatch.keys import PYTHON_MASK, SPARSE_MASK, TORCH_DISPATCH_MASK, WITH_GRAD, changed_modes, modes
-from ._dispatch.signature import expected, takes
 from ._dtype import dtype, get_default_dtype
 from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to

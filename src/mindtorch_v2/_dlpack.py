@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ._device import CPU
-from ._dispatch.signature import takes
+from ._dispatch.argument_checks import takes
 from ._dtype import OF_ARRAY
 from ._from_data import from_numpy, writable
 from ._tensor import Tensor, wrap

@@ -9,11 +9,11 @@ import numpy as np
 
 from ._backends import pins_memory
 from ._device import CPU, device, get_default_device
+from ._dispatch.argument_checks import expected
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import INFERENCE_MASK, modes
 from ._dispatch.registry import Operator, registry
 from ._dispatch.schema import NUMBERS
-from ._dispatch.signature import expected
 from ._dtype import (
     BOOL,
     COMPLEX,

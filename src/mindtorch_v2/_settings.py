@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ._dispatch.signature import expected
+from ._dispatch.argument_checks import expected
 
 __all__ = ["are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode",
            "get_float32_matmul_precision", "is_deterministic_algorithms_warn_only_enabled",

@@ -8,10 +8,10 @@ import numpy as np
 
 from ._convert import overridable
 from ._device import CPU, as_device, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from ._dispatch.argument_checks import checked_int, expected
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import COO_MASK
 from ._dispatch.registry import registry
-from ._dispatch.signature import checked_int, expected
 from ._dtype import dtype as dtype_type
 from ._dtype import get_default_dtype, int64
 from ._from_data import tensor

@@ -14,6 +14,7 @@ from ._autograd.node import HookDict, RemovableHandle, VersionCounter
 from ._autograd.views import creation_now, edge_of_view, recording_edge
 from ._backends.meta import MetaArray, contiguous_strides, is_dense
 from ._device import CPU, META, Size, device, layout, strided
+from ._dispatch.argument_checks import checked_int, expected
 from ._dispatch.callers import call_bound, call_torch_function, calls_pytorch, mixed_libraries
 from ._dispatch.keys import (
     AUTOGRAD_MASK,
@@ -37,7 +38,6 @@ from ._dispatch.keys import (
 )
 from ._dispatch.levels import LevelArray
 from ._dispatch.registry import Operator, registry
-from ._dispatch.signature import checked_int, expected
 from ._dtype import FLOAT, OF_ARRAY, WIDER, cast, dtype
 from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
 from ._warn import warn_once

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._device import Size
-from ._dispatch.signature import expected
+from ._dispatch.argument_checks import expected
 from ._dtype import int64
 from ._ops import view as _view
 from ._ops.declare import DECLARATIONS, function_of

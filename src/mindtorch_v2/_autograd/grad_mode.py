@@ -5,8 +5,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from .._dispatch.argument_checks import expected
 from .._dispatch.keys import INFERENCE_MASK, modes
-from .._dispatch.signature import expected
 
 
 class _ModeContext:

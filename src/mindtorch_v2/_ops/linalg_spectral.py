@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from .._dispatch.argument_checks import expected
 from .._dispatch.keys import DUAL_MASK, FUNC_MASK, modes
-from .._dispatch.signature import expected
 from .._dtype import COMPLEX, int64
 from .._tensor import Tensor
 from .declare import composite, function_of, op

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .._device import CPU, layout, sparse_bsc, sparse_bsr, sparse_coo, strided
+from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Operator, PerOperator, registry
-from .._dispatch.signature import expected
 from .._dtype import dtype, get_default_dtype
 from .._sparse import (
     COMPRESSED,

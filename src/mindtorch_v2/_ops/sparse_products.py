@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from .._device import sparse_coo, sparse_csr
+from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
-from .._dispatch.signature import expected
 from .._dtype import REDUCED
 from .._sparse import COMPRESSED, SparseArray, is_sparse, wrap_sparse
 from .._tensor import Tensor, wrap

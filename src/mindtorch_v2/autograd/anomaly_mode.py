@@ -4,8 +4,8 @@ import warnings
 from typing import Any
 
 from .._autograd.node import saving_hooks
+from .._dispatch.argument_checks import expected
 from .._dispatch.keys import modes
-from .._dispatch.signature import expected
 
 
 class set_detect_anomaly:

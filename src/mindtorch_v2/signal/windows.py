@@ -8,7 +8,7 @@ from typing import Any
 
 from .._device import layout as layout_type
 from .._device import strided
-from .._dispatch.signature import checked_int
+from .._dispatch.argument_checks import checked_int
 from .._dtype import dtype as dtype_type
 from .._dtype import float32, float64, get_default_dtype
 from .._ops.declare import public_functions

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .._device import layout, sparse_coo, strided
+from .._dispatch.argument_checks import takes
 from .._dispatch.keys import COO_MASK, modes
-from .._dispatch.signature import takes
 from .._dtype import dtype
 from .._legacy import TENSOR_TYPES, tensortype
 from .._ops.declare import public_functions

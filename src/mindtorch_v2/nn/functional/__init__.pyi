@@ -152,7 +152,7 @@ __all__ = [
     "upsample_nearest",
 ]
 
-def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor: ...
+def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
 def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor: ...
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Tensor: ...
 def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: _bool = False) -> Any: ...
@@ -162,14 +162,7 @@ def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indice
 def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: _bool = False) -> Any: ...
 def adaptive_max_pool3d_with_indices(input: Any, output_size: Any, return_indices: _bool = False) -> tuple: ...
 from .vision import affine_grid as affine_grid
-def alpha_dropout(
-    input: Tensor,
-    p: _float = 0.5,
-    training: _bool = False,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def alpha_dropout(input: Tensor, p: _float = 0.5, training: _bool = False, inplace: Any = False) -> Tensor: ...
 def avg_pool1d(
     input: Tensor,
     kernel_size: _int | Sequence[_int],
@@ -177,8 +170,6 @@ def avg_pool1d(
     padding: _int | Sequence[_int] = ...,
     ceil_mode: _bool = False,
     count_include_pad: _bool = True,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 def avg_pool2d(
     input: Tensor,
@@ -211,22 +202,13 @@ def batch_norm(
     training: _bool = False,
     momentum: _float = 0.1,
     eps: _float = 1e-05,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
-def bilinear(
-    input1: Tensor,
-    input2: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
 from .loss import binary_cross_entropy as binary_cross_entropy
 from .loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
-def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def celu(input: Tensor, alpha: _Number = 1.0, inplace: Any = False) -> Tensor: ...
 def celu_(input: Tensor, alpha: _Number = 1.0) -> Tensor: ...
-def channel_shuffle(input: Tensor, groups: _int, *, out: Tensor | None = None) -> Tensor: ...
+def channel_shuffle(input: Tensor, groups: _int) -> Tensor: ...
 @overload
 def conv1d(
     input: Tensor,
@@ -236,8 +218,6 @@ def conv1d(
     padding: _int | Sequence[_int] = ...,
     dilation: _int | Sequence[_int] = ...,
     groups: _int = 1,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
 def conv1d(
@@ -248,8 +228,6 @@ def conv1d(
     padding: _str = 'valid',
     dilation: _int | Sequence[_int] = ...,
     groups: _int = 1,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
 def conv2d(
@@ -260,8 +238,6 @@ def conv2d(
     padding: _int | Sequence[_int] = ...,
     dilation: _int | Sequence[_int] = ...,
     groups: _int = 1,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
 def conv2d(
@@ -272,8 +248,6 @@ def conv2d(
     padding: _str = 'valid',
     dilation: _int | Sequence[_int] = ...,
     groups: _int = 1,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
 def conv3d(
@@ -284,8 +258,6 @@ def conv3d(
     padding: _int | Sequence[_int] = ...,
     dilation: _int | Sequence[_int] = ...,
     groups: _int = 1,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 @overload
 def conv3d(
@@ -296,10 +268,8 @@ def conv3d(
     padding: _str = 'valid',
     dilation: _int | Sequence[_int] = ...,
     groups: _int = 1,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
-def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0, *, out: Tensor | None = None) -> Tensor: ...
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor: ...
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -309,8 +279,6 @@ def conv_transpose1d(
     output_padding: _int | Sequence[_int] = ...,
     groups: _int = 1,
     dilation: _int | Sequence[_int] = ...,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 def conv_transpose2d(
     input: Tensor,
@@ -321,8 +289,6 @@ def conv_transpose2d(
     output_padding: _int | Sequence[_int] = ...,
     groups: _int = 1,
     dilation: _int | Sequence[_int] = ...,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 def conv_transpose3d(
     input: Tensor,
@@ -333,53 +299,16 @@ def conv_transpose3d(
     output_padding: _int | Sequence[_int] = ...,
     groups: _int = 1,
     dilation: _int | Sequence[_int] = ...,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 from .loss import cosine_embedding_loss as cosine_embedding_loss
-def cosine_similarity(
-    x1: Tensor,
-    x2: Tensor,
-    dim: _int = 1,
-    eps: _float = 1e-08,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor: ...
 from .loss import cross_entropy as cross_entropy
 from .loss import ctc_loss as ctc_loss
-def dropout(
-    input: Tensor,
-    p: _float = 0.5,
-    training: _bool = True,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
-def dropout1d(
-    input: Tensor,
-    p: _float = 0.5,
-    training: _bool = True,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
-def dropout2d(
-    input: Tensor,
-    p: _float = 0.5,
-    training: _bool = True,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
-def dropout3d(
-    input: Tensor,
-    p: _float = 0.5,
-    training: _bool = True,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
-def elu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def dropout(input: Tensor, p: _float = 0.5, training: _bool = True, inplace: Any = False) -> Tensor: ...
+def dropout1d(input: Tensor, p: _float = 0.5, training: _bool = True, inplace: Any = False) -> Tensor: ...
+def dropout2d(input: Tensor, p: _float = 0.5, training: _bool = True, inplace: Any = False) -> Tensor: ...
+def dropout3d(input: Tensor, p: _float = 0.5, training: _bool = True, inplace: Any = False) -> Tensor: ...
+def elu(input: Tensor, alpha: _Number = 1.0, inplace: Any = False) -> Tensor: ...
 def elu_(input: Tensor, alpha: _Number = 1, scale: _Number = 1, input_scale: _Number = 1) -> Tensor: ...
 def embedding(
     input: Tensor,
@@ -389,18 +318,9 @@ def embedding(
     norm_type: _float = 2.0,
     scale_grad_by_freq: _bool = False,
     sparse: _bool = False,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 from .embedding import embedding_bag as embedding_bag
-def feature_alpha_dropout(
-    input: Tensor,
-    p: _float = 0.5,
-    training: _bool = False,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def feature_alpha_dropout(input: Tensor, p: _float = 0.5, training: _bool = False, inplace: Any = False) -> Tensor: ...
 def fold(
     input: Tensor,
     output_size: _int | Sequence[_int],
@@ -408,8 +328,6 @@ def fold(
     dilation: _int | Sequence[_int] = ...,
     padding: _int | Sequence[_int] = ...,
     stride: _int | Sequence[_int] = ...,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 def fractional_max_pool2d(
     input: Any,
@@ -445,7 +363,7 @@ def fractional_max_pool3d_with_indices(
 ) -> tuple: ...
 from .loss import gaussian_nll_loss as gaussian_nll_loss
 def gelu(input: Tensor, *, approximate: _str = 'none', out: Tensor | None = None) -> Tensor: ...
-def glu(input: Tensor, dim: _int = -1, *, out: Tensor | None = None) -> Tensor: ...
+def glu(input: Tensor, dim: _int = -1) -> Tensor: ...
 from .vision import grid_sample as grid_sample
 def group_norm(
     input: Tensor,
@@ -453,23 +371,14 @@ def group_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: _float = 1e-05,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 from .grouped import grouped_mm as grouped_mm
 from .activation import gumbel_softmax as gumbel_softmax
 from ...overrides import handle_torch_function as handle_torch_function
 def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor: ...
-def hardsigmoid(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
-def hardswish(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
-def hardtanh(
-    input: Tensor,
-    min_val: _float = -1.0,
-    max_val: _float = 1.0,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def hardsigmoid(input: Tensor, inplace: Any = False) -> Tensor: ...
+def hardswish(input: Tensor, inplace: Any = False) -> Tensor: ...
+def hardtanh(input: Tensor, min_val: _float = -1.0, max_val: _float = 1.0, inplace: Any = False) -> Tensor: ...
 def hardtanh_(input: Tensor, min_val: _Number = -1, max_val: _Number = 1) -> Tensor: ...
 from ...overrides import has_torch_function as has_torch_function
 from .loss import hinge_embedding_loss as hinge_embedding_loss
@@ -483,8 +392,6 @@ def instance_norm(
     use_input_stats: _bool = True,
     momentum: _float = 0.1,
     eps: _float = 1e-05,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 from .vision import interpolate as interpolate
 from .loss import kl_div as kl_div
@@ -496,16 +403,8 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: _float = 1e-05,
     cudnn_enable: _bool = True,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
-def leaky_relu(
-    input: Tensor,
-    negative_slope: _float = 0.01,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def leaky_relu(input: Tensor, negative_slope: _Number = 0.01, inplace: Any = False) -> Tensor: ...
 def leaky_relu_(input: Tensor, negative_slope: _Number = 0.01) -> Tensor: ...
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor: ...
 from .loss import linear_cross_entropy as linear_cross_entropy
@@ -515,16 +414,12 @@ def local_response_norm(
     alpha: _float = 0.0001,
     beta: _float = 0.75,
     k: _float = 1.0,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 def log_softmax(
     input: Tensor,
     dim: _int | None = None,
     _stacklevel: _int = 3,
     dtype: _DType | None = None,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def lp_pool1d(
@@ -627,57 +522,44 @@ def max_unpool3d(
     padding: Any = 0,
     output_size: Any = None,
 ) -> Tensor: ...
-def mish(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def mish(input: Tensor, inplace: Any = False) -> Tensor: ...
 from .loss import mse_loss as mse_loss
 from .attention import multi_head_attention_forward as multi_head_attention_forward
 from .loss import multi_margin_loss as multi_margin_loss
 from .loss import multilabel_margin_loss as multilabel_margin_loss
 from .loss import multilabel_soft_margin_loss as multilabel_soft_margin_loss
-def native_channel_shuffle(input: Tensor, groups: _int, *, out: Tensor | None = None) -> Tensor: ...
+def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor: ...
 from .loss import nll_loss as nll_loss
 from .activation import normalize as normalize
-def one_hot(input: Tensor, num_classes: _int = -1, *, out: Tensor | None = None) -> Tensor: ...
-def pad(
-    input: Tensor,
-    pad: Sequence[_int],
-    mode: _str = 'constant',
-    value: _Number | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def one_hot(input: Tensor, num_classes: _int = -1) -> Tensor: ...
+def pad(input: Tensor, pad: Sequence[_int], mode: _str = 'constant', value: _float | None = None) -> Tensor: ...
 def pairwise_distance(
     x1: Tensor,
     x2: Tensor,
     p: _float = 2.0,
     eps: _float = 1e-06,
     keepdim: _bool = False,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
-def pdist(input: Tensor, p: _float = 2.0, *, out: Tensor | None = None) -> Tensor: ...
-def pixel_shuffle(input: Tensor, upscale_factor: _int, *, out: Tensor | None = None) -> Tensor: ...
-def pixel_unshuffle(input: Tensor, downscale_factor: _int, *, out: Tensor | None = None) -> Tensor: ...
+def pdist(input: Tensor, p: _float = 2.0) -> Tensor: ...
+def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor: ...
+def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor: ...
 from .loss import poisson_nll_loss as poisson_nll_loss
-def prelu(input: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+def prelu(input: Tensor, weight: Tensor) -> Tensor: ...
 from .activation import relu as relu
-def relu6(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def relu6(input: Tensor, inplace: Any = False) -> Tensor: ...
 def relu_(input: Tensor) -> Tensor: ...
 def rms_norm(
     input: Tensor,
     normalized_shape: Sequence[_int],
     weight: Tensor | None = None,
     eps: _float | None = None,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 def rrelu(
     input: Tensor,
-    lower: _float = 0.125,
-    upper: _float = 0.3333333333333333,
+    lower: _Number = 0.125,
+    upper: _Number = 0.3333333333333333,
     training: _bool = False,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
+    inplace: Any = False,
 ) -> Tensor: ...
 def rrelu_(
     input: Tensor,
@@ -696,43 +578,21 @@ def scaled_dot_product_attention(
     *,
     scale: _float | None = None,
     enable_gqa: _bool = False,
-    out: Tensor | None = None,
 ) -> Tensor: ...
-def selu(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def selu(input: Tensor, inplace: Any = False) -> Tensor: ...
 def selu_(input: Tensor) -> Tensor: ...
-def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-def silu(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def sigmoid(input: Tensor) -> Tensor: ...
+def silu(input: Tensor, inplace: Any = False) -> Tensor: ...
 from .loss import smooth_l1_loss as smooth_l1_loss
 from .loss import soft_margin_loss as soft_margin_loss
-def softmax(
-    input: Tensor,
-    dim: _int | None = None,
-    _stacklevel: _int = 3,
-    dtype: _DType | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
-def softmin(
-    input: Tensor,
-    dim: _int | None = None,
-    _stacklevel: _int = 3,
-    dtype: _DType | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def softmax(input: Tensor, dim: _int | None = None, _stacklevel: _int = 3, dtype: _DType | None = None) -> Tensor: ...
+def softmin(input: Tensor, dim: _int | None = None, _stacklevel: _int = 3, dtype: _DType | None = None) -> Tensor: ...
 def softplus(input: Tensor, beta: _Number = 1, threshold: _Number = 20, *, out: Tensor | None = None) -> Tensor: ...
 def softshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor: ...
-def softsign(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-def tanhshrink(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-def threshold(
-    input: Tensor,
-    threshold: _Number,
-    value: _Number,
-    inplace: _bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor: ...
+def softsign(input: Tensor) -> Tensor: ...
+def tanh(input: Tensor) -> Tensor: ...
+def tanhshrink(input: Tensor) -> Tensor: ...
+def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: Any = False) -> Tensor: ...
 def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor: ...
 from .loss import triplet_margin_loss as triplet_margin_loss
 from .loss import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
@@ -742,8 +602,6 @@ def unfold(
     dilation: _int | Sequence[_int] = ...,
     padding: _int | Sequence[_int] = ...,
     stride: _int | Sequence[_int] = ...,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor: ...
 from .vision import upsample as upsample
 from .vision import upsample_bilinear as upsample_bilinear

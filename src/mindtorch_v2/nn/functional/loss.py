@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..._dispatch.signature import expected
+from ..._dispatch.argument_checks import expected
 from ..._ops.declare import public_functions
 from ..._tensor import Tensor
 from .._reduction import get_enum, legacy_get_string
