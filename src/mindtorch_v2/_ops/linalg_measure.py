@@ -245,7 +245,7 @@ def _frobenius_norm(self, dim, keepdim):
                          error(RuntimeError, "linalg.cond(ord=fro): A must be batches of square matrices", t(3, 2),
                                "fro")))
 def _cond(self, p):
-    if self.dim() < 2:
+    if self.dim() < 2 and not isinstance(p, str):
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
     shown = p if isinstance(p, str) or p is None else f"{p:g}"
     if isinstance(p, str):
@@ -262,7 +262,8 @@ def _cond(self, p):
     check_square(f"linalg.cond(ord={shown})", self)
     inverse, info = linalg_inv_ex(self)
     inverse = inverse.masked_fill((info > 0).unsqueeze(-1).unsqueeze(-1), INF)
-    return matrix_norm(self, p) * matrix_norm(inverse, p)
+    # A product of zero and infinity is infinite here, as in NumPy.
+    return (matrix_norm(self, p) * matrix_norm(inverse, p)).nan_to_num(INF, INF, -INF)
 
 
 # powers and products -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from .._dispatch.registry import registry
 from .._dtype import COMPLEX, FLOAT, uint64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
-from .families import moves
+from .families import Composite, moves
 from .join import constant_pad_nd
 from .reduce import folded, folded_shape, reduced_dims
 from .rules import Spec
@@ -43,6 +43,49 @@ def _ends(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) -> tup
     return ends - lengths, ends
 
 
+def _folded(data: Any, segment: Any, dim: int, count: int, fold: str, initial: Any) -> Any:
+    data = data.detach()
+    base = data.new_full([count + 1 if d == dim else n for d, n in enumerate(data.shape)], initial)
+    return base.scatter_reduce(dim, segment, data, fold).narrow(dim, 0, count).contiguous()
+
+
+def _extreme_grad(grad: Any, data: Any, segment: Any, dim: int, count: int, result: Any) -> Any:
+    """Shares for the elements that a segment's result is equal to, and for NaN; none for an initial value."""
+    inside, counted = _inside(segment, count)
+    chosen = ((data == result.gather(dim, inside)) | data.isnan()) & counted
+    counts = _numbers_of(chosen, inside, dim, grad)
+    return (grad / counts.clamp(min=1)).gather(dim, inside).masked_fill(~chosen, 0)
+
+
+def _product_grad(grad: Any, data: Any, segment: Any, dim: int, count: int, initial: Any, result: Any) -> Any:
+    """The product of all other elements: where it is not result / element, that of all but zeros and NaN counts."""
+    inside, counted = _inside(segment, count)
+    unknown = data.isnan()
+    holes = (data == 0) | unknown
+    others = _numbers_of(holes & counted, inside, dim, grad).gather(dim, inside) - holes.to(grad.dtype)
+    other_unknown = _numbers_of(unknown & counted, inside, dim, grad).gather(dim, inside) - unknown.to(grad.dtype)
+    rest = _segment_product(data.masked_fill(holes, 1), segment, dim, count, "prod", initial).gather(dim, inside)
+    rest = rest.masked_fill(others > 0, 0).masked_fill(other_unknown > 0, float("nan"))
+    share = _where(holes, rest, result.gather(dim, inside) / data.masked_fill(holes, 1))
+    return (grad.gather(dim, inside) * share).masked_fill(~counted, 0)
+
+
+def _inside(segment: Any, count: int) -> tuple[Any, Any]:
+    """The segment of each element, any for those that belong to none, and which belong to one."""
+    return segment.clamp(max=max(count - 1, 0)), segment < count
+
+
+def _numbers_of(chosen: Any, inside: Any, dim: int, like: Any) -> Any:
+    """How many elements of each segment are chosen."""
+    return like.new_zeros(like.shape).scatter_add(dim, inside, chosen.to(like.dtype))
+
+
+_segment_extreme, _segment_product = (function_of(op(
+    f"_segment_{name}(Tensor data, Tensor segment, int dim, int count, str fold, Scalar initial) -> Tensor", public="",
+    kernel=Composite(_folded), grad=dict(data=formula)))
+    for name, formula in (("extreme", _extreme_grad), ("product", _product_grad)))
+
+
 @composite("segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? "
            "offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor", aliases=("_segment_reduce",),
            samples=cases(*[case(t(5, 2), reduce, lengths=values([2, 0, 3]), initial=initial)
@@ -61,34 +104,27 @@ def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets:
         if indices is not None:
             raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+    starts, ends = _ends(data, lengths, offsets, at, unsafe)
     if data.dtype.category != FLOAT:
         raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{data.dtype.scalar_name}'")
-    starts, ends = _ends(data, lengths, offsets, at, unsafe)
     count, after = ends.shape[-1], data.dim() - at - 1
     place = _arange(data.shape[at], device=data._device).expand((*ends.shape[:-1], data.shape[at])).contiguous()
     segment = _searchsorted(ends.contiguous(), place, right=True)
     # Elements that belong to no segment go to one more, which is cut off.
     segment = segment.masked_fill(place < starts[..., :1], count).reshape((*segment.shape, *(1,) * after))
+    segment = segment.expand(data.shape)
     fold, empty = _FOLDS[reduce]
-    shape = [count + 1 if d == at else n for d, n in enumerate(data.shape)]
-    base = data.new_full(shape, 0.0 if fold == "sum" else empty)
-    made = base.scatter_reduce(at, segment.expand(data.shape), data, fold, include_self=False)
-    made = made.narrow(at, 0, count).contiguous()
-    made = made if initial is None else _with_initial(fold, made, initial)
+    if fold != "sum":
+        function = _segment_product if fold == "prod" else _segment_extreme
+        return function(data, segment, at, count, fold, empty if initial is None else initial)
+    base = data.new_zeros([count + 1 if d == at else n for d, n in enumerate(data.shape)])
+    made = base.scatter_add(at, segment, data).narrow(at, 0, count).contiguous()
+    made = made if initial is None else made + initial
     if reduce == "mean":
         sizes = (ends - starts).reshape((*ends.shape, *(1,) * after))
         none = made.new_full((), empty if initial is None else initial)
         made = _where(sizes == 0, none, made / sizes.clamp(min=1))
     return made
-
-
-def _with_initial(fold: str, made: Any, initial: Any) -> Any:
-    """Each segment folded once more, with a value that takes no share of the gradient."""
-    if fold == "sum":
-        return made + initial
-    if fold == "prod":
-        return made * initial
-    return made.masked_fill(made < initial if fold == "amax" else made > initial, initial)
 
 
 @composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", public="torch", out_types="joined",

@@ -1,5 +1,6 @@
 """Distinct elements and counts: results whose size depends on the data."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,6 +68,8 @@ _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
     shape = self._array.shape
+    if not shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     at = wrapped_dim(dim, len(shape))
     if any(not n for d, n in enumerate(shape) if d != at):
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
@@ -76,8 +79,41 @@ def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
 def _unique_slices(xp: Any, self: Any, dim: int, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple:
     if not self.size:
         return self.copy(), xp.empty(self.shape[dim], xp.int64), xp.empty(0, xp.int64)
-    made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, axis=dim if self.ndim else None)
+    if self.dtype.kind == "f" and xp.isnan(self).any():
+        rows = xp.moveaxis(self, dim, 0)
+        order = xp.asarray(_sorted_as_if_nan_were_equal(rows.reshape(len(rows), -1).tolist()))
+        made, places, counts = _runs(xp, xp.take(self, order, dim), True, True, dim)
+        inverse = xp.empty_like(places)
+        inverse[order] = places
+        return made, inverse, counts
+    made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, axis=dim)
     return made, inverse.reshape(-1), counts
+
+
+def _sorted_as_if_nan_were_equal(rows: list[list[float]]) -> list[int]:
+    """The order that PyTorch's comparison gives, for which NaN is neither smaller nor larger than anything.
+
+    Such a comparison orders nothing: which order comes out is a matter of the algorithm. Up to 16 rows it is the one of
+    C++'s library there, insertion; beyond, any.
+    """
+
+    def before(a: int, b: int) -> bool:
+        differ = ((x, y) for x, y in zip(rows[a], rows[b], strict=True) if x < y or x > y)
+        x, y = next(differ, (0, 0))
+        return x < y
+
+    if len(rows) > 16:
+        return sorted(range(len(rows)), key=functools.cmp_to_key(lambda a, b: before(b, a) - before(a, b)))
+    order: list[int] = []
+    for row in range(len(rows)):
+        place = len(order)
+        if order and before(row, order[0]):
+            place = 0
+        else:
+            while place and before(row, order[place - 1]):
+                place -= 1
+        order.insert(place, row)
+    return order
 
 
 _UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool "
