@@ -123,3 +123,48 @@ def test_numbers_that_the_type_cannot_hold():
 def test_roll_without_dimensions():
     assert torch.roll(NUMBERS, 1, None).tolist() == [[5.0, 0.0, 1.0], [2.0, 3.0, 4.0]]
     assert torch.equal(NUMBERS.roll(shifts=1, dims=None), torch.roll(NUMBERS, 1))
+
+
+def test_places_in_tensors_without_elements():
+    rows, nothing = torch.tensor([0]), torch.zeros(0, 3)
+    assert nothing.index_add_(0, rows, torch.ones(1, 3)).shape == (0, 3)  # no place is looked at
+    assert nothing.scatter_(0, torch.zeros(0, 3, dtype=torch.int64), nothing.clone()).shape == (0, 3)
+    with pytest.raises(IndexError, match="index out of range in self"):
+        torch.zeros(0).index_add_(0, rows, torch.ones(1))
+    with pytest.raises(RuntimeError, match=r"index_select\(\): self indexing axis dim should be positive"):
+        nothing.index_select(0, rows)
+    with pytest.raises(IndexError, match="Dimension specified as 0 but tensor has no dimensions"):
+        torch.tensor(1.0).index_add_(0, rows[:0], torch.tensor(1.0))
+    assert torch.ones(3).index_add_(0, rows[:0], torch.ones(0)).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_scatter_between_numbers_and_vectors():
+    number, vector, place = torch.tensor(1.0), torch.tensor([5.0, 6.0]), torch.tensor(0)
+    assert number.scatter(0, place, vector).item() == 5
+    assert torch.zeros(2).scatter_add(0, place, vector).tolist() == [5.0, 0.0]
+    assert number.scatter(0, torch.tensor([0]), torch.tensor(7.0)).item() == 7
+    with pytest.raises(RuntimeError, match=r"Expected index \[2\] to be no larger than self \[\]"):
+        number.scatter(0, torch.tensor([0, 0]), torch.tensor(7.0))
+
+
+def test_index_reduce_checks_its_dimension_first():
+    target, places = torch.ones(2, 3), torch.tensor([0])
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        target.index_reduce(2, places, torch.ones(1, 3), "amax")
+    with pytest.raises(RuntimeError, match="Indexing dim 1 is out of bounds of the source tensor with dim 1"):
+        target.index_reduce(1, places, torch.ones(1), "amax")
+    with pytest.raises(RuntimeError, match="source tensor shape must match self tensor shape"):
+        torch.tensor(1.0).index_reduce(0, places, torch.ones(1), "amax")
+
+
+def test_distinct_slices_with_nan_stay_apart():
+    nan = math.nan
+    made, inverse, counts = torch.unique(torch.tensor([nan, 0, 0, nan, nan, 1]), dim=0, return_inverse=True,
+                                         return_counts=True)  # fmt: skip
+    assert str(made.tolist()) == "[nan, 0.0, nan, nan, 1.0]"
+    assert inverse.tolist() == [0, 1, 1, 2, 3, 4] and counts.tolist() == [1, 2, 1, 1, 1]
+    rows = torch.tensor([[1.0, nan], [1.0, nan], [0.0, 1.0], [0.0, 1.0]])
+    assert len(torch.unique(rows, dim=0)) == 3 and len(torch.unique(rows.repeat(9, 1), dim=0)) == 19
+    for name in ("unique", "unique_consecutive"):
+        with pytest.raises(IndexError, match="Dimension specified as 0 but tensor has no dimensions"):
+            getattr(torch, name)(torch.tensor(1.0), dim=0)

@@ -224,6 +224,8 @@ def _index_select_spec(self: Tensor, dim: int, index: Tensor) -> Spec:
         if places.size != 1:
             raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {places.size} value(s)")
         return Spec((), self.dtype)
+    if places.size and len(shape) > 1 and not shape[dim]:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
     return Spec((*shape[:dim], places.size, *shape[dim + 1 :]), self.dtype)
 
 
@@ -241,7 +243,11 @@ def in_range(xp: Any, index: Any, n: int) -> bool:
 
 
 def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
-    if not in_range(xp, index, self.shape[dim] if self.ndim else 1):
+    n = self.shape[dim] if self.ndim else 1
+    if not in_range(xp, index, n):
+        if self.ndim > 1 and dim % self.ndim == 1:  # of which PyTorch has a kernel of its own
+            raise RuntimeError(f"INDICES element is out of DATA bounds, id={index[(index >= n) | (index < 0)].flat[0]} "
+                               f"axis_dim={n}")
         raise IndexError("index out of range in self")
     if not self.ndim:
         return self.copy()

@@ -355,16 +355,18 @@ def _pow_self_grad(grad: Tensor, self: Tensor, exponent: Any) -> Tensor:
 
 
 def _pow_exponent_grad(grad: Tensor, self: Any, exponent: Tensor, result: Tensor) -> Tensor:
-    """At base zero the derivative is taken as zero, where the exponent is not negative."""
-    counted = exponent.real if exponent.dtype.is_complex else exponent
+    """At base zero the derivative is taken as zero, where the exponent is real and not negative."""
+    is_complex = exponent.dtype.is_complex
+    flat = (exponent.real >= 0) & (exponent.imag == 0) if is_complex else exponent >= 0
     if self.__class__ in NUMBERS:
         base: Any = self
         if base == 0:
-            return (grad * conj(result * -math.inf)).masked_fill(counted >= 0, 0)
-        if base.__class__ is complex:
+            return (grad * conj(result * -math.inf)).masked_fill(flat, 0)
+        if base.__class__ is complex or is_complex:
             return grad * conj(result * cmath.log(base))
         return grad * conj(result * (math.log(base) if base > 0 else math.nan))
-    return (grad * conj(result * self.log())).masked_fill((self == 0) & (counted >= 0), 0)
+    logarithm = self.to(exponent.dtype).log() if is_complex else self.log()
+    return (grad * conj(result * logarithm)).masked_fill((self == 0) & flat, 0)
 
 
 class _Power(Pointwise):

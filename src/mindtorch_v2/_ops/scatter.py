@@ -10,6 +10,7 @@ from .._device import CPU, META
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
 from .._tensor import Tensor, wrapped_dim
+from .._warn import warn_once
 from .copy import stored_number
 from .declare import composite, function_of, op
 from .families import moves
@@ -196,6 +197,8 @@ def _check_index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alph
         raise RuntimeError(f"index_add_(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) "
                            "must have the same scalar type")
     n = given[dim] if dim < len(given) else 1
+    if not dim and not given and index._array.size != 1:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     if len(shape) == len(given) and index._array.size != n:
         raise RuntimeError(f"index_add_(): Number of indices ({index._array.size}) should be equal to "
                            f"source.size(dim): ({n}), for dim: {dim}")
@@ -208,6 +211,10 @@ def _check_index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alph
 
 
 def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> None:
+    if self.ndim < 2 and not in_range(xp, index, self.size):
+        raise IndexError("index out of range in self")
+    if not self.size:  # then no place is looked at
+        return
     dim = check_along(xp, self, dim, index)
     if alpha != 1:
         source = source * stored_number(alpha, OF_ARRAY[source.dtype])
@@ -358,11 +365,17 @@ def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     if self.dtype is not source.dtype:
         raise RuntimeError(f"index_reduce_(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) "
                            "must have the same scalar type")
-    if index.numel() != (source.size(dim) if source.dim() else 1):
+    at, dims = wrapped_dim(dim, self._array.ndim), source._array.ndim
+    if at and at >= dims:
+        raise RuntimeError(f"index_reduce_(): Indexing dim {at} is out of bounds of the source tensor with dim {dims}")
+    count = source._array.shape[at] if dims else 1
+    if index.numel() != count:
+        if not dims:
+            raise IndexError(f"Dimension specified as {at} but tensor has no dimensions")
         raise RuntimeError(f"index_reduce_(): Number of indices ({index.numel()}) should be equal to source.size(dim): "
-                           f"({source.size(dim)}), for dim: {dim}")
-    at = wrapped_dim(dim, self._array.ndim)
-    if [n for d, n in enumerate(self.shape) if d != at] != [n for d, n in enumerate(source.shape) if d != at]:
+                           f"({count}), for dim: {at}")
+    if dims != self._array.ndim or any(d != at and n != m
+                                       for d, (n, m) in enumerate(zip(self.shape, source.shape, strict=True))):
         raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
                            f"self.shape = {shape_text(self.shape)} source.shape = {shape_text(source.shape)}")
     size = self.shape[at] if self.dim() else 1
@@ -376,6 +389,7 @@ def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
                                   f"'{self.dtype.scalar_name}'")
     if (reduce == "mean" and category == BOOL) or (reduce != "prod" and category == COMPLEX):
         raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'")
+    warn_once("index_reduce() is in beta and the API may change at any time.", 4)
     dim = wrapped_dim(dim, self._array.ndim)
     shape = source._array.shape
     return dim, index.reshape((-1,) + (1,) * (len(shape) - dim - 1)).expand(shape) if shape else index.reshape(())
@@ -421,7 +435,8 @@ def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduc
     if places == shape and given in (None, shape):
         return
     too_large = any([d != dim and n > m for d, (n, m) in enumerate(zip(places, shape, strict=False))])
-    if too_large or (given and any([n > m for n, m in zip(places, given, strict=True)])):
+    if too_large or (given is not None
+                     and any([n > m for n, m in zip(places or (1,), given or (1,), strict=True)])):
         tail = f" and to be no larger size than src {shape_text(given)}" if given is not None else ""
         raise RuntimeError(f"Expected index {shape_text(places)} to be no larger than self {shape_text(shape)} apart "
                            f"from dimension {dim}{tail}")
@@ -437,6 +452,8 @@ def _scattered(change: Callable[..., None]) -> Callable:
         places = flat_places(xp, self.shape, dim, index).reshape(-1)
         if src.__class__ in NUMBERS:
             src = stored_number(src, OF_ARRAY[self.dtype])
+        elif src.ndim != index.ndim:  # one of them is a number, the other a vector
+            src = src.reshape(-1)[: index.size]
         elif src.shape != index.shape:
             src = src[tuple([slice(n) for n in index.shape])]
         on_flat(self, lambda flat: change(flat, places, src, *rest))
