@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ._device import CPU
+from ._device import CPU, strided
 from ._dispatch.argument_checks import takes
 from ._dtype import OF_ARRAY
 from ._from_data import from_numpy, writable
@@ -50,6 +50,10 @@ def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | Non
         return self._array.view.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
     if self.device is not CPU:
         raise BufferError(f"Cannot pack tensors on {self.device}")
+    if self.layout is not strided:
+        raise BufferError("Can't export tensors with layout other than torch.strided")
+    if stream not in (None, -1):
+        raise AssertionError("stream should be None on cpu.")
     array = self._host_array("__dlpack__()")
     if array.dtype.isbuiltin != 1:
         raise BufferError(
@@ -57,6 +61,11 @@ def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | Non
         )
     # A fresh view, since an array that NumPy exports must stay as it is while a tensor's may be replaced.
     return array.view().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def is_capsule(value: Any) -> bool:
+    """Whether something is what `to_dlpack` gives out."""
+    return type(value).__name__ == "PyCapsule"
 
 
 class _Capsule:
@@ -85,7 +94,12 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         made = wrap(ext_tensor.detach()._host_array("from_dlpack()"))
         made._storage, made._offset = ext_tensor._shared_storage(), ext_tensor._offset
     else:
-        source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
+        source = ext_tensor
+        if not hasattr(ext_tensor, "__dlpack__"):
+            if not is_capsule(ext_tensor) or "used" in repr(ext_tensor):
+                raise RuntimeError("from_dlpack received an invalid capsule. Note that DLTensor capsules can be "
+                                   "consumed only once, so you might have already constructed a tensor from it once.")
+            source = _Capsule(ext_tensor)
         if source.__dlpack_device__()[0] == DLDeviceType.kDLCUDA:
             made = _on_gpu(source)
             made = made.clone() if copy else made  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._backends import pins_memory
-from ._device import CPU, device, get_default_device
+from ._device import CPU, META, device, get_default_device
 from ._dispatch.argument_checks import expected
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import INFERENCE_MASK, modes
@@ -30,7 +30,7 @@ from ._dtype import (
 )
 from ._ops.copy import converted, store
 from ._ops.create import required
-from ._storage import TypedStorage, UntypedStorage
+from ._storage import TypedStorage, UntypedStorage, refuse_rank
 from ._tensor import Tensor, wrap
 from ._warn import warn_once
 
@@ -107,6 +107,7 @@ def _array_of_data(data: Any, kind: dtype | None) -> np.ndarray:
         return _as_array(data, kind or _inferred(kinds), kinds)
     if data.__class__ in _SEQUENCES:
         flat, shape, kinds = _nested(data)
+        refuse_rank(shape)
         if kinds <= NUMBERS:
             return _as_array(flat if flat.__class__ is list else list(flat), kind or _inferred(kinds), kinds).reshape(
                 shape
@@ -289,8 +290,19 @@ def copied(source: Tensor, kind: dtype | None, where: Any) -> Tensor:
     return converted(source.detach(), kind, None if where is None else device(where), copy=True)
 
 
+def _array_of_storage(data: TypedStorage | UntypedStorage, kind: dtype | None) -> np.ndarray:
+    """A copy of a storage's elements, of the default type unless told: which a typed storage must have."""
+    if data.device is META:
+        data.tolist()  # raises
+    if isinstance(data, TypedStorage):
+        kind = kind or get_default_dtype()
+    return _on_storage(data, kind)._array.copy()
+
+
 def _fresh(data: Any, kind: dtype | None, where: Any, requires_grad: bool) -> Tensor:
-    if isinstance(data, np.ndarray):
+    if isinstance(data, (TypedStorage, UntypedStorage)):
+        array = _array_of_storage(data, kind)
+    elif isinstance(data, np.ndarray):
         _check_array(data)
         array = np.empty(data.shape, (kind or OF_ARRAY[data.dtype]).np)
         store(np, array, data)
@@ -364,15 +376,24 @@ def _sharing(obj: Any, kind: dtype | None) -> Tensor | None:
         return from_numpy(np.array(obj))
     if isinstance(obj, np.ndarray):
         return from_numpy(obj)
-    if hasattr(obj, "__dlpack__"):
+    if hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
         from ._dlpack import from_dlpack
 
         return from_dlpack(obj)
-    if isinstance(obj, (bytes, bytearray, memoryview)):
+    if _has_buffer(obj):
         return frombuffer(obj, dtype=kind or get_default_dtype())
     if isinstance(obj, (UntypedStorage, TypedStorage)):
         return _on_storage(obj, kind)
     return None
+
+
+def _has_buffer(obj: Any) -> bool:
+    """Whether an object shows its memory by Python's buffer protocol."""
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
 
 
 def _on_storage(storage: UntypedStorage | TypedStorage, kind: dtype | None) -> Tensor:

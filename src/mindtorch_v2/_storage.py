@@ -2,7 +2,7 @@
 
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ._dtype import (
     uint8,
 )
 
+MOST_DIMS = 64  # of an ndarray
 _ndarray = np.ndarray
 _NO_BYTES = np.empty(0, np.uint8)
 _NOT_EXPORTED = frozenset(d.np for d in (bfloat16, *FLOAT8))  # no code in the buffer protocol
@@ -115,6 +116,7 @@ class UntypedStorage(StorageBase):
         try:
             return _ndarray(shape, type, self.buffer, offset, strides)
         except ValueError:
+            refuse_rank(shape)
             if 0 not in shape:
                 raise
             # An empty tensor may begin past the end of its memory. With no buffer at all NumPy would drop the strides.
@@ -282,6 +284,17 @@ def _bytes_of_items(items: Any) -> np.ndarray:
     return np.array([value % 256 for value in values], np.uint8)
 
 
+def refuse_rank(shape: Sequence[int]) -> None:
+    """Raises for more dimensions than NumPy's arrays have."""
+    if len(shape) > MOST_DIMS:
+        raise RuntimeError(f"mindtorch_v2: a tensor in memory has at most {MOST_DIMS} dimensions, which is NumPy's "
+                           f"limit, but {len(shape)} were asked for")
+
+
+def _refuse_meta(*args: Any) -> Any:
+    raise NotImplementedError("Not available for 'meta' device type")
+
+
 class MetaStorage(UntypedStorage):
     """A size without bytes."""
 
@@ -297,6 +310,20 @@ class MetaStorage(UntypedStorage):
     @property
     def data(self) -> np.ndarray:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+    __getitem__ = tolist = _refuse_meta
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Nothing: there is no byte to write."""
+
+    def fill_(self, value: int) -> "UntypedStorage":
+        return self
+
+    def cpu(self) -> "UntypedStorage":
+        return self.data  # type: ignore[return-value]  # which raises
+
+    def share_memory_(self, *args: Any) -> "UntypedStorage":
+        raise RuntimeError("_share_fd_: only available on CPU")
 
     def data_ptr(self) -> int:
         return 0
@@ -395,15 +422,16 @@ class TypedStorage:
         return self
 
     def tolist(self) -> list[Any]:
-        return self.data.tolist()
+        return self.data.tolist() if self.device is not META else _refuse_meta()
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
-        return self.data[index].item()
+        return self.data[index].item() if self.device is not META else _refuse_meta()
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.data[index] = value
+        if self.device is not META:
+            self.data[index] = value
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
@@ -425,7 +453,7 @@ class TypedStorage:
         return self._typed(self._untyped_storage.to(device=device))
 
     def fill_(self, value: Any) -> "TypedStorage":
-        self.data[:] = value
+        self[:] = value
         return self
 
     def share_memory_(self) -> "TypedStorage":

@@ -237,7 +237,8 @@ class Tensor(TensorBase):
             if self._base is not None:
                 storage = self._base._shared_storage()
             elif array.__class__ is MetaArray:
-                storage = MetaStorage(array.size * array.itemsize)
+                reach = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True))
+                storage = MetaStorage(reach + array.itemsize if array.size else 0)
             elif array.__class__ is not np.ndarray:
                 storage = array.storage
             else:

@@ -1,17 +1,14 @@
 """Operators of users: schemas, kernels, Meta and autograd formulas of their own."""
 
-import inspect
-import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ._autograd.function import Function
-from ._device import device
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import AUTOGRAD_MASK, BACKENDS, VIEW_MASK, DispatchKey, changed_modes, modes
 from ._dispatch.registry import Around, Operator, registry
 from ._dispatch.schema import Schema
-from ._dtype import dtype
+from ._schema_inference import infer_schema
 from ._tensor import Tensor
 
 __all__ = [
@@ -283,53 +280,3 @@ def custom_op(name: str, fn: Callable | None = None, /, *, mutates_args: Any, de
         return made
 
     return make if fn is None else make(fn)
-
-
-_SCHEMA_TYPES = {Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", dtype: "ScalarType",
-                 device: "Device", complex: "Scalar"}
-
-
-def _schema_type(annotation: Any, where: str) -> str:
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if annotation in _SCHEMA_TYPES:
-        return _SCHEMA_TYPES[annotation]
-    if type(None) in arguments:
-        rest = [a for a in arguments if a is not type(None)]
-        return _schema_type(rest[0] if len(rest) == 1 else typing.Union[tuple(rest)], where) + "?"  # noqa: UP007
-    if set(arguments) >= {int, float} and origin is typing.Union:
-        return "Scalar"
-    if inspect.isclass(origin) and issubclass(origin, Sequence) and len(arguments) in (1, 2):
-        return _schema_type(arguments[0], where) + "[]"
-    raise ValueError(f"infer_schema(func): {where} has unsupported type {annotation}. The valid types are: Tensor, "
-                     "int, float, bool, str, complex, dtype, device, lists of them and Optional of them.")
-
-
-def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None) -> str:
-    """The schema of a function, from its annotations."""
-    hints = typing.get_type_hints(prototype_function)
-    parts: list[str] = []
-    letters = iter("abcdefghijklmnopqrstuvwxyz")
-    for parameter in inspect.signature(prototype_function).parameters.values():
-        if parameter.name not in hints:
-            raise ValueError(f"infer_schema(func): Parameter {parameter.name} must have a type annotation.")
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
-            parts.append("*")
-        kind = _schema_type(hints[parameter.name], f"Parameter {parameter.name}")
-        if kind.startswith("Tensor") and (mutates_args == "unknown" or parameter.name in mutates_args):
-            kind = f"Tensor({next(letters)}!)" + kind.removeprefix("Tensor")
-        default = "" if parameter.default is parameter.empty else f"={_default_text(parameter.default)}"
-        parts.append(f"{kind} {parameter.name}{default}")
-    returned = hints.get("return", type(None))
-    if returned is type(None):
-        result = "()"
-    elif typing.get_origin(returned) is tuple:
-        result = "(" + ", ".join(_schema_type(a, "Return") for a in typing.get_args(returned)) + ")"
-    else:
-        result = _schema_type(returned, "Return")
-    return f"{op_name or ''}({', '.join(parts)}) -> {result}"
-
-
-def _default_text(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(list(value) if isinstance(value, tuple) else value)
-
-

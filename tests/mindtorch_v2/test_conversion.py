@@ -1,5 +1,6 @@
 """Other types and devices, copies, pickles, NumPy and DLPack: as PyTorch 2.13 does them."""
 
+import array
 import copy
 import pickle
 import warnings
@@ -265,3 +266,30 @@ def test_python_protocols() -> None:
     assert repr(torch.tensor([1.5])) == str(torch.tensor([1.5])) == "tensor([1.5000])"
     x = torch.ones(2)
     assert x.share_memory_() is x and x.is_shared() and not torch.ones(1).is_shared()
+
+
+def test_asarray_of_capsules_and_buffers():
+    source = torch.arange(3.0)
+    shared = torch.asarray(torch.utils.dlpack.to_dlpack(source))
+    shared[0] = 7
+    assert source[0].item() == 7
+    copied = torch.asarray(torch.utils.dlpack.to_dlpack(source), copy=True)
+    copied[0] = 9
+    assert source[0].item() == 7 and torch.asarray(source.__dlpack__(), dtype=torch.int64).tolist() == [7, 1, 2]
+    assert torch.asarray(np.arange(3.0).__dlpack__(), requires_grad=True).requires_grad
+    with pytest.raises(ValueError, match="can't alias tensor with dtype 'Float' into dtype 'Long'"):
+        torch.asarray(source.__dlpack__(), dtype=torch.int64, copy=False)
+    assert torch.asarray(array.array("i", [1, 2, 3]), dtype=torch.int32).tolist() == [1, 2, 3]
+    assert torch.asarray(array.array("f", [1, 2])).tolist() == [1.0, 2.0]
+
+
+def test_capsules_are_used_once():
+    capsule = torch.arange(3.0).__dlpack__()
+    torch.from_dlpack(capsule)
+    for wrong in (capsule, 3):
+        with pytest.raises(RuntimeError, match="from_dlpack received an invalid capsule"):
+            torch.from_dlpack(wrong)
+    with pytest.raises(BufferError, match="Can't export tensors with layout other than torch.strided"):
+        torch.eye(2).to_sparse().__dlpack__()
+    with pytest.raises(AssertionError, match="stream should be None on cpu"):
+        torch.ones(2).__dlpack__(stream=1)

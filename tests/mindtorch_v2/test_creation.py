@@ -276,3 +276,44 @@ def test_generator_state() -> None:
         torch.rand(3)
     assert torch.get_rng_state().tolist() == kept.tolist()
     assert torch.initial_seed() == 3 and isinstance(torch.seed(), int)
+
+
+def test_more_dimensions_than_numpy_has_are_refused_by_name():
+    ones, most = [1] * 65, torch.zeros([1] * 64)
+    for call in (lambda: torch.zeros(ones), lambda: torch.rand(ones), lambda: torch.full(ones, 2.0),
+                 lambda: torch.zeros(1).reshape(ones), lambda: torch.zeros(1).expand(ones), lambda: most.unsqueeze(0),
+                 lambda: most[None], lambda: torch.stack([most]), lambda: torch.zeros(1).as_strided(ones, ones),
+                 lambda: torch.tensor(most.tolist(), dtype=torch.int64).unsqueeze(-1)):  # fmt: skip
+        with pytest.raises(RuntimeError, match="at most 64 dimensions, which is NumPy's limit, but 65 were asked for"):
+            call()
+    assert torch.zeros(ones, device="meta").dim() == 65
+    assert torch.ones([1] * 40).repeat([1] * 39 + [3]).shape == (*[1] * 39, 3)
+
+
+def test_storages_of_meta_tensors():
+    tensor = torch.empty(4, device="meta")
+    storage = tensor.untyped_storage()
+    assert storage.nbytes() == 16 and storage.data_ptr() == 0 and tensor[1:].untyped_storage() is storage
+    assert torch.empty_strided((2, 2), (8, 1), device="meta").untyped_storage().nbytes() == 40
+    assert torch.empty(1, device="meta").expand(5).untyped_storage().nbytes() == 4
+    for read in (lambda: storage[0], lambda: storage[99], storage.tolist, lambda: list(storage),
+                 lambda: torch.TypedStorage(3, device="meta", dtype=torch.int8)[0]):  # fmt: skip
+        with pytest.raises(NotImplementedError, match="Not available for 'meta' device type"):
+            read()
+    for copy in (storage.cpu, lambda: torch.zeros(4).untyped_storage().copy_(storage)):
+        with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+            copy()
+    with pytest.raises(RuntimeError, match="only available on CPU"):
+        storage.share_memory_()
+    storage[0] = 1
+    assert storage.fill_(3).resize_(20).nbytes() == 20
+
+
+def test_tensors_of_storages():
+    source = torch.tensor([1.0, 2.0])
+    assert torch.tensor(source.storage()).tolist() == [1.0, 2.0]
+    made = torch.tensor(source.untyped_storage(), dtype=torch.float32)
+    assert made.tolist() == [1.0, 2.0] and made.data_ptr() != source.data_ptr()
+    assert torch.tensor(source.untyped_storage()).tolist() == [4611686019492741120]
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Long or an UntypedStorage, but got Float"):
+        torch.tensor(source.storage(), dtype=torch.int64)

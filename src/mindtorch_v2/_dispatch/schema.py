@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._device import contiguous_format, device, layout, memory_format, preserve_format
-from .._dtype import as_dtype, dtype
+from .._dtype import OF_ARRAY, as_dtype, dtype
 
 NUMBERS: frozenset[Any] = frozenset((int, float, bool, complex))
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
@@ -207,7 +207,7 @@ _SCHEMA = re.compile(
     r"\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\((?P<args>.*)\)\s*->\s*(?P<ret>.+?)\s*", re.S
 )
 _ARGUMENT = re.compile(
-    r"(?P<type>Tensor\|Scalar|[A-Za-z]\w*)(?:\((?P<alias>[a-z*]+!?(?:\s*->\s*[a-z*!]+)?)\))?(?P<opt1>\?)?"
+    r"(?P<type>Tensor\|Scalar|[A-Za-z]\w*)(?:\((?P<alias>[a-z*][a-z0-9*]*!?(?:\s*->\s*[a-z*!]+)?)\))?(?P<opt1>\?)?"
     r"(?P<list>\[(?P<size>\d*)\])?(?P<opt2>\?)?\s+(?P<name>\w+)\s*(?:=\s*(?P<default>.+))?", re.S)
 _RETURN = re.compile(r"(?P<type>\w+)(?:\((?P<alias>[^)]*)\))?(?P<list>\[\])?\??(?:\s+(?P<name>\w+))?")
 _ALIASES = {"SymInt": "int"}
@@ -236,6 +236,10 @@ def _default(text: str, type_name: str) -> Any:
         value = float(text) if text in ("inf", "-inf") else _WORDS.get(text, text)
     if type_name == "float" and value.__class__ is int:
         return float(value)
+    if type_name == "ScalarType" and value.__class__ is str:
+        return next((kind for kind in OF_ARRAY.values() if kind.name == value), value)
+    if type_name == "Device" and value.__class__ is str:
+        return device(value)
     return tuple(value) if isinstance(value, list) else value
 
 

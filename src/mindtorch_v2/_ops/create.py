@@ -28,6 +28,7 @@ from .._dtype import (
     of_number,
 )
 from .._random import fused_multiply_add
+from .._storage import refuse_rank
 from .._tensor import Tensor
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised
 from .declare import composite, op
@@ -68,13 +69,17 @@ class Factory(Copies):
             "        if made is not None: return made\n"
             "    made = new(Tensor)\n"
             f"    spec = infer({names})\n"
-            f"    made._array = array(xp, {passed}, spec=spec) if spec.dtype is not narrow else "
+            "    try:\n"
+            f"        made._array = array(xp, {passed}, spec=spec) if spec.dtype is not narrow else "
             f"cast(array(xp, {passed}, spec=spec._replace(dtype=complex64)), narrow.np)\n"
+            "    except ValueError:\n"
+            "        refuse_rank(spec.shape)\n"
+            "        raise\n"
             "    return required(made) if requires_grad else made\n"
         )
         scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "new": object.__new__, "Tensor": Tensor,
                  "required": required, "operator": operator, "narrow": None if self.by_parts else complex32,
-                 "complex64": complex64, "cast": cast, "other_layout": _other_layout,
+                 "complex64": complex64, "cast": cast, "other_layout": _other_layout, "refuse_rank": refuse_rank,
                  "__opname__": f"{operator.name} cpu"}
         return compile_function(schema.base_name, source, scope)
 

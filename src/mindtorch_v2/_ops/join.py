@@ -8,6 +8,7 @@ import numpy as np
 from .._device import META, contiguous_format
 from .._dispatch.registry import Operator, registry
 from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
+from .._storage import MOST_DIMS, refuse_rank
 from .._tensor import Tensor, wrap, wrapped_dim
 from .copy import channels_last_strides, stored_number, uninitialised
 from .create import checked_size
@@ -159,7 +160,10 @@ def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
                                f"and {shape_text(array.shape)} at entry {i}")
         one_kind = one_kind and array.dtype is kind
     dim = wrapped_dim(dim, len(shape) + 1)
-    return Spec((*shape[:dim], len(tensors), *shape[dim:]), tensors[0].dtype if one_kind else common_dtype(tensors))
+    made = (*shape[:dim], len(tensors), *shape[dim:])
+    if len(made) > MOST_DIMS and tensors[0]._device is not META:
+        refuse_rank(made)
+    return Spec(made, tensors[0].dtype if one_kind else common_dtype(tensors))
 
 
 def _stack(xp: Any, tensors: Sequence[Any], dim: int, spec: Spec) -> Any:
@@ -247,6 +251,8 @@ def _interleaved(shape: tuple[int, ...], repeats: tuple[int, ...]) -> tuple[int,
 
 
 def _repeat(xp: Any, self: Any, repeats: tuple[int, ...], spec: Spec) -> Any:
+    if 2 * len(repeats) > MOST_DIMS:
+        return xp.tile(self, repeats)
     grid = _interleaved(self.shape, repeats)
     ones = _interleaved(self.shape, (1,) * len(repeats))
     return xp.broadcast_to(self.reshape(ones),

@@ -1,6 +1,7 @@
 """Operators of users: torch.library's Library, custom_op and registrations."""
 
 import itertools
+import typing
 from collections.abc import Iterator
 
 import pytest
@@ -225,3 +226,61 @@ def test_infer_schema() -> None:
 
     with pytest.raises(ValueError, match="must have a type annotation"):
         torch.library.infer_schema(untyped, mutates_args=())
+
+
+def _annotated(parameters, returns="Tensor", **defaults):
+    """A function with these annotations, as a user would write it."""
+    scope = {"Tensor": torch.Tensor, "torch": torch, "Number": torch.types.Number, "typing": typing, **defaults}
+    exec(f"def f({parameters}){'' if returns is None else ' -> ' + returns}: ...", scope)
+    return scope["f"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "returns", "written", "schema"),
+    [
+        ("x: Tensor, a: Number", "Tensor", (), "(Tensor x, Scalar a) -> Tensor"),
+        ("x: Tensor, a: typing.Optional[Number] = None", "Tensor", (), "(Tensor x, Scalar? a=None) -> Tensor"),
+        ("x: Tensor, a: typing.Sequence[Number]", "Tensor", (), "(Tensor x, Scalar[] a) -> Tensor"),
+        ("x: Tensor | None, y: list[Tensor], *, n: int | None = None", "tuple[Tensor, int]", ("x", "y"),
+         "(Tensor(a0!)? x, Tensor(a1!)[] y, *, SymInt? n=None) -> (Tensor, SymInt)"),
+        ("x: Tensor, d: torch.dtype = torch.float32, e: torch.device = torch.device('cpu')", "None", "unknown",
+         '(Tensor(a0!) x, ScalarType d=float32, Device e="cpu") -> ()'),
+        ("x: typing.List[typing.Optional[Tensor]], n: typing.Optional[typing.List[float]]", "list[Tensor]", (),
+         "(Tensor?[] x, float[]? n) -> Tensor[]"),
+    ],
+)  # fmt: skip
+def test_schemas_of_annotations(parameters, returns, written, schema):
+    assert torch.library.infer_schema(_annotated(parameters, returns), mutates_args=written) == schema
+
+
+@pytest.mark.parametrize(
+    ("parameters", "returns", "written", "message"),
+    [
+        ("x: Tensor, a: complex", "Tensor", (), "Parameter a has unsupported type"),
+        ("x: Tensor, a: int | float", "Tensor", (), "Parameter a has unsupported type"),
+        ("x: tuple[Tensor, Tensor]", "Tensor", (), r"please try to use List instead. For example, list\[Tensor\]"),
+        ("x: Tensor, a: typing.Sequence[int] = (1,)", "Tensor", (), "unsupported default value type <class 'tuple'>"),
+        ("x: Tensor", None, (), "No return type annotation was provided"),
+        ("x: Tensor", "dict", (), "Return has unsupported type"),
+        ("*x: Tensor", "Tensor", (), "We do not support positional-only args, varargs, or varkwargs"),
+        ("x", "Tensor", (), "Parameter x must have a type annotation"),
+        ("x: 'Unknown'", "Tensor", (), "name 'Unknown' is not defined"),
+        ("x: Tensor, n: int", "Tensor", ("n",), "only Tensors or collections of Tensors can be mutated"),
+        ("x: Tensor", "Tensor", ("y",), "{'y'} in mutates_args were not found"),
+        ("x: Tensor", "Tensor", "x", "mutates_args must either be a sequence of the names"),
+    ],
+)
+def test_annotations_that_have_no_schema(parameters, returns, written, message):
+    with pytest.raises(ValueError, match=message):
+        torch.library.infer_schema(_annotated(parameters, returns), mutates_args=written)
+
+
+def test_a_custom_operator_with_numbers():
+    @torch.library.custom_op("numbers::scale", mutates_args=("x",))
+    def scale(x: torch.Tensor, by: torch.types.Number, dtype: torch.dtype = torch.float32) -> None:
+        x.mul_(torch.tensor(by, dtype=dtype))
+
+    tensor = torch.ones(2)
+    scale(tensor, 2)
+    scale(tensor, 1.5)
+    assert tensor.tolist() == [3.0, 3.0]
