@@ -68,3 +68,63 @@ def test_gradients_reach_unmasked_elements_only() -> None:
 def test_refusals(call, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         call(torch.tensor(X))
+
+
+# sparse inputs and masks ---------------------------------------------------------------------------------------------
+
+MATRIX = torch.tensor([[1.0, 0.0, 3.0], [0.0, 5.0, 0.0]])
+CHOSEN = torch.tensor([[True, False, True], [False, False, True]])
+SPARSE = (torch.sparse_coo, torch.sparse_csr)
+
+
+@pytest.mark.parametrize("layout", SPARSE)
+@pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "mean", "softmax", "var", "norm"])
+def test_sparse_masks_of_strided_input(name, layout):
+    function, first = getattr(torch.masked, name), (2.0,) if name == "norm" else ()
+    expected = function(MATRIX, *first, 1, mask=CHOSEN)
+    made = function(MATRIX, *first, 1, mask=CHOSEN.to_sparse(layout=layout))
+    assert torch.allclose(made, expected, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", SPARSE)
+@pytest.mark.parametrize(
+    ("name", "expected"), [("sum", [4.0, 0.0]), ("prod", [3.0, 0.0]), ("amax", [3.0, 0.0]), ("amin", [1.0, 0.0])]
+)
+def test_reductions_of_sparse_input_are_sparse(name, expected, layout):
+    function = getattr(torch.masked, name)
+    for mask in (CHOSEN, *(CHOSEN.to_sparse(layout=kind) for kind in SPARSE)):
+        made = function(MATRIX.to_sparse(layout=layout), 1, keepdim=True, mask=mask)
+        assert made.layout is layout and made._nnz() == 2
+        assert made.to_dense().tolist() == [[v] for v in expected]
+    if name != "sum":
+        with pytest.raises(ValueError, match=f"masked {name} expects explicit mask for"):
+            function(MATRIX.to_sparse(layout=layout), 1)
+
+
+def test_which_dimensions_of_sparse_input_are_left():
+    coo, csr = MATRIX.to_sparse(), MATRIX.to_sparse_csr()
+    whole = torch.masked.sum(coo, mask=CHOSEN)
+    assert whole.layout is torch.sparse_coo and whole.shape == () and whole.to_dense().item() == 4
+    columns = torch.masked.sum(coo, 0, mask=CHOSEN, dtype=torch.int64)
+    assert columns.indices().tolist() == [[0, 2]] and columns.values().tolist() == [1, 3]
+    assert torch.masked.sum(coo, 1).to_dense().tolist() == [4.0, 5.0]
+    assert torch.masked.mean(csr, 1, keepdim=True, mask=CHOSEN).to_dense().tolist() == [[2.0], [0.0]]
+    with pytest.raises(RuntimeError, match="reduction operations on CSR tensors with keepdim=False is unsupported"):
+        torch.masked.sum(csr, 1, mask=CHOSEN)
+    with pytest.raises(ValueError, match="masked mean expects strided or sparse_csr tensor"):
+        torch.masked.mean(coo, 1, mask=CHOSEN)
+    for name in ("softmax", "argmax", "cumsum", "median", "logsumexp"):
+        with pytest.raises(ValueError, match=f"masked {name} expects strided tensor .got torch.sparse_coo tensor."):
+            getattr(torch.masked, name)(coo, 1, mask=CHOSEN)
+
+
+def test_gradients_reach_the_elements_of_sparse_input():
+    coo = MATRIX.to_sparse().requires_grad_()
+    torch.masked.prod(coo, 1, mask=CHOSEN).to_dense().sum().backward()
+    assert coo.grad.to_dense().tolist() == [[3.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("layout", SPARSE)
+def test_where_of_sparse_masks_has_the_chosen_elements(layout):
+    made = torch.masked._where(CHOSEN.to_sparse(layout=layout), MATRIX.to_sparse(layout=layout), torch.tensor(9.0))
+    assert made.layout is layout and made._nnz() == 3 and made.values().tolist() == [1.0, 3.0, 0.0]

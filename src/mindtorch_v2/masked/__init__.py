@@ -1,6 +1,10 @@
-"""torch.masked for strided tensors: reductions and normalisations that leave masked-out elements out."""
+"""torch.masked: reductions and normalisations that leave masked-out elements out."""
 
 from ._ops import (
+    _canonical_dim,  # noqa: F401 - PyTorch has these four here
+    _input_mask,  # noqa: F401
+    _output_mask,  # noqa: F401
+    _where,  # noqa: F401
     amax,
     amin,
     argmax,

@@ -3,14 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._dtype import FLOAT, INT, dtype, float32, iinfo, int64
+from .._device import sparse_coo, sparse_csr, strided
+from .._dtype import FLOAT, INT, bool_, dtype, float32, iinfo, int64
 from .._ops.declare import public_functions
 from .._ops.reduce import reduced_dims
+from .._ops.sparse import rebuilt
+from .._sparse import is_sparse
 from .._tensor import Tensor
 
 _torch, _linalg = public_functions("torch"), public_functions("linalg")
 INF = float("inf")
 Dims = int | Sequence[int] | None
+_LAYOUTS = (strided, sparse_coo, sparse_csr)
 
 
 # masks ---------------------------------------------------------------------------------------------------------------
@@ -32,12 +36,83 @@ def _dims(dim: Dims, ndim: int) -> tuple[int, ...]:
     return reduced_dims((dim,) if isinstance(dim, int) else dim, ndim)
 
 
-def _input_mask(input: Tensor, mask: Tensor) -> Tensor:
-    """The mask as booleans of the input's shape."""
+def _canonical_dim(dim: Dims, ndim: int) -> tuple[int, ...]:
+    """The dimensions that are meant, counted from the front: all for None."""
+    return tuple(sorted(_dims(dim, ndim)))
+
+
+def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **options: Any) -> Tensor:
+    """The mask as booleans of the input's shape and layout."""
+    if input.layout not in _LAYOUTS:
+        raise ValueError(f"_input_mask expects strided or sparse COO or sparse CSR tensor but got {input.layout}")
+    if mask is None:
+        raise ValueError("_input_mask requires explicit mask")
     if mask.ndim > input.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
-    mask = mask.expand(input.shape) if mask.shape != input.shape else mask
-    return mask if mask.dtype.name == "bool" else mask != 0
+    if mask.shape != input.shape:
+        mask = mask.to_dense().expand(input.shape)
+    if mask.layout is not input.layout:
+        mask = mask.to_dense() if input.layout is strided else mask.to_sparse(layout=input.layout)
+    return mask if mask.dtype.name == "bool" else mask.to(bool_) if is_sparse(mask) else mask != 0
+
+
+_REDUCTIONS = frozenset("sum prod amax amin argmax argmin mean median norm var std logsumexp".split())
+
+
+def _output_mask(op: Callable, input: Tensor, *args: Any, **options: Any) -> Tensor:
+    """Which elements of a function's result came of elements that are not masked out."""
+    mask = _input_mask(input, *args, **options)
+    if op.__name__ not in _REDUCTIONS:
+        return mask
+    before = 1 if op.__name__ == "norm" else 0  # arguments in front of the dimensions
+    dim = args[before] if len(args) > before else options.get("dim", -1 if op.__name__ == "median" else None)
+    return _any_over(mask, _dims(dim, input.ndim), bool(options.get("keepdim", False)))
+
+
+def _any_over(mask: Any, dims: Sequence[int], keepdim: bool) -> Any:
+    for d in sorted(dims, reverse=True):
+        mask = mask.any(d, keepdim)
+    return mask
+
+
+def _where(mask: Tensor, input: Tensor, fill_value: Tensor) -> Tensor:
+    """The input where the mask is True; a sparse one has just these elements, zero where the input has none."""
+    if mask.layout is strided:
+        return _torch["where"](mask, input, fill_value)
+    if mask.layout not in _LAYOUTS:
+        raise ValueError(f"_where expects strided or sparse COO or sparse CSR tensor but got {mask.layout}")
+    chosen: Any = mask.to_dense()
+    lines = chosen if mask.dense_dim() == 0 else chosen.flatten(-mask.dense_dim()).any(-1)
+    filled = _torch["where"](chosen, input.to_dense(), fill_value.to(input.dtype))
+    return filled.sparse_mask(lines.to_sparse(layout=mask.layout))
+
+
+def _strided_only(input: Tensor, name: str) -> None:
+    if input.layout is not strided:
+        raise ValueError(f"masked {name} expects strided tensor (got {input.layout} tensor)")
+
+
+def _specified(input: Any) -> Tensor:
+    """The mask of the elements that a sparse tensor has."""
+    input = input.detach()
+    values = input._values() if input.layout is sparse_coo else input.values()
+    ones: Any = rebuilt(input, values.new_ones(values.shape, dtype=int64))
+    return ones.to_dense() != 0
+
+
+def _of_sparse(function: Callable, input: Any, dim: Dims, keepdim: bool | None, kind: dtype | None,
+               mask: Tensor | None) -> Tensor:
+    """A reduction of the elements that a sparse tensor has, or of those that a mask says; as sparse as the input."""
+    name, layout_name = function.__name__, str(input.layout).rpartition(".")[2]
+    if mask is None and name != "sum":
+        raise ValueError(f"masked {name} expects explicit mask for {layout_name} tensor input")
+    chosen: Any = _specified(input) if mask is None else _input_mask(input, mask=mask).to_dense()
+    if input.layout is sparse_csr and not keepdim:
+        kind_of_error = RuntimeError if name in ("sum", "prod") else AssertionError
+        raise kind_of_error("reduction operations on CSR tensors with keepdim=False is unsupported")
+    made: Any = function(input.to_dense(), dim, keepdim=keepdim, dtype=kind, mask=chosen)
+    left = _any_over(chosen, _dims(dim, input.ndim), bool(keepdim))
+    return made.sparse_mask(left.to_sparse(layout=input.layout))
 
 
 def _filled(input: Any, mask: Tensor | None, value: float | Callable, name: str = "") -> Any:
@@ -46,12 +121,12 @@ def _filled(input: Any, mask: Tensor | None, value: float | Callable, name: str 
         return input
     if callable(value):
         value = value(input.dtype, name)
-    return _torch["where"](_input_mask(input, mask), input, input.new_tensor(value))
+    return _torch["where"](_input_mask(input, mask=mask), input, input.new_tensor(value))
 
 
 def _counted(input: Tensor, mask: Tensor | None, dims: Sequence[int], keepdim: bool = False) -> Any:
     """How many elements fall together into one."""
-    ones = input.new_ones(input.shape, dtype=int64) if mask is None else _input_mask(input, mask).to(int64)
+    ones = input.new_ones(input.shape, dtype=int64) if mask is None else _input_mask(input, mask=mask).to(int64)
     return ones.sum(dims or None, keepdim)
 
 
@@ -61,6 +136,8 @@ def _counted(input: Tensor, mask: Tensor | None, dims: Sequence[int], keepdim: b
 def sum(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: dtype | None = None,  # noqa: A001
         mask: Tensor | None = None) -> Tensor:
     """The sum of unmasked elements over dimensions."""
+    if is_sparse(input):
+        return _of_sparse(sum, input, dim, keepdim, dtype, mask)
     filled = _filled(input, mask, 0)
     return filled.sum(_dims(dim, input.ndim) or None, bool(keepdim), dtype=dtype)
 
@@ -68,6 +145,8 @@ def sum(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype:
 def prod(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
          mask: Tensor | None = None) -> Tensor:
     """The product of unmasked elements over dimensions."""
+    if is_sparse(input):
+        return _of_sparse(prod, input, dim, keepdim, dtype, mask)
     made = _filled(input, mask, 1)
     for d in sorted(_dims(dim, input.ndim), reverse=True):
         made = made.prod(d, bool(keepdim), dtype=dtype)
@@ -76,17 +155,21 @@ def prod(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
 
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Running sums along a dimension, to which masked-out elements add nothing."""
+    _strided_only(input, "cumsum")
     return _filled(input, mask, 0).cumsum(dim, dtype=dtype or input.dtype).to(dtype or input.dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Running products along a dimension, which masked-out elements leave as they are."""
+    _strided_only(input, "cumprod")
     return _filled(input, mask, 1).cumprod(dim, dtype=dtype or input.dtype).to(dtype or input.dtype)
 
 
 def amax(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
          mask: Tensor | None = None) -> Tensor:
     """The largest unmasked element over dimensions."""
+    if is_sparse(input):
+        return _of_sparse(amax, input, dim, keepdim, dtype, mask)
     filled = _filled(input, mask, _lowest, "amax")
     return filled.amax(_dims(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
 
@@ -94,6 +177,8 @@ def amax(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
 def amin(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
          mask: Tensor | None = None) -> Tensor:
     """The smallest unmasked element over dimensions."""
+    if is_sparse(input):
+        return _of_sparse(amin, input, dim, keepdim, dtype, mask)
     filled = _filled(input, mask, _highest, "amin")
     return filled.amin(_dims(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
 
@@ -101,6 +186,7 @@ def amin(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
 def argmax(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
            mask: Tensor | None = None) -> Tensor:
     """Where the largest unmasked element is; as in PyTorch the result has the input's type."""
+    _strided_only(input, "argmax")
     filled = _filled(input, mask, _lowest, "argmax")
     return filled.argmax(dim, bool(keepdim)).to(dtype or input.dtype)
 
@@ -108,6 +194,7 @@ def argmax(input: Tensor, dim: int | None = None, *, keepdim: bool | None = Fals
 def argmin(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
            mask: Tensor | None = None) -> Tensor:
     """Where the smallest unmasked element is; as in PyTorch the result has the input's type."""
+    _strided_only(input, "argmin")
     filled = _filled(input, mask, _highest, "argmin")
     return filled.argmin(dim, bool(keepdim)).to(dtype or input.dtype)
 
@@ -115,6 +202,10 @@ def argmin(input: Tensor, dim: int | None = None, *, keepdim: bool | None = Fals
 def mean(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
          mask: Tensor | None = None) -> Tensor:
     """The mean of unmasked elements over dimensions, NaN where there is none."""
+    if is_sparse(input):
+        if input.layout is not sparse_csr:
+            raise ValueError(f"masked mean expects strided or sparse_csr tensor (got {input.layout} tensor)")
+        return _of_sparse(mean, input, dim, keepdim, dtype, mask)
     kind = dtype or input.dtype
     if kind.category < FLOAT:
         word = "Input" if dtype is None else "Optional"
@@ -127,6 +218,7 @@ def mean(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
 def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: dtype | None = None,
            mask: Tensor | None = None) -> Tensor:
     """The median of unmasked elements along a dimension, NaN where there is none."""
+    _strided_only(input, "median")
     kind, at = dtype or input.dtype, _dims(dim, input.ndim)[0] if input.ndim else 0
     is_floating = input.dtype.is_floating_point
     filled = _filled(input if is_floating else input.to(float32), mask, float("nan"))
@@ -139,6 +231,7 @@ def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: dtype | N
 def norm(input: Tensor, ord: float | None = 2.0, dim: Dims = None, *, keepdim: bool | None = False,
          dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """The vector norm of unmasked elements over dimensions."""
+    _strided_only(input, "norm")
     order = 2.0 if ord is None else ord
     filled = _filled(input, mask, INF if order == -INF else 0)
     return _linalg["vector_norm"](filled, order, _dims(dim, input.ndim), bool(keepdim), dtype=dtype)
@@ -147,12 +240,14 @@ def norm(input: Tensor, ord: float | None = 2.0, dim: Dims = None, *, keepdim: b
 def logsumexp(input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None,
               mask: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of exponentials of unmasked elements."""
+    _strided_only(input, "logsumexp")
     filled = _filled(input, mask, _lowest, "logsumexp")
     return filled.logsumexp(_dims(dim, input.ndim), keepdim).to(dtype or input.dtype)
 
 
 def _variance(input: Any, dim: Dims, unbiased: bool | None, correction: float | None, keepdim: bool | None,
               kind: dtype | None, mask: Tensor | None) -> Any:
+    _strided_only(input, "std/var")
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
     if correction is None:
@@ -183,22 +278,26 @@ def std(input: Tensor, dim: Dims = None, unbiased: bool | None = None, *, correc
 
 def softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Exponentials that sum to one along a dimension; masked-out elements get zero."""
+    _strided_only(input, "softmax")
     return _filled(input, mask, _lowest, "softmax").softmax(dim, dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """The logarithm of `softmax`."""
+    _strided_only(input, "log_softmax")
     return _filled(input, mask, _lowest, "log_softmax").log_softmax(dim, dtype=dtype)
 
 
 def softmin(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """The softmax of the negated input."""
+    _strided_only(input, "softmin")
     return (-_filled(input, mask, _highest, "softmin")).softmax(dim, dtype=dtype)
 
 
 def normalize(input: Any, ord: float, dim: int, *, eps: float = 1e-12, dtype: dtype | None = None,
               mask: Tensor | None = None) -> Tensor:
     """The input divided by its norm along a dimension; masked-out elements become zero."""
+    _strided_only(input, "normalize")
     size: Any = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _filled(input.to(dtype or input.dtype), mask, 0) / size.maximum(size.new_full((), eps))
 
@@ -206,5 +305,6 @@ def normalize(input: Any, ord: float, dim: int, *, eps: float = 1e-12, dtype: dt
 def logaddexp(input: Tensor, other: Tensor, *, dtype: dtype | None = None, input_mask: Tensor | None = None,
               other_mask: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of two exponentials, of which masked-out ones are zero."""
+    _strided_only(input, "logaddexp")
     one, two = _filled(input, input_mask, -INF), _filled(other, other_mask, -INF)
     return one.logaddexp(two).to(dtype or input.dtype)
