@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ._device import CPU, META
 from ._dispatch.callers import call_torch_function
 from ._dispatch.keys import (
     CPU_MASK,
@@ -336,7 +337,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         source = self.new_full((), source)
     elif source._device != self._device and not source._array.ndim:
         source = source.to(self._device)
-    mask = None if source.requires_grad else filling_mask(shown, indices, source)
+    casts = source._device not in (CPU, META) and source.dtype is not self.dtype  # which a device's value is not
+    mask = None if source.requires_grad or casts else filling_mask(shown, indices, source)
     if mask is not None:
         if 0 in shown._array.strides:
             warn_if_expanded(shown, "index_put_", "tensor[indices] = tensor")

@@ -102,8 +102,11 @@ def _sorted_as_if_nan_were_equal(rows: list[list[float]]) -> list[int]:
         x, y = next(differ, (0, 0))
         return x < y
 
+    def compared(a: int, b: int) -> int:
+        return before(b, a) - before(a, b)
+
     if len(rows) > 16:
-        return sorted(range(len(rows)), key=functools.cmp_to_key(lambda a, b: before(b, a) - before(a, b)))
+        return sorted(range(len(rows)), key=functools.cmp_to_key(compared))
     order: list[int] = []
     for row in range(len(rows)):
         place = len(order)

@@ -164,3 +164,14 @@ except torch.AcceleratorError as error:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
                           env={**os.environ, "PYTHONPATH": path})
     assert "raised: CUDA error: device-side assert triggered" in done.stdout, done.stderr
+
+
+def test_one_element_of_the_cpu_written_by_a_mask_is_cast() -> None:
+    mask = torch.tensor([[True, False], [True, True]], device="cuda")
+    target = torch.zeros(2, 2, device="cuda")
+    target[mask] = torch.tensor([3])
+    target[:, mask[0]] = torch.tensor([2.5], dtype=torch.float64)
+    assert target.tolist() == [[2.5, 0.0], [2.5, 3.0]]
+    with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
+        target[mask] = torch.tensor([4], device="cuda")
+    assert target.roll(1, None).tolist() == [[3.0, 2.5], [0.0, 2.5]]

@@ -96,3 +96,23 @@ def test_recurrent(name, reverse, kind):
 @pytest.mark.parametrize("name", ["LSTMCell", "GRUCell", "RNNCell"])
 def test_cell(name):
     check_module(lambda: getattr(nn, name)(5, 6), torch.randn(3, 5), 1e-4)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("target", [[1, 0, 2, 2], [-100] * 4, [1, -100, 0, -100]], ids=str)
+@pytest.mark.parametrize("weight", [None, [0.0, 0.0, 0.0], [0.5, 1.0, 2.0]], ids=str)
+def test_class_losses_of_large_scores_and_ignored_targets(dtype, target, weight):
+    base = (torch.arange(12.0).reshape(4, 3) * 7 % 5 * 8).double()
+    for offset in (0.0, 2.0**26) if dtype.itemsize > 2 else (0.0,):
+        for name in ("cross_entropy", "nll_loss"):
+            for reduction in ("mean", "sum", "none"):
+                results = []
+                for where in ("cpu", "cuda"):
+                    scores = (base + offset).to(dtype).to(where).requires_grad_()
+                    factors = None if weight is None else torch.tensor(weight, dtype=dtype, device=where)
+                    loss = getattr(functional, name)(scores, torch.tensor(target, device=where), factors,
+                                                     reduction=reduction)  # fmt: skip
+                    loss.sum().backward()
+                    results.append([value.detach().cpu().double() for value in (loss, scores.grad)])
+                near = TOLERANCES[dtype]
+                assert all(torch.allclose(b, a, near, near, equal_nan=True) for a, b in zip(*results, strict=True))
