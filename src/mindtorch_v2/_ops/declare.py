@@ -4,11 +4,13 @@ A declaration registers the operator with kernels for each backend, its Autograd
 same two, and names the public places (`torch`, `Tensor`, `nn.functional`, ...) where it appears.
 """
 
+import bisect
 import functools
 import re
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
+from types import CodeType
 from typing import Any
 
 from .._autograd.derive import Derivative, autograd_kernel, make_node_class
@@ -53,7 +55,18 @@ class Declaration:
         self.node_class: type | None = None
         # The same call as other operators, where the kernel and its formulas will not do: tangents, vmap.
         self.composed: Callable | None = None
-        self.module, self.file, self.line = _declaring_statement()
+        self.module, self._code, self._instruction = _declaring_statement()
+
+    @property
+    def file(self) -> str:
+        """The file that it stands in."""
+        return self._code.co_filename
+
+    @functools.cached_property
+    def line(self) -> int:
+        """The line at which the statement begins; looking for it takes a while, so that importing does not."""
+        starts, lines = _lines(self._code)
+        return lines[bisect.bisect_right(starts, self._instruction) - 1]
 
     @functools.cached_property
     def result_type(self) -> Any:
@@ -69,15 +82,22 @@ class Declaration:
         return f"<declaration of {self.operator.schema}>"
 
 
-def _declaring_statement() -> tuple[str, str, int]:
-    """Module, file and line of the statement that declares the operator: outermost in the module that calls us."""
+def _declaring_statement() -> tuple[str, CodeType, int]:
+    """Module, code and instruction of the statement that declares an operator: the outermost in the calling module."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"] == __name__:
         frame = frame.f_back
     module = frame.f_globals
     while frame.f_back is not None and frame.f_back.f_globals is module:
         frame = frame.f_back
-    return module["__name__"], frame.f_code.co_filename, frame.f_lineno
+    return module["__name__"], frame.f_code, frame.f_lasti
+
+
+@functools.cache
+def _lines(code: CodeType) -> tuple[list[int], list[int]]:
+    """The instructions at which another line begins, and those lines."""
+    known = [(start, line) for start, _, line in code.co_lines() if line is not None]
+    return [start for start, _ in known], [line for _, line in known]
 
 
 def _result_type(schema: Schema) -> Any:
