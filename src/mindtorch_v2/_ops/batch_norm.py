@@ -10,7 +10,7 @@ from .._tensor import Tensor
 from .copy import suggested_strides
 from .declare import function_of, op
 from .families import computes, writes
-from .norm import BLOCK_ELEMENTS, check_floating, second_derivative
+from .norm import BLOCK_ELEMENTS, check_floating, check_sizes, second_derivative
 from .rules import Spec
 from .samples import case, cases, t
 
@@ -56,6 +56,7 @@ class _Channels:
 def _specs(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Spec, Spec, Spec]:
     shape, kind = input._array.shape, input.dtype
     check_floating(kind, "batch_norm")
+    check_sizes("batch_norm", weight=(weight, shape[1]), bias=(bias, shape[1]))
     statistics = Spec((shape[1],), COMPUTE.get(kind, kind))
     return Spec(shape, kind, suggested_strides(input, shape)), statistics, statistics
 
@@ -113,6 +114,8 @@ batch_norm_with_statistics = function_of(op(
 def _backward_specs(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, eps: float,
                     output_mask: tuple) -> tuple:
     shape, kind = input._array.shape, input.dtype if weight is None else weight.dtype
+    check_sizes("batch_norm_backward", grad_out=(grad_out, input._array.size), weight=(weight, shape[1]),
+                mean=(mean, shape[1]), rstd=(rstd, shape[1]))
     specs = Spec(shape, input.dtype, suggested_strides(input, shape)), Spec((shape[1],), kind), Spec((shape[1],), kind)
     return tuple(spec if wanted else None for spec, wanted in zip(specs, output_mask, strict=True))
 
@@ -173,6 +176,8 @@ _BACKWARD = op(
 
 def _running_spec(input: Tensor, weight: Any, bias: Any, mean: Any, var: Tensor, eps: float) -> Spec:
     shape = input._array.shape
+    check_sizes("batch_norm", weight=(weight, shape[1]), bias=(bias, shape[1]), mean=(mean, shape[1]),
+                var=(var, shape[1]))
     return Spec(shape, input.dtype, suggested_strides(input, shape))
 
 

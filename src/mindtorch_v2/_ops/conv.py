@@ -255,7 +255,14 @@ _convolution = function_of(_CONVOLUTION)
 
 def _backward_specs(grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any, stride: tuple, padding: tuple,
                     dilation: tuple, transposed: bool, output_padding: tuple, groups: int, output_mask: tuple) -> tuple:
-    steps = _steps(weight._array.ndim - 2, stride, padding, dilation, groups)
+    steps, given = _steps(weight._array.ndim - 2, stride, padding, dilation, groups), grad_output._array.shape
+    if len(given) != input._array.ndim:
+        raise RuntimeError("Expected input and grad_output to have the same number of dimensions, but got: "
+                           f"{input._array.ndim} and {len(given)}")
+    expected = _convolution_spec(input, weight, None, stride, padding, dilation, transposed, output_padding, groups)
+    if given != expected.shape and 0 not in given:
+        raise RuntimeError(f"convolution_backward: expected grad_output to have shape {shape_text(expected.shape)}, but "
+                           f"got {shape_text(given)}")
     _check_computed(input, steps, transposed, "input" if output_mask[0] else "weight")
     kind, shapes = input.dtype, (input._array.shape, weight._array.shape, grad_output._array.shape[1:2])
     return tuple(Spec(shape, kind, _layout(input, weight, shape)) if wanted else None

@@ -18,11 +18,11 @@ arange, cat, searchsorted = (
     function_of(registry.get(name)) for name in ("arange.start_step", "cat", "searchsorted"))
 
 
-def _check_indices(indices: Tensor) -> None:
+def _check_indices(indices: Tensor, number: int = 1, function: str = "embedding") -> None:
     if indices.dtype is not int64 and indices.dtype is not int32:
-        raise RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
-                           f"Int; but got {indices.type()} instead (while checking arguments for "
-                           "embedding)")  # type: ignore[attr-defined]
+        raise RuntimeError(f"Expected tensor for argument #{number} 'indices' to have one of the following scalar "
+                           f"types: Long, Int; but got {indices.type()} instead (while checking arguments for "
+                           f"{function})")  # type: ignore[attr-defined]
 
 
 def _embedding_spec(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Spec:
@@ -79,6 +79,9 @@ def _summed_rows(xp: Any, grad_output: Any, indices: Any, num_weights: int, padd
     if padding_idx >= 0:
         kept = flat != padding_idx
         flat, grads = flat[kept], grads[kept]
+    if flat.size and (flat.min() < 0 or flat.max() >= num_weights):  # rows that the table has not, PyTorch passes by
+        kept = (flat >= 0) & (flat < num_weights)
+        flat, grads = flat[kept], grads[kept]
     made = xp.summed_rows(flat, grads, num_weights)
     if scale_grad_by_freq:
         made = made / xp.maximum(xp.bincount(flat, minlength=num_weights), 1).astype(made.dtype)[:, None]
@@ -98,12 +101,21 @@ def _frequency(indices: Any) -> Any:
     return (flat.unsqueeze(0) == flat.unsqueeze(1)).sum(1).reshape(indices.shape)
 
 
+def _dense_backward_spec(grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
+                         scale_grad_by_freq: bool) -> Spec:
+    _check_indices(indices, 2, "embedding_backward")
+    if num_weights < 0:
+        raise RuntimeError("zeros: Dimension size must be non-negative.")
+    count, width = indices._array.size, grad_output._array.shape[-1]
+    if grad_output._array.size != count * width:
+        raise RuntimeError(f"shape '[{count}, {width}]' is invalid for input of size {grad_output._array.size}")
+    return Spec((num_weights, width), grad_output.dtype)
+
+
 _DENSE_BACKWARD = op(
    "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool "
    "scale_grad_by_freq) -> Tensor",
-   kernel=computes(lambda grad_output, indices, num_weights,
-                   *rest: Spec((num_weights, grad_output._array.shape[-1]), grad_output.dtype),
-                   _summed_rows),
+   kernel=computes(_dense_backward_spec, _summed_rows),
    npu="aclnnEmbeddingDenseBackward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq, out) empty=0",
    grad=dict(grad_output=_dense_backward_grad),
    public="",

@@ -9,12 +9,13 @@ from .._tensor import Tensor
 from .copy import suggested_strides
 from .declare import function_of, op
 from .families import computes
-from .norm import _norm_gradients, _normalised, layer_norm_with_statistics, second_derivative
+from .norm import _norm_gradients, _normalised, check_sizes, layer_norm_with_statistics, second_derivative
 from .rules import Spec
 
 
 def _specs(input: Tensor, weight: Any, bias: Any, groups: int, eps: float) -> tuple[Spec, Spec, Spec]:
     shape, kind = input._array.shape, input.dtype
+    check_sizes("group_norm", weight=(weight, shape[1]), bias=(bias, shape[1]))
     statistics = Spec((shape[0], groups), COMPUTE.get(kind, kind))
     return Spec(shape, kind, suggested_strides(input, shape)), statistics, statistics
 
@@ -97,6 +98,8 @@ group_norm_with_statistics = function_of(_GROUP_NORM)
 def _backward_specs(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, groups: int,
                     output_mask: tuple) -> tuple:
     shape, kind = input._array.shape, input.dtype if weight is None else weight.dtype
+    check_sizes("group_norm_backward", grad_out=(grad_out, input._array.size), weight=(weight, shape[1]),
+                mean=(mean, shape[0] * groups), rstd=(rstd, shape[0] * groups))
     specs = Spec(shape, input.dtype, suggested_strides(input, shape)), Spec((shape[1],), kind), Spec((shape[1],), kind)
     return tuple(spec if wanted else None for spec, wanted in zip(specs, output_mask, strict=True))
 

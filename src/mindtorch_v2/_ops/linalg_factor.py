@@ -175,7 +175,12 @@ def _lu(self, pivot, get_infos):
 
 
 def _permutation_spec(LU_data: Tensor, LU_pivots: Tensor) -> Spec:
-    shape = LU_data._array.shape
+    shape, given = LU_data._array.shape, LU_pivots._array.shape
+    needed, batch = min(shape[-2:]), shape[:-2]
+    fits = given and given[-1] >= needed and len(given) <= len(shape) - 1
+    if not fits or any(n not in (1, m) for n, m in zip(given[-2::-1], batch[::-1], strict=False)):
+        raise RuntimeError(f"torch.lu_unpack: expected LU_pivots to hold {needed} pivots for each matrix of LU_data "
+                           f"with shape {shape_text(shape)}, but got pivots with shape {shape_text(given)}")
     return Spec((*shape[:-1], shape[-2]), LU_data.dtype)
 
 

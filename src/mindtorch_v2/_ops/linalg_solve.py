@@ -199,7 +199,19 @@ def _lu_solve_spec(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: b
     return columns(made, LU.dtype) if left else Spec(made, LU.dtype)
 
 
+def _check_pivots(LU: Any, pivots: Any) -> None:
+    """Raises where LAPACK, which does not look, would exchange rows that are not there."""
+    wrong = "greater or equal to 1" if pivots.min() < 1 else ""
+    if not wrong and pivots.max() > LU.shape[-2]:
+        wrong = "smaller or equal to LU.size(-2)"
+    if wrong:
+        raise RuntimeError(f"Pivots given to lu_solve must all be {wrong}. Did you properly pass the result of "
+                           "lu_factor?")
+
+
 def _lu_solve(xp: Any, LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool, spec: Spec) -> Any:
+    if LU.size and B.size:
+        _check_pivots(LU, pivots)
     if left:
         return placed(xp, xp.lapack.lu_solve(LU, pivots, B, adjoint), spec)
     flipped = xp.lapack.lu_solve(LU, pivots, B.conj().swapaxes(-1, -2), not adjoint)
@@ -301,13 +313,29 @@ def _ldl_solve_spec(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool) -> S
     if shape[:-1] != pivots._array.shape:
         raise RuntimeError(f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
                            f"{shape_text(pivots._array.shape)} instead")
-    if pivots.dtype.category > INT:
+    if pivots.dtype.category != INT:
         raise RuntimeError(f"{name}: Expected pivots to be integers. Got {pivots.dtype.scalar_name}")
     check_kernel("ldl_solve_kernel_cpu", LD)
     return columns((*broadcast_shape([b[:-2], shape[:-2]]), *b[-2:]), LD.dtype)
 
 
+def _check_block_pivots(xp: Any, pivots: Any) -> None:
+    """Raises for rows that are not there, and for a 2 by 2 block (two negative pivots) of which one half is missing."""
+    if not pivots.size:
+        return
+    n, rows = pivots.shape[-1], abs(pivots.astype(xp.int64))
+    if rows.min() < 1 or rows.max() > n:
+        raise RuntimeError("torch.linalg.ldl_solve: pivots must be between 1 and LD.size(-2) inclusive, negative for "
+                           "2-by-2 blocks. Did you properly pass the result of ldl_factor?")
+    positive = pivots > 0
+    opened = xp.cumsum(~positive, -1) % 2  # 1 after the first half of a block
+    if (opened[..., -1] | (positive & (opened == 1)).any(-1)).any():
+        raise RuntimeError("torch.linalg.ldl_solve: negative pivots must come in pairs, one for each 2-by-2 block. Did "
+                           "you properly pass the result of ldl_factor?")
+
+
 def _ldl_solve(xp: Any, LD: Any, pivots: Any, B: Any, hermitian: bool, spec: Spec) -> Any:
+    _check_block_pivots(xp, pivots)
     return placed(xp, xp.lapack.ldl_solve(LD, pivots, B, hermitian), spec)
 
 

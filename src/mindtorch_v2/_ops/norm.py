@@ -58,6 +58,20 @@ def _statistics_shape(shape: tuple[int, ...], normalized_shape: Sequence[int]) -
     return shape[:-count] + (1,) * count
 
 
+def check_sizes(name: str, **expected: tuple[Tensor | None, int]) -> None:
+    """Raises unless each tensor has as many elements as the kernels, which do not look, will read of it."""
+    for argument, (tensor, size) in expected.items():
+        if tensor is not None and tensor._array.size != size:
+            raise RuntimeError(f"{name}: expected {argument} to have {size} elements, but got shape "
+                               f"{shape_text(tensor._array.shape)}")
+
+
+def _check_backward(name: str, grad_out: Tensor, input: Tensor, normalized_shape: tuple[int, ...],
+                    **statistics: Tensor) -> None:
+    rows = math.prod(input._array.shape[: input._array.ndim - len(normalized_shape)])
+    check_sizes(name, grad_out=(grad_out, input._array.size), **{key: (x, rows) for key, x in statistics.items()})
+
+
 # array functions -----------------------------------------------------------------------------------------------------
 
 
@@ -260,7 +274,9 @@ def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable)
 def _layer_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, mean: Tensor, rstd: Tensor,
                                weight: Any,
                                bias: Any, output_mask: tuple) -> tuple:
+    _check_shapes(input, normalized_shape, ", ", weight, bias)
     check_floating(input.dtype, "LayerNormBackwardKernelImpl")
+    _check_backward("native_layer_norm_backward", grad_out, input, normalized_shape, mean=mean, rstd=rstd)
     parameter = weight if weight is not None else bias
     kind = input.dtype if parameter is None else parameter.dtype
     specs = Spec(input._array.shape, input.dtype), Spec(normalized_shape, kind), Spec(normalized_shape, kind)
@@ -303,6 +319,7 @@ _LAYER_NORM_BACKWARD = op(
 
 
 def _rms_norm_specs(input: Tensor, normalized_shape: tuple, weight: Any, eps: float | None) -> tuple[Spec, Spec]:
+    _check_shapes(input, normalized_shape, "", weight)
     check_floating(input.dtype, "rms_norm")
     return (Spec(input._array.shape, input.dtype if weight is None else promote_types(input.dtype, weight.dtype)),
             Spec(_statistics_shape(input._array.shape, normalized_shape),
@@ -359,6 +376,8 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
 
 def _rms_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, rstd: Tensor, weight: Any,
                              output_mask: tuple) -> tuple:
+    _check_shapes(input, normalized_shape, "", weight)
+    _check_backward("native_rms_norm_backward", grad_out, input, normalized_shape, rstd=rstd)
     return (Spec(input._array.shape, input.dtype) if output_mask[0] else None,
             Spec(normalized_shape, weight.dtype) if output_mask[1] else None)
 

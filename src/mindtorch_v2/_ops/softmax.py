@@ -13,7 +13,7 @@ from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .families import computes
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded_shape, reduced_dims, summed, unfolded
-from .rules import Spec
+from .rules import Spec, shape_text
 from .samples import case, cases, error, ints, t
 
 # Rows are worked on in blocks of this many elements, so that all passes over a block but the first find it in cache.
@@ -100,6 +100,10 @@ op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public
 def _backward_spec(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype) -> Spec:
     shape, kind = output._array.shape, grad_output.dtype
     at = wrapped_dim(dim, len(shape))
+    if grad_output._array.shape != shape:
+        raise RuntimeError("Expected tensor for argument #1 'grad' to have same size as tensor for argument #2 "
+                           f"'output'; but {shape_text(grad_output._array.shape)} does not equal {shape_text(shape)} "
+                           "(while checking arguments for softmax_backward)")
     if kind.category != FLOAT:
         where = "_lastdim" if at == max(len(shape) - 1, 0) else ""
         raise NotImplementedError(f"\"softmax_backward{where}_kernel_impl\" not implemented for '{kind.scalar_name}'")

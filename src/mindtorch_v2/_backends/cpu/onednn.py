@@ -7,6 +7,7 @@ onednn_kernels.py. Nothing here is loaded before an operator asks for it.
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import site
 import sys
@@ -18,12 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._threads import get_num_threads
+from ..meta import is_dense
 
 VARIABLE = "MINDTORCH_ONEDNN"  # names the library's file, or 0 for none
 _FILE = "libdnnl.so.3"  # the wheel onednn-cpu-gomp puts it below the prefix it is installed to
 _SPINS = "GOMP_SPINCOUNT"
 _CPU, _IN_ORDER, _ANY = 1, 1, 1  # dnnl_cpu, dnnl_stream_in_order, dnnl_format_tag_any
 BF16, F32 = 2, 3  # dnnl_bf16, dnnl_f32
+_BYTES = {BF16: 2, F32: 4}
 _BF16_INSTRUCTIONS = 0xE7  # the bits of dnnl_cpu_isa_avx512_core_bf16, which larger sets have too
 _IMPLEMENTATION, _ARGUMENT_LAYOUT = 8, 255  # dnnl_query_impl_info_str, dnnl_query_exec_arg_md
 _ALIGNMENT = 64  # bytes
@@ -240,6 +243,7 @@ class Primitive:
     def __init__(self, recipe: Recipe, description: c_void_p, operands: Sequence[Operand]) -> None:
         self.recipe, self.library = recipe, recipe.library
         self.bound: list[c_void_p] = []  # the memory of each operand
+        self.expected = [(o.layout.kind, math.prod(o.layout.shape)) for o in operands]
         self.scratch: list[tuple[c_void_p, int]] = []
         used, before, after = [], [], []
         slow = self.library.slow
@@ -262,6 +266,10 @@ class Primitive:
 
     def __call__(self, *arrays: np.ndarray) -> None:
         """Runs on the arrays, in the order of the operands."""
+        for (kind, size), array in zip(self.expected, arrays, strict=True):
+            if array.size != size or array.itemsize != _BYTES[kind] or not (array.flags.forc or is_dense(array)):
+                raise RuntimeError(f"oneDNN was to read {size} elements of {_BYTES[kind]} bytes that lie densely, but "
+                                   f"got an array of {array.shape} with strides {array.strides}")
         place, execute = self.library.quick.dnnl_memory_set_data_handle, self.library.slow.dnnl_primitive_execute
         rooms = []
         with _lock:

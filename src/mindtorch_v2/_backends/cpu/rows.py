@@ -5,10 +5,18 @@ from typing import Any
 import numpy as np
 
 
+def _check_inside(name: str, numbers: Any, end: int) -> None:
+    """Raises unless 0 <= number < end for all: SciPy's products do not look where they read and write."""
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= end):
+        raise IndexError(f"{name} out of range: expected to be in range of [0, {end - 1}], but got "
+                         f"{numbers.min() if numbers.min() < 0 else numbers.max()}")
+
+
 def summed_rows(indices: Any, rows: Any, count: int) -> Any:
     """`count` rows, the i-th of which is the sum of those `rows` whose index is i."""
     if not rows.size:
         return np.zeros((count, rows.shape[1]), rows.dtype)
+    _check_inside("index", indices, count)
     import scipy.sparse
 
     # Column j has its one in row indices[j].
@@ -19,6 +27,8 @@ def summed_rows(indices: Any, rows: Any, count: int) -> Any:
 
 def bag_sums(table: Any, indices: Any, starts: Any, factors: Any) -> Any:
     """For each bag, `indices[starts[i]:starts[i + 1]]`, the sum of the table's rows it names, times their factors."""
+    _check_inside("index", indices, len(table))
+    _check_inside("offset", starts, len(indices) + 1)
     import scipy.sparse
 
     factors = np.ones(len(indices), table.dtype) if factors is None else factors
