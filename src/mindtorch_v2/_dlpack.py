@@ -8,8 +8,8 @@ import numpy as np
 from ._device import CPU, strided
 from ._dispatch.argument_checks import takes
 from ._dtype import OF_ARRAY
-from ._from_data import from_numpy, writable
-from ._tensor import Tensor, wrap
+from ._from_data import from_numpy, on_borrowed, writable
+from ._tensor import Tensor
 
 
 class DLDeviceType(IntEnum):
@@ -91,8 +91,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if isinstance(ext_tensor, Tensor) and ext_tensor.device.type == "cuda":
         made = ext_tensor.detach()
     elif isinstance(ext_tensor, Tensor):
-        made = wrap(ext_tensor.detach()._host_array("from_dlpack()"))
-        made._storage, made._offset = ext_tensor._shared_storage(), ext_tensor._offset
+        made = on_borrowed(ext_tensor.detach()._host_array("from_dlpack()").view())
     else:
         source = ext_tensor
         if not hasattr(ext_tensor, "__dlpack__"):

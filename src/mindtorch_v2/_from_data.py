@@ -220,7 +220,14 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
                   "protect its data or make it writable before converting it to a tensor. This type of warning will "
                   "be suppressed for the rest of this program.", 2)
         ndarray = writable(ndarray)
-    return _marked(wrap(ndarray if ndarray.__class__ is np.ndarray else ndarray.view(np.ndarray)))
+    return on_borrowed(ndarray.view(np.ndarray))
+
+
+def on_borrowed(array: np.ndarray) -> Tensor:
+    """A tensor on memory that others hold too; the array itself is the tensor's own: shapes can be assigned to."""
+    made = _marked(wrap(array))
+    made._borrowed = True
+    return made
 
 
 def _type_name(value: Any) -> str:
@@ -435,7 +442,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
                   "to copy the buffer to protect its data or make it writable before converting it to a tensor. This "
                   "type of warning will be suppressed for the rest of this program.", 2)
         array = writable(array)
-    made = _marked(wrap(array.view(kind.np)))
+    made = on_borrowed(array.view(kind.np))
     return required(made) if requires_grad else made
 
 

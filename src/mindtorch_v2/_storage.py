@@ -40,7 +40,7 @@ class StorageBase:
 class UntypedStorage(StorageBase):
     """Bytes on the CPU. `buffer` is any C-contiguous array over them; arrays of tensors are made on it."""
 
-    __slots__ = ("__weakref__", "buffer", "nbytes_")
+    __slots__ = ("__weakref__", "buffer", "fixed", "nbytes_")  # fixed: set where others know of the memory
     device: device = CPU
     is_sparse = is_sparse_csr = False
     filename = None
@@ -115,10 +115,16 @@ class UntypedStorage(StorageBase):
         """A strided array on these bytes; offset and strides in bytes."""
         try:
             return _ndarray(shape, type, self.buffer, offset, strides)
-        except ValueError:
+        except (ValueError, OverflowError):
             refuse_rank(shape)
             if 0 not in shape:
-                raise
+                needed = offset + type.itemsize + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True))
+                steps = [s // type.itemsize for s in strides]
+                raise RuntimeError(
+                    f"setStorage: sizes {list(shape)}, strides {steps}, storage offset {offset // type.itemsize}, and "
+                    f"itemsize {type.itemsize} requiring a storage size of {needed} are out of bounds for storage of "
+                    f"size {self.nbytes_}"
+                ) from None
             # An empty tensor may begin past the end of its memory. With no buffer at all NumPy would drop the strides.
             return _ndarray(shape, type, _NO_BYTES, 0, strides)
 
@@ -146,6 +152,8 @@ class UntypedStorage(StorageBase):
 
     def resize_(self, nbytes: int) -> "UntypedStorage":
         """Changes the size, keeping the bytes that fit. Tensors made before keep the old memory."""
+        if not self.resizable():
+            raise RuntimeError("Trying to resize storage that is not resizable")
         bytes_ = np.zeros(nbytes, np.uint8)
         keep = min(nbytes, self.nbytes_)
         bytes_[:keep] = self.data[:keep]
@@ -153,7 +161,7 @@ class UntypedStorage(StorageBase):
         return self
 
     def resizable(self) -> bool:
-        return True
+        return not getattr(self, "fixed", False)
 
     def copy_(self, source: Any, non_blocking: bool | None = None) -> "UntypedStorage":
         self.data[:] = source.untyped().cpu().data
@@ -416,6 +424,9 @@ class TypedStorage:
 
     def element_size(self) -> int:
         return self.dtype.itemsize
+
+    def resizable(self) -> bool:
+        return self._untyped_storage.resizable()
 
     def resize_(self, size: int) -> "TypedStorage":
         self._untyped_storage.resize_(size * self.dtype.itemsize)

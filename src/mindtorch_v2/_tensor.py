@@ -87,6 +87,7 @@ class Tensor(TensorBase):
     _keys: int = CPU_MASK
     _device: device = CPU
     _storage: UntypedStorage | None = None  # made when first asked for; a view asks its base
+    _borrowed: bool = False  # others know of the memory too, so that its storage, once made, cannot be resized
     _offset: int = 0  # of the first element in the storage, in bytes
     _counter: VersionCounter | None = None  # made at the first write or view; None means version 0
     _edge: tuple | None = None  # (node, output number) that made this tensor
@@ -243,6 +244,8 @@ class Tensor(TensorBase):
                 storage = array.storage
             else:
                 storage = UntypedStorage.of_array(array)
+                if self._borrowed:
+                    storage.fixed = True
                 # NumPy's strides of a fresh empty array; PyTorch's count
                 if not array.size and not any(array.strides) and array.base is not _NO_BYTES:
                     self._array = storage.array(
@@ -593,13 +596,13 @@ class Tensor(TensorBase):
         return array.tolist() if array.dtype.isbuiltin == 1 else cast(array, WIDER[array.dtype]).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The same memory as an ndarray."""
+        """The same memory as an ndarray: another one than the tensor's own, since its shape can be assigned to."""
         if self._keys & TORCH_DISPATCH_MASK:
             raise RuntimeError(".numpy() is not supported for tensor subclasses.")
         if force.__class__ is not bool:
             raise TypeError(expected("numpy", "force", "bool", force))
         if force:
-            return self.detach().cpu()._host_array("numpy()")
+            return self.detach().cpu().numpy()
         if self._device is not CPU:
             raise TypeError(f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the "
                             "tensor to host memory first.")
@@ -608,7 +611,11 @@ class Tensor(TensorBase):
         array = self._host_array("numpy()")
         if array.dtype.isbuiltin != 1:
             raise TypeError(f"Got unsupported ScalarType {self.dtype.scalar_name}")
-        return array
+        if self._storage is None and self._base is None:
+            self._borrowed = True
+        elif array is self._array:
+            self._shared_storage().fixed = True
+        return array.view()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()

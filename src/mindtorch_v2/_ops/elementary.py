@@ -279,7 +279,8 @@ def _polygamma(xp: Any, n: int, self: Any) -> Any:
         left = self < 0.5
         value = xp.zeta(2, xp.where(left, 1 - self, self))
         return xp.where(left, (math.pi / xp.sin(math.pi * self)) ** 2 - value, value)
-    return (-1.0) ** (n + 1) * math.factorial(n) * xp.zeta(n + 1, self)
+    factor = math.factorial(n) if n <= 170 else math.inf  # what float64 holds
+    return (factor if n % 2 else -factor) * xp.zeta(float(n + 1), self)
 
 
 _POLYGAMMA = op("polygamma(int n, Tensor self) -> Tensor",
@@ -302,7 +303,7 @@ def _mvlgamma(self, p):
         raise RuntimeError("p has to be greater than or equal to 1")
     if self.dtype.category == BOOL:
         raise RuntimeError("The input tensor may not be a boolean tensor.")
-    offsets = self.new_tensor([-0.5 * i for i in range(p)], dtype=floating(self.dtype)[0])
+    offsets = 0.5 - 0.5 * self.new_ones((p,), dtype=floating(self.dtype)[0]).cumsum(0)
     return (self.unsqueeze(-1) + offsets).lgamma().sum(-1) + p * (p - 1) * 0.25 * math.log(math.pi)
 
 

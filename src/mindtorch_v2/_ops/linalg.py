@@ -102,6 +102,8 @@ _FAILURES = {
     "lu_factor": "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still want to "
                  "perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
     "ldl_factor": "Unknown error code: {}.",
+    "lstsq": "The least squares solution could not be computed because the input matrix does not have full rank (error "
+             "code: {}).",
     "eigh": _ILL.format("eigenvalues"),
     "svd": _ILL.format("singular values"),
 }

@@ -6,7 +6,7 @@ from .._dtype import dtype, finfo, int64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
-from .linalg import check_same_type, columns, named, placed
+from .linalg import check_info, check_same_type, columns, named, placed
 from .linalg_solve import is_vector
 from .linalg_spectral import linalg_pinv, pinv_grad
 from .rules import Spec, broadcast_shape
@@ -60,6 +60,8 @@ def _lstsq(xp: Any, self: Any, b: Any, rcond: float | None, driver: str | None, 
     if rcond is None:
         rcond = finfo(spec[0].dtype).eps * max(m, n)
     A, b = xp.broadcast_to(self, (*batch, m, n)), xp.broadcast_to(b, (*batch, *b.shape[-2:]))
+    if driver in ("gelsd", "gelss"):  # which look for singular values: for ever, where there are infinities
+        check_info("torch.linalg.lstsq", xp.where(xp.isfinite(A).all((-2, -1)), 0, min(m, n)))
     made, rank, singular = xp.lapack.least_squares(A, b, rcond, driver or "gelsy")
     residuals = xp.empty((0,), singular.dtype)
     if spec[1].shape != (0,) and (driver == "gels" or bool((rank == n).all())):

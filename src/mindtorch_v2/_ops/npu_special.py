@@ -60,7 +60,8 @@ def _polygamma(n: int, self: Any) -> Any:
     if n == 0:
         return x.digamma()
     if n > 1:
-        return _zeta(float(n + 1), x) * ((-1.0) ** (n + 1) * math.factorial(n))
+        factor = math.factorial(n) if n <= 170 else math.inf
+        return _zeta(float(n + 1), x) * (factor if n % 2 else -factor)
     left = x < 0.5
     value = _zeta(2.0, _where(left, 1 - x, x))
     turned = (x * math.pi).sin().reciprocal() * math.pi

@@ -381,6 +381,9 @@ def _refuse_0d(self: Tensor) -> None:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
 
 
+_MOST_PARTS = 2**60 - 1  # of which PyTorch could hold a list
+
+
 @composite("tensor_split.sections(Tensor(a -> *) self, int sections, int dim=0) -> Tensor(a)[]",
            samples=cases(case(t(7), 3), case(t(2, 5), 2, 1), case(t(2), 3),
                          error(RuntimeError, "number of sections must be larger than 0, got 0", t(2), 0)))
@@ -389,6 +392,8 @@ def _tensor_split_sections(self, sections, dim):
     dim = wrapped_dim(dim, self._array.ndim)
     if sections <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+    if sections > _MOST_PARTS:
+        raise RuntimeError("cannot create std::vector larger than max_size()")
     size, larger = divmod(self._array.shape[dim], sections)
     ends = [size * i + min(i, larger) for i in range(sections + 1)]
     return tuple(slice_view(self, dim, start, end) for start, end in zip(ends, ends[1:], strict=False))

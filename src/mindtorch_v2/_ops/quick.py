@@ -133,7 +133,7 @@ def view_source(name: str, arguments: Sequence[Argument], array_view: str | None
     return f"""def {name}({first}{rest}):
     a = {first}._array
     try: array = {array_view or f"array_view(a{rest})"}
-    except (ValueError, IndexError): array = None
+    except (ValueError, IndexError, OverflowError): array = None
     base = {first}._base
     woken = base is not None and base._keys & {REQUIRES_GRAD | DUAL_MASK} and {first}._keys & {VIEW_MASK}
     if array is None or not array.size or woken:

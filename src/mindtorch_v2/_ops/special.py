@@ -148,10 +148,15 @@ for _name, _compute in _UNDIFFERENTIATED.items():
 POLYNOMIALS: list[tuple[str, Callable, Callable, Callable]] = []  # as declared, for devices with kernels of their own
 
 
-def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = lambda x: None) -> None:
+_MOST_STEPS = 1 << 20  # of a recurrence
+
+
+def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = lambda x: None,
+                closed: Callable | None = None) -> None:
     """Declares polynomials in x by degree n: 1, `first(x)`, then `step(x, k, degree k - 1, degree k)` of degree k + 1.
 
-    Those of a degree above `limit(x)` are undefined.
+    Those of a degree above `limit(x)` are undefined. `closed(xp, x, degree)` says where there is a formula, and its
+    values there.
     """
     POLYNOMIALS.append((name, first, step, limit))
 
@@ -160,10 +165,22 @@ def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = la
         degree, highest = n.astype(xp.int64), limit(x)
         before, now = xp.ones_like(x), first(x)
         made = xp.where(degree < 0, 0, xp.where(degree == 0, before, now))
-        last = max(int(degree.max()), 0) if degree.size else 0
-        for k in range(1, last if highest is None else min(last, highest)):
+        steps = degree if highest is None else xp.minimum(degree, highest)
+        if closed is not None:
+            known, values = closed(xp, x, degree)
+            steps = xp.where(known, 0, steps)
+        last = max(int(steps.max()), 0) if degree.size else 0
+        for k in range(1, last):
+            if not k % 1024:  # once a recurrence has overflown, nothing more comes of it
+                made = xp.where((steps > k) & xp.isnan(now), xp.nan, made)
+                steps = xp.where(xp.isnan(now), 0, steps)
+                if int(steps.max()) <= k:
+                    break
+                if last > _MOST_STEPS:
+                    raise RuntimeError(f"{name}: a degree of {last} takes too many steps; the highest is {_MOST_STEPS}")
             before, now = now, step(x, k, before, now)
-            made = xp.where(degree == k + 1, now, made)
+            made = xp.where(steps == k + 1, now, made)
+        made = made if closed is None else xp.where(known, values, made)
         return made if highest is None else xp.where(degree > highest, xp.nan, made)
 
     op(f"special_{name}(Tensor|Scalar x, Tensor|Scalar n) -> Tensor",
@@ -177,16 +194,28 @@ def _hermite_limit(x: Any) -> int:
     return 512 if x.dtype.itemsize == 8 else 128
 
 
-def _chebyshev(kind: str, first: Callable) -> None:
-    _polynomial(f"chebyshev_polynomial_{kind}", first, lambda x, k, before, now: 2 * x * now - before)
+def _chebyshev(kind: str, first: Callable, inside: Callable, at_one: Callable, at_minus_one: Callable) -> None:
+    """Declares both forms. Where |x| <= 1, a high degree is `inside(xp, angle, n)`, at the ends another function of n."""
+
+    def closed(xp: Any, x: Any, degree: Any) -> tuple[Any, Any]:
+        n, angle = degree.astype(x.dtype), xp.arccos(xp.clip(x, -1, 1))
+        sign = (1 - 2 * (degree % 2)).astype(x.dtype)
+        ends = xp.where(x > 0, at_one(n), sign * at_minus_one(n))
+        return (degree > 8) & (abs(x) <= 1), xp.where(abs(x) == 1, ends, inside(xp, angle, n))
+
+    _polynomial(f"chebyshev_polynomial_{kind}", first, lambda x, k, before, now: 2 * x * now - before, closed=closed)
     _polynomial(f"shifted_chebyshev_polynomial_{kind}", lambda x: first(2 * x - 1),
-                lambda x, k, before, now: 2 * (2 * x - 1) * now - before)
+                lambda x, k, before, now: 2 * (2 * x - 1) * now - before,
+                closed=lambda xp, x, degree: closed(xp, 2 * x - 1, degree))
 
 
-_chebyshev("t", lambda x: x)
-_chebyshev("u", lambda x: 2 * x)
-_chebyshev("v", lambda x: 2 * x - 1)
-_chebyshev("w", lambda x: 2 * x + 1)
+_chebyshev("t", lambda x: x, lambda xp, angle, n: xp.cos(n * angle), lambda n: 1, lambda n: 1)
+_chebyshev("u", lambda x: 2 * x, lambda xp, angle, n: xp.sin((n + 1) * angle) / xp.sin(angle),
+           lambda n: n + 1, lambda n: n + 1)
+_chebyshev("v", lambda x: 2 * x - 1, lambda xp, angle, n: xp.cos((n + 0.5) * angle) / xp.cos(angle / 2),
+           lambda n: 1, lambda n: 2 * n + 1)
+_chebyshev("w", lambda x: 2 * x + 1, lambda xp, angle, n: xp.sin((n + 0.5) * angle) / xp.sin(angle / 2),
+           lambda n: 2 * n + 1, lambda n: 1)
 _polynomial("hermite_polynomial_h", lambda x: 2 * x, lambda x, k, before, now: 2 * (x * now - k * before),
             _hermite_limit)
 _polynomial("hermite_polynomial_he", lambda x: x, lambda x, k, before, now: x * now - k * before, _hermite_limit)

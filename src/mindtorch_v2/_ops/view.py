@@ -203,6 +203,14 @@ op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, "a.T if a.ndim == 2 else No
                  error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))))
 
 
+_known_orders: set[tuple[int, ...]] = set()
+
+
+def _permuted(array: Any, dims: tuple[int, ...]) -> Any:
+    """By NumPy's own function for orders that were seen before: it wraps large numbers around."""
+    return array.transpose(dims) if dims in _known_orders and len(dims) == array.ndim else None
+
+
 def _permute(self: Tensor, dims: tuple[int, ...]) -> Geometry:
     array = self._array
     shape, strides = array.shape, array.strides
@@ -220,6 +228,8 @@ def _permute(self: Tensor, dims: tuple[int, ...]) -> Geometry:
         steps.append(strides[d])
     if seen != (1 << ndim) - 1:
         raise RuntimeError("permute(): duplicate dims are not allowed.")
+    if len(_known_orders) < 4096:
+        _known_orders.add(dims)
     return tuple(made), tuple(steps), 0
 
 
@@ -232,7 +242,7 @@ def inverse_order(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-   kernel=view(_permute, "a.transpose(dims)"), grad=dict(self=lambda grad,
+   kernel=view(_permute, _permuted), grad=dict(self=lambda grad,
                                                                                dims: grad.permute(inverse_order(dims))),
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
                  error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),

@@ -225,13 +225,19 @@ def eigh(A: Any, lower: bool, vectors: bool) -> tuple[Any, Any, Any]:
 
 
 def svd(A: Any, full: bool, vectors: bool) -> tuple[Any, Any, Any, Any]:
-    """U, S, V^H (no vectors where not asked for), and info: positive where no solution was found, -1 for NaN."""
-    info = np.zeros(A.shape[:-2], np.int32)
+    """U, S, V^H (no vectors where not asked for), and info: positive where no solution was found, -1 for NaN.
+
+    LAPACK may search for ever in a matrix with infinities: it is given zeros, and the singular values are NaN.
+    """
+    finite, info = np.isfinite(A).all((-2, -1)), np.zeros(A.shape[:-2], np.int32)
+    if not finite.all():
+        U, S, Vh, info = svd(np.where(finite[..., None, None], A, A.dtype.type(0)), full, vectors)
+        S = np.where(finite[..., None], S, S.dtype.type(np.nan))
+        return U, S, Vh, np.where(np.isnan(A).any((-2, -1)), -1, info).astype(np.int32)
     try:
         if vectors:
             return (*np.linalg.svd(A, full), info)
         return None, np.linalg.svd(A, compute_uv=False), None, info
     except np.linalg.LinAlgError:
         k = min(A.shape[-2:])
-        info[...] = np.where(np.isfinite(A).all((-2, -1)), 0, -1)
-        return None, np.zeros((*A.shape[:-2], k), A.real.dtype), None, info if info.any() else info + k
+        return None, np.zeros((*A.shape[:-2], k), A.real.dtype), None, info + k

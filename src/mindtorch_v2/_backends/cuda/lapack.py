@@ -155,13 +155,14 @@ def eigh(A: Any, lower: bool, vectors: bool) -> tuple[Any, Any, Any]:
 
 
 def svd(A: Any, full: bool, vectors: bool) -> tuple[Any, Any, Any, Any]:
-    """U, S, V^H (no vectors where not asked for), and info: -1 for NaN."""
+    """U, S, V^H (no vectors where not asked for), and info: -1 for NaN; singular values with infinities are NaN."""
     m, n = A.shape[-2:]
-    info = cupy.where(cupy.isfinite(A).all((-2, -1)), 0, -1).astype(np.int32)
+    info = cupy.where(cupy.isnan(A).any((-2, -1)), -1, 0).astype(np.int32)
     if A.size:
-        if vectors:
-            return (*cupy.linalg.svd(A, full), info)
-        return None, cupy.linalg.svd(A, compute_uv=False), None, info
+        finite = cupy.isfinite(A).all((-2, -1))
+        A = cupy.where(finite[..., None, None], A, A.dtype.type(0))
+        U, S, Vh = cupy.linalg.svd(A, full) if vectors else (None, cupy.linalg.svd(A, compute_uv=False), None)
+        return U, cupy.where(finite[..., None], S, S.dtype.type(np.nan)), Vh, info
     k, batch = min(m, n), A.shape[:-2]
     S = cupy.zeros((*batch, k), A.real.dtype)
     if not vectors:
