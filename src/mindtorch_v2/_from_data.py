@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._allocation import allocates
 from ._backends import pins_memory
 from ._device import CPU, META, device, get_default_device
 from ._dispatch.argument_checks import expected
@@ -306,6 +307,7 @@ def _array_of_storage(data: TypedStorage | UntypedStorage, kind: dtype | None) -
     return _on_storage(data, kind)._array.copy()
 
 
+@allocates
 def _fresh(data: Any, kind: dtype | None, where: Any, requires_grad: bool) -> Tensor:
     if isinstance(data, (TypedStorage, UntypedStorage)):
         array = _array_of_storage(data, kind)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ._allocation import allocates
 from ._device import CPU, device
 from ._dispatch.keys import COO_MASK, SPARSE_MASK
 from ._dtype import (
@@ -44,6 +45,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+@allocates
 def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None) -> Tensor:
     """What the old constructors return: uninitialised memory of a size, or data in the given type."""
     if where is not None and device(where).type != "cpu":

@@ -1,5 +1,6 @@
 """Buffers that tensors share."""
 
+import math
 import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._allocation import allocates
 from ._backends.meta import MetaArray
 from ._device import CPU, META, device
 from ._dtype import (
@@ -50,6 +52,7 @@ class UntypedStorage(StorageBase):
         kind = cls if device is None or cls is not UntypedStorage else _class_on(_device(device))
         return object.__new__(kind)
 
+    @allocates
     def __init__(self, *args: Any, device: Any = None) -> None:
         content = args[0] if args else 0
         if isinstance(content, int):
@@ -118,6 +121,8 @@ class UntypedStorage(StorageBase):
         except (ValueError, OverflowError):
             refuse_rank(shape)
             if 0 not in shape:
+                if math.prod(shape) * type.itemsize >= 2**63:
+                    raise RuntimeError("numel: integer multiplication overflow") from None
                 needed = offset + type.itemsize + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True))
                 steps = [s // type.itemsize for s in strides]
                 raise RuntimeError(
@@ -150,6 +155,7 @@ class UntypedStorage(StorageBase):
     def data_ptr(self) -> int:
         return self.buffer.__array_interface__["data"][0] if self.nbytes_ else 0
 
+    @allocates
     def resize_(self, nbytes: int) -> "UntypedStorage":
         """Changes the size, keeping the bytes that fit. Tensors made before keep the old memory."""
         if not self.resizable():
@@ -167,6 +173,7 @@ class UntypedStorage(StorageBase):
         self.data[:] = source.untyped().cpu().data
         return self
 
+    @allocates
     def clone(self) -> "UntypedStorage":
         return UntypedStorage.of_array(self.data.copy())
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._allocation import out_of_memory
 from .._backends.meta import MetaArray, is_dense
 from .._dispatch.keys import (
     BACKEND_MASK,
@@ -537,6 +538,8 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
         task.run()
         for callback in task.callbacks:  # one may queue another
             callback()
+    except MemoryError as error:
+        raise out_of_memory(error) from None
     finally:
         state["backward_pass"] = outer
         if state["include"] != include:

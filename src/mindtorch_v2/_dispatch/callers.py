@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
+from .._allocation import out_of_memory, too_large
 from .._device import Size, device, get_default_device, layout, memory_format
 from .._dtype import dtype
 from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
@@ -113,7 +114,17 @@ def keys_of(operator: Operator, values: Sequence[Any]) -> int:
 def call_bound(operator: Operator, values: Sequence[Any]) -> Any:
     """Runs an operator on values in the schema's order."""
     include, allow = modes.masks
-    return operator.lookup((keys_of(operator, values) | include) & allow)(*values)
+    try:
+        return operator.lookup((keys_of(operator, values) | include) & allow)(*values)
+    except MemoryError as error:
+        raise out_of_memory(error) from None
+    except ValueError as error:
+        raise too_large(error)  # noqa: B904 - mostly the same error
+
+
+# After a `try` around the kernel, which costs nothing unless something is raised.
+_REFUSALS = ("except MemoryError as error: raise out_of_memory(error) from None",
+             "except ValueError as error: raise too_large(error)")
 
 
 # Integers up to this are compared in no time; the slow path knows which larger ones are too large.
@@ -231,7 +242,8 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     body += ["if unusual.threads:",
              "    include, allow = modes.masks",
              "    keys = (keys | include) & allow",
-             f"return (table.get(keys) or lookup(keys))({', '.join(schema.names)})"]
+             f"try: return (table.get(keys) or lookup(keys))({', '.join(schema.names)})",
+             *_REFUSALS]
     text = "\n".join("    " + line.replace("return __slow__", f"return {slow}") for line in body)
     return f"def {name}({', '.join(signature)}):\n{text}\n"
 
@@ -323,6 +335,7 @@ def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kw
 def _caller_scope(operator: Operator) -> dict[str, Any]:
     return {
         "MISSING": MISSING, "NUMBERS": NUMBERS, "SEQUENCES": _SEQUENCES, "modes": modes, "unusual": unusual,
+        "out_of_memory": out_of_memory, "too_large": too_large,
         "table": operator.table,
         "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__layout__": layout, "__memory_format__": memory_format,
@@ -370,7 +383,8 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
                 "    if unusual.threads:\n"
                 "        include, allow = modes.masks\n"
                 "        keys = (keys | include) & allow\n"
-                f"    return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n")
+                f"    try: return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n"
+                + "".join(f"    {line}\n" for line in _REFUSALS))
 
     scope = _caller_scope(operator) | {"__foreign__": foreign, "Tensor": tensor_class}
     return lazy_function(special, scope, _with_defaults(operator, scope, source))

@@ -261,8 +261,8 @@ def _backward_specs(grad_output: Tensor, input: Tensor, weight: Tensor, bias_siz
                            f"{input._array.ndim} and {len(given)}")
     expected = _convolution_spec(input, weight, None, stride, padding, dilation, transposed, output_padding, groups)
     if given != expected.shape and 0 not in given:
-        raise RuntimeError(f"convolution_backward: expected grad_output to have shape {shape_text(expected.shape)}, but "
-                           f"got {shape_text(given)}")
+        raise RuntimeError(f"convolution_backward: expected grad_output to have shape {shape_text(expected.shape)}, "
+                           f"but got {shape_text(given)}")
     _check_computed(input, steps, transposed, "input" if output_mask[0] else "weight")
     kind, shapes = input.dtype, (input._array.shape, weight._array.shape, grad_output._array.shape[1:2])
     return tuple(Spec(shape, kind, _layout(input, weight, shape)) if wanted else None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._allocation import out_of_memory
 from .._backends.meta import contiguous_strides, is_dense
 from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
 from .._dispatch.callers import device_keys
@@ -247,7 +248,10 @@ def converted(self: Tensor, kind: dtype | None, where: device | None = None, cop
     include, allow = modes.masks
     where = where or self._device
     mask = (device_keys(where, self._keys) | include) & allow
-    return (_TO_COPY.table.get(mask) or _TO_COPY.lookup(mask))(self, kind, where, non_blocking, wanted)
+    try:
+        return (_TO_COPY.table.get(mask) or _TO_COPY.lookup(mask))(self, kind, where, non_blocking, wanted)
+    except MemoryError as error:
+        raise out_of_memory(error) from None
 
 
 _TO_FORMS = """

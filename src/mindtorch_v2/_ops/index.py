@@ -361,7 +361,7 @@ def _take_along_dim(self, indices, dim):
         raise RuntimeError("torch.take_along_dim(): dtype of indices should be Long but got "
                            f"{indices.dtype.scalar_name}")
     if dim is None:
-        return self.reshape((-1,)).gather(0, indices.reshape((-1,)).remainder(max(self._array.size, 1)))
+        return self.reshape((-1,)).gather(0, indices.reshape((-1,)))
     ndim = self._array.ndim
     if ndim != indices._array.ndim:
         raise RuntimeError("torch.take_along_dim(): input and indices should have the same number of dimensions, but "

@@ -195,7 +195,8 @@ def _hermite_limit(x: Any) -> int:
 
 
 def _chebyshev(kind: str, first: Callable, inside: Callable, at_one: Callable, at_minus_one: Callable) -> None:
-    """Declares both forms. Where |x| <= 1, a high degree is `inside(xp, angle, n)`, at the ends another function of n."""
+    """Declares both forms. Of high degree n they are `inside(xp, angle, n)` where |x| < 1, other functions at 1 and -1.
+    """
 
     def closed(xp: Any, x: Any, degree: Any) -> tuple[Any, Any]:
         n, angle = degree.astype(x.dtype), xp.arccos(xp.clip(x, -1, 1))

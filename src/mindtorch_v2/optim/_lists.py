@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 import mindtorch_v2 as torch
 
+from .._allocation import reserve
+from .._backends.cpu.blocks import BLOCK
 from .._dispatch.keys import TORCH_DISPATCH_MASK
 from .optimizer import Optimizer, _get_scalar_dtype, _use_grad_for_differentiable
 
@@ -34,6 +36,8 @@ class ListOptimizer(Optimizer):
     }  # fmt: skip
     _counters: ClassVar[tuple[str, ...]] = ("step",)
     _sparse_error: ClassVar[str] = "{} does not support sparse gradients"
+    _in_blocks: ClassVar[bool] = False  # whether plain parameters are stepped a block at a time
+    _room: tuple[Any, int] = (None, 0)  # what a step's arrays take, and of how many parameters and states that holds
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -95,9 +99,32 @@ class ListOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._find_room()
         for group in self.param_groups:
             self._update(group)
         return loss
+
+    def _find_room(self) -> None:
+        """Raises, before any parameter is changed, if there is no memory for the arrays that a step makes."""
+        seen = sum([len(group["params"]) for group in self.param_groups]), len(self.state)
+        if self._room[0] != seen:
+            params = [(group, parameter) for group in self.param_groups for parameter in group["params"]]
+            passing = max((self._temporaries(parameter) for _, parameter in params), default=0)
+            lasting = sum(self._state_arrays(group) * _host_bytes(parameter) for group, parameter in params
+                          if parameter not in self.state)
+            self._room = seen, passing + lasting
+        reserve(self._room[1])
+
+    def _state_arrays(self, group: dict[str, Any]) -> int:
+        """How many arrays of a parameter's size are kept for it."""
+        return len(self._states)
+
+    def _temporaries(self, parameter: torch.Tensor) -> int:
+        """Bytes that a parameter's step takes for a while."""
+        size = _host_bytes(parameter)
+        if self._in_blocks and parameter.dtype in (torch.float32, torch.float64) and parameter.is_contiguous():
+            size = min(size, 2 * BLOCK * parameter.element_size())
+        return 4 * size * max(4 // parameter.element_size(), 1)
 
     def _update(self, group: dict[str, Any]) -> None:
         params, gradients, states = self._lists(group)
@@ -107,6 +134,10 @@ class ListOptimizer(Optimizer):
         if group.get("fused") and params:
             check_fused(params[0])
         type(self)._function(params, gradients, *lists, **self._options(group))
+
+
+def _host_bytes(parameter: torch.Tensor) -> int:
+    return parameter.nbytes if parameter.device.type == "cpu" and not parameter.is_sparse else 0
 
 
 @functools.cache

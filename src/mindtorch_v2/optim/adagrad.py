@@ -84,6 +84,7 @@ class Adagrad(ListOptimizer):
 
     _function = staticmethod(adagrad)
     _states = ("sum", "step")
+    _in_blocks = True
     _added = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def __init__(

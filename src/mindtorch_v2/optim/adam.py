@@ -87,6 +87,7 @@ class Adam(ListOptimizer):
 
     _function = staticmethod(adam)
     _states = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step")
+    _in_blocks = True
     _optional = ("max_exp_avg_sq",)
     _added = {
         "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,

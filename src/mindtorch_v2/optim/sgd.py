@@ -65,6 +65,7 @@ class SGD(ListOptimizer):
 
     _function = staticmethod(sgd)
     _states = ("momentum_buffer",)
+    _in_blocks = True
     _added = {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False}
 
     def __init__(
@@ -98,6 +99,9 @@ class SGD(ListOptimizer):
         })  # fmt: skip
         check_flags(differentiable, foreach, fused)
         self._step_supports_amp_scaling = bool(fused)
+
+    def _state_arrays(self, group: dict[str, Any]) -> int:
+        return int(group["momentum"] != 0)
 
     def _update(self, group: dict[str, Any]) -> None:
         pairs = [(p, p.grad) for p in group["params"] if p.grad is not None]

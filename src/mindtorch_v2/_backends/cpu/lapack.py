@@ -4,19 +4,29 @@ NumPy's stacked functions do the work where it has them. They refuse a whole sta
 member and what LAPACK says of it is then looked for one matrix at a time, as all is for routines that NumPy lacks.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..._threads import limit_libraries
+
 _PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
-def _routine(name: str, kind: np.dtype, *, module: str = "lapack") -> Callable:
+@functools.cache
+def _scipy_linalg() -> Any:
+    """The module, whose BLAS library uses as many threads as were chosen."""
     import scipy.linalg
 
+    limit_libraries()
+    return scipy.linalg
+
+
+def _routine(name: str, kind: np.dtype, *, module: str = "lapack") -> Callable:
     # An empty stack may be of any type: then nothing is called.
-    return getattr(getattr(scipy.linalg, module), _PREFIX.get(kind.char, "d") + name)
+    return getattr(getattr(_scipy_linalg(), module), _PREFIX.get(kind.char, "d") + name)
 
 
 def _hermitian_routine(name: str, kind: np.dtype, hermitian: bool) -> Callable:
