@@ -54,6 +54,8 @@ def set_num_threads(num: int) -> None:
         raise RuntimeError(f"set_num_threads expects an int, but got {type(num).__name__}")
     if num <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
+    if num >= 2**31:
+        raise ValueError("Overflow when unpacking long")
     _chosen[0] = num
     limit_libraries()
 

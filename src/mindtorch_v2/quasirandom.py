@@ -10,6 +10,10 @@ from mindtorch_v2 import Tensor
 __all__ = ["SobolEngine"]
 
 
+def _gray_code(number: int) -> int:
+    return number ^ number >> 1
+
+
 class SobolEngine:
     """Draws points of a (scrambled) Sobol sequence, with the direction numbers of Joe and Kuo.
 
@@ -79,7 +83,14 @@ class SobolEngine:
     def fast_forward(self, n: int) -> "SobolEngine":
         """This engine, n points further."""
         first = self.num_generated == 0
-        self._path(n - first, self.num_generated - (not first))
+        start = self.num_generated - (not first)
+        # From a point to the next, one digit of the Gray code of its number changes: these have changed after all.
+        changed = _gray_code(start) ^ _gray_code(start + n - first)
+        if changed >> self.MAXBIT:
+            raise ValueError(f"a Sobol sequence of {self.MAXBIT} binary digits has no point number {start + n}")
+        for digit in range(changed.bit_length()):
+            if changed >> digit & 1:
+                self.quasi ^= self.sobolstate[:, digit]
         self.num_generated += n
         return self
 

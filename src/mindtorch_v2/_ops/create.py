@@ -11,6 +11,7 @@ from .._device import layout as layout_type
 from .._device import strided
 from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS
 from .._dtype import (
     BOOL,
     COMPUTE,
@@ -418,6 +419,16 @@ def _is_complex(value: Any) -> bool:
     return value.dtype.is_complex if hasattr(value, "_array") else value.__class__ is complex
 
 
+def _number(bound: Any) -> Any:
+    """A number, or the one element of an array on whatever device."""
+    if bound.__class__ in NUMBERS:
+        return bound
+    value = (bound.to_host() if hasattr(bound, "to_host") else bound).item()
+    if value.__class__ in NUMBERS:
+        return value
+    return complex(*value) if value.__class__ is tuple else float(value)
+
+
 def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) -> Any:
     """`steps` numbers from start to end: the first half counted up from start, the second down from end.
 
@@ -440,7 +451,7 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) 
 
 
 def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec) -> Any:
-    kind = spec.dtype.np
+    kind, start, end = spec.dtype.np, _number(start), _number(end)
     if spec.dtype.category == INT:
         start, end = (xp.trunc(xp.asarray(bound).real) for bound in (start, end))
         return xp.trunc(_spaced(xp, start, end, steps, xp.dtype(xp.float64), xp.dtype(xp.float64))).astype(kind)
@@ -450,7 +461,7 @@ def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec)
 
 def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any, spec: Spec) -> Any:
     """Powers of `base`: the ends are rounded to the result's type, the exponents between them are not."""
-    kind = spec.dtype.np
+    kind, start, end = spec.dtype.np, _number(start), _number(end)
     if spec.dtype.category == INT:
         start, end, kind = xp.trunc(start), xp.trunc(end), xp.dtype(xp.float64)
     start, end = (xp.asarray(bound).astype(kind) for bound in (start, end))

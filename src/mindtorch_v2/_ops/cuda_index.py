@@ -555,7 +555,7 @@ def _embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_we
         made = wrap_cuda(empty(layout, grad_output._device))
         fill(made._array, 0)
         adding(made._array, dense(grad_output), dense(indices))  # type: ignore[misc]
-        if padding_idx >= 0:  # the gradient of that row counts nothing
+        if 0 <= padding_idx < num_weights:  # the gradient of that row counts nothing
             fill(made._array.storage.array(row.shape, row.dtype, padding_idx * row.nbytes, row.strides), 0)
         return made
 

@@ -41,7 +41,7 @@ def memory_reserved(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most that was in use since the first question about peaks, or the last reset."""
+    """The most that was in use since the last reset; before the first question about peaks, what was reserved."""
     return memory_stats(device).get("allocated_bytes.all.peak", 0)
 
 

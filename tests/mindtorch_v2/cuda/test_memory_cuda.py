@@ -2,6 +2,8 @@
 
 import gc
 import io
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -296,3 +298,15 @@ def test_memory_of_a_captured_graph_is_its_own() -> None:
     graph.replay()
     assert y.sum().item() == 2 * MiB and all(other.sum().item() == 0 for other in others)
     graph.reset()
+
+
+def test_a_peak_before_the_first_question_is_not_missed() -> None:
+    """Nothing counts before somebody asks: then the pool's size is what is known."""
+    program = ("import mindtorch_v2 as torch\n"
+               "a = torch.empty(64 << 20, dtype=torch.uint8, device='cuda')\n"
+               "del a\n"
+               "assert torch.cuda.memory_allocated() < 64 << 20\n"
+               "assert torch.cuda.max_memory_allocated() >= 64 << 20\n"
+               "torch.cuda.reset_peak_memory_stats()\n"
+               "assert torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()\n")
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

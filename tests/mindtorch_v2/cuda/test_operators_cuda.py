@@ -185,3 +185,33 @@ def differing_in(dtype: str) -> list[str]:
 def test_other_types(dtype: str) -> None:
     found = differing_in(dtype)
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("function", [torch.linspace, torch.logspace])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.int64])
+def test_spaced_numbers_between_tensors(function, kind) -> None:
+    bounds = torch.tensor(-1.5), torch.tensor(3.0, dtype=torch.float64)
+    expected = function(*bounds, 7, dtype=kind)
+    made = function(*(bound.cuda() for bound in bounds), 7, dtype=kind, device="cuda")
+    assert made.device.type == "cuda" and made.dtype is kind
+    torch.testing.assert_close(made.cpu(), expected)
+    torch.testing.assert_close(function(bounds[0].cuda(), 3, 7, dtype=kind, device="cpu"),
+                               function(bounds[0], 3, 7, dtype=kind))
+
+
+def test_log_sigmoid_of_many_elements() -> None:
+    x = torch.linspace(-100, 100, 1 << 18)
+    torch.testing.assert_close(torch.nn.functional.logsigmoid(x.cuda()).cpu(), torch.nn.functional.logsigmoid(x))
+
+
+def test_pivots_that_are_no_rows_are_refused() -> None:
+    LU, pivots = torch.linalg.lu_factor(torch.eye(3, device="cuda") + 1)
+    for wrong in (0, 4, 10**8):
+        with pytest.raises(RuntimeError, match="Pivots given to lu_solve must all be"):
+            torch.linalg.lu_solve(LU, torch.full_like(pivots, wrong), torch.ones(3, 1, device="cuda"))
+
+
+def test_singular_values_of_infinities() -> None:
+    matrix = torch.eye(3, device="cuda")
+    matrix[0, 0] = float("inf")
+    assert torch.linalg.svdvals(matrix).isnan().all() and torch.linalg.matrix_rank(matrix) == 0

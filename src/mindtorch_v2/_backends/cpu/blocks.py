@@ -31,7 +31,7 @@ def blockwise(compute: Callable) -> Callable:
     @functools.wraps(compute)
     def in_blocks(xp: Any, first: Any, *rest: Any) -> Any:
         arrays = [a for a in (first, *rest) if a.__class__ is np.ndarray and a.ndim]
-        if first.size < 2 * BLOCK or not all(_alike(a, first) for a in arrays):
+        if first.__class__ is not np.ndarray or first.size < 2 * BLOCK or not all(_alike(a, first) for a in arrays):
             return compute(xp, first, *rest)
         order: Literal["C", "F"] = "C" if first.flags.c_contiguous else "F"
         arguments = [a.reshape(-1, order=order) if a.__class__ is np.ndarray and a.ndim else a for a in (first, *rest)]

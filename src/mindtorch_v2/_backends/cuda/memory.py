@@ -93,7 +93,11 @@ def empty_cache() -> None:
 
 
 class _Counts(cupy.cuda.MemoryHook):
-    """Peaks of what is in use. The hook costs a little at every allocation, so it runs from the first question on."""
+    """Peaks of what is in use. The hook costs a little at every allocation, so it runs from the first question on.
+
+    A peak before that is given as what the pool had taken from the driver: an upper bound. After `reset_peaks` it is
+    exact.
+    """
 
     name = "mindtorch_v2 peaks"
 
@@ -107,7 +111,8 @@ class _Counts(cupy.cuda.MemoryHook):
         if not self.watching:
             self.__enter__()
             self.watching, self.allocated = True, _pool.used_bytes()
-            self.allocated_peak = max(self.allocated_peak, self.allocated)
+            # What was in use at once before is not known, but never was it more than the pool has taken.
+            self.allocated_peak = max(self.allocated_peak, self.reserved_peak, _pool.total_bytes())
         self.reserved_peak = max(self.reserved_peak, _pool.total_bytes())
         return self
 
