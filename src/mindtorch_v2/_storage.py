@@ -42,7 +42,8 @@ class StorageBase:
 class UntypedStorage(StorageBase):
     """Bytes on the CPU. `buffer` is any C-contiguous array over them; arrays of tensors are made on it."""
 
-    __slots__ = ("__weakref__", "buffer", "fixed", "nbytes_")  # fixed: set where others know of the memory
+    __slots__ = ("__weakref__", "buffer", "fixed", "nbytes_")
+    fixed: bool  # set where others know of the memory
     device: device = CPU
     is_sparse = is_sparse_csr = False
     filename = None

@@ -338,3 +338,30 @@ def test_what_is_said_of_it():
     assert ("pip install onednn-cpu-gomp" in shown) is not mkldnn.is_available()
     assert torch.has_mkldnn is mkldnn.is_available()
     assert np.isfinite(torch.randn(64, 1024).softmax(-1).numpy()).all()
+
+
+@needs_library
+def test_a_primitive_takes_no_array_of_another_size():
+    from mindtorch_v2._backends.cpu import onednn_kernels
+
+    primitive = onednn_kernels._softmax(1, (64, 256), False)
+    x, made = np.ones((64, 256), np.float32), np.empty((64, 256), np.float32)
+    primitive(x, made)
+    assert np.allclose(made, 1 / 256)
+    for wrong in (x[:63], x[:, :255], x.astype(np.float64), np.broadcast_to(x[:1], x.shape), np.ones(1, np.float32),
+                  np.ones((64, 512), np.float32)[:, ::2]):
+        with pytest.raises(RuntimeError, match="oneDNN was to read 16384 elements of 4 bytes"):
+            primitive(wrong, made)
+        with pytest.raises(RuntimeError, match="oneDNN was to read 16384 elements of 4 bytes"):
+            primitive(x, wrong)
+
+
+@needs_library
+def test_gradients_with_sizes_that_do_not_fit_are_refused():
+    x, statistics = torch.randn(64, 4096), torch.ones(64, 1)
+    backward = torch.ops.aten.native_layer_norm_backward
+    for width in (1, 8, 5000):
+        with pytest.raises(RuntimeError, match="Expected weight to be of same shape as normalized_shape"):
+            backward(x, x, [4096], statistics, statistics, torch.ones(width), None, [True, True, True])
+    with pytest.raises(RuntimeError, match="expected mean to have 64 elements"):
+        backward(x, x, [4096], statistics[:3], statistics, torch.ones(4096), None, [True, True, True])

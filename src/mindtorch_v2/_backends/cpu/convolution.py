@@ -34,11 +34,11 @@ def windows(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Steps
     shape = (*array.shape[:-rank], *kernel, *size)
     if array.flags.c_contiguous and array.size:  # the same as as_strided, with less around it
         return np.ndarray(shape, array.dtype, array, 0, strides)
-    _check_reach(array.shape[-rank:], kernel, size, steps)
+    check_reach(array.shape[-rank:], kernel, size, steps)
     return as_strided(array, shape, strides)
 
 
-def _check_reach(shape: Sequence[int], kernel: Sequence[int], size: Sequence[int], steps: Steps) -> None:
+def check_reach(shape: Sequence[int], kernel: Sequence[int], size: Sequence[int], steps: Steps) -> None:
     """Raises for windows that reach beyond the array, where strides alone would not notice."""
     ends = [(k - 1) * d + (n - 1) * s for k, d, n, s in zip(kernel, steps.dilation, size, steps.stride, strict=True)]
     if any(end >= n for end, n in zip(ends, shape, strict=True)):

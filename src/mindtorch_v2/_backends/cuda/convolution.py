@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 from cupy.lib.stride_tricks import as_strided
 
-from ..cpu.convolution import Steps, inside
+from ..cpu.convolution import Steps, check_reach, inside
 
 __all__ = ["add_windows", "forward", "inside", "padded", "to_input", "to_weight", "windows"]
 
@@ -25,6 +25,7 @@ def windows(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Steps
     rank = len(kernel)
     lead, own = array.strides[:-rank], array.strides[-rank:]
     strides = (*lead, *map(int.__mul__, own, steps.dilation), *map(int.__mul__, own, steps.stride))
+    check_reach(array.shape[-rank:], kernel, size, steps)
     return as_strided(array, (*array.shape[:-rank], *kernel, *size), strides)
 
 
