@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pickle import UnpicklingError
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from . import _device, _utils
@@ -92,6 +93,8 @@ def shown(value: Any) -> str:
     if value is None or kind in (str, bytes, bool, float):
         text = repr(value)
         return text if len(text) <= 100 else f"{text[:100]}..."
+    if kind in (MethodType, BuiltinMethodType) and isinstance(value.__self__, type):
+        return f"{value.__name__} of {value.__self__}"
     return value.__name__ if isinstance(value, type) else kind.__name__
 
 

@@ -10,6 +10,7 @@ import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from pickle import UnpicklingError
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from . import _dtype
@@ -220,7 +221,7 @@ class Unpickler:
 
     def reduce(self, _: None) -> None:
         args, function = self.stack.pop(), self.stack.pop()
-        if id(function) in self.trusted:
+        if id(function) in self.trusted or self.is_trusted_method(function):
             made = self.call(function, *args)
         elif function is _rebuild_from_type_v2:
             made = self.rebuild_from_type(args)
@@ -229,6 +230,11 @@ class Unpickler:
         else:
             raise UnpicklingError(f"Trying to call reduce for unrecognized function {shown(function)}")
         self.stack.append(made)
+
+    def is_trusted_method(self, function: Any) -> bool:
+        """Whether this is a method that the user allowed: each time one asks for a method it is another object."""
+        return type(function) in (MethodType, BuiltinMethodType) and any(
+            function == known for known in self.user_allowed.values() if type(known) is type(function))
 
     def rebuild_from_type(self, args: Any) -> Any:
         """A tensor of a class that the user allowed, or a plain one with attributes."""
@@ -308,7 +314,7 @@ class Unpickler:
         if type(pid) not in (tuple, int):
             raise UnpicklingError(f"persistent_load id must be tuple or int, but got {type(pid)}")
         if type(pid) is tuple and pid and not (type(pid[0]) in (str, bytes) and pid[0] in ("storage", b"storage")):
-            raise UnpicklingError(f"Only persistent_load of storage is allowed, but got {shown(pid[0])}")
+            raise UnpicklingError(f"Only persistent_load of storage is allowed, but got {type(pid[0])}")
         found = self.call(self.persistent_load, pid)
         if id(found) not in self.storages and isinstance(found, TypedStorage) and found.device is not META:
             self.allowance.read += found.nbytes() // 64  # what is done with its elements is done quickly

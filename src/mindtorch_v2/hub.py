@@ -5,7 +5,6 @@ import importlib.util
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -35,28 +34,25 @@ def set_dir(d: str | os.PathLike) -> None:
 
 
 def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
-    """Downloads into a file beside `dst`, checks the SHA-256 prefix, and puts it in place."""
-    target = os.path.expanduser(dst)
+    """Downloads, checks the SHA-256 prefix, and puts the complete file in place."""
+    from .serialization._target import target
+
     with urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as source:
         length = source.headers.get("Content-Length")
         bar = _progress(int(length) if length else None, progress)
         digest = hashlib.sha256()
-        with tempfile.NamedTemporaryFile(dir=os.path.dirname(os.path.abspath(target)), delete=False) as file:
-            try:
+        try:
+            with target(os.path.expanduser(dst), zipped=False) as (file, _):
                 while block := source.read(_BLOCK):
                     file.write(block)
                     digest.update(block)
                     if bar is not None:
                         bar.update(len(block))
-                file.close()
                 if hash_prefix and not digest.hexdigest().startswith(hash_prefix):
                     raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest.hexdigest()}")')
-                os.replace(file.name, target)
-            finally:
-                if bar is not None:
-                    bar.close()
-                if os.path.exists(file.name):
-                    os.remove(file.name)
+        finally:
+            if bar is not None:
+                bar.close()
 
 
 def __getattr__(name: str) -> Any:

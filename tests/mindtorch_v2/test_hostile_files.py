@@ -301,9 +301,12 @@ CASES: dict[str, tuple[bytes, type[Exception], str]] = {
                                          RuntimeError, "reach into what follows it"),
     "a member's place in the directory": (
         directory_edited(GOOD, b"archive/data/0", 42, struct.pack("<L", GOOD.index(b"archive/data/0") - 29)),
-        RuntimeError, "it has no header"),
+        RuntimeError, "invalid header or archive is corrupted"),
     "members that overlap": (directory_edited(GOOD, b"archive/data/0", 42, struct.pack("<L", 3)), RuntimeError,
                              "reach into what follows it"),
+    "a member without a header": (GOOD.replace(b"PK\3\4", b"PK\3\5").replace(b"PK\3\5", b"PK\3\4", 1), RuntimeError,
+                                  "invalid header or archive is corrupted"),
+    "version ²": (archive(None, {"version": b"\xb2"}), RuntimeError, "Couldn't parse the version"),
     "a header that names another member": (
         GOOD[: GOOD.index(b"archive/data/0")] + b"archive/data/9" + GOOD[GOOD.index(b"archive/data/0") + 14 :],
         RuntimeError, "its header names another file"),
@@ -570,7 +573,7 @@ def test_generated_files_do_no_harm() -> None:
     """Each file is loaded or refused within its time and memory, and runs nothing (see hostile_files.py)."""
     generator = Generator(0, good_files(torch))
     with Loader() as loader:
-        complaints = {index: found for index in range(400) if (found := loader.complaint(generator.file(index)[1]))}
+        complaints = {index: found for index in range(250) if (found := loader.complaint(generator.file(index)[1]))}
     assert complaints == {}
 
 

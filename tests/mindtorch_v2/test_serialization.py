@@ -41,6 +41,10 @@ class Settings:
     def __init__(self, value: int) -> None:
         self.value = value
 
+    @classmethod
+    def made(cls, value: int) -> "Settings":
+        return cls(value)
+
 
 class Marked(torch.Tensor):
     """A subclass of a user's."""
@@ -184,6 +188,28 @@ def test_storages_themselves() -> None:
     assert isinstance(typed, torch.FloatStorage) and typed.tolist() == [1.5, 2.0]
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_storage_without_bytes_has_any_type(zipped: bool) -> None:
+    empty = torch.tensor([])
+    other = torch.TypedStorage(wrap_storage=empty.untyped_storage(), dtype=torch.int64)
+    found = torch.load(written([empty, other], _use_new_zipfile_serialization=zipped))
+    assert found[0].shape == (0,) and len(found[1]) == 0
+
+
+def test_files_of_python_2() -> None:
+    """Where texts are bytes, as PyTorch 0.4 wrote them there; the names of storages are such texts."""
+    head = pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(1001, 2) + b"\x80\x02}."
+    storage = b"(U\x07storagectorch\nFloatStorage\nU\x011U\x03cpuK\x02NtQ"
+    hooks = b"ccollections\nOrderedDict\n)R"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00K\x02\x85K\x01\x85\x89" + hooks + b"tR"
+    data = head + b"\x80\x02](U\x02\xc5\xbc" + tensor + b"e.\x80\x02]U\x011a." + struct.pack("<qff", 2, 1.5, 2.5)
+    for weights_only in (True, False):
+        text, found = torch.load(io.BytesIO(data), weights_only=weights_only)
+        assert text == "\u017c" and found.tolist() == [1.5, 2.5]
+        text, found = torch.load(io.BytesIO(data), weights_only=weights_only, encoding="bytes")
+        assert text == b"\xc5\xbc" and found.tolist() == [1.5, 2.5]
+
+
 def test_one_storage_as_two_types_is_refused() -> None:
     bits = torch.ones(2)
     with pytest.raises(RuntimeError, match="view the same data as different types"):
@@ -240,6 +266,18 @@ def test_safe_globals() -> None:
     serialization.add_safe_globals(before)
 
 
+def test_a_method_of_a_class_is_a_safe_global() -> None:
+    class Calls:
+        def __reduce__(self) -> tuple:
+            return Settings.made, (3,)
+
+    with serialization.safe_globals([Settings, getattr, Settings.made]):
+        assert round_trip(Calls()).value == 3
+    with serialization.safe_globals([Settings, getattr]), pytest.raises(
+            pickle.UnpicklingError, match="unrecognized function made of <class '.*Settings'>"):
+        round_trip(Calls())
+
+
 def test_safe_global_by_another_name() -> None:
     file = written(Settings(5))
     data = file.getvalue().replace(b"\nSettings\n", b"\nSettingz\n")
@@ -257,7 +295,8 @@ def test_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.load(file)
     monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
     file.seek(0)
-    assert torch.load(file).value == 5
+    with pytest.warns(UserWarning, match="TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected"):
+        assert torch.load(file).value == 5
 
 
 def test_pickle_module() -> None:
@@ -348,8 +387,22 @@ def test_wrong_arguments(tmp_path: pathlib.Path) -> None:
         torch.save(1, None)
     with pytest.raises(RuntimeError, match="Parent directory .* does not exist"):
         torch.save(1, tmp_path / "none" / "a.pt")
+    with pytest.raises(FileNotFoundError):
+        torch.save(1, tmp_path / "none" / "a.pt", _use_new_zipfile_serialization=False)
     with pytest.raises(RuntimeError, match="Is a directory"):
         torch.save(1, tmp_path)
+    with pytest.raises(IsADirectoryError):
+        torch.save(1, tmp_path, _use_new_zipfile_serialization=False)
+    for name in ("", f"{tmp_path}/a/"):
+        with pytest.raises(RuntimeError, match="invalid file name: "):
+            torch.save(1, name)
+
+    class Stream(io.BytesIO):
+        def tell(self) -> int:
+            raise io.UnsupportedOperation("tell")
+
+    with pytest.raises(io.UnsupportedOperation, match="tell. You can only torch.load from a file that is seekable"):
+        torch.load(Stream(b"abc"))
     with pytest.raises(AttributeError, match="has no attribute 'seek'. You can only torch.load from a file"):
         torch.load(None)
     with pytest.raises(FileNotFoundError):
@@ -409,6 +462,15 @@ def test_map_location() -> None:
         loaded("moon")
     with pytest.raises(TypeError, match="'int' object is not callable"):
         loaded(3)
+    for place in ("cpu:5", "meta:1", "cpu:x"):  # of these devices there is one, without a number
+        with pytest.raises(RuntimeError, match=f"don't know how to restore data location .*tagged with {place}"):
+            loaded(place)
+    with pytest.raises(RuntimeError, match="Invalid device string: 'cuda:x'"):
+        loaded("cuda:x")
+    with pytest.raises(TypeError, match="expected string or bytes-like object, got 'int'"):
+        loaded({"cpu": 3})
+    with pytest.raises(TypeError, match="map_location must return a storage, not int"):
+        loaded(lambda storage, place: 5)
 
 
 def test_register_package() -> None:

@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import IO, Any, TypeAlias
@@ -220,8 +221,13 @@ def _decided(weights_only: bool | None, pickle_module: Any) -> bool:
                            "be set, but both were set.")
     if yes:
         return True
+    if weights_only is None and no:
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not "
+            "explicitly passed to `torch.load`, forcing weights_only=False.", UserWarning, stacklevel=3)
+        return False
     if weights_only is None:
-        return not no and pickle_module is None
+        return pickle_module is None
     return bool(weights_only)
 
 
@@ -246,12 +252,13 @@ def _source(f: Any) -> Iterator[Any]:
         with open(f, "rb") as file:
             yield file
         return
-    for name in ("seek", "tell", "read"):
-        if not hasattr(f, name):
-            raise AttributeError(
-                f"'{type(f).__name__}' object has no attribute '{name}'. You can only torch.load from a file that is "
-                "seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
-            )
+    try:
+        f.seek(f.tell())
+    except (io.UnsupportedOperation, AttributeError) as error:
+        raise type(error)(
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "
+            "like io.BytesIO and try to load from it instead."
+        ) from None
     yield f
 
 

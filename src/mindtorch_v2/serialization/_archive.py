@@ -89,6 +89,9 @@ class Reader:
             if name in self.members:
                 raise RuntimeError(f"the checkpoint holds {name} more than once")
             self.members[name], self.limits[name] = member, follows[member.header_offset]
+        for name in self.members:
+            if not name.startswith("data/"):  # whose headers are looked at when they are read
+                self.place(name)
         self._check_version()
 
     def _checked_name(self, member: zipfile.ZipInfo) -> str:
@@ -112,7 +115,7 @@ class Reader:
         if name not in self:
             raise RuntimeError('Expected hasRecord("version") to be true, but got false.')
         text = self.read(name)[:20].decode("latin1").strip()
-        if not text.isdigit():
+        if not text.isascii() or not text.isdigit():
             raise RuntimeError(f"Couldn't parse the version {text} as Long Long.")
         if not 1 <= int(text) <= 10:
             limit = "minimum supported version for reading is 1" if text == "0" else \
@@ -127,10 +130,13 @@ class Reader:
         member = self.members.get(name)
         if member is None:
             raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found. {_CORRUPT}")
-        self.file.seek(member.header_offset)
-        header = self.file.read(30)
+        header = b""
+        if 0 <= member.header_offset < self.end:
+            self.file.seek(member.header_offset)
+            header = self.file.read(30)
         if len(header) < 30 or header[:4] != b"PK\3\4":
-            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it has no header. {_CORRUPT}")
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: invalid header or archive is "
+                               f"corrupted. {_CORRUPT}")
         name_size, extra_size = struct.unpack("<HH", header[26:])
         if self.file.read(name_size) != member.orig_filename.encode("utf-8" if member.flag_bits & 0x800 else "cp437"):
             raise RuntimeError(f"PytorchStreamReader failed reading file {name}: its header names another file. "

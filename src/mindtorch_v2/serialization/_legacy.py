@@ -12,7 +12,7 @@ from .._weights_only_unpickler import Unpickler as SafeUnpickler
 from ..storage import CLASSES
 from ._archive import read_exactly
 from ._locations import Restorer
-from ._storage_ids import checked_id, restored, storage_id
+from ._storage_ids import checked_id, decoded, restored, storage_id
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
@@ -47,7 +47,7 @@ def legacy_save(obj: Any, file: Any, pickler_class: type, protocol: int) -> None
     file.write(pickled.getbuffer())
     for key in keys:
         data: Any = storages[int(key)].cpu().data
-        file.write(struct.pack("<q", len(data) // dtypes[key].itemsize))
+        file.write(struct.pack("<q", len(data) // (dtypes[key].itemsize if len(data) else 1)))
         file.write(memoryview(data))
 
 
@@ -105,8 +105,9 @@ def legacy_load(file: Any, restore: Restorer, unpickler_class: type, weights_onl
     main = unpickler()
     main.persistent_load = persistent_load
     result = main.load()
-    keys = unpickler().load()
-    if keys.__class__ is not list or any(key.__class__ is not str for key in keys):
+    listed = unpickler().load()
+    keys = list(map(decoded, listed)) if listed.__class__ is list else [None]
+    if any(key.__class__ is not str for key in keys):
         raise RuntimeError("the file does not say whose bytes follow: it is damaged")
     for key in keys:
         if key not in storages:
@@ -119,9 +120,10 @@ def legacy_load(file: Any, restore: Restorer, unpickler_class: type, weights_onl
 
 def _part(whole: TypedStorage, view: Any, views: dict[str, TypedStorage]) -> TypedStorage:
     """A part of a storage, as very old files describe one by a name, where it begins and how long it is."""
-    if view.__class__ is not tuple or [part.__class__ for part in view] != [str, int, int]:
+    if view.__class__ is not tuple or len(view) != 3 or decoded(view[0]).__class__ is not str or any(
+            part.__class__ is not int for part in view[1:]):
         raise RuntimeError("a view of a storage in the file has no proper name, place or size")
-    name, offset, count = view
+    name, offset, count = map(decoded, view)
     if name not in views:
         if not 0 <= offset <= offset + count <= len(whole):
             raise RuntimeError("a view of a storage in the file lies outside it")

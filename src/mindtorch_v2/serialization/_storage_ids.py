@@ -18,7 +18,7 @@ def storage_id(obj: Any, key_of: Callable[[UntypedStorage], str], dtypes: dict[s
         return None
     storage = obj.untyped()
     key = key_of(storage)
-    if dtypes.setdefault(key, obj.dtype) is not obj.dtype:
+    if storage.nbytes() and dtypes.setdefault(key, obj.dtype) is not obj.dtype:
         raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
     kind = CLASSES[obj.pickle_storage_type()] if typed else UntypedStorage
     return "storage", kind, key, location_tag(storage), len(obj)
@@ -31,7 +31,7 @@ def checked_id(saved_id: Any) -> tuple[Any, str, str, int, Any]:
     """
     if saved_id.__class__ is not tuple:
         raise RuntimeError(f"saved_id must be a tuple, got {type(saved_id).__name__}")
-    name, *rest = map(_text, saved_id or (None,))
+    name, *rest = map(decoded, saved_id or (None,))
     if name.__class__ is not str or name != "storage" or len(rest) not in (4, 5):
         raise RuntimeError(f"Unknown typename for persistent_load, expected 'storage' but got {shown(name)}")
     kind, key, location, count, *view = rest
@@ -49,7 +49,8 @@ def checked_id(saved_id: Any) -> tuple[Any, str, str, int, Any]:
     return dtype, key, location, count, view[0] if view else None
 
 
-def _text(value: Any) -> Any:
+def decoded(value: Any) -> Any:
+    """A text, also one that Python 2 wrote as bytes."""
     return value.decode("latin1") if value.__class__ is bytes else value
 
 

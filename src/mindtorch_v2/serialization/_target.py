@@ -28,7 +28,7 @@ def target(f: Any, zipped: bool) -> Iterator[tuple[Any, str]]:
     path = os.path.realpath(f)
     root = os.path.splitext(os.path.basename(path))[0] or "archive"
     with _opening_refused(zipped):
-        _check_name(os.fspath(f), path)
+        _check_name(os.fspath(f), path, zipped)
         draft = _Draft.beside(path) if _is_replaced(os.fspath(f), path) else None
     if draft is None:
         with contextlib.closing(_InPlace(os.fspath(f), zipped)) as file:
@@ -52,25 +52,31 @@ def _opening_refused(zipped: bool) -> Iterator[None]:
         raise RuntimeError(f"open file failed with strerror: {error.strerror}: {error.filename}") from error
 
 
-def _check_name(given: str, path: str) -> None:
+def _check_name(given: str, path: str, zipped: bool) -> None:
     """Raises for names that cannot be a file's."""
-    if not given or given.endswith(os.sep):
+    named, has_folder = bool(given) and not given.endswith(os.sep), os.path.isdir(os.path.dirname(path))
+    if not zipped and not (named and has_folder):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), given)
+    if not named:
         raise RuntimeError(f"invalid file name: {given}")
-    if not os.path.isdir(os.path.dirname(path)):
+    if not has_folder:
         raise RuntimeError(f"Parent directory {os.path.dirname(given) or os.path.dirname(path)} does not exist.")
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
 def _is_replaced(given: str, path: str) -> bool:
-    """Whether a new file may take the place of what is there: not of devices and pipes, nor of one of several links."""
+    """Whether a new file takes the place of what is there: not of devices and pipes, nor of one of several links.
+
+    Nor of an empty file, which may be a temporary one that its maker has open, and has nothing to lose.
+    """
     try:
         found = os.stat(given)
     except FileNotFoundError:
         return True
     if not os.access(given, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size > 0
 
 
 class _InPlace:
@@ -138,22 +144,39 @@ class _Draft:
                 os.fsync(file.fileno())
             return
         self.name = None
-        _make_lasting(os.path.dirname(self.path))
 
     def _rename(self) -> None:
-        if self.name is None:
-            with contextlib.suppress(FileExistsError):
-                _link(self.file.fileno(), self.path)
+        if sys.platform == "win32":
+            self.file.close()
+            os.replace(str(self.name), self.path)
+            return
+        folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
+        try:
+            if self.name is None:
+                self._link_and_rename(folder)
+            else:
+                os.replace(self.name, self.path)
+            with contextlib.suppress(OSError):  # not every file system writes folders to disk when asked
+                os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _link_and_rename(self, folder: int) -> None:
+        """Gives a file without a name the target's. If that is taken it must have another one for some microseconds."""
+        source, target = f"/proc/self/fd/{self.file.fileno()}", os.path.basename(self.path)
+        places = {"src_dir_fd": folder, "dst_dir_fd": folder}  # which also makes Python follow the link in /proc
+        with contextlib.suppress(FileExistsError):
+            os.link(source, target, **places)
+            return
+        self.name = _name_beside(self.path)
+        name = os.path.basename(self.name)
+        while True:
+            with contextlib.suppress(FileNotFoundError):  # there if a save was killed just here
+                os.unlink(name, dir_fd=folder)
+            with contextlib.suppress(FileExistsError, FileNotFoundError):  # another save that is just here
+                os.link(source, name, **places)
+                os.replace(name, target, **places)
                 return
-            self.name = name = _name_beside(self.path)
-            try:
-                _link(self.file.fileno(), name)
-            except (
-                FileExistsError
-            ):  # of a save that was killed just here, or of one that is here now: both are complete
-                os.unlink(name)
-                _link(self.file.fileno(), name)
-        os.replace(self.name, self.path)
 
     def close(self) -> None:
         self.file.close()
@@ -213,15 +236,6 @@ def _removed_if_stale(name: str) -> bool:
     return True
 
 
-def _link(number: int, name: str) -> None:
-    """Gives an open file without a name one; FileExistsError if it is taken."""
-    folder = os.open(os.path.dirname(name), os.O_RDONLY)
-    try:  # a descriptor of a folder is what makes Python follow the link in /proc
-        os.link(f"/proc/self/fd/{number}", os.path.basename(name), src_dir_fd=folder, dst_dir_fd=folder)
-    finally:
-        os.close(folder)
-
-
 def _made_alike(number: int, path: str, old: os.stat_result) -> bool:
     """Whether a new file could be given the owner, the mode and the extended attributes of the one it is to replace."""
     if sys.platform == "win32":
@@ -236,15 +250,3 @@ def _made_alike(number: int, path: str, old: os.stat_result) -> bool:
     except OSError as error:
         return error.errno == errno.ENOTSUP
     return True
-
-
-def _make_lasting(folder: str) -> None:
-    """Has the system write a folder's names to disk, if it can."""
-    if sys.platform == "win32":
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(number)
-    finally:
-        os.close(number)
