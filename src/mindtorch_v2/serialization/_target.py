@@ -164,7 +164,7 @@ class _Draft:
     def _link_and_rename(self, folder: int) -> None:
         """Gives a file without a name the target's. If that is taken it must have another one for some microseconds."""
         source, target = f"/proc/self/fd/{self.file.fileno()}", os.path.basename(self.path)
-        places = {"src_dir_fd": folder, "dst_dir_fd": folder}  # which also makes Python follow the link in /proc
+        places: Any = {"src_dir_fd": folder, "dst_dir_fd": folder}  # which also has Python follow the link in /proc
         with contextlib.suppress(FileExistsError):
             os.link(source, target, **places)
             return
