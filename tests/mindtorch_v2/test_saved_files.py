@@ -236,7 +236,7 @@ def test_two_saves_at_once(tmp_path: pathlib.Path) -> None:
     torch.save(torch.zeros(1000), path)
 
     def save(number: float) -> None:
-        for _ in range(20):
+        for _ in range(10):
             torch.save(torch.full((1000,), number), path)
 
     threads = [threading.Thread(target=save, args=(float(number),)) for number in range(4)]

@@ -168,13 +168,12 @@ class _Draft:
         with contextlib.suppress(FileExistsError):
             os.link(source, target, **places)
             return
-        self.name = _name_beside(self.path)
-        name = os.path.basename(self.name)
-        while True:
-            with contextlib.suppress(FileNotFoundError):  # there if a save was killed just here
-                os.unlink(name, dir_fd=folder)
-            with contextlib.suppress(FileExistsError, FileNotFoundError):  # another save that is just here
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        for full in _draft_names(self.path):
+            name = os.path.basename(full)
+            with contextlib.suppress(FileExistsError):
                 os.link(source, name, **places)
+                self.name = full
                 os.replace(name, target, **places)
                 return
 
@@ -204,36 +203,43 @@ def _unnamed(path: str, mode: int) -> tuple[int, None] | None:
 
 
 def _named(path: str, mode: int) -> tuple[int, str]:
-    """A new file with a name, locked; what a killed save left under that name is removed."""
-    name = _name_beside(path)
-    if not _removed_if_stale(name):
-        name = _name_beside(path, f".{secrets.token_hex(4)}")
-    try:
-        number = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
-    except FileExistsError:
-        name = _name_beside(path, f".{secrets.token_hex(4)}")
-        number = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    """A new file with a name, locked."""
+    for name in _draft_names(path):
+        with contextlib.suppress(FileExistsError):
+            number = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+            break
     if sys.platform != "win32":
         fcntl.flock(number, fcntl.LOCK_EX)
     return number, name
 
 
+def _draft_names(path: str) -> Iterator[str]:
+    """Names for a draft of a path: the usual one, unless another save is using it, then others."""
+    name = _name_beside(path)
+    if not os.path.lexists(name) or _removed_if_stale(name):
+        yield name
+    while True:
+        yield _name_beside(path, f".{secrets.token_hex(4)}")
+
+
 def _removed_if_stale(name: str) -> bool:
-    """Removes the draft of a process that is no more; False if somebody is writing to it."""
-    if not os.path.lexists(name) or sys.platform == "win32":
-        return True
+    """Removes what a killed save left under a name; False if it may be that of a living one, which has locked it."""
+    if sys.platform == "win32":
+        return False
     try:
         number = os.open(name, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(name)
+        stale = os.path.samestat(os.fstat(number), os.stat(name))
+        if stale:
+            os.unlink(name)
+        return stale
     except OSError:
         return False
     finally:
         os.close(number)
-    return True
 
 
 def _made_alike(number: int, path: str, old: os.stat_result) -> bool:
