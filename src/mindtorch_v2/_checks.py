@@ -39,7 +39,7 @@ def _check_tensor_all_with(error_type: type[Exception], cond: Any, message: Call
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if cond.dtype.name != "bool":
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
-    _check_with(error_type, bool(cond.all()), message)  # type: ignore[attr-defined]
+    _check_with(error_type, bool(cond.all()), message)
 
 
 def _raising(error_type: type[Exception]) -> Callable:

@@ -75,7 +75,7 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
 
 
 def detach_copy(input: Tensor) -> Tensor:
-    return input.detach().clone()  # type: ignore[attr-defined]
+    return input.detach().clone()
 
 
 def _removed(name: str, instead: str) -> Callable:
@@ -99,18 +99,18 @@ globals().update({name: absent_function(f"torch.{name}") for name in _QUANTIZATI
 def _resized(self: Tensor, *sizes: Any) -> Tensor:
     """A copy with another size. Deprecated."""
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
-    return self.clone().resize_(*sizes)  # type: ignore[attr-defined]
+    return self.clone().resize_(*sizes)
 
 
 def _resized_as(self: Tensor, tensor: Tensor) -> Tensor:
     """A copy with the size of another tensor. Deprecated."""
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
-    return self.clone().resize_(tensor.shape)  # type: ignore[attr-defined]
+    return self.clone().resize_(tensor.shape)
 
 
 def _dequantized(self: Tensor) -> Tensor:
     """The tensor as float32."""
-    return self.to(float32)  # type: ignore[attr-defined]
+    return self.to(float32)
 
 
 def _storage_type(self: Tensor) -> type:
@@ -124,7 +124,7 @@ def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What load_state_dict puts in this tensor's place when it swaps tensors."""
     if assign:
         return other.detach() if type(other) is type(self) else type(self)(other)
-    return self.copy_(other).detach()  # type: ignore[attr-defined]
+    return self.copy_(other).detach()
 
 
 def _grad_dtype(self: Tensor) -> dtype | None:

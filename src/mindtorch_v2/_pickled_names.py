@@ -85,7 +85,7 @@ def pickler_class(pickle_module: Any) -> type:
                 self.write(pickle.GLOBAL + f"{module}\n{named}\n".encode())
             self.memoize(obj)
 
-        if issubclass(base, pickle._Pickler):  # type: ignore[attr-defined]
+        if issubclass(base, pickle._Pickler):
             dispatch: dict[type, Callable] = {
                 **base.dispatch, **{kind: _ours_by_name(base.dispatch[kind]) for kind in (types.FunctionType, type)}
             }  # fmt: skip

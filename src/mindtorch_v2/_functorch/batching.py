@@ -216,7 +216,7 @@ def one_by_one(call: Call) -> tuple[Any, Any]:
 
 
 def _stacked(column: Sequence[Any]) -> Any:
-    from .. import stack  # type: ignore[attr-defined]
+    from .. import stack
 
     return stack(list(column)) if isinstance(column[0], Tensor) else column[0]
 

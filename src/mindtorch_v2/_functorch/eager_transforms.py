@@ -250,7 +250,7 @@ def _refuse_complex(function: str, tensors: Sequence[Any], are_inputs: bool) -> 
 
 def _basis(tensors: Sequence[Tensor]) -> list[Tensor]:
     """For each tensor as many rows as all have elements together: a unit vector in each row of one of them."""
-    from .. import cat  # type: ignore[attr-defined]
+    from .. import cat
 
     counts = [t.numel() for t in tensors]
     total, made, start = sum(counts), [], 0

@@ -87,7 +87,7 @@ def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any =
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """(parameters, buffers) of models of one kind, each name's stacked, to be mapped over by vmap."""
-    from .. import stack  # type: ignore[attr-defined]
+    from .. import stack
 
     models = list(models)
     if not models:

@@ -18,7 +18,7 @@ class FunctionalModule(Module):
         super().__init__()
         self.stateless_model, self.param_names = stateless_model, param_names
 
-    def forward(self, params: Sequence[Any], *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def forward(self, params: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         return functional_call(self.stateless_model, dict(zip(self.param_names, params, strict=True)), args, kwargs)
 
 
@@ -29,7 +29,7 @@ class FunctionalModuleWithBuffers(Module):
         super().__init__()
         self.stateless_model, self.param_names, self.buffer_names = stateless_model, param_names, buffer_names
 
-    def forward(self, params: Sequence[Any], buffers: Sequence[Any],  # type: ignore[override]
+    def forward(self, params: Sequence[Any], buffers: Sequence[Any],
                 *args: Any, **kwargs: Any) -> Any:
         state = dict(zip(self.param_names, params, strict=True)) | dict(zip(self.buffer_names, buffers, strict=True))
         return functional_call(self.stateless_model, state, args, kwargs)

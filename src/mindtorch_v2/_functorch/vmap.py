@@ -130,7 +130,7 @@ def _run(func: Callable, size: int, dims: Sequence[Any], leaves: Sequence[Any], 
 
 def _run_in_chunks(func: Callable, size: int, chunk_size: int, dims: Sequence[Any], leaves: Sequence[Any],
                    spec: TreeSpec, out_dims: Any, *rest: Any) -> Any:
-    from .. import cat  # type: ignore[attr-defined]
+    from .. import cat
 
     chunks = []
     for start in range(0, size, chunk_size):

@@ -311,9 +311,9 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 @composite("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", public="Tensor",
            samples=unary())
 def _contiguous(self: Tensor, memory_format: memory_format) -> Tensor:
-    if self.is_contiguous(memory_format=memory_format):  # type: ignore[attr-defined]
+    if self.is_contiguous(memory_format=memory_format):
         return self
-    return self.clone(memory_format=memory_format)  # type: ignore[attr-defined]
+    return self.clone(memory_format=memory_format)
 
 
 # writes --------------------------------------------------------------------------------------------------------------
@@ -391,4 +391,4 @@ op("zero_(Tensor(a!) self) -> Tensor(a!)",
     samples=cases(case(t(2, 3), 1.5), case(t(2), t())),
 )
 def _filled(self: Tensor, value: Any) -> Tensor:
-    return writable_copy(self, value).fill_(value)  # type: ignore[attr-defined]
+    return writable_copy(self, value).fill_(value)

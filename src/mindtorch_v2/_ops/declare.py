@@ -141,7 +141,7 @@ def _repr_result(self: Any) -> str:
 
 def _copy_of(tensor: Tensor) -> Tensor:
     """The value before an in-place write, with its history, for a derivative that needs it."""
-    return tensor.clone()  # type: ignore[attr-defined]
+    return tensor.clone()
 
 
 _INPLACE_CONTEXT = {"check_inplace": check_inplace, "rebase": rebase, "copy_of": _copy_of}

@@ -78,7 +78,7 @@ def store(target: Tensor, source: Tensor) -> None:
     """Writes a tensor on the same device into another, broadcast and cast."""
     array, value = target._array, source._array
     if value.shape != array.shape:
-        value = source.expand(array.shape)._array  # type: ignore[attr-defined]
+        value = source.expand(array.shape)._array
     run("aclnnInplaceCopy", (array, value), "aten::copy_")
 
 

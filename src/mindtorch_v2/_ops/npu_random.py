@@ -106,7 +106,7 @@ def _bernoulli_tensor_(self: Tensor, p: Tensor, generator: Any) -> Tensor:
     check_writable(self)
     registry.get("aten::bernoulli_.Tensor").declaration.family.check(self, p, generator)
     if self._array.size:
-        array = p.expand(self._array.shape)._array  # type: ignore[attr-defined]
+        array = p.expand(self._array.shape)._array
         run("aclnnInplaceBernoulliTensor", (self._array, array, *_taken(self._array, generator)), "aten::bernoulli_")
     self._bump_version()
     return self
@@ -229,14 +229,14 @@ def _rrelu_slopes(self: Tensor, lower: float, upper: float, generator: Any) -> T
     made = uninitialised(infer("_rrelu_slopes", self, lower, upper, generator), self._device)
     if made._array.size:
         _uniform(made._array, lower, upper, generator)
-    return made.masked_fill(self > 0, 1)  # type: ignore[attr-defined, operator]
+    return made.masked_fill(self > 0, 1)
 
 
 @composed("native_dropout")
 def _native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
     mask = uninitialised(Spec(input._array.shape, bool_), input._device)
     if train is False or p == 0:
-        return results("native_dropout", input.clone(), mask.fill_(True))  # type: ignore[attr-defined]
+        return results("native_dropout", input.clone(), mask.fill_(True))
     kept = uninitialised(Spec(input._array.shape, input.dtype), input._device)
     if kept._array.size:
         _bernoulli(kept._array, 1 - p)

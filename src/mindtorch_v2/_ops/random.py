@@ -48,7 +48,7 @@ def refuse(name: str, kind: dtype) -> None:
 
 
 def _zero_grad(grad: Tensor) -> Tensor:
-    return grad.new_zeros(grad.shape)  # type: ignore[attr-defined]
+    return grad.new_zeros(grad.shape)
 
 
 def fill_drawn(target: np.ndarray, generator: Generator | None, draw: Draw) -> None:
@@ -424,7 +424,7 @@ op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
 
 @composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
 def _bernoulli_p(self: Tensor, p: float, generator: Any) -> Tensor:
-    return self.clone().bernoulli_(p, generator=generator)  # type: ignore[attr-defined]
+    return self.clone().bernoulli_(p, generator=generator)
 
 
 # samples of distributions given by tensors ---------------------------------------------------------------------------

@@ -53,12 +53,12 @@ def _i0(xp: Any, self: Any) -> Any:
 
 
 def _i1_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    slope = self.i0() - result / self  # type: ignore[attr-defined]
+    slope = self.i0() - result / self
     return grad * slope.masked_fill(self == 0, 0.5)
 
 
 def _i1e_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    slope = call_bound(I0E, (self,)) - result * (self.sgn() + self.reciprocal())  # type: ignore[attr-defined]
+    slope = call_bound(I0E, (self,)) - result * (self.sgn() + self.reciprocal())
     return grad * slope.masked_fill(self == 0, 0.5)
 
 
@@ -88,7 +88,7 @@ _function("entr", "entr", unary(0.1, 3), lambda grad, self: grad * (-1 - self.lo
 def _gamma_density(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
     """x^(a - 1) e^-x / Gamma(a)"""
     a: Any = self
-    return grad * ((a - 1) * other.log() - other - a.lgamma()).exp()  # type: ignore[attr-defined]
+    return grad * ((a - 1) * other.log() - other - a.lgamma()).exp()
 
 
 _GAMMA_CASES = cases(case(t(2, 3, low=0.3, grad=False), t(2, 3, low=0.3)),
@@ -116,7 +116,7 @@ ZETA = op("special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
 
 def _xlog1py_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
     if other.__class__ in NUMBERS:
-        other = grad.new_full((), other)  # type: ignore[attr-defined]
+        other = grad.new_full((), other)
     return (grad * other.log1p()).masked_fill((self == 0) & (other <= -1), 0)
 
 

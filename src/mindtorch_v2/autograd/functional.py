@@ -189,7 +189,7 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
 
 def _rows(number: int, output: Tensor, inputs: tuple[Tensor, ...], create_graph: bool, strict: bool) -> list[Tensor]:
     """The Jacobian of one output, a backward pass an element."""
-    from .. import stack  # type: ignore[attr-defined]
+    from .. import stack
 
     text = (f"Output {number} of the user-provided function is independent of input {{i}}. This is not allowed in "
             "strict mode.")

@@ -49,7 +49,7 @@ def _host(tensor: Tensor) -> np.ndarray:
 def _on(tensor: Tensor, array: np.ndarray) -> Tensor:
     """An array as a tensor on another's device."""
     made = wrap(array)
-    return made if tensor._array.__class__ is np.ndarray else made.to(tensor.device)  # type: ignore[attr-defined]
+    return made if tensor._array.__class__ is np.ndarray else made.to(tensor.device)
 
 
 def _numerical(function: Callable, inputs: Sequence[Any], target: Tensor, count: int, eps: float) -> list[np.ndarray]:
@@ -71,7 +71,7 @@ def _differences(function: Callable, inputs: Sequence[Any], target: Tensor, at: 
     for step in (eps, -eps, 0):
         array[at] = original + step * direction if step else original
         if array is not target._array:
-            target.data.copy_(wrap(array))  # type: ignore[attr-defined]
+            target.data.copy_(wrap(array))
         if not step:
             break
         with no_grad():

@@ -14,7 +14,7 @@ from .spawn import (
     start_processes,
 )
 
-__all__ = ["get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", *multiprocessing.__all__]  # type: ignore[attr-defined]
+__all__ = ["get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", *multiprocessing.__all__]
 
 
 def get_all_sharing_strategies() -> set[str]:

@@ -162,5 +162,5 @@ class _sparsetype(tensortype):
 
 
 globals().update({name: _sparsetype(name, (), {"dtype": kind.dtype, "__module__": "torch.sparse",
-                                          "__doc__": _sparsetype.__doc__})  # type: ignore[attr-defined]
+                                          "__doc__": _sparsetype.__doc__})
                   for name, kind in TENSOR_TYPES.items() if name != "BoolTensor"})

@@ -226,7 +226,7 @@ def _destroy_all(runtime: Runtime) -> None:
             for stream in pool:
                 runtime.functions["aclrtDestroyStream"](stream)
     for table in (_events, _pools, _taken, _spare_events, _defaults, current.streams, current.handles):
-        table.clear()  # type: ignore[attr-defined]
+        table.clear()
 
 
 at_stop.append(_destroy_all)
