@@ -94,6 +94,11 @@ def _name_hidden_submodules(ours: str) -> None:
         if parent == ours and getattr(package, last, module) is not module:
             sys.modules.setdefault(_THEIRS + name[len(_OURS) :], module)
 
+    def get_code(self, name: str) -> Any:
+        """The code of the module, for `python -m`."""
+        found: Any = importlib.util.find_spec(self.ours)
+        return found.loader.get_code(self.ours)
+
 
 class _AbsentLoader:
     """Makes a module whose names can be imported and tested against; using one raises NotImplementedError."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from . import _profiler_ops
 from ._absent import absent_function
 from ._dispatch.callers import call_bound
 from ._dispatch.registry import Operator, registry
@@ -183,10 +184,10 @@ class Ops:
 
     loaded_libraries: set[str] = set()
 
-    def __getattr__(self, namespace: str) -> _OpNamespace:
+    def __getattr__(self, namespace: str) -> Any:
         if namespace.startswith("__"):
             raise AttributeError(namespace)
-        made = _OpNamespace(namespace)
+        made: Any = _OpNamespace(namespace) if namespace != "profiler" else _profiler_ops
         setattr(self, namespace, made)
         return made
 

@@ -165,3 +165,16 @@ def test_nothing_is_recorded_afterwards_and_results_are_the_same():
     assert names(failed.events())[-1].startswith("aten::")
     with pytest.raises(AssertionError, match="Profiler must be initialized before getting key averages"):
         profile().key_averages()
+
+
+def test_marks_set_by_operators_of_the_profiler_are_in_the_profile():
+    with torch.profiler.profile() as profile:
+        mark = torch.ops.profiler._record_function_enter_new("mine", None)
+        torch.ones(2) + 1
+        torch.ops.profiler._record_function_exit._RecordFunction(mark)
+        older = torch.ops.profiler._record_function_enter("older")
+        torch.ops.profiler._record_function_exit(older)
+    names = {event.key for event in profile.key_averages()}
+    assert {"mine", "older", "aten::add"} <= names
+    with pytest.raises(AttributeError, match="has no overload name 'other'"):
+        torch.ops.profiler._record_function_exit.other

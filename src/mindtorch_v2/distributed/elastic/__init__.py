@@ -1,1 +1,1 @@
-"""The elastic launcher: not here."""
+"""The elastic launcher: one process does not fail and come back by itself."""

@@ -1,10 +1,16 @@
 """Modules over several devices: one device is used here."""
 
-from ..._absent import absent_class
-from ..modules.module import Module
+from typing import Any
+
 from .data_parallel import DataParallel, data_parallel
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 
-DistributedDataParallel = absent_class("torch.nn.parallel.DistributedDataParallel",
-                                       "It runs one process: train the module itself.", Module)
+
+def __getattr__(name: str) -> Any:
+    """DistributedDataParallel comes with torch.distributed, which is loaded when it is asked for."""
+    if name == "DistributedDataParallel":
+        from .distributed import DistributedDataParallel
+
+        return DistributedDataParallel
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
