@@ -9,6 +9,8 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import fx, nn
+from mindtorch_v2.fx import subgraph_rewriter
+from mindtorch_v2.fx.passes.utils.matcher_utils import SubgraphMatcher
 
 
 @fx.wrap
@@ -231,3 +233,119 @@ def test_submodules_can_be_added_and_deleted(traced):
     assert module.add_submodule("extra.inner", nn.Linear(1, 1)) and module.get_submodule("extra.inner").in_features == 1
     module.delete_all_unused_submodules()
     assert not hasattr(module, "extra") and hasattr(module.seq, "0")
+
+
+# replacing parts -----------------------------------------------------------------------------------------------------
+
+
+def rewritten(function, pattern, replacement, **options):
+    """How many occurrences were replaced, and the lines of the function that came out."""
+    module = fx.symbolic_trace(function)
+    found = subgraph_rewriter.replace_pattern_with_filters(module, pattern, replacement, **options)
+    module.graph.lint()
+    return len(found), [line.partition(";")[0].strip() for line in module.code.strip().splitlines()[1:]]
+
+
+@pytest.mark.parametrize("function, pattern, replacement, count, lines", [
+    (lambda x, w1, w2: x + torch.cat([w1, w2]).sum() + torch.cat([w1, w2]).sum(), lambda w1, w2: torch.cat([w1, w2]),
+     lambda w1, w2: torch.stack([w1, w2]), 2,
+     ["stack = torch.stack([w1, w2])", "sum_1 = stack.sum()", "add = x + sum_1", "stack_1 = torch.stack([w1, w2])",
+      "sum_2 = stack_1.sum()", "add_1 = add + sum_2", "return add_1"]),
+    (lambda x: torch.add(x, 1) + torch.add(x, 2), lambda x: torch.add(x, 1), lambda x: torch.sub(x, 1), 1,
+     ["add_1 = torch.add(x, 2)", "sub = torch.sub(x, 1)", "add_2 = sub + add_1", "return add_2"]),
+    (lambda x: torch.sum(x, 1), lambda x, dim: torch.sum(x, dim), lambda x, dim: torch.mean(x, dim), 1,
+     ["mean = torch.mean(x, 1)", "return mean"]),
+    (lambda x: torch.neg(torch.neg(torch.neg(x))), lambda x: torch.neg(torch.neg(x)), lambda x: x.abs(), 1,
+     ["abs_1 = x.abs()", "neg_2 = torch.neg(abs_1)", "return neg_2"]),
+    (lambda x: torch.neg(torch.neg(x)), lambda x: torch.neg(x), lambda x: torch.relu(x), 2,
+     ["relu = torch.relu(x)", "relu_1 = torch.relu(relu)", "return relu_1"]),
+    (lambda x: torch.relu(torch.neg(x)) + 1, lambda x: torch.relu(torch.neg(x)), lambda x: x, 1,
+     ["add = x + 1", "return add"]),
+    (lambda x, y: torch.mul(x, x) + torch.mul(x, y), lambda a: torch.mul(a, a), lambda a: torch.pow(a, 2), 1,
+     ["mul_1 = torch.mul(x, y)", "pow_1 = torch.pow(x, 2)", "add = pow_1 + mul_1", "return add"]),
+])
+def test_a_pattern_is_replaced_where_it_occurs(function, pattern, replacement, count, lines):
+    found, made = rewritten(function, pattern, replacement)
+    assert found == count
+    assert sorted(made) == sorted(lines)
+    assert made[-1] == lines[-1]
+
+
+def test_a_pattern_with_two_results():
+    module = fx.symbolic_trace(lambda x: x.relu() + x.sigmoid())
+    found = fx.replace_pattern(module, lambda x: (x.relu(), x.sigmoid()), lambda x: (x.tanh(), x.exp()))
+    assert len(found) == 1
+    x = torch.tensor([0.5, -1.0])
+    assert torch.equal(module(x), x.tanh() + x.exp())
+
+
+def test_what_is_used_outside_of_the_pattern_keeps_it_from_matching():
+    def function(x):
+        inner = torch.neg(x)
+        return torch.relu(inner) + inner
+
+    assert rewritten(function, lambda x: torch.relu(torch.neg(x)), lambda x: x)[0] == 0
+
+
+def test_filters_callbacks_and_numbers_that_do_not_matter():
+    def function(x):
+        return torch.add(x, 1) + torch.add(x, 2)
+
+    def second(match, graph, pattern):
+        return any(node.name == "add_1" for node in match.nodes_map.values())
+
+    assert rewritten(function, lambda x: torch.add(x, 5), lambda x: torch.sub(x, 1))[0] == 0
+    assert rewritten(function, lambda x: torch.add(x, 5), lambda x: torch.sub(x, 1), ignore_literals=True,
+                     match_filters=[second])[0] == 1
+    found, lines = rewritten(function, lambda x: torch.add(x, 1), None,
+                             replacement_callback=lambda *_: fx.symbolic_trace(lambda x: torch.abs(x)).graph)
+    assert (found, "abs_1 = torch.abs(x)" in lines) == (1, True)
+    with pytest.raises(AssertionError, match="Must provide either a replacement GraphModule or a replacement callback"):
+        rewritten(function, lambda x: torch.add(x, 1), None)
+    with pytest.raises(AssertionError, match="Placeholder count mismatch: 1 vs 2"):
+        rewritten(function, lambda x: torch.add(x, 1), lambda x, y: torch.add(x, y))
+
+
+def test_modules_of_the_replacement_come_along():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.bn = nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1)
+
+        def forward(self, x):
+            return self.bn(self.conv(x)) + 1
+
+    class Pattern(Net):
+        def forward(self, x):
+            return self.bn(self.conv(x))
+
+    class Replacement(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin, self.w = nn.Linear(2, 2), nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return self.lin(x) * self.w
+
+    module = fx.symbolic_trace(Net())
+    replacement = fx.symbolic_trace(Replacement())
+    assert len(subgraph_rewriter.replace_pattern(module, Pattern(), replacement)) == 1
+    assert [name for name, _ in module.named_modules()] == ["", "lin"]
+    assert [name for name, _ in module.named_parameters()] == ["w", "lin.weight", "lin.bias"]
+    x = torch.randn(3, 2)
+    assert torch.equal(module(x), replacement(x) + 1)
+
+
+def test_a_matcher_says_what_stands_for_what():
+    graph = fx.symbolic_trace(lambda x: torch.neg(torch.relu(x)) + torch.neg(torch.relu(x + 1))).graph
+    pattern = fx.symbolic_trace(lambda x: torch.neg(torch.relu(x))).graph
+    found = SubgraphMatcher(pattern).match(graph)
+    assert [([n.name for n in m.placeholder_nodes], [n.name for n in m.returning_nodes]) for m in found] == [
+        (["x"], ["neg"]), (["add"], ["neg_1"])]
+    assert {p.name: n.name for p, n in found[1].nodes_map.items()} == {"neg": "neg_1", "relu": "relu_1", "x": "add"}
+    twice = fx.symbolic_trace(lambda x: torch.neg(torch.neg(x))).graph
+    thrice = fx.symbolic_trace(lambda x: torch.neg(torch.neg(torch.neg(x)))).graph
+    assert len(SubgraphMatcher(twice).match(thrice)) == 1
+    assert len(SubgraphMatcher(twice, remove_overlapping_matches=False).match(thrice)) == 2
+    with pytest.raises(ValueError, match="SubgraphMatcher cannot be initialized with an empty pattern"):
+        SubgraphMatcher(fx.Graph())

@@ -105,7 +105,8 @@ class GraphModule(Module):
                 parts = node.target.split(".")
                 used |= {".".join(parts[:i]) for i in range(1, len(parts) + 1)}
                 if node.op == "call_module":
-                    used |= {f"{node.target}.{n}" for n, _ in self.get_submodule(node.target).named_modules() if n}
+                    called = [module for name, module in self.named_modules() if name == node.target]
+                    used |= {f"{node.target}.{n}" for module in called for n, _ in module.named_modules() if n}
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)
 
