@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from . import _profiler_ops
 from ._absent import absent_function
 from ._dispatch.callers import call_bound
 from ._dispatch.registry import Operator, registry
+from ._named_functions import NAMESPACES
 from ._ops.out import write_out
 from ._overload_names import overload_name
 from ._tensor import Tensor
@@ -187,7 +187,7 @@ class Ops:
     def __getattr__(self, namespace: str) -> Any:
         if namespace.startswith("__"):
             raise AttributeError(namespace)
-        made: Any = _OpNamespace(namespace) if namespace != "profiler" else _profiler_ops
+        made: Any = NAMESPACES.get(namespace) or _OpNamespace(namespace)
         setattr(self, namespace, made)
         return made
 
