@@ -220,7 +220,8 @@ def _elements(tensor: Tensor) -> np.ndarray:
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     with changed_modes(exclude=modes.exclude | PYTHON_MASK):
-        return _printing.tensor_repr(self, array_of=_elements, get_default_dtype=get_default_dtype)
+        return _printing.tensor_repr(self, array_of=_elements, get_default_dtype=get_default_dtype,
+                                     given_contents=tensor_contents)
 
 
 # NumPy and Python ----------------------------------------------------------------------------------------------------

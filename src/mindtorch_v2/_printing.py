@@ -223,8 +223,9 @@ def _sparse_text(tensor: Any, prefix: str, dtype: list[str], array_of: Callable[
     return _joined(prefix + (",\n" + " " * len(prefix)).join(lines), suffixes, len(prefix))
 
 
-def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_default_dtype: Callable[[], Any]) -> str:
-    """What `repr(tensor)` prints; `array_of` gives a tensor's elements."""
+def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_default_dtype: Callable[[], Any],
+                given_contents: str | None = None) -> str:
+    """What `repr(tensor)` prints; `array_of` gives a tensor's elements, for which other text may be given."""
     kind = type(tensor).__name__
     keys = getattr(tensor, "_keys", 0)
     if keys & FUNC_MASK:
@@ -236,16 +237,19 @@ def tensor_repr(tensor: Any, *, array_of: Callable[[Any], np.ndarray], get_defau
     suffixes = [] if device == "cpu" else [f"device='{device}'"]
     if keys & SPARSE_MASK:
         return _sparse_text(tensor, prefix, [] if _omits_dtype(dtype, default) else [f"dtype={dtype}"], array_of)
-    empty, meta = 0 in shape, device == "meta" or keys & TORCH_DISPATCH_MASK and hasattr(tensor._array, "to_host")
+    without_memory = given_contents is None and keys & TORCH_DISPATCH_MASK and hasattr(tensor._array, "to_host")
+    empty, meta = 0 in shape, device == "meta" or without_memory
     if meta or (empty and len(shape) != 1) or (not empty and PRINT_OPTS.edgeitems == 0):
         suffixes.append(f"size={shape}")
     if meta or empty:
         contents, omits_dtype = "..." if meta else "[]", dtype == default
     else:
-        contents, omits_dtype = _contents(array_of(tensor), dtype, len(prefix)), _omits_dtype(dtype, default)
+        contents = _contents(array_of(tensor), dtype, len(prefix)) if given_contents is None else given_contents
+        omits_dtype = _omits_dtype(dtype, default)
+    contents = contents if given_contents is None else given_contents
     if not omits_dtype:
         suffixes.append(f"dtype={dtype}")
     text = _joined(prefix + contents, suffixes + _grad_suffix(tensor) + _tangent_suffix(tensor), len(prefix))
     if not any(base.__name__ == "Parameter" for base in type(tensor).__mro__):
-        return text
+        return f"Parameter({text})" if getattr(tensor, "_is_param", False) else text
     return "Parameter containing:\n" + (text if kind == "Parameter" else f"Parameter({text})")

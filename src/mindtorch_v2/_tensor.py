@@ -693,7 +693,9 @@ class Tensor(TensorBase):
         return made
 
     @staticmethod
-    def _make_subclass(cls: type, data: "Tensor", require_grad: bool = False) -> Any:  # noqa: PLW0211
+    def _make_subclass(cls: type, data: "Tensor", require_grad: bool = False, *,  # noqa: PLW0211
+                       dispatch_sizes_strides_policy: str | None = None, dispatch_device: bool = False,
+                       dispatch_layout: bool = False, device_for_backend_keys: Any = None) -> Any:
         """An instance of a subclass on the memory of `data`, a leaf."""
         if require_grad.__class__ is not bool:
             raise TypeError(expected("_make_subclass", "require_grad", "bool", require_grad, 3))

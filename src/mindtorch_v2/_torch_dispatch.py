@@ -34,7 +34,7 @@ from ._tensor import Tensor
 from ._wrapper_subclass import make_wrapper_subclass
 
 # Out of force in a handler: what is served before PythonDispatch. Those that are no keys in PyTorch stay.
-_ABOVE = ALL_KEYS & ~((TORCH_DISPATCH_MASK << 1) - 1) & ~(PYTHON_MASK | PROFILER_MASK | VMAP_MASK)
+ABOVE = ALL_KEYS & ~((TORCH_DISPATCH_MASK << 1) - 1) & ~(PYTHON_MASK | PROFILER_MASK | VMAP_MASK)
 
 
 def dispatch_modes() -> list[Any]:
@@ -53,7 +53,7 @@ def handled(function: OpOverload, owners: Sequence[Any], args: tuple, kwargs: di
     ordered = by_precedence(owners)
     types = tuple(type(owner) for owner in ordered)
     stack = dispatch_modes() if modes.include & TORCH_DISPATCH_MASK else []
-    exclude = modes.exclude | _ABOVE
+    exclude = modes.exclude | ABOVE
     if stack:
         mode = stack.pop()
         include = modes.include if stack else modes.include & ~TORCH_DISPATCH_MASK
@@ -78,7 +78,7 @@ def handled(function: OpOverload, owners: Sequence[Any], args: tuple, kwargs: di
 
 def _asked(function: OpOverload, owners: Sequence[Any], types: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
     for owner in owners:
-        result = type(owner).__torch_dispatch__(function, types, args, kwargs)
+        result = owner.__torch_dispatch__(function, types, args, kwargs)
         if result is not NotImplemented:
             return result
     return NotImplemented
@@ -108,6 +108,7 @@ def _kernel(operator: Operator, mask: int) -> Callable:
     below: Callable | None = None
     schema = operator.schema
     written = [i for i, a in enumerate(schema.arguments) if a.writes]
+    is_detach = operator.name == "aten::detach"
     is_view = operator.declaration is not None and operator.declaration.family.is_view
 
     def run_below(*values: Any) -> Any:
@@ -129,15 +130,31 @@ def _kernel(operator: Operator, mask: int) -> Callable:
         else:
             named, given = registry.get(shown.name), shown.values(*values)
             result = shown.result(handled(overload_for(named, given), owners, *_arguments(named.schema, given)))
+        _check_result(schema, result)
         for i in written:
             _count_write(values[i])
         if schema.writes:
             return values[0] if schema.returns else None
         if is_view:
             _track_views(operator, values, result)
+        elif is_detach and isinstance(result, Tensor) and result is not values[0]:
+            result._counter = values[0]._version_counter
         return result
 
     return kernel
+
+
+def _check_result(schema: Schema, result: Any) -> None:
+    """Raises unless a handler gave what the operator gives; None stands for a tensor that there is not."""
+    returns = schema.returns
+    if len(returns) != 1 or returns[0].type != "Tensor":
+        return
+    if returns[0].is_list:
+        if result.__class__ not in (list, tuple):
+            raise RuntimeError(f"Unable to cast Python instance of type {type(result)} to C++ type '?' (#define "
+                               "PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for details)")
+    elif result is not None and not isinstance(result, Tensor):
+        raise RuntimeError(f"Unable to cast {result} to Tensor")
 
 
 def _count_write(value: Any) -> None:

@@ -26,6 +26,11 @@ class WrapperStorage(MetaStorage):
     def data_ptr(self) -> int:
         raise RuntimeError(NO_MEMORY)
 
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(NO_MEMORY)
+
+    resize_ = copy_ = fill_ = _write_file = _refuse
+
 
 class WrapperArray(Geometry):
     """What a wrapper has for an array: a geometry. A kernel that looks for elements is told that there are none."""
@@ -86,7 +91,7 @@ def make_wrapper_subclass(cls: type, size: Sequence[int], strides: Sequence[int]
                          WrapperStorage(0, where))
     elements = [s // itemsize for s in array.strides]
     spanned = _spanned(shape, elements)
-    array.storage.resize_((offset + spanned) * itemsize if storage_size is None else storage_size)
+    array.storage.nbytes_ = (offset + spanned) * itemsize if storage_size is None else storage_size
     made = object.__new__(cls)
     made._array, made._device, made._offset = array, where, offset * itemsize
     made._storage = array.storage

@@ -1,6 +1,7 @@
 """Operators of users: schemas, kernels, Meta and autograd formulas of their own."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._autograd.function import Function
@@ -99,6 +100,16 @@ class Library:
         self._defined.clear()
 
 
+@contextlib.contextmanager
+def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
+    """A library that is gone at the end of the block."""
+    made = Library(*args, **kwargs)
+    try:
+        yield made
+    finally:
+        made._destroy()
+
+
 def _existing(name: str) -> Operator:
     """The operator of a qualified name; `aten::add.Tensor` also finds an operator declared without overloads."""
     if name in registry:
@@ -123,8 +134,19 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
     (lib or Library(ns, "FRAGMENT")).define(name + schema)
 
 
-def impl(qualname: str, types: Any, func: Callable | None = None, *, lib: Library | None = None) -> Any:
-    """Gives an operator a kernel for device types; a decorator if `func` is left out."""
+def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
+    """Gives an operator a kernel for device types; a decorator if `func` is left out.
+
+    An older form names a library, an operator in it and a key.
+    """
+    if isinstance(qualname, Library):
+        library, name, key = qualname, types, func or ""
+
+        def add(function: Callable) -> Callable:
+            library.impl(name, function, key)
+            return function
+
+        return add
 
     def register(function: Callable) -> Callable:
         for kind in (types,) if isinstance(types, str) else types:

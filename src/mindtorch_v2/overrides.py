@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import PYTHON_MASK, modes, unusual
+from ._dispatch.keys import PYTHON_MASK, changed_modes, modes, unusual
 from ._dispatch.python_key import call_function_mode
 from ._tensor import Tensor
+from ._torch_dispatch import ABOVE
 
 __all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions",
            "get_ignored_functions", "get_overridable_functions", "get_testing_overrides", "handle_torch_function",
            "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "is_tensor_like",
-           "is_tensor_method_or_property", "resolve_name", "wrap_torch_function"]
+           "is_tensor_method_or_property", "redispatch_function", "resolve_name", "wrap_torch_function"]
 
 
 class TorchFunctionMode:
@@ -67,6 +68,8 @@ def _overrides(value: Any) -> bool:
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether a mode, or one of the arguments, wants to see the call first."""
+    if modes.__dict__.pop("function_not_asked", False):
+        return False
     return bool(modes.masks[0] & PYTHON_MASK & modes.masks[1]) or any(_overrides(a) for a in relevant_args)
 
 
@@ -100,6 +103,7 @@ def overridable(function: Callable) -> Callable:
                 return handle_torch_function(call, given, *args, **kwargs)
         return function(*args, **kwargs)
 
+    call._unasked = function  # type: ignore[attr-defined]
     return call
 
 
@@ -114,6 +118,7 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[C
                 return handle_torch_function(wrapped, relevant, *args, **kwargs)
             return function(*args, **kwargs)
 
+        wrapped._unasked = function  # type: ignore[attr-defined]
         return wrapped
 
     return decorate
@@ -125,8 +130,25 @@ def is_tensor_like(inp: Any) -> bool:
 
 @contextmanager
 def enable_reentrant_dispatch() -> Iterator[None]:
-    """Context in which a `__torch_function__` may call what asks it again: always so here."""
-    yield
+    """Context in which what a `__torch_dispatch__` calls is recorded, too: autograd is in force again."""
+    with changed_modes(exclude=modes.exclude & ~ABOVE):
+        yield
+
+
+def redispatch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    """What a function gives for its arguments without asking them; what it calls inside asks them again."""
+    kwargs = kwargs or {}
+    unasked = getattr(func, "_unasked", None)
+    if unasked is not None:
+        return unasked(*args, **kwargs)
+    if getattr(func, "__module__", "").startswith((str(__package__), "torch")):
+        with changed_modes(exclude=modes.exclude | PYTHON_MASK):
+            return func(*args, **kwargs)
+    modes.__dict__["function_not_asked"] = True
+    try:
+        return func(*args, **kwargs)
+    finally:
+        modes.__dict__.pop("function_not_asked", None)
 
 
 # what can be overridden ----------------------------------------------------------------------------------------------

@@ -624,3 +624,138 @@ def test_a_toy_of_a_distributed_tensor_trains_a_layer():
     assert isinstance(scaled, Sharded)
     torch.testing.assert_close(scaled.full(), full * 2 + 1)
     torch.testing.assert_close(weight.detach().relu().sum(), full.relu().sum())
+
+
+# found by PyTorch's own tests ----------------------------------------------------------------------------------------
+
+
+def test_text_given_for_the_elements_is_shown():
+    class Shown(Logging):
+        def __repr__(self):
+            return super(Logging, self).__repr__(tensor_contents=f"{self.elem}")
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return cls(args[0].elem) if func is aten.detach.default else NotImplemented
+
+    x = Shown(torch.ones(2, dtype=torch.float64))
+    assert repr(x) == "Shown(tensor([1., 1.], dtype=torch.float64), dtype=torch.float64)"
+    assert repr(nn.Parameter(x)) == (
+        "Parameter(Shown(tensor([1., 1.], dtype=torch.float64), dtype=torch.float64,\n      requires_grad=True))")
+
+
+def test_a_marked_tensor_is_a_parameter_but_none_of_its_subclasses():
+    class Special(nn.Parameter):
+        pass
+
+    marked = nn.Parameter(wrapped(2))
+    assert isinstance(marked, nn.Parameter)
+    assert not isinstance(marked, Special)
+
+
+def test_dispatch_can_be_switched_off_and_recording_on_again():
+    from mindtorch_v2.utils._mode_utils import all_same_mode, no_dispatch
+
+    class Quiet(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            with no_dispatch():
+                return func(*args, **(kwargs or {}))
+
+    x = torch.Tensor._make_subclass(Quiet, torch.arange(4))
+    assert [part.tolist() for part in torch.split(x, 2)] == [[0, 1], [2, 3]]
+    assert all_same_mode([1, 1]) and not all_same_mode([1, 2])
+
+    class Recording(Logging):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            with torch.overrides.enable_reentrant_dispatch():
+                return cls(func(*tree_map_only(Logging, lambda t: t.elem, args)))
+
+    inner = torch.ones(2, requires_grad=True)
+    made = Recording(inner) + 2
+    assert not made.requires_grad
+    made.elem.sum().backward()
+    assert inner.grad.tolist() == [1.0, 1.0]
+
+
+def test_one_level_of_torch_function_can_be_skipped():
+    names = []
+
+    class Level(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            names.append(func.__name__)
+            return torch.overrides.redispatch_function(func, types, args, kwargs)
+
+    def scaled(a, b):
+        if torch.overrides.has_torch_function((a, b)):
+            return torch.overrides.handle_torch_function(scaled, (a, b), a, b)
+        return a * b + 1
+
+    x = torch.ones(2).as_subclass(Level)
+    made = scaled(x, x)
+    assert (type(made), made.tolist()) == (torch.Tensor, [2.0, 2.0])
+    assert names[0] == "scaled"
+    assert len(names) == 2
+
+
+def test_what_a_handler_returns_must_be_what_the_operator_gives():
+    class Wrong(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return "arf"
+
+    x = torch.Tensor._make_subclass(Wrong, torch.zeros(2))
+    with pytest.raises(RuntimeError, match="Unable to cast arf to Tensor"):
+        x.neg()
+    with pytest.raises(RuntimeError, match="Unable to cast Python instance of type <class 'str'>"):
+        torch.split(x, 1)
+
+
+def test_a_handler_may_be_a_method_of_the_tensor():
+    class Own(Logging):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(self.elem)
+
+    assert Own(torch.ones(2)).neg().tolist() == [-1.0, -1.0]
+
+
+def test_a_detached_wrapper_counts_with_its_source_and_its_data_does_not():
+    x = wrapped(2)
+    x.detach().add_(1)
+    assert x._version == 1
+    x.data.add_(1)
+    assert x._version == 1
+
+
+def test_the_storage_of_a_wrapper_refuses_what_needs_memory():
+    storage = wrapped(2).untyped_storage()
+    for use in (lambda: storage.resize_(0), lambda: storage.copy_(storage), lambda: storage.fill_(0)):
+        with pytest.raises(RuntimeError, match="on an invalid python storage"):
+            use()
+
+
+def test_a_library_in_a_block_and_the_older_form_of_impl():
+    with torch.library._scoped_library("dispatch_test", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+
+        @torch.library.impl(library, "twice", "CPU")
+        def twice(x):
+            return x * 2
+
+        assert torch.ops.dispatch_test.twice(torch.ones(1)).item() == 2.0
+    with pytest.raises(AttributeError):
+        torch.ops.dispatch_test.twice(torch.ones(1))
+
+
+def test_weak_references_to_storages_are_equal_for_one_storage():
+    from mindtorch_v2.multiprocessing.reductions import StorageWeakRef
+
+    x = torch.ones(4)
+    first, second = StorageWeakRef(x.untyped_storage()), StorageWeakRef(x[1:].untyped_storage())
+    assert first == second and hash(first) == hash(second)
+    assert first != StorageWeakRef(torch.ones(4).untyped_storage())
+    assert not first.expired()
+    del x
+    assert first.expired()

@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from .._absent import absent_class
-from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
+from .._dispatch.keys import FUNC_MASK, PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
 from .._dispatch.keys import DispatchKey as _DispatchKey
 from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
 from .._dispatch.levels import open_levels
@@ -14,8 +14,8 @@ from .._storage import StorageBase  # noqa: F401 - by this name
 from .._tensor import Tensor, TensorBase, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
 from .._torch_dispatch import dispatch_modes
 
-_HOMES = {"_functorch": "_C._functorch", "_nn": "nn.functional", "_fft": "fft", "_linalg": "linalg",
-          "_special": "special"}
+_HOMES = {"_functorch": "_C._functorch", "_profiler": "_C._profiler", "_nn": "nn.functional", "_fft": "fft",
+          "_linalg": "linalg", "_special": "special"}
 
 
 class _Prefixed:
@@ -33,7 +33,7 @@ class _Prefixed:
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        if name == "_functorch":
+        if name in ("_functorch", "_profiler"):
             return importlib.import_module(f"mindtorch_v2.{_HOMES[name]}")
         return _Prefixed(_HOMES[name], "" if name == "_nn" else f"{name[1:]}_")
     if name == "_distributed_rpc":
@@ -127,6 +127,11 @@ class _DisableTorchDispatch(changed_modes):
 
 def _is_torch_function_enabled() -> bool:
     return not modes.exclude & PYTHON_MASK
+
+
+def _dispatch_isTensorSubclassLike(tensor: Tensor) -> bool:
+    """Whether others answer for a tensor: its class, a mode, or a transform of torch.func."""
+    return tensor._is_dispatched() or bool(tensor._keys & FUNC_MASK)
 
 
 def _len_torch_dispatch_stack() -> int:

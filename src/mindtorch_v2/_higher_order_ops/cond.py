@@ -15,3 +15,6 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Sequence[An
     if not callable(true_fn) or not callable(false_fn):
         raise RuntimeError("Expect both branches to be callable.")
     return (true_fn if pred else false_fn)(*operands)
+
+
+cond_op = cond  # what a handler compares with

@@ -24,6 +24,24 @@ from ..nn.parameter import Parameter
 _known: weakref.WeakValueDictionary[tuple[int, int], UntypedStorage] = weakref.WeakValueDictionary()
 
 
+class StorageWeakRef:
+    """Which storage it is, without keeping it alive; two of one storage are equal."""
+
+    __slots__ = ("_ref", "cdata")
+
+    def __init__(self, storage: Any) -> None:
+        self._ref, self.cdata = weakref.ref(storage.untyped()), storage._cdata
+
+    def expired(self) -> bool:
+        return self._ref() is None
+
+    def __hash__(self) -> int:
+        return self.cdata
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StorageWeakRef) and self.cdata == other.cdata
+
+
 def refuse_graph(tensor: Tensor) -> None:
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does "

@@ -21,7 +21,7 @@ class _MarkedTensorType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         if super().__instancecheck__(instance):
             return True
-        return isinstance(instance, torch.Tensor) and getattr(instance, cls._mark, False)
+        return "_mark" in cls.__dict__ and isinstance(instance, torch.Tensor) and getattr(instance, cls._mark, False)
 
 
 class Parameter(torch.Tensor, metaclass=_MarkedTensorType):

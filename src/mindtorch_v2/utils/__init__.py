@@ -9,8 +9,9 @@ from .._tensor import fields_of as _fields_of
 from . import dlpack, hooks
 
 _SUBMODULES = frozenset("""
-    _foreach_utils _python_dispatch _pytree backend_registration benchmark checkpoint collect_env cpp_extension data
-    deterministic flop_counter mobile_optimizer model_zoo module_tracker serialization tensorboard weak
+    _foreach_utils _mode_utils _python_dispatch _pytree backend_registration benchmark checkpoint collect_env
+    cpp_extension data deterministic flop_counter mobile_optimizer model_zoo module_tracker serialization tensorboard
+    weak
 """.split())
 _ATTRIBUTES = {"draw_graph": "graph_drawing", "generate_methods_for_privateuse1_backend": "backend_registration",
                "rename_privateuse1_backend": "backend_registration"}
