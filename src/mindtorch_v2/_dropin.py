@@ -82,6 +82,11 @@ class _Loader:
         module.__spec__ = self.own_spec
         _name_hidden_submodules(self.ours)
 
+    def get_code(self, name: str) -> Any:
+        """The code of the module, for `python -m`."""
+        found: Any = importlib.util.find_spec(self.ours)
+        return found.loader.get_code(self.ours)
+
 
 def _name_hidden_submodules(ours: str) -> None:
     """Gives a second name to the modules of a package that stand behind a function of the same name there.
@@ -93,11 +98,6 @@ def _name_hidden_submodules(ours: str) -> None:
         parent, _, last = name.rpartition(".")
         if parent == ours and getattr(package, last, module) is not module:
             sys.modules.setdefault(_THEIRS + name[len(_OURS) :], module)
-
-    def get_code(self, name: str) -> Any:
-        """The code of the module, for `python -m`."""
-        found: Any = importlib.util.find_spec(self.ours)
-        return found.loader.get_code(self.ours)
 
 
 class _AbsentLoader:

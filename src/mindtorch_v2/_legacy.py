@@ -142,6 +142,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         return converted(self, dtype.dtype, CPU)
     if dtype.__class__ is OF_ARRAY[self._array.dtype].__class__:
         return converted(self, dtype)
+    if dtype is Tensor or dtype == "torch.Tensor":
+        return converted(self, get_default_dtype(), CPU)
     named = _BY_NAME.get(dtype) if isinstance(dtype, str) else None
     if named is None:
         if not isinstance(dtype, (str, type)):

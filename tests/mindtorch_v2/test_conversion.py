@@ -293,3 +293,15 @@ def test_capsules_are_used_once():
         torch.eye(2).to_sparse().__dlpack__()
     with pytest.raises(AssertionError, match="stream should be None on cpu"):
         torch.ones(2).__dlpack__(stream=1)
+
+
+def test_the_tensor_class_and_its_name_are_the_default_type():
+    numbers = torch.tensor([1, 2])
+    assert numbers.type(torch.Tensor).dtype is numbers.type("torch.Tensor").dtype is torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert numbers.type(torch.Tensor).dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with pytest.raises(ValueError, match="invalid type: 'Parameter'"):
+        numbers.type(torch.nn.Parameter)
