@@ -206,7 +206,10 @@ def _never(self: Tensor, device: Any = None) -> bool:
 
 
 def _is_on(name: str) -> property:
-    return property(lambda self: self._device.type == name)
+    def is_on(self: Tensor) -> bool:
+        return self._device.type == name
+
+    return property(is_on)
 
 
 # text ----------------------------------------------------------------------------------------------------------------

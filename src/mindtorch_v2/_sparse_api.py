@@ -306,9 +306,17 @@ _PARAMETERS = {
 }
 
 
+def _is_coo(self: Tensor) -> bool:
+    return bool(self._keys & COO_MASK)
+
+
+def _is_csr(self: Tensor) -> bool:
+    return self.layout is sparse_csr
+
+
 def attach() -> None:
     """Gives Tensor the methods of this module."""
-    Tensor.is_sparse = property(lambda self: bool(self._keys & COO_MASK))  # type: ignore[assignment, method-assign]
-    Tensor.is_sparse_csr = property(lambda self: self.layout is sparse_csr)  # type: ignore[assignment, method-assign]
+    for name, test in (("is_sparse", _is_coo), ("is_sparse_csr", _is_csr)):
+        setattr(Tensor, name, property(test))
     for name, method in _METHODS.items():
         setattr(Tensor, name, overridable(name, method, _PARAMETERS.get(name, "")))

@@ -21,7 +21,7 @@ from .._tensor import Tensor, wrap, wrapped_dim
 
 __all__ = ["addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm",
            "softmax", "spdiags", "sum"]
-sampled_addmm: Callable = public_functions("sparse")["sampled_addmm"]
+sampled_addmm: Callable[..., Tensor] = public_functions("sparse")["sampled_addmm"]
 
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: dtype | None = None) -> Tensor:
