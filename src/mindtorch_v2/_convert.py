@@ -14,7 +14,16 @@ from . import _dlpack, _dtype, _legacy, _printing, _resize, _utils
 from ._device import CPU, META, device, memory_format, preserve_format
 from ._dispatch.argument_checks import expected, takes
 from ._dispatch.callers import call_torch_function
-from ._dispatch.keys import PYTHON_MASK, SPARSE_MASK, TORCH_DISPATCH_MASK, WITH_GRAD, changed_modes, modes
+from ._dispatch.keys import (
+    AUTOGRAD_MASK,
+    INFERENCE_MASK,
+    PYTHON_MASK,
+    SPARSE_MASK,
+    TORCH_DISPATCH_MASK,
+    WITH_GRAD,
+    changed_modes,
+    modes,
+)
 from ._dtype import dtype, get_default_dtype
 from ._from_data import from_numpy, new_tensor
 from ._ops.copy import converted, to
@@ -294,6 +303,9 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
         made._storage, made._offset, made._device = storage, self._offset, self._device
     made._keys = WITH_GRAD[self._backend_mask()] if self.requires_grad else self._backend_mask()
     made._keys |= type(self)._keys & PYTHON_MASK
+    if modes.inference:
+        made._keys = made._keys & ~AUTOGRAD_MASK | INFERENCE_MASK
+        made._asked_for_grad = self.requires_grad
     made._bump_version()  # as PyTorch, which fills an empty tensor
     memo[id(self)] = made
     if self._grad is not None:

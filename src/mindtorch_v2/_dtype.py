@@ -295,3 +295,10 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
+
+# How PyTorch's texts call the element types, after C++.
+CPP_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+             "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+             "bool": "bool", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+             "uint16": "short unsigned int",
+             "uint32": "unsigned int", "uint64": "long unsigned int"}

@@ -12,7 +12,7 @@ from ._backends import pins_memory
 from ._device import CPU, META, device, get_default_device
 from ._dispatch.argument_checks import expected
 from ._dispatch.callers import call_bound
-from ._dispatch.keys import INFERENCE_MASK, modes
+from ._dispatch.keys import AUTOGRAD_MASK, INFERENCE_MASK, modes
 from ._dispatch.registry import Operator, registry
 from ._dispatch.schema import NUMBERS
 from ._dtype import (
@@ -239,7 +239,7 @@ def _type_name(value: Any) -> str:
 def _marked(made: Tensor) -> Tensor:
     """A fresh tensor, marked if it is made in inference mode."""
     if modes.inference:
-        made._keys |= INFERENCE_MASK
+        made._keys = made._keys & ~AUTOGRAD_MASK | INFERENCE_MASK
     return made
 
 

@@ -9,6 +9,7 @@ from ._device import CPU, device
 from ._dispatch.keys import COO_MASK, SPARSE_MASK
 from ._dtype import (
     BOOL,
+    CPP_NAMES,
     OF_ARRAY,
     bfloat16,
     bool_,
@@ -27,7 +28,6 @@ from ._dtype import (
 from ._from_data import _fresh
 from ._ops.copy import converted
 from ._ops.create import checked_size
-from ._resize import CPP_NAMES
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, legacy_constructor, wrap
 from ._warn import warn_once

@@ -2,91 +2,139 @@
 
 from typing import Any
 
+from ._autograd.node import NotDerived
+from ._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from ._backends.meta import contiguous_strides
-from ._device import memory_format, preserve_format
+from ._device import channels_last, channels_last_3d, memory_format, preserve_format
+from ._dispatch.keys import INFERENCE_MASK, modes
 from ._dispatch.schema import Schema
-from ._ops.copy import format_strides
+from ._dtype import CPP_NAMES
+from ._ops.copy import format_strides, suggested_strides
+from ._ops.placement import checked_reach, show
+from ._ops.rules import refuse_reach
 from ._storage import TypedStorage, UntypedStorage
-from ._tensor import Tensor, flush_pending
+from ._tensor import Tensor
 
-# How PyTorch's texts call the element types, after C++.
-CPP_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
-             "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
-             "bool": "bool", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
-             "uint16": "short unsigned int",
-             "uint32": "unsigned int", "uint64": "long unsigned int"}
 _RESIZE = Schema("resize_(Tensor(a!) self, int[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)")
 
 
-def _show(
-    tensor: Tensor, storage: UntypedStorage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
-) -> Tensor:
-    """Lets a tensor show `storage`, grown if need be; offset and strides in elements."""
-    flush_pending[0]()
-    itemsize = tensor._array.itemsize
-    if 0 not in shape:
-        needed = (offset + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True)) + 1) * itemsize
-        if needed > storage.nbytes():
-            storage.resize_(needed)
-    array = storage.array(shape, tensor._array.dtype, offset * itemsize, tuple(s * itemsize for s in strides))
-    tensor._array, tensor._storage, tensor._offset = array, storage, offset * itemsize
-    return tensor
+def _check_inference(tensor: Tensor) -> None:
+    if tensor._keys & INFERENCE_MASK and not modes.inference:
+        raise RuntimeError(WRITE_TO_INFERENCE)
 
 
 def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None) -> Tensor:
     """This tensor with another size, keeping the elements that fit; memory is added where it is too small."""
     _, shape, wanted = _RESIZE.bind((self, *size), {"memory_format": memory_format}, is_method=True)
-    if self.requires_grad:
+    _check_inference(self)
+    if self.requires_grad and not modes.inference:
         raise RuntimeError("cannot resize variables that require grad")
     if any(n < 0 for n in shape):
         raise RuntimeError("numel: integer multiplication overflow")
+    if wanted is preserve_format:
+        raise RuntimeError("Unsupported memory formatPreserve")
     if shape == self._array.shape and wanted is None:
         return self
-    strides = None if wanted is preserve_format else format_strides(shape, wanted)
+    strides = format_strides(shape, wanted) or contiguous_strides(shape)
+    show(self, self.untyped_storage(), self.storage_offset(), shape, strides)
     self._bump_version()
-    return _show(self, self.untyped_storage(), self.storage_offset(), shape, strides or contiguous_strides(shape))
+    return self
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
-    """This tensor with the size of another; see `resize_`."""
+    if memory_format is preserve_format:
+        rows_last = suggested_strides(the_template, the_template.shape) is not None
+        memory_format = (channels_last if the_template.dim() == 4 else channels_last_3d) if rows_last else None
     return resize_(self, the_template.shape, memory_format=memory_format)
 
 
-def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+_SET_FORMS = """
+ * ()
+ * (torch.Storage source)
+ * (torch.Storage source, int storage_offset, tuple of ints size, tuple of ints stride = None)
+ * (Tensor source)
+ * (Tensor source, int storage_offset, tuple of ints size, tuple of ints stride = None)
+"""
+
+
+def _bound_set(args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """Source, offset, size and stride of a call of `set_`; missing ones are None."""
+    given = dict(zip(("source", "storage_offset", "size", "stride"), args, strict=False)) | kwargs
+    source, offset, size, stride = (given.get(name) for name in ("source", "storage_offset", "size", "stride"))
+    fits = len(args) + len(kwargs) == len(given) <= 4 and given.keys() <= {"source", "storage_offset", "size", "stride"}
+    if given:
+        fits = fits and isinstance(source, (Tensor, UntypedStorage, TypedStorage)) and len(given) != 2
+    if len(given) > 1:
+        fits = fits and offset.__class__ is int and all(
+            isinstance(value, (tuple, list)) and all(hasattr(n, "__index__") for n in value)
+            for value in (size, () if stride is None else stride))
+    if not fits:
+        shown = [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
+        raise TypeError(f"set_() received an invalid combination of arguments - got ({', '.join(shown)}), but expected "
+                        f"one of:{_SET_FORMS}")
+    return source, offset, size, stride
+
+
+def set_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Lets this tensor show the memory of a storage or of another tensor."""
+    source, offset, size, stride = _bound_set(args, kwargs)
+    records = modes.grad_enabled and not modes.inference and (
+        self.requires_grad or isinstance(source, Tensor) and size is None and source.requires_grad
+    )
+    self.untyped_storage()  # which a sparse tensor refuses
+    storage, offset, shape, strides = _set_target(self, source, offset, size, stride)
+    if records:
+        check_inplace(self)
+    _check_inference(self)
+    needed = checked_reach(offset, shape, strides, self._array.itemsize)
+    stays = size is not None and shape == self._array.shape and (not stride or strides == self.stride())
+    if stays and needed > storage.nbytes():  # PyTorch looks no further than at sizes and strides that do not change
+        refuse_reach(shape, stride or (), offset, self._array.itemsize, needed, storage.nbytes())
+    if storage.device.type != self._device.type:
+        raise RuntimeError(f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on '
+                           f'different device "{storage.device}".  This is no longer allowed; the devices must match.')
+    sources = (self, source) if isinstance(source, Tensor) and size is None else (self,)
+    edges = tuple(t._recording_edge() if records and t.requires_grad else None for t in sources)
+    self._leave_storage()
+    show(self, storage, offset, shape, strides)
+    self._bump_version()
+    if records:
+        node = NotDerived("set_", edges)
+        node.outputs = ((shape, self._array.dtype, self._device),)
+        rebase(self, node)
+    return self
+
+
+def _set_target(self: Tensor, source: Any, offset: Any, size: Any, stride: Any) -> tuple:
+    """The storage, offset, shape and strides that a call of `set_` asks for."""
     if source is None:
-        return _show(self, type(self._shared_storage())(0), 0, (0,), (1,))
+        return UntypedStorage(0, device=self._device), 0, (0,), (1,)
     if isinstance(source, Tensor):
-        if source.dtype is not self.dtype:
-            raise RuntimeError(f"Could not set tensor of type {CPP_NAMES[source.dtype.name]} to a tensor of type "
-                               f"{CPP_NAMES[self.dtype.name]}")
-        shape, strides = (
-            (source.shape, source.stride())
-            if size is None
-            else (tuple(size), stride or contiguous_strides(tuple(size)))
-        )
-        offset = storage_offset if size is not None else source.storage_offset()
-        return _show(self, source._shared_storage(), offset, tuple(shape), tuple(strides))
-    if isinstance(source, TypedStorage):
+        if size is None:
+            if source.dtype is not self.dtype:
+                raise RuntimeError(f"Could not set tensor of type {CPP_NAMES[source.dtype.name]} to a tensor of type "
+                                   f"{CPP_NAMES[self.dtype.name]}")
+            return source.untyped_storage(), source.storage_offset(), tuple(source.shape), source.stride()
+        if not source.is_contiguous():
+            raise RuntimeError("passed in tensor to be used as storage must be contiguous")
+        source, offset = source.untyped_storage(), offset + source.storage_offset()
+    elif isinstance(source, TypedStorage):
         if source.dtype is not self.dtype:
             raise RuntimeError(f"Expected a Storage of type {CPP_NAMES[self.dtype.name]} or an UntypedStorage, but got "
                                f"type {source.dtype.scalar_name} for argument 1 'storage'")
         source = source.untyped()
-    if not isinstance(source, UntypedStorage):
-        raise TypeError(
-            f"set_(): argument 'source' (position 1) must be Tensor or Storage, not {type(source).__name__}"
-        )
-    shape = (source.nbytes() // self._array.itemsize,) if size is None else tuple(size)
-    return _show(self, source, storage_offset, shape, tuple(stride) if stride else contiguous_strides(shape))
+    shape = (source.nbytes() // self._array.itemsize,) if size is None else tuple(int(n) for n in size)
+    if not stride and shape == self._array.shape:
+        return source, offset or 0, shape, self.stride()
+    strides = tuple(int(n) for n in stride) if stride else contiguous_strides(shape)
+    return source, offset or 0, shape, strides
 
 
 def share_memory_(self: Tensor) -> Tensor:
     """Moves the memory, which a view has from its base, to where other processes can see it."""
     storage = self.untyped_storage().share_memory_()
-    for tensor in (self, self._base):
-        if tensor is not None:
-            array = tensor._array
-            tensor._array = storage.array(array.shape, array.dtype, tensor._offset, array.strides)
+    array = self._array
+    self._array = storage.array(array.shape, array.dtype, self._offset, array.strides)
     return self
 
 

@@ -3,6 +3,7 @@
 import math
 import mmap
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ DEPRECATED = ("TypedStorage is deprecated. It will be removed in the future and 
               "storage class. This should only matter to you if you are using storages directly.  To access "
               "UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()")
 _device = device  # some methods have a parameter of that name
+# A place that tensors fill: brings those that show memory between two addresses to a storage's new memory.
+follow_storage: list[Callable[[Any, int, int], None]] = []
 
 
 class StorageBase:
@@ -156,16 +159,34 @@ class UntypedStorage(StorageBase):
     def data_ptr(self) -> int:
         return self.buffer.__array_interface__["data"][0] if self.nbytes_ else 0
 
-    @allocates
     def resize_(self, nbytes: int) -> "UntypedStorage":
-        """Changes the size, keeping the bytes that fit. Tensors made before keep the old memory."""
+        """Changes the size, keeping the bytes that fit; tensors follow to the new memory."""
+        return self.grow(nbytes, 0)
+
+    @allocates
+    def grow(self, nbytes: int, holders: int) -> "UntypedStorage":
+        """`resize_` for a caller that knows of so many references to the memory, and will move them itself."""
+        if type(self) is not UntypedStorage:
+            return self.resize_(nbytes)
         if not self.resizable():
             raise RuntimeError("Trying to resize storage that is not resizable")
-        bytes_ = np.zeros(nbytes, np.uint8)
-        keep = min(nbytes, self.nbytes_)
-        bytes_[:keep] = self.data[:keep]
-        self.buffer, self.nbytes_ = bytes_, nbytes
+        if nbytes != self.nbytes_:
+            bytes_ = np.zeros(nbytes, np.uint8)
+            keep = min(nbytes, self.nbytes_)
+            bytes_[:keep] = self.data[:keep]
+            self.move_to(bytes_, holders)
         return self
+
+    def move_to(self, bytes_: np.ndarray, holders: int = 0) -> None:
+        """Makes an array the memory of this storage and of the tensors on it, if there are more than `holders`."""
+        old, start, end = self.buffer, self.data_ptr(), self.data_ptr() + self.nbytes_
+        self.buffer, self.nbytes_ = bytes_, bytes_.nbytes
+        while start != end and sys.getrefcount(old) <= 2 + holders:
+            if old.base.__class__ is not _ndarray:
+                return
+            old, holders = old.base, 1  # which the array before refers to
+        if start != end:
+            follow_storage[0](self, start, end)
 
     def resizable(self) -> bool:
         return not getattr(self, "fixed", False)
@@ -259,7 +280,7 @@ class UntypedStorage(StorageBase):
         if not self.is_shared():
             shared = type(self)._new_shared(self.nbytes_)
             shared.data[...] = self.data
-            self.buffer = shared.buffer
+            self.move_to(shared.data)
         return self
 
     @classmethod

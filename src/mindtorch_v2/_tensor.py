@@ -4,6 +4,8 @@ Fields have class-level defaults, so that making a result sets only what differs
 from the operator table by `_ops.public`; what stands here is state and conversion.
 """
 
+import gc
+import sys
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
@@ -38,8 +40,8 @@ from ._dispatch.keys import (
 )
 from ._dispatch.levels import LevelArray
 from ._dispatch.registry import Operator, registry
-from ._dtype import FLOAT, OF_ARRAY, WIDER, cast, dtype
-from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
+from ._dtype import CPP_NAMES, FLOAT, OF_ARRAY, WIDER, cast, dtype
+from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage, follow_storage
 from ._warn import warn_once
 
 _new = object.__new__
@@ -89,6 +91,7 @@ class Tensor(TensorBase):
     _storage: UntypedStorage | None = None  # made when first asked for; a view asks its base
     _borrowed: bool = False  # others know of the memory too, so that its storage, once made, cannot be resized
     _offset: int = 0  # of the first element in the storage, in bytes
+    _former_storages: tuple[UntypedStorage, ...] = ()  # of a tensor that was given others: views may lie on these
     _counter: VersionCounter | None = None  # made at the first write or view; None means version 0
     _edge: tuple | None = None  # (node, output number) that made this tensor
     _edge_version: int = 0  # the version at which `_edge` was right; only views look
@@ -237,6 +240,8 @@ class Tensor(TensorBase):
             array = self._array
             if self._base is not None:
                 storage = self._base._shared_storage()
+                if self._base._former_storages:
+                    storage = self._base._storage_under(self)
             elif array.__class__ is MetaArray:
                 reach = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True))
                 storage = MetaStorage(reach + array.itemsize if array.size else 0)
@@ -258,6 +263,24 @@ class Tensor(TensorBase):
     def _cdata(self) -> int:
         """A number that no other living tensor has."""
         return id(self)
+
+    def _leave_storage(self) -> None:
+        """Remembers this tensor's storage for its views, before it takes another."""
+        counter, storage = self._counter, self._shared_storage()
+        if counter is not None and sys.getrefcount(counter) > 3 and storage is not None and self._base is None:
+            former = [s for s in self._former_storages if sys.getrefcount(s.buffer) > 2 and s is not storage]
+            self._former_storages = (*former, storage)
+
+    def _storage_under(self, view: "Tensor") -> UntypedStorage:
+        """Of the storages that this tensor has had, the one that a view of it lies on."""
+        array, now = view._array, self._shared_storage()
+        for storage in (now, *self._former_storages):
+            if array.__class__ is np.ndarray and array.size:
+                if array.__array_interface__["data"][0] == storage.data_ptr() + view._offset:
+                    return storage
+            elif getattr(array, "storage", None) is storage:
+                return storage
+        return now
 
     def untyped_storage(self) -> UntypedStorage:
         """The memory that the tensor lies in."""
@@ -292,7 +315,9 @@ class Tensor(TensorBase):
     def requires_grad(self) -> bool:
         if self._keys & REQUIRES_GRAD:
             return True
-        return self._base is not None and bool(self._base._keys & REQUIRES_GRAD)
+        if self._base is not None:
+            return bool(self._base._keys & REQUIRES_GRAD)
+        return self._asked_for_grad and bool(self._keys & INFERENCE_MASK)
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
@@ -327,7 +352,7 @@ class Tensor(TensorBase):
     def _track(self, requires_grad: bool = True) -> "Tensor":
         """Makes this a leaf that needs grad, or none."""
         self._asked_for_grad = requires_grad
-        if requires_grad:
+        if requires_grad and not self._keys & INFERENCE_MASK:  # what is made of an inference tensor is not recorded
             self._keys = (self._keys & ~VIEW_MASK) | WITH_GRAD[self._backend_mask()]
         else:
             self._keys &= ~AUTOGRAD_MASK
@@ -353,7 +378,7 @@ class Tensor(TensorBase):
 
     @property
     def output_nr(self) -> int:
-        edge = self._current_edge()
+        edge = self._edge
         return max(edge[1], 0) if edge else 0
 
     @property
@@ -446,6 +471,8 @@ class Tensor(TensorBase):
 
     def detach_(self) -> "Tensor":
         """This tensor, taken out of the graph."""
+        if modes.inference:  # which leaves graphs alone
+            return self
         if self._base is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead. If you are using "
                                "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
@@ -470,10 +497,16 @@ class Tensor(TensorBase):
     def data(self, new: "Tensor") -> None:
         if not isinstance(new, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
+        if self.requires_grad and new.dtype.category < FLOAT:
+            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+        self._leave_storage()
+        self._restrided = self._base is None
         self._array, self._storage, self._offset = new._array, new._shared_storage(), new._offset
         self._device = new._device
-        self._keys = (self._keys & SUBCLASS_MASK) | (
-            WITH_GRAD[new._backend_mask()] if self.requires_grad else new._backend_mask()
+        recorded = self.requires_grad and not new._keys & INFERENCE_MASK
+        self._asked_for_grad = self._asked_for_grad or self.requires_grad
+        self._keys = (self._keys & SUBCLASS_MASK) | new._keys & INFERENCE_MASK | (
+            WITH_GRAD[new._backend_mask()] if recorded else new._backend_mask()
         )
 
     @property
@@ -497,9 +530,12 @@ class Tensor(TensorBase):
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
             if value.dtype is not self.dtype:
-                raise RuntimeError(f"attempting to assign a gradient with dtype '{value.dtype.scalar_name}' to a "
-                                   f"tensor with grad_dtype '{self.dtype.scalar_name}'. Please ensure that the "
-                                   "gradient and the tensor have the same dtype")
+                raise RuntimeError(f"attempting to assign a gradient with dtype '{CPP_NAMES[value.dtype.name]}' to a "
+                                   f"tensor with grad_dtype '{self.dtype.scalar_name}'. The gradient must match the "
+                                   "tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's "
+                                   "grad_dtype attribute with a specific dtype, or None to allow any dtype. Set "
+                                   "grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may "
+                                   "break downstream systems that assume they match.")
             if value._device != self._device:
                 raise RuntimeError(f"attempting to assign a gradient with device type '{value._device}' to a tensor "
                                    f"with device type '{self._device}'. Please ensure that the gradient and the tensor "
@@ -800,6 +836,10 @@ def tracked_view(
     source: Tensor, array: Any, offset: int, operator: Operator, args: tuple, nr: int | None = None
 ) -> Tensor:
     """A tensor on an array that shows memory of `source`, which `operator(source, *args)` made; offset in bytes."""
+    if source._keys & INFERENCE_MASK:  # which keeps no track of views
+        made = source._detached()
+        made._array, made._offset = array, offset
+        return made
     counter = source._counter
     if counter is None:
         counter = source._counter = VersionCounter()
@@ -811,7 +851,9 @@ def tracked_view(
         made._base, made._view_step = source, (None, operator, args, nr)
     else:
         made._base, made._view_step = base, (source._view_step, operator, args, nr)
-    made._keys = source._keys & _SHARED_KEYS | VIEW_MASK
+        if source._storage is not None:  # it may have been given another than its base's
+            made._storage = source._storage
+    made._keys = source._keys & BACKEND_MASK | VIEW_MASK
     if offset:
         made._offset = offset
     if source._device is not CPU:
@@ -823,6 +865,26 @@ def tracked_view(
     elif source._creation:
         made._creation = source._creation
     return made
+
+
+def _follow_storage(storage: UntypedStorage, start: int, end: int) -> None:
+    """Brings the tensors that show memory between two addresses to the new memory of their storage.
+
+    Nobody keeps a list of them, which every view would pay for: they are looked for where Python keeps its objects.
+    """
+    for tensor in [value for value in gc.get_objects() if issubclass(type(value), Tensor)]:
+        array = fields_of(tensor).get("_array")
+        if array.__class__ is not np.ndarray or not array.size:
+            continue
+        if start <= array.__array_interface__["data"][0] < end:
+            reach = tensor._offset + array.itemsize
+            reach += sum(stride * (n - 1) for stride, n in zip(array.strides, array.shape, strict=True))
+            if reach <= storage.nbytes():
+                tensor._array = storage.array(array.shape, array.dtype, tensor._offset, array.strides)
+                tensor._storage = storage
+
+
+follow_storage.append(_follow_storage)
 
 
 def element_strides(array: Any) -> tuple[int, ...]:

@@ -55,7 +55,6 @@ OTHER_WORDS = {
     "F.conv_transpose2d(x4, w4[:3, :0])": "non-empty weight tensor expected, but got: [3, 0, 3, 3]",
     "F.conv_transpose2d(x4, w4[:3], padding=9)": "Calculated output size per channel: (-10 x -10)",
     "torch.meshgrid(a)": "Expected 0D or 1D tensor in the tensor list but got: torch.FloatTensor[2, 3]",
-    "setattr(a, 'grad', d)": "attempting to assign a gradient with dtype 'Double' to a tensor with grad_dtype 'Float'",
     # A set that PyTorch shows in any order, other devices, another name.
     "torch.nn.Conv2d(3, 4, 3, padding='x')": "Invalid padding string 'x', should be one of",
     **dict.fromkeys(("torch.zeros(2, device='gpu')", "torch.device('gpu')", "a.to('gpu')", "torch.Generator('gpu')"),

@@ -27,4 +27,8 @@ ERROR_TEXTS = os.environ.get("PARITY_ERROR_TEXTS", "1") == "1"
 )
 @given(st.lists(st.binary(min_size=STEP_BYTES, max_size=STEP_BYTES), min_size=8, max_size=24))
 def test_random_programs_behave_as_in_pytorch(steps: list[bytes]) -> None:
-    Program(MODULE, ERROR_TEXTS).run(steps)
+    program = Program(MODULE, ERROR_TEXTS)
+    try:
+        program.run(steps)
+    finally:
+        program.leave()

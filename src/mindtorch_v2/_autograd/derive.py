@@ -24,7 +24,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import FLOAT, OF_ARRAY
 from .names import BY_NODE, class_name
-from .node import FREED, Node, SavedOutput, _sequence, pack_saved, packed, saving_hooks
+from .node import FREED, SAVED_IN_INFERENCE, Node, SavedOutput, _sequence, pack_saved, packed, saving_hooks
 
 SUFFIXES = ("_shape", "_dtype", "_device")
 
@@ -141,7 +141,10 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, gra
     expressions = [_saved_expression(n, derivative, operator, inplace) for n in derivative.saved]
     if inplace:
         # A view whose base came to need grad is looked at by its own key's kernel before this one runs.
-        body += [f"if not ({conditions}) or not differentiable(self): return below({names})", "check_inplace(self)",
+        checks = ["check_inplace(self)", f"if not differentiable(self): return below({names})"]
+        if schema.base_name == "copy_":  # PyTorch looks at integers here before it looks at views
+            checks.reverse()
+        body += [f"if not ({conditions}): return below({names})", *checks,
                  f"edges = {_edges(derivative)}"]
         if "self" in derivative.saved:
             need = " or ".join(f"need_{u}" for u in dict.fromkeys(derivative.users("self")))
@@ -250,10 +253,7 @@ def refuse_inference(operator: Operator, derivative: Derivative, make: Callable)
     def kernel(*args: Any) -> Any:
         flat = [t for i in saved for t in (args[i] if isinstance(args[i], (tuple, list)) else (args[i],))]
         if any(getattr(t, "_keys", 0) & INFERENCE_MASK for t in flat):
-            raise RuntimeError("Inference tensors cannot be saved for backward. Please do not use Tensors created in "
-                               "inference mode in computation tracked by autograd. To work around this, you can make a "
-                               "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead "
-                               "of `torch.inference_mode()`.")
+            raise RuntimeError(SAVED_IN_INFERENCE)
         return make(*args)
 
     return kernel

@@ -53,6 +53,7 @@ class Task:
         self.captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
         self.captured: list[Any] = []
         self.needed: set[int] | None = None
+        self.wanted: set[int] = set()  # ids of the targets that are captured
         self.callbacks: list[Any] = []  # run when all nodes have
 
     # preparation -----------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ class Task:
 
     def find_needed(self, roots: Sequence[tuple]) -> None:
         """Marks the targets that lead to a captured one; only these run."""
-        wanted = {key for key, _ in self.captures}
+        wanted = self.wanted = {key for key, _ in self.captures}
         needed: set[int] = set()
         done: set[int] = set()
         stack: list[tuple[Any, int, bool]] = [(t, nr, False) for t, nr in roots]
@@ -217,6 +218,8 @@ class Task:
     def run_node(self, node: Node, grads: list) -> Any:
         """The node's gradients for its edges; None if it only had to be reached."""
         goes_on = self.needed is None or any(e is not None and id(e[0]) in self.needed for e in node.edges)
+        if self.accumulate_grad and id(node) in self.wanted:  # `backward(inputs=...)` runs what made its inputs
+            goes_on = True
         if goes_on:  # then PyTorch captures what came, before hooks change it
             self.take_captured(node, grads)
         if node.tensor_hooks is not None:
@@ -347,6 +350,14 @@ def fitted(grad: Any, edge: tuple, source: Node, captures: dict) -> Any:
             grad = grad.real
         grad = grad.to(wanted)
     return grad
+
+
+def _fitted_root(grad: Any, shape: tuple, i: int) -> Any:
+    """A gradient to start from in the shape of its root, which may have been resized since it was made."""
+    if not _expandable(shape, grad._array.shape):
+        raise RuntimeError(f"invalid gradient at index {i} - got {list(grad.shape)} but expected shape compatible with "
+                           f"{list(shape)}")
+    return grad.sum_to_size(shape)
 
 
 def _expandable(shape: tuple, target: tuple) -> bool:
@@ -528,7 +539,9 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     if state.get("recorder") is not None:
         state["recorder"].watch(task)
     try:
-        for (target, nr), grad in zip(roots, grads, strict=True):
+        for i, ((target, nr), grad) in enumerate(zip(roots, grads, strict=True)):
+            if 0 <= nr < len(target.outputs) and grad is not None and grad._array.shape != target.outputs[nr][0]:
+                grad = _fitted_root(grad, target.outputs[nr][0], i)
             task.give(target, nr, grad)
         started: set[int] = set()
         for target, nr in roots:

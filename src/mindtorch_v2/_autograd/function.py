@@ -226,14 +226,18 @@ def _wrapped(ctx: Any, output: Any, nr: int, inputs: list[Tensor], record: bool)
         return output
     differentiable = record and not _contains(ctx._non_differentiable, output) and output.dtype.category >= FLOAT
     if _contains(inputs, output) and _contains(ctx._dirty, output):
+        output._bump_version()
+        if not differentiable:
+            return output.detach() if output.requires_grad else output
         if differentiable:
             if output._keys & REQUIRES_GRAD and output._current_edge() is None:
                 raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
             check_inplace(output)
             ctx.outputs = ((output._array.shape, output._array.dtype, output._device),)
             rebase(output, ctx)
-        output._bump_version()
         return output
+    if not differentiable and output.requires_grad and _contains(inputs, output):
+        return output.detach()
     if _contains(inputs, output):
         with changed_modes(grad_enabled=False):
             output = output.view_as(output)

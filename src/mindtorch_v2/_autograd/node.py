@@ -10,6 +10,7 @@ from .._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
     DUAL_MASK,
+    INFERENCE_MASK,
     TORCH_DISPATCH_MASK,
     VIEW_MASK,
     WITH_GRAD,
@@ -23,6 +24,11 @@ FREED = ("Trying to backward through the graph a second time (or directly access
          "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
          "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
          "saved tensors after calling backward.")
+
+SAVED_IN_INFERENCE = ("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
+                      "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
+                      "normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+                      "`torch.inference_mode()`.")
 
 
 class VersionCounter:
@@ -163,6 +169,8 @@ class Node:
 
     def save(self, *values: Any) -> None:
         """Keeps tensors, with the versions they have now, and other values."""
+        if any(getattr(value, "_keys", 0) & INFERENCE_MASK for value in values):
+            raise RuntimeError(SAVED_IN_INFERENCE)
         self.saved = values
         self.versions = tuple(version_of(v) for v in values)
         if saving_hooks.users:
@@ -194,7 +202,8 @@ class Node:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_") and name[7:] in type(self).saved_names:
             return self.unpack(type(self).saved_names.index(name[7:]))
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        shown = type(self).__name__ if "seq" not in self.__dict__ else self.name().rpartition("::")[2]
+        raise AttributeError(f"'{shown}' object has no attribute '{name}'")
 
 
 class SavedOutput:
@@ -292,6 +301,20 @@ class AccumulateGrad(Node):
         if grad_outputs[0] is not None:
             accumulate(self.variable, grad_outputs[0])
         return ()
+
+
+class NotDerived(Node):
+    """The history of a tensor written by an operator that has no derivative."""
+
+    def __init__(self, operator: str, edges: tuple) -> None:
+        super().__init__()
+        self.operator_name, self.edges = operator, edges
+
+    def apply(self, *grad_outputs: Any) -> tuple:
+        raise RuntimeError(f"derivative for {self.operator_name} is not implemented")
+
+
+NotDerived.__name__ = "NotImplemented"  # PyTorch's name
 
 
 def accumulator_of(leaf: Any) -> AccumulateGrad:

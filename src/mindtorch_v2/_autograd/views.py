@@ -15,6 +15,7 @@ from .._dispatch.keys import (
     modes,
 )
 from .._dispatch.registry import Around, Operator, registry
+from .derive import make_node_class
 from .node import FREED, Node, function_name, in_autograd
 
 # How a view came to be; what is not DEFAULT forbids a recorded in-place write.
@@ -53,13 +54,34 @@ def edge_of_view(view: Any) -> tuple | None:
         return None
     if view._creation:
         raise RuntimeError(_forbidden(view, "its base or another view of its base has been"))
-    with changed_modes(grad_enabled=True, exclude=0):
-        shown = replay(steps_to(view), base._with_edge(base._edge or (base, -1)))
-    view._edge, view._edge_version = shown._edge, version
-    if shown._edge is not None and shown._edge[1] >= 0:
-        shown._edge[0].replayed = True
+    steps = steps_to(view)
+    if len(steps) == 1 and steps[0][0].name == "aten::as_strided":
+        edge = _strided_edge(base, view)
+    else:
+        with changed_modes(grad_enabled=True, exclude=0, inference=False, include=modes.include & ~INFERENCE_MASK):
+            edge = replay(steps, base._with_edge(base._edge or (base, -1)))._edge
+    view._edge, view._edge_version = edge, version
+    if edge is not None and edge[1] >= 0:
+        edge[0].replayed = True
         view._keys = (view._keys & ~VIEW_MASK) | _grad_keys(view)
     return view._edge
+
+
+def _strided_edge(base: Any, view: Any) -> tuple:
+    """The edge of a view by its absolute geometry, which need not lie within what the base shows by now."""
+    operator = registry.get("aten::_as_strided")
+    declaration: Any = operator.declaration
+    if declaration.node_class is None:
+        declaration.node_class = make_node_class(operator, declaration.derivative)
+    node = declaration.node_class()
+    node.edges = (base._edge or (base, -1),)
+    known = {"self_shape": tuple(base.shape), "size": tuple(view.shape), "stride": view.stride(),
+             "storage_offset": view.storage_offset(), "self_stride": base.stride(),
+             "self_offset": base.storage_offset()}
+    node.saved = tuple(known[name] for name in declaration.derivative.saved)
+    node.versions = (None,) * len(node.saved)
+    node.outputs = ((tuple(view.shape), view._array.dtype, view._device),)
+    return node, 0
 
 
 def recording_edge(view: Any) -> tuple | None:

@@ -186,7 +186,7 @@ class _Modes(threading.local):
         state = self.__dict__
         previous = state["grad_enabled"]
         if previous is not enabled:
-            if not state["include"] and not state["exclude"]:  # the usual case, without arithmetic
+            if not state["include"] and not state["exclude"] and not state["inference"]:  # the usual case, without arithmetic
                 state["grad_enabled"] = enabled
                 with unusual.lock:
                     unusual.threads += -1 if enabled else 1
@@ -199,7 +199,8 @@ class _Modes(threading.local):
         """Sets modes and recomputes `masks`, the one attribute that a call reads."""
         state = self.__dict__  # one thread-local look-up
         state.update(changes)
-        exclude = state["exclude"] if state["grad_enabled"] else state["exclude"] | _RECORDING
+        records = state["grad_enabled"] and not state["inference"]
+        exclude = state["exclude"] if records else state["exclude"] | _RECORDING
         masks = (state["include"], ALL_KEYS & ~exclude)
         was_usual = state["masks"] == _USUAL_MASKS
         if (masks == _USUAL_MASKS) is not was_usual:

@@ -51,7 +51,8 @@ THRESHOLD_BACKWARD = op("threshold_backward(Tensor grad_output, Tensor self, Sca
    kernel=pointwise(lambda xp, grad_output, self, threshold: xp.zero_where(self <= threshold, grad_output),
                     excluding=(BOOL, COMPLEX), named="threshold_cpu"),
    npu="aclnnThresholdBackward(grad_output, self, threshold, out)",
-   grad=dict(grad_output=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
+   grad=dict(grad_output=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold)),
+             self=lambda grad: grad.new_zeros(grad.shape)),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)))
 
 
@@ -70,7 +71,8 @@ RELU = op("relu(Tensor self) -> Tensor",
 functional(RELU, "relu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
-   kernel=pointwise(lambda xp, self, threshold, value: xp.where(self <= threshold, self.dtype.type(value), self),
+   kernel=pointwise(lambda xp, self, threshold, value:
+                    xp.where(self <= self.dtype.type(threshold), self.dtype.type(value), self),
                     excluding=(BOOL, COMPLEX), check=_check_numbers),
    npu="aclnnThreshold(self, threshold, value, out)",
    grad=dict(self=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),

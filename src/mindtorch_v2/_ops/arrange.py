@@ -61,13 +61,15 @@ def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int] | None) 
         raise RuntimeError("`shifts` required")
     if len(shifts) != len(dims) and (dims or len(shifts) != 1):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
-    for d in dims:
+    for d in dims if self._array.size else ():
+        if not self._array.ndim:
+            raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
         wrapped_dim(d, self._array.ndim)
     return Spec(self._array.shape, self.dtype)
 
 
 def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None) -> Any:
-    if not self.ndim:
+    if not self.ndim or not self.size:
         return self.copy()
     return contiguous(xp.roll(self, shifts, dims) if dims else xp.roll(self, shifts[0]))
 

@@ -127,7 +127,7 @@ class _Clamp(Pointwise):
 
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         super().check_write(operator, target, args)
-        if any(hasattr(bound, "_array") and bound._array.ndim for bound in args):
+        if any(hasattr(bound, "_array") for bound in args):
             return
         _, made = self.types(operator, [target, *(bound for bound in args if bound is not None)])
         if not can_cast(made, target.dtype):
@@ -184,7 +184,7 @@ _declare_nan_ignoring("fmin", "le")
 
 def _check_lerp(self: Tensor, end: Tensor, weight: Any) -> None:
     kind = self.dtype
-    if kind.category < FLOAT and (weight.__class__ in NUMBERS or weight.dtype is kind):
+    if kind.category < FLOAT and end.dtype is kind and (weight.__class__ in NUMBERS or weight.dtype is kind):
         name = "lerp_kernel_scalar" if weight.__class__ in NUMBERS else "lerp_kernel_tensor"
         raise NotImplementedError(f'"{name}" not implemented for \'{kind.scalar_name}\'')
     for name, operand in (("end", end), ("weight", weight)):

@@ -408,7 +408,7 @@ def _spaced_spec(name: str) -> Callable[..., Spec]:
         kind = rest[-5]
         if kind is None:
             kind = default_complex() if any(_is_complex(n) for n in (start, end)) else get_default_dtype()
-        if kind.category == BOOL:
+        if kind.category == BOOL and steps > 1:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
         return Spec((steps,), kind)
 

@@ -199,4 +199,6 @@ def einsum(equation, tensors, path):
         pending = [*others, product] if path else [product, *others]
     result, own = _summed(*pending[0], set(output))
     order = [own.index(label) for label in output]
-    return result if order == list(range(len(order))) else result.permute(order)
+    # A new tensor even where nothing is to do: a view of the one operand.
+    same = order == list(range(len(order))) and not any(result is tensor for tensor in tensors)
+    return result if same else result.permute(order)

@@ -495,7 +495,7 @@ class View(Family):
                 view = tracked_view(
                     source, storage.array(shape, array.dtype, offset, strides), offset, operator, args, nr
                 )
-                view._creation = view._creation or MULTI_OUTPUT
+                view._creation = creation_now() or MULTI_OUTPUT
                 views.append(view)
             return tuple(views)
 

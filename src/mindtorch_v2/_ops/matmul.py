@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._dispatch.keys import REQUIRES_GRAD
+from .._dispatch.keys import REQUIRES_GRAD, DispatchKey
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
 from .._tensor import Tensor
@@ -198,8 +198,30 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
     return Spec(shape, kind)
 
 
+class _AddsProduct(ArrayFamily):
+    """A product added to `self`, which in place must have the product's size itself."""
+
+    def __init__(self, infer: Callable, array: Callable) -> None:
+        super().__init__(infer, array, widen=True)
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        kernels = super().inplace_kernels(operator, functional)
+
+        def checked(kernel: Callable) -> Callable:
+            def run(target: Tensor, a: Tensor, b: Tensor, *rest: Any) -> Tensor:
+                size = (*a._array.shape[:1], *b._array.shape[1:])
+                if a._array.ndim == 2 and a._array.shape[1] == b._array.shape[0] and target._array.shape != size:
+                    raise RuntimeError(f"Bad in-place call: input tensor size {shape_text(target.shape)} and output "
+                                       f"tensor size {shape_text(size)} should match")
+                return kernel(target, a, b, *rest)
+
+            return run
+
+        return kernels | {key: checked(kernels[key]) for key in (DispatchKey.CPU, DispatchKey.Meta)}
+
+
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-   kernel=computes(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha: _combined(mat1.dot(mat2), self, beta, alpha)),
+   kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha: _combined(mat1.dot(mat2), self, beta, alpha)),
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              mat1=lambda grad, mat2, alpha: _scaled(grad.mm(conj(mat2).t()), alpha),
@@ -261,7 +283,7 @@ def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -
 
 
 op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-   kernel=computes(_addmv_spec, lambda xp, self, mat, vec, beta, alpha: _combined(mat.dot(vec), self, beta, alpha)),
+   kernel=_AddsProduct(_addmv_spec, lambda xp, self, mat, vec, beta, alpha: _combined(mat.dot(vec), self, beta, alpha)),
    npu="aclnnAddmv(self, mat, vec, alpha, beta, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              mat=lambda grad, vec, alpha: _scaled(grad.outer(conj(vec)), alpha),

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._autograd.views import WRITE_TO_INFERENCE
+from .._autograd.node import NotDerived
+from .._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
+from .._backends.meta import contiguous_strides
 from .._device import META
 from .._dispatch.callers import call_bound, keys_of
 from .._dispatch.keys import (
@@ -22,7 +24,9 @@ from .._dispatch.keys import (
 from .._dispatch.registry import Operator
 from .._dtype import assign, can_cast
 from .._tensor import Tensor
-from .rules import c_name, check_overlap, check_writable, shape_text
+from .families import Composite
+from .placement import show
+from .rules import c_name, check_overlap, check_shape_fits, check_writable, common_dtype, shape_text
 
 
 class _Rule(NamedTuple):
@@ -40,7 +44,7 @@ _SAFE = "Expected {} to be safely castable from {{made}} dtype, but got {} with 
 # Operators that say it in words of their own.
 _EXACTLY = {
     "Found dtype {given} but expected {made}":
-        "abs ceil conj_physical frac floor softshrink hardshrink gelu neg round sign sgn trunc softplus bitwise_not",
+        "abs ceil clamp conj_physical frac floor softshrink hardshrink gelu neg round sign sgn trunc softplus bitwise_not",
     "{name} does not support non-boolean outputs.": "signbit isposinf isneginf",
     "expected scalar_type {made} but found {given}": "cummax cummin diff logcumsumexp",
     "expected scalar type {made} but found {given}": "log_sigmoid linalg_solve_triangular",
@@ -48,6 +52,7 @@ _EXACTLY = {
     "output values must be of same type as input": "kthvalue",
     "result dtype {given} does not match input dtype {made}": "dot vdot",
     "{name}(): self and result must have the same scalar type": "masked_select index_select",
+    "Expected out type to be {made} but got {given}": "where",
     "{name}(): self and out expected to have the same dtype, but got self.dtype = {made} and out.dtype = {given}":
         "take",
     "{name} only supports bool tensor for result, got: {given}": "all any",
@@ -133,6 +138,20 @@ _FUNCTIONAL_WITH_OUT = frozenset(
 )
 # What they read may not lie where they write, though elements would agree.
 _READ_BEFORE_WRITTEN = frozenset(("cat", "stack", "gather", "index_select"))
+# They write numbers in turn into as many elements, whatever the shape.
+_COUNTS = frozenset(("arange", "range", "linspace", "logspace"))
+# They resize first, and then fill: elements may share memory.
+_FILLS = frozenset(("zeros", "ones", "full", "empty", "eye", "randperm", "rand"))
+# PyTorch runs these without a look at whether a gradient is wanted.
+_NOT_DERIVED = frozenset(("softmax", "log_softmax", "diag", "linalg_norm", "histc", "floor_divide", "quantile",
+                          "nanquantile", "any", "all", "isin", "searchsorted", "bucketize", "nonzero", "multinomial"))
+# They go on, but not into a leaf that requires grad; nor does any operator that takes no tensors.
+_REFUSE_LEAVES = frozenset(("softmax", "log_softmax", "diag", "floor_divide", "linspace", "logspace"))
+# Whose name PyTorch gives for operators that it writes by others.
+_WRITTEN_BY = {"norm": "linalg_vector_norm", "kron": "mul", "outer": "mul", "ger": "mul", "hstack": "cat",
+               "vstack": "cat", "dstack": "cat", "diff": "sub", "square": "pow", "true_divide": "div",
+               "matrix_power": "matmul", "chain_matmul": "mm", "float_power": "pow",
+               "diag": "diag_embed"}
 
 
 def takes_out(place: str, name: str) -> bool:
@@ -155,10 +174,15 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     if keys & DUAL_MASK:
         raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an "
                                   "out= function")
-    needs_grad = keys & REQUIRES_GRAD or any(t.requires_grad for t in targets)
-    if modes.grad_enabled and needs_grad:
-        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but "
-                           "one of the arguments requires grad.")
+    needs_grad = keys & REQUIRES_GRAD or any(t.requires_grad for t in (*targets, *_tensors(values)))
+    if modes.grad_enabled and needs_grad and not modes.inference and _is_derived(operator):
+        raise RuntimeError(f"{_WRITTEN_BY.get(name, name)}(): functions with out=... arguments don't support automatic "
+                           "differentiation, but one of the arguments requires grad.")
+    cuts_off = modes.grad_enabled and not modes.inference and needs_grad and (
+        name in _REFUSE_LEAVES or not any(a.is_tensor for a in operator.schema.arguments))
+    if cuts_off and not all(_may_be_written(t) for t in targets):
+        raise RuntimeError(f"aten::{_WRITTEN_BY.get(name, name)}(): functions with out=... arguments don't support "
+                           "automatic differentiation, but one of the arguments requires grad.")
     family, at = operator.declaration.family, operator.schema.index.get("dtype")
     asked = None if at is None else values[at]
     if asked is not None and asked is not targets[0].dtype:
@@ -170,22 +194,38 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     for target in targets:
         if target._keys & SPARSE_MASK:
             continue
-        check_writable(target)
-        for source in _tensors(values):
-            if family.elementwise:
+        if family.elementwise:
+            check_writable(target)
+            for source in _tensors(values):
                 check_overlap(target, source)
-            elif name in _READ_BEFORE_WRITTEN:
-                check_overlap(target, source, same=False)
     with changed_modes(grad_enabled=False, include=modes.include & ~AUTOCAST_MASK):
         result = call_bound(operator, values)
         results = result if isinstance(result, (tuple, list)) else (result,)
         for target, value in zip(targets, results, strict=True):
             _check_fits(target, value, name, family)
+            if target._keys & INFERENCE_MASK and not modes.inference:
+                raise RuntimeError(WRITE_TO_INFERENCE)
+            if not family.elementwise and name not in _FILLS and _stays(target, value, name):
+                check_writable(target)
+            for source in _tensors(values):
+                if name in _READ_BEFORE_WRITTEN:
+                    check_overlap(target, source, same=False)
+                elif source is target and family.elementwise:
+                    check_shape_fits(target, value._array.shape)
         for target, value in zip(targets, results, strict=True):
+            if name in _COUNTS:
+                value = _counted(target, value, name)
             if (target._keys | value._keys) & SPARSE_MASK:
                 _store_sparse(operator, target, value)
             else:
-                _store(target, value, is_own=family.out_types == "own")
+                _store(target, value, family, _tensors(values))
+    if cuts_off:
+        for target in targets:
+            node = NotDerived(f"aten::{name}", (target._recording_edge() if target.requires_grad else None,))
+            node.outputs = ((target._array.shape, target._array.dtype, target._device),)
+            rebase(target, node)
+    if "requires_grad" in operator.schema.index and targets[0].is_leaf and family.out_types == "own":
+        targets[0]._track(values[operator.schema.index["requires_grad"]])
     if not isinstance(out, (tuple, list)):
         return out
     kind = operator.declaration.result_type
@@ -213,9 +253,41 @@ def _checked_targets(operator: Operator, out: Any) -> Sequence[Tensor]:
     for target in targets:
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
-        if target._keys & INFERENCE_MASK and not modes.inference:
-            raise RuntimeError(WRITE_TO_INFERENCE)
     return targets
+
+
+def _may_be_written(target: Tensor) -> bool:
+    """Whether a recorded write would be taken: not by a leaf, its views, or views that only look."""
+    try:
+        check_inplace(target)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _is_derived(operator: Operator) -> bool:
+    """Whether PyTorch would have to record a call: not one of operators without a derivative."""
+    declaration = operator.declaration
+    if operator.schema.base_name in (_NOT_DERIVED | _COUNTS) or not any(a.is_tensor for a in operator.schema.arguments):
+        return False
+    return declaration.derivative is not None or isinstance(declaration.family, Composite)
+
+
+def _stays(target: Tensor, value: Tensor, name: str) -> bool:
+    """Whether a target need not be resized for a result."""
+    return target._array.shape == value._array.shape or name in _COUNTS and target.numel() == value.numel()
+
+
+def _counted(target: Tensor, value: Tensor, name: str) -> Tensor:
+    """Numbers in the shape of a target that has as many elements; else the target is resized."""
+    if target.numel() == value.numel():
+        return value.view(target.shape)  # type: ignore[attr-defined]
+    if target.numel() and name == "arange":
+        warnings.warn(f"The number of elements in the out tensor of shape {shape_text(target.shape)} is "
+                      f"{target.numel()} which does not match the computed number of elements {value.numel()}. Note "
+                      "that this may occur as a result of rounding error. The out tensor will be resized to a tensor "
+                      f"of shape ({value.numel()},).", stacklevel=4)
+    return value
 
 
 def _tensors(values: Sequence[Any]) -> Iterator[Tensor]:
@@ -253,16 +325,20 @@ def _store_sparse(operator: Operator, target: Tensor, value: Tensor) -> None:
     store_result(target, value, replaces=sum(a.is_tensor for a in operator.schema.arguments) > 1)
 
 
-def _store(target: Tensor, value: Tensor, *, is_own: bool) -> None:
+def _store(target: Tensor, value: Tensor, family: Any, operands: Iterator[Tensor]) -> None:
     if target._array.shape != value._array.shape:
-        if target.numel() and not is_own:
+        # PyTorch says it once more where it computes in another type first.
+        times = 1 + (family.elementwise and target.dtype not in (value.dtype, common_dtype(list(operands))))
+        for _ in range(times if target.numel() and family.out_types != "own" else 0):
             warnings.warn("An output with one or more elements was resized since it had shape "
                           f"{shape_text(target.shape)}, which does not match the required output shape "
                           f"{shape_text(value.shape)}. This behavior is deprecated, and in a future PyTorch release "
                           "outputs will not be resized unless they have zero elements. You can explicitly reuse an out "
                           "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
                           stacklevel=4)
-        target.resize_(value.shape)  # type: ignore[attr-defined]
+        shape = tuple(value.shape)
+        strides = value.stride() if family.elementwise else contiguous_strides(shape)
+        show(target, target.untyped_storage(), target.storage_offset(), shape, strides)
     if target._array.__class__ is np.ndarray:
         assign(target._array, value._array)
     elif target._device is not META:

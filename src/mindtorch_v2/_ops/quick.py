@@ -136,7 +136,7 @@ def view_source(name: str, arguments: Sequence[Argument], array_view: str | None
     except (ValueError, IndexError, OverflowError): array = None
     base = {first}._base
     woken = base is not None and base._keys & {REQUIRES_GRAD | DUAL_MASK} and {first}._keys & {VIEW_MASK}
-    if array is None or not array.size or woken:
+    if array is None or not array.size or woken or {first}._keys & {INFERENCE_MASK}:
         return general({first}{rest})
     counter = {first}._counter
     if counter is None: counter = {first}._counter = VersionCounter()
@@ -149,6 +149,7 @@ def view_source(name: str, arguments: Sequence[Argument], array_view: str | None
     else:
         made._base = base
         made._view_step = ({first}._view_step, operator, {given}, None)
+        if {first}._storage is not None: made._storage = {first}._storage
     made._keys = {first}._keys & {BACKEND_MASK | INFERENCE_MASK} | {VIEW_MASK}
     if {first}._offset: made._offset = {first}._offset
     if counter.value: made._edge_version = counter.value

@@ -12,7 +12,7 @@ from .._dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, 
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import Composite, Family, view
-from .rules import shape_text
+from .rules import refuse_reach, shape_text
 from .samples import case, cases, error, t
 from .view import Geometry
 
@@ -39,9 +39,7 @@ def _as_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], st
         needed = itemsize * (storage_offset + 1 + sum([s * (n - 1) for n, s in zip(size, stride, strict=True)]))
         nbytes = self._shared_storage().nbytes()
         if needed > nbytes:
-            raise RuntimeError(f"setStorage: sizes {shape_text(size)}, strides {shape_text(stride)}, storage offset "
-                               f"{storage_offset}, and itemsize {itemsize} requiring a storage size of {needed} are "
-                               f"out of bounds for storage of size {nbytes}")
+            refuse_reach(size, stride, storage_offset, itemsize, needed, nbytes)
     return size, tuple([s * itemsize for s in stride]), storage_offset * itemsize - self._offset
 
 
@@ -222,7 +220,7 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
         self._view_step = shown._view_step
     else:
         self._restrided = True
-    if shown._edge is not None or not self.requires_grad:
+    if shown._edge is not None or not self.requires_grad and not self._creation:
         self._edge_version = self._version_counter.value
     return self
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from .._dispatch.schema import NUMBERS
 from .._dtype import (
     BOOL,
     COMPUTE,
+    CPP_NAMES,
     FLOAT,
     INT,
     OF_ARRAY,
@@ -41,14 +42,9 @@ def shape_text(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-# What a C++ compiler calls the element types; some of PyTorch's messages show these names.
-C_NAMES = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "int16": "short int",
-           "int8": "signed char", "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half",
-           "bfloat16": "c10::BFloat16", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
-
-
 def c_name(kind: dtype) -> str:
-    return C_NAMES.get(kind.name, kind.name)
+    """What a C++ compiler calls an element type; some of PyTorch's messages show these names."""
+    return CPP_NAMES.get(kind.name, kind.name)
 
 
 _WITH_TENSOR_TYPE = frozenset(("Half", "Float", "Double", "Char", "Byte", "Short", "Int", "Long"))
@@ -219,8 +215,10 @@ def check_writable(tensor: Tensor) -> None:
 
 def shares_storage(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors show the same memory; makes no storage where there is none yet."""
-    a = one if one._base is None else one._base
-    b = other if other._base is None else other._base
+    a = one if one._base is None or one._storage is not None else one._base
+    b = other if other._base is None or other._storage is not None else other._base
+    if a._former_storages or b._former_storages:
+        return one._shared_storage() is other._shared_storage()
     return a is b or (a._storage is not None and a._storage is b._storage)
 
 
@@ -253,6 +251,14 @@ def check_type_fits(made: dtype, wanted: dtype) -> None:
     if not can_cast(made, wanted):
         raise RuntimeError(f"result type {made.scalar_name} can't be cast to the desired output type "
                            f"{wanted.scalar_name}")
+
+
+def refuse_reach(shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int, needed: int,
+                 nbytes: int) -> NoReturn:
+    """Raises for a geometry that reaches beyond its storage."""
+    raise RuntimeError(f"setStorage: sizes {shape_text(shape)}, strides {shape_text(strides)}, storage offset {offset}, "
+                       f"and itemsize {itemsize} requiring a storage size of {needed} are out of bounds for storage of "
+                       f"size {nbytes}")
 
 
 def check_shape_fits(target: Tensor, shape: tuple[int, ...]) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .._dispatch.keys import modes
+from .._dispatch.keys import DispatchKey, modes
+from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .extreme import NAN, kinks
-from .families import computes
+from .families import ArrayFamily, computes
 from .reduce import contiguous, joined, reduced_dims
 from .rules import Spec, anywhere
 from .samples import bools, case, cases, error, ints, t, values
@@ -27,6 +28,27 @@ _CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case(t(), 0)
 def _running_spec(self: Tensor, dim: int, dtype: dtype | None) -> Spec:
     wrapped_dim(dim, self._array.ndim)
     return Spec(self._array.shape, dtype or (int64 if self.dtype.category <= INT else self.dtype))
+
+
+class _Scans(ArrayFamily):
+    """A running sum or product; in place, in the type of the tensor."""
+
+    def __init__(self, ufunc: str) -> None:
+        super().__init__(_running_spec, _running(ufunc), widen=True, out_types="any")
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        kernels = super().inplace_kernels(operator, functional)
+
+        def in_own_type(kernel: Callable) -> Callable:
+            def run(target: Tensor, dim: int, dtype: dtype | None) -> Tensor:
+                wrapped_dim(dim, target._array.ndim)
+                if target.dtype is bool_ and target._array.size and target._array.ndim:
+                    raise NotImplementedError(f"\"{functional.schema.base_name}_out_cpu\" not implemented for 'Bool'")
+                return kernel(target, dim, dtype or target.dtype)
+
+            return run
+
+        return kernels | {key: in_own_type(kernels[key]) for key in (DispatchKey.CPU, DispatchKey.Meta)}
 
 
 def _running(ufunc: str) -> Callable:
@@ -53,7 +75,7 @@ def _from_the_end(tensor: Tensor, dim: int) -> Tensor:
 
 
 op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-   kernel=computes(_running_spec, _running("add"), out_types="any"),
+   kernel=_Scans("add"),
    npu="aclnnCumsum(self, dim, out.dtype, out)", inplace=True,
    grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))
@@ -86,7 +108,7 @@ def _cumprod_grad_pairwise(grad: Tensor, self: Tensor, dim: int) -> Tensor:
 
 
 op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-   kernel=computes(_running_spec, _running("multiply"), out_types="any"),
+   kernel=_Scans("multiply"),
    npu="aclnnCumprod(self, dim:int32, out.dtype, out)",
    inplace=True, grad=dict(self=_cumprod_grad),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(values([[1.0, 0.0, 2.0, 0.0], [3.0, -1.0, 4.0, 2.0]]), 1),

@@ -690,6 +690,8 @@ def _check_put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) ->
 
 def _put(xp: Any, self: Any, index: Any, source: Any, accumulate: bool) -> None:
     index, source = index.reshape(-1), source.reshape(-1)
+    if index.size and not self.size:
+        raise IndexError("put_(): Tried to put elements into an empty tensor")
     check_flat(index, self.size)
     on_flat(self, lambda flat: combine_at(xp.add, flat, index, source, widen=False) if accumulate
             else _put_at(flat, index, source))

@@ -119,6 +119,8 @@ def _reshaped(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
     if not array.flags.c_contiguous or array.strides[-1] != array.itemsize:
         return None
     made = array.reshape(size)
+    if 1 in array.shape and made.shape == array.shape:  # which NumPy leaves alone, with any stride of a size of 1
+        return None
     return made if made.shape == size or -1 in size else None  # NumPy takes any negative size for -1
 
 
@@ -472,6 +474,8 @@ def _flatten(self, start_dim, end_dim):
 def _unflatten(self, dim, sizes):
     shape = self._array.shape
     dim = wrapped_dim(dim, len(shape))
+    if not shape:
+        raise RuntimeError("unflatten got an unexpected error:\nDimension specified as 0 but tensor has no dimensions")
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     known = math.prod(n for n in sizes if n != -1)

@@ -120,15 +120,17 @@ def grad(
         outputs, roots, keep, create_graph, inputs, bool(allow_unused or materialize_grads), accumulate_grad=False
     )
     if materialize_grads:
-        return tuple(_zeros_for(i) if g is None else g for i, g in zip(inputs, result, strict=True))
+        return tuple(_zeros_for(i, create_graph) if g is None else g for i, g in zip(inputs, result, strict=True))
     return result
 
 
-def _zeros_for(value: _Any) -> _Any:
+def _zeros_for(value: _Any, requires_grad: bool) -> _Any:
     """Zeros in the shape and type of a tensor."""
     if isinstance(value, graph.GradientEdge):
         raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
-    return value.new_zeros(value.shape)
+    from .. import zeros_like
+
+    return zeros_like(value, requires_grad=requires_grad)
 
 
 def _batched(outputs: tuple, inputs: tuple, grad_outputs: _Any, create_graph: bool, allow_unused: bool) -> tuple:

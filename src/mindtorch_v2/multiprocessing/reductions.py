@@ -72,7 +72,8 @@ def _sendable(storage: UntypedStorage) -> SharedMemory:
     if not isinstance(memory, SharedMemory) or not (memory.path or memory.descriptor >= 0):
         shared = UntypedStorage._new_shared(storage.nbytes_)
         shared.data[...] = storage.data
-        storage.buffer, memory = shared.buffer, memory_under(shared.buffer)
+        storage.move_to(shared.data)
+        memory = memory_under(storage.buffer)
     return memory
 
 

@@ -443,3 +443,134 @@ def test_a_bias_is_not_saved(normalised) -> None:
         b.add_(1)
     made.sum().backward()
     assert b.grad is not None and b.grad.tolist() == [3.0, 3.0]
+
+
+# other memory --------------------------------------------------------------------------------------------------------
+
+
+def test_set_counts_records_and_keeps_views_where_they_are() -> None:
+    x, other = torch.zeros(2), torch.arange(4.0)
+    view = x[:1]
+    x.set_(other)
+    other[0] = 9.0
+    assert x.tolist() == [9.0, 1.0, 2.0, 3.0] and (x._version, other._version) == (1, 1)
+    assert view.tolist() == [0.0] and view.untyped_storage().nbytes() == 8
+    view.set_(other, 1, (2,), (2,))
+    assert view[1:].tolist() == [3.0] and view[1:].data_ptr() == other.data_ptr() + 12
+    y = leaf(1.0, 2.0) * 2
+    y.set_(other)
+    assert type(y.grad_fn).__name__ == "NotImplemented"
+    with pytest.raises(RuntimeError, match="derivative for set_ is not implemented"):
+        y.sum().backward()
+    with torch.no_grad():
+        z = leaf(1.0)
+        z.set_(other)
+    assert z.requires_grad and z.is_leaf and z.shape == (4,)
+    made = torch.zeros(2).set_(leaf(1.0) * 1)
+    assert made.requires_grad and not torch.zeros(2).set_(leaf(1.0) * 1, 0, (1,), (1,)).requires_grad
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda: leaf(1.0).set_(torch.ones(1)), "a leaf Variable that requires grad is being used in an in-place"),
+    (lambda: torch.ones(2).set_(torch.ones(2).double()), "Could not set tensor of type double to a tensor of type float"),
+    (lambda: torch.ones(2).set_(torch.ones(2).untyped_storage(), -1, (1,), (1,)), "Tensor: invalid storage offset -1"),
+    (lambda: torch.ones(2).set_(torch.ones(2).untyped_storage(), 0, (1,), (1, 1)), "unequal size length"),
+    (lambda: torch.ones(2).set_(torch.ones(2).untyped_storage(), 0, (1,), (-1,)), "Storage size calculation overflowed"),
+    (lambda: torch.ones(2).set_(torch.ones(2, device="meta")), 'on device "cpu" to a storage on different device "meta"'),
+    (lambda: torch.ones(2).set_(torch.ones(2, 2).t(), 0, (1,), (1,)), "to be used as storage must be contiguous"),
+    (lambda: torch.ones(2).set_(torch.ones(2), 1, (2,)), "are out of bounds for storage of size 8"),
+])
+def test_set_refuses(call, text: str) -> None:
+    with pytest.raises(RuntimeError, match=text):
+        call()
+
+
+def test_set_takes_only_its_forms() -> None:
+    for args in ((3,), (None,), (torch.ones(2), 1), (torch.ones(2), 0, 2)):
+        with pytest.raises(TypeError, match="received an invalid combination of arguments"):
+            torch.ones(2).set_(*args)
+
+
+def test_inference_tensors_are_not_set_or_resized_outside_their_mode() -> None:
+    with torch.inference_mode():
+        x = torch.ones(2)
+        x.set_(torch.ones(3))
+        x.resize_(4)
+    for change in (lambda: x.set_(), lambda: x.resize_(2)):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            change()
+
+
+def test_tensors_follow_a_storage_that_grows() -> None:
+    x = torch.arange(4.0)
+    view, detached, data = x[1:3], x.detach(), x.data
+    x.resize_(10)
+    x[1] = 50.0
+    assert view.tolist() == [50.0, 2.0] and detached[1] == 50.0 and data[1] == 50.0
+    assert view.data_ptr() == x.data_ptr() + 4
+    x.untyped_storage().resize_(80)
+    x[2] = 60.0
+    assert view.tolist() == [50.0, 60.0]
+
+
+def test_a_view_made_before_new_data_keeps_its_memory() -> None:
+    x = torch.ones(3)
+    view = x[:2]
+    x.data = torch.zeros(5)
+    assert view.untyped_storage().nbytes() == 12 and x.untyped_storage().nbytes() == 20 and view._base is x
+    with pytest.raises(RuntimeError, match="data set to a tensor that requires gradients must be floating point"):
+        leaf(1.0).data = torch.ones(1, dtype=torch.int64)
+
+
+# out= ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [
+    lambda out: torch.linspace(0, 3, 4, out=out), lambda out: torch.arange(4, out=out),
+    lambda out: torch.range(0, 3, out=out), lambda out: torch.logspace(0, 3, 4, 2.0, out=out).log2_(),
+])
+@pytest.mark.filterwarnings("ignore:torch.range")
+def test_numbers_counted_into_a_view_stay_in_it(count) -> None:
+    x = torch.full((2, 3), -1.0)
+    part = x.narrow(1, 1, 2)
+    count(part)
+    assert part.shape == (2, 2) and x.tolist() == [[-1.0, 0.0, 1.0], [-1.0, 2.0, 3.0]]
+
+
+def test_out_of_another_size_is_resized_and_counts_once() -> None:
+    x = torch.ones(2, 3)
+    with pytest.warns(UserWarning, match="The number of elements in the out tensor of shape"):
+        torch.arange(4, out=x)
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0] and x._version == 1
+    expanded = torch.ones(1).expand(4)
+    torch.zeros(2, out=expanded)
+    assert expanded.tolist() == [0.0, 0.0]
+
+
+def test_out_that_needs_grad() -> None:
+    x = leaf(1.0, 2.0)
+    torch.eq(x, 1.0, out=(y := x * 1))
+    assert y.tolist() == [1.0, 0.0]
+    with pytest.raises(RuntimeError, match=r"^aten::zeros\(\): functions with out=... arguments don't support automatic"):
+        torch.zeros(2, out=x)
+    with pytest.raises(RuntimeError, match=r"^mul\(\): functions with out=... arguments don't support automatic"):
+        torch.outer(x, x, out=torch.empty(2, 2))
+    z = x * 1
+    torch.eye(1, 2, out=z)
+    with pytest.raises(RuntimeError, match="derivative for aten::eye is not implemented"):
+        z.sum().backward()
+
+
+def test_einsum_of_one_operand_is_a_view() -> None:
+    x = torch.arange(6.0).view(2, 3)
+    for equation in ("ij->ij", "ij->ji", "...->..."):
+        made = torch.einsum(equation, x)
+        assert made._is_view() and made.data_ptr() == x.data_ptr() and made is not x
+
+
+def test_what_inference_mode_leaves_alone() -> None:
+    with torch.inference_mode():
+        x = torch.ones(2)
+        with torch.enable_grad():
+            made = leaf(1.0) * 2
+    assert not x[1:]._is_view() and not made.requires_grad
