@@ -186,7 +186,7 @@ class _Modes(threading.local):
         state = self.__dict__
         previous = state["grad_enabled"]
         if previous is not enabled:
-            if not state["include"] and not state["exclude"] and not state["inference"]:  # the usual case, without arithmetic
+            if not (state["include"] or state["exclude"] or state["inference"]):  # the usual case, without arithmetic
                 state["grad_enabled"] = enabled
                 with unusual.lock:
                     unusual.threads += -1 if enabled else 1

@@ -221,7 +221,8 @@ class _AddsProduct(ArrayFamily):
 
 
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-   kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha: _combined(mat1.dot(mat2), self, beta, alpha)),
+   kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha:
+                       _combined(mat1.dot(mat2), self, beta, alpha)),
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              mat1=lambda grad, mat2, alpha: _scaled(grad.mm(conj(mat2).t()), alpha),

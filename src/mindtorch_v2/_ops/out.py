@@ -44,7 +44,8 @@ _SAFE = "Expected {} to be safely castable from {{made}} dtype, but got {} with 
 # Operators that say it in words of their own.
 _EXACTLY = {
     "Found dtype {given} but expected {made}":
-        "abs ceil clamp conj_physical frac floor softshrink hardshrink gelu neg round sign sgn trunc softplus bitwise_not",
+        "abs ceil clamp conj_physical frac floor softshrink hardshrink gelu neg round sign sgn trunc softplus "
+        "bitwise_not",
     "{name} does not support non-boolean outputs.": "signbit isposinf isneginf",
     "expected scalar_type {made} but found {given}": "cummax cummin diff logcumsumexp",
     "expected scalar type {made} but found {given}": "log_sigmoid linalg_solve_triangular",

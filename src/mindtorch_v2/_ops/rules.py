@@ -256,9 +256,9 @@ def check_type_fits(made: dtype, wanted: dtype) -> None:
 def refuse_reach(shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int, needed: int,
                  nbytes: int) -> NoReturn:
     """Raises for a geometry that reaches beyond its storage."""
-    raise RuntimeError(f"setStorage: sizes {shape_text(shape)}, strides {shape_text(strides)}, storage offset {offset}, "
-                       f"and itemsize {itemsize} requiring a storage size of {needed} are out of bounds for storage of "
-                       f"size {nbytes}")
+    raise RuntimeError(f"setStorage: sizes {shape_text(shape)}, strides {shape_text(strides)}, storage offset "
+                       f"{offset}, and itemsize {itemsize} requiring a storage size of {needed} are out of bounds for "
+                       f"storage of size {nbytes}")
 
 
 def check_shape_fits(target: Tensor, shape: tuple[int, ...]) -> None:

@@ -472,11 +472,11 @@ def test_set_counts_records_and_keeps_views_where_they_are() -> None:
 
 @pytest.mark.parametrize(("call", "text"), [
     (lambda: leaf(1.0).set_(torch.ones(1)), "a leaf Variable that requires grad is being used in an in-place"),
-    (lambda: torch.ones(2).set_(torch.ones(2).double()), "Could not set tensor of type double to a tensor of type float"),
+    (lambda: torch.ones(2).set_(torch.ones(2).double()), "Could not set tensor of type double to a tensor of type"),
     (lambda: torch.ones(2).set_(torch.ones(2).untyped_storage(), -1, (1,), (1,)), "Tensor: invalid storage offset -1"),
     (lambda: torch.ones(2).set_(torch.ones(2).untyped_storage(), 0, (1,), (1, 1)), "unequal size length"),
-    (lambda: torch.ones(2).set_(torch.ones(2).untyped_storage(), 0, (1,), (-1,)), "Storage size calculation overflowed"),
-    (lambda: torch.ones(2).set_(torch.ones(2, device="meta")), 'on device "cpu" to a storage on different device "meta"'),
+    (lambda: torch.ones(2).set_(torch.ones(2).untyped_storage(), 0, (1,), (-1,)), "Storage size calculation"),
+    (lambda: torch.ones(2).set_(torch.ones(2, device="meta")), 'device "cpu" to a storage on different device "meta"'),
     (lambda: torch.ones(2).set_(torch.ones(2, 2).t(), 0, (1,), (1,)), "to be used as storage must be contiguous"),
     (lambda: torch.ones(2).set_(torch.ones(2), 1, (2,)), "are out of bounds for storage of size 8"),
 ])
@@ -551,7 +551,7 @@ def test_out_that_needs_grad() -> None:
     x = leaf(1.0, 2.0)
     torch.eq(x, 1.0, out=(y := x * 1))
     assert y.tolist() == [1.0, 0.0]
-    with pytest.raises(RuntimeError, match=r"^aten::zeros\(\): functions with out=... arguments don't support automatic"):
+    with pytest.raises(RuntimeError, match=r"^aten::zeros\(\): functions with out=... arguments don't"):
         torch.zeros(2, out=x)
     with pytest.raises(RuntimeError, match=r"^mul\(\): functions with out=... arguments don't support automatic"):
         torch.outer(x, x, out=torch.empty(2, 2))
