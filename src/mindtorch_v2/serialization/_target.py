@@ -68,7 +68,8 @@ def _check_name(given: str, path: str, zipped: bool) -> None:
 def _is_replaced(given: str, path: str) -> bool:
     """Whether a new file takes the place of what is there: not of devices and pipes, nor of one of several links.
 
-    Nor of an empty file, which may be a temporary one that its maker has open, and has nothing to lose.
+    Nor of an empty file, which may be a temporary one that its maker has open, and has nothing to lose. A file that
+    another save is replacing at this moment may have no link at all.
     """
     try:
         found = os.stat(given)
@@ -76,7 +77,7 @@ def _is_replaced(given: str, path: str) -> bool:
         return True
     if not os.access(given, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size > 0
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and found.st_size > 0
 
 
 class _InPlace:
@@ -205,12 +206,23 @@ def _unnamed(path: str, mode: int) -> tuple[int, None] | None:
 def _named(path: str, mode: int) -> tuple[int, str]:
     """A new file with a name, locked."""
     for name in _draft_names(path):
-        with contextlib.suppress(FileExistsError):
+        try:
             number = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+        except FileExistsError:
+            continue
+        if sys.platform == "win32" or _locked(number, name):
             break
-    if sys.platform != "win32":
-        fcntl.flock(number, fcntl.LOCK_EX)
+        os.close(number)
     return number, name
+
+
+def _locked(number: int, name: str) -> bool:
+    """Locks a new file; False if another save has removed it before that, taking it for one that was left."""
+    fcntl.flock(number, fcntl.LOCK_EX)
+    try:
+        return os.path.samestat(os.fstat(number), os.stat(name))
+    except FileNotFoundError:
+        return False
 
 
 def _draft_names(path: str) -> Iterator[str]:
