@@ -52,6 +52,8 @@ def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | Non
         raise BufferError(f"Cannot pack tensors on {self.device}")
     if self.layout is not strided:
         raise BufferError("Can't export tensors with layout other than torch.strided")
+    if stream is not None and not isinstance(stream, int):
+        raise TypeError("stream must be ``int`` or ``none``")
     if stream not in (None, -1):
         raise AssertionError("stream should be None on cpu.")
     array = self._host_array("__dlpack__()")

@@ -46,8 +46,11 @@ def _is_integer(value: Any) -> bool:
 
 
 @allocates
-def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None) -> Tensor:
-    """What the old constructors return: uninitialised memory of a size, or data in the given type."""
+def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None, *, any_type: bool = False) -> Tensor:
+    """What the old constructors return: uninitialised memory of a size, or data in the given type.
+
+    A tensor among the arguments has that type, or with `any_type` keeps its own.
+    """
     if where is not None and device(where).type != "cpu":
         raise RuntimeError(
             f"legacy constructor expects device type: cpu but device type: {device(where).type} was passed"
@@ -64,13 +67,20 @@ def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None) -> Ten
             raise TypeError(f"new(): argument 'size' failed to unpack the object at pos {wrong + 1} with error "
                             f'"type must be tuple of ints,but got {type(args[wrong]).__name__}"')
         raise TypeError(_FORMS.format(got=", ".join(type(a).__name__ for a in args)))
+    if any_type and isinstance(args[0], Tensor):
+        return args[0].detach()
     return _of_data(kind, args[0])
 
 
 def _of_data(kind: dtype, data: Any) -> Tensor:
     if isinstance(data, Tensor):
+        if data.dtype is not kind:
+            raise TypeError(f"expected a tensor of type {kind}, but got one of {data.dtype}")
         return data.detach()
     if isinstance(data, TypedStorage):
+        if data.dtype is not kind:
+            raise RuntimeError(f"Expected a Storage of type {kind.scalar_name} or an UntypedStorage, but got type "
+                               f"{data.dtype.scalar_name} for argument 1 'storage'")
         data = data.untyped()
     if isinstance(data, UntypedStorage):
         return wrap(np.empty((0,), kind.np)).set_(data)  # type: ignore[attr-defined]
@@ -85,7 +95,7 @@ def _of_data(kind: dtype, data: Any) -> Tensor:
 
 def _construct(cls: type, *args: Any, device: Any = None, size: Any = None) -> Any:
     """`Tensor(...)`, and any subclass that does not have a constructor of its own."""
-    made = legacy_tensor(get_default_dtype(), args, device, size)
+    made = legacy_tensor(get_default_dtype(), args, device, size, any_type=True)
     return made if cls is Tensor else made._alias(cls)
 
 

@@ -431,6 +431,7 @@ def cauchy(
     _require(sigma > 0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     return _from_doubles(
         generator, shape, dtype, lambda u: fused_multiply_add(np.tan(math.pi * (u - 0.5)), sigma, median)
+        if math.isfinite(median) else np.full_like(u, median)
     )
 
 

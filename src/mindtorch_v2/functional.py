@@ -36,7 +36,7 @@ def einsum(*args: Any) -> Tensor:
         if len(args) % 2:
             equation += "->" + _subscripts(args[-1])
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
+        return einsum(equation, *operands[0])
     return _einsum(equation, operands)
 
 
@@ -189,6 +189,8 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
     """The coordinates, in a tensor of `shape`, of positions in its flattened form."""
     if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype.name == "bool":
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if not isinstance(shape, (int, Sequence)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     for size in sizes:
         if not isinstance(size, int):

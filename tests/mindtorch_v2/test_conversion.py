@@ -291,6 +291,8 @@ def test_capsules_are_used_once():
             torch.from_dlpack(wrong)
     with pytest.raises(BufferError, match="Can't export tensors with layout other than torch.strided"):
         torch.eye(2).to_sparse().__dlpack__()
+    with pytest.raises(TypeError, match="stream must be"):
+        torch.ones(2).__dlpack__(stream=object())
     with pytest.raises(AssertionError, match="stream should be None on cpu"):
         torch.ones(2).__dlpack__(stream=1)
 

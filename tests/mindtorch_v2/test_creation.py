@@ -317,3 +317,16 @@ def test_tensors_of_storages():
     assert torch.tensor(source.untyped_storage()).tolist() == [4611686019492741120]
     with pytest.raises(RuntimeError, match="Expected a Storage of type Long or an UntypedStorage, but got Float"):
         torch.tensor(source.storage(), dtype=torch.int64)
+
+
+def test_old_constructors_share_tensors_of_their_own_type_only():
+    floats, longs = torch.ones(2), torch.ones(2, dtype=torch.int64)
+    assert floats.new(floats).data_ptr() == floats.data_ptr() and torch.Tensor(longs).dtype is torch.int64
+    with pytest.raises(TypeError, match="expected a tensor of type torch.float32"):
+        floats.new(longs)
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Float or an UntypedStorage, but got type Long"):
+        floats.new(longs.storage())
+
+
+def test_cauchy_numbers_around_infinity():
+    assert torch.empty(3).cauchy_(float("inf"), 0.5).tolist() == [float("inf")] * 3

@@ -168,3 +168,35 @@ def test_distinct_slices_with_nan_stay_apart():
     for name in ("unique", "unique_consecutive"):
         with pytest.raises(IndexError, match="Dimension specified as 0 but tensor has no dimensions"):
             getattr(torch, name)(torch.tensor(1.0), dim=0)
+
+
+def test_an_index_of_nothing_is_refused():
+    for indices in ([], [None]):
+        with pytest.raises(IndexError, match="at least one index must be provided"):
+            torch.ops.aten.index.Tensor(NUMBERS, indices)
+    with pytest.raises(RuntimeError, match="cannot be broadcast to indexing result of shape"):
+        torch.tensor(1.0).index_put([], torch.tensor([1.0]), True)
+    with pytest.raises(RuntimeError, match="nonzero does not support the out kwarg when as_tuple is True"):
+        torch.nonzero(NUMBERS, as_tuple=True, out=torch.empty(0, dtype=torch.int64))
+    for shape in (torch.tensor([1, 2]), 1.5):
+        with pytest.raises(TypeError, match="expected 'shape' to be int or sequence of ints"):
+            torch.unravel_index(torch.tensor([1]), shape)
+
+
+def test_triangles_and_rotations_at_their_limits():
+    for far in (2**63 - 1, -(2**63)):
+        whole = NUMBERS if far < 0 else torch.zeros(2, 3)
+        assert torch.equal(NUMBERS.triu(far), whole) and torch.equal(NUMBERS.tril(far), NUMBERS - whole)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        NUMBERS.rot90(1, [0, 2])
+    with pytest.raises(RuntimeError, match="expected rotation dims to be different, but got dim0 = 0 and dim1 = -2"):
+        NUMBERS.rot90(1, [0, -2])
+    with pytest.raises(ValueError, match="must specify the equation string and at least one operand"):
+        torch.einsum("", [])
+
+
+def test_joined_views_of_channels_last_tensors_are_channels_last():
+    images = torch.arange(24.0).reshape(2, 2, 3, 2).to(memory_format=torch.channels_last)
+    made = torch.cat((images[:, :, :2], images[:, :, 1:]), -1)
+    assert made.stride() == (16, 1, 8, 2)
+    assert torch.equal(made, torch.cat((images[:, :, :2].contiguous(), images[:, :, 1:].contiguous()), -1))

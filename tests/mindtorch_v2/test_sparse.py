@@ -479,3 +479,8 @@ def test_results_in_sparse_out():
     for source, target in ((eye, torch.zeros(2, 2)), (torch.eye(2), eye.clone()), (eye, csr.clone())):
         with pytest.raises(RuntimeError, match="expected a result of layout"):
             torch.sin(source, out=target)
+
+
+def test_true_divide_of_integers():
+    made = torch.tensor([3, 0]).to_sparse().true_divide(2)
+    assert made.dtype is torch.float32 and made.to_dense().tolist() == [1.5, 0.0]

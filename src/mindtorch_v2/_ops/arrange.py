@@ -94,9 +94,9 @@ def _rot90(self, k, dims):
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {ndim}")
-    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == ndim:
-        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     first, second = wrapped_dim(dims[0], ndim), wrapped_dim(dims[1], ndim)
+    if first == second:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     if k % 4 == 1:
         return self.flip((second,)).transpose(first, second)
     if k % 4 == 2:
@@ -120,7 +120,9 @@ def _triangle_spec(name: str) -> Callable:
 
 def _triangle(keep_lower: bool) -> Callable:
     def array(xp: Any, self: Any, diagonal: int) -> Any:
-        lower = xp.tri(*self.shape[-2:], diagonal if keep_lower else diagonal - 1, bool)
+        rows, columns = self.shape[-2:]
+        diagonal = min(max(diagonal, -rows), columns)  # beyond, nothing changes but that numbers may overflow
+        lower = xp.tri(rows, columns, diagonal if keep_lower else diagonal - 1, bool)
         made = xp.zeros(self.shape, self.dtype)
         xp.copyto(made, self, where=lower if keep_lower else ~lower)
         return made

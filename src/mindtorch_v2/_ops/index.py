@@ -68,6 +68,8 @@ def check_mask(shape: tuple[int, ...], mask: tuple[int, ...], at: int) -> None:
 
 def picked(xp: Any, array: Any, indices: Sequence[Any]) -> Any:
     """The elements of an array at index arrays, None or masks, in row-major order."""
+    if not any(index is not None for index in indices):
+        raise IndexError("at least one index must be provided")
     if len(indices) == 1:
         index = indices[0]
         kind = index.dtype
@@ -547,6 +549,8 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     if as_tuple.__class__ is not bool:
         raise TypeError(expected("nonzero", "as_tuple", "bool", as_tuple))
     if as_tuple:
+        if out is not None:
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         return _nonzero_columns(input)
     return _nonzero_places(input) if out is None else _nonzero_places(input, out=out)
 

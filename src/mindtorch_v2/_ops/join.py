@@ -10,7 +10,7 @@ from .._dispatch.registry import Operator, registry
 from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
 from .._storage import MOST_DIMS, refuse_rank
 from .._tensor import Tensor, wrap, wrapped_dim
-from .copy import channels_last_strides, stored_number, uninitialised
+from .copy import channels_last_strides, stored_number, suggested_strides, uninitialised
 from .create import checked_size
 from .declare import DECLARATIONS, composite, function_of, op
 from .families import ArrayFamily, moves
@@ -61,12 +61,8 @@ def _common_format(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[i
     """Channels-last strides if all operands lie so, else None."""
     if len(shape) not in (4, 5) or tensors[0].is_contiguous():
         return None
-    for tensor in tensors:
-        array = tensor._array
-        wanted = channels_last_strides(array.shape)
-        if len(wanted) != len(shape) or any(
-                n != 1 and s != w * array.itemsize for n, s, w in zip(array.shape, array.strides, wanted, strict=True)):
-            return None
+    if any(suggested_strides(tensor, shape) is None for tensor in tensors):
+        return None
     return channels_last_strides(shape)
 
 

@@ -537,9 +537,17 @@ def _summed_windows(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, 
     return made
 
 
+def _summed_spec(self: Tensor, input_sizes: tuple[int, ...], dim: int, size: int, step: int) -> Spec:
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if step <= 0:
+        raise ValueError(f"step is {step} but must be > 0")
+    return Spec(input_sizes, self.dtype)
+
+
 unfold_backward: Callable = function_of(op(
    "unfold_backward(Tensor self, int[] input_sizes, int dim, int size, int step) -> Tensor",
-   kernel=computes(lambda self, input_sizes, dim, size, step: Spec(input_sizes, self.dtype), _summed_windows),
+   kernel=computes(_summed_spec, _summed_windows),
    public="",
    grad=dict(self=lambda grad, dim, size, step: grad.unfold(dim, size, step)),
    samples=cases(case(t(2, 4, 2), (2, 5), 1, 2, 1), case(t(2, 3), (5,), 0, 3, 2))))

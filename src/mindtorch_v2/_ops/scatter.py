@@ -56,6 +56,9 @@ def filling_mask(self: Tensor, indices: Sequence[Tensor | None], values: Tensor)
 
 
 def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
+    if not any(index is not None for index in indices):
+        refuse_values(values._array.shape, self._array.shape)
+        raise RuntimeError("index_put_(): at least one index must be provided")
     if values._array.size == 1 and not accumulate and values._device in (CPU, META):
         mask = filling_mask(self, indices, values)
         if mask is not None:

@@ -184,8 +184,15 @@ def _looked_up(self: Tensor, indices: Tensor) -> Tensor:
     return wrap(found)
 
 
+def _looked_up_dense(self: Tensor, indices: Tensor) -> Tensor:
+    places = indices._array
+    if not len(places):  # every element of a tensor without dimensions is at its one place
+        return wrap(np.repeat(self._array[None], places.shape[1], 0))
+    return wrap(self._array[tuple(places)])
+
+
 _VALUES_AT = op("_sparse_values_at(Tensor self, Tensor indices) -> Tensor", public="",
-   kernel=Layouts(_looked_up, _looked_up, lambda self, indices: wrap(self._array[tuple(indices._array)])),
+   kernel=Layouts(_looked_up, _looked_up, _looked_up_dense),
    grad=dict(self=lambda grad, self, indices: _as_layout(
        call_bound(_COO, (len(indices), grad.dim() - 1, self.shape, indices, grad, False)), self)))
 

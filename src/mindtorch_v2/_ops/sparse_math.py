@@ -207,6 +207,7 @@ def _pow(self: Any, exponent: Any) -> Tensor:
 
 serves("mul", _mul, _mul)
 serves("div", _div, _div)
+serves("true_divide", _div, _div)
 serves("floor_divide", composed(lambda self, other: _div(self, other, "floor")))
 serves("pow", _pow)
 

@@ -7,7 +7,7 @@ from .._device import sparse_coo, sparse_csr, strided
 from .._dtype import FLOAT, INT, bool_, dtype, float32, iinfo, int64
 from .._ops.declare import public_functions
 from .._ops.reduce import reduced_dims
-from .._ops.sparse import rebuilt
+from .._ops.sparse import indices_of, rebuilt, values_at
 from .._sparse import is_sparse
 from .._tensor import Tensor
 
@@ -82,9 +82,11 @@ def _where(mask: Tensor, input: Tensor, fill_value: Tensor) -> Tensor:
     if mask.layout not in _LAYOUTS:
         raise ValueError(f"_where expects strided or sparse COO or sparse CSR tensor but got {mask.layout}")
     chosen: Any = mask.to_dense()
-    lines = chosen if mask.dense_dim() == 0 else chosen.flatten(-mask.dense_dim()).any(-1)
     filled = _torch["where"](chosen, input.to_dense(), fill_value.to(input.dtype))
-    return filled.sparse_mask(lines.to_sparse(layout=mask.layout))
+    if not mask.dense_dim():
+        return filled.sparse_mask(chosen.to_sparse(layout=mask.layout))
+    lines = chosen.flatten(-mask.dense_dim()).any(-1).to_sparse()
+    return rebuilt(lines, values_at(filled, indices_of(lines)))
 
 
 def _strided_only(input: Tensor, name: str) -> None:

@@ -44,7 +44,8 @@ def _softmax(input: Tensor, dim: int, dtype: dtype | None, *, log: bool) -> Tens
     groups, number = np.unique(flattened(places, shape), return_inverse=True)
     group = wrap(number.reshape(-1).astype(np.int64))
     empty = values.new_zeros((len(groups), *values.shape[1:]))
-    top = (empty - float("inf")).index_reduce(0, group, values.detach(), "amax").index_select(0, group)
+    rows = group.reshape((-1,) + (1,) * (values.dim() - 1)).expand(values.shape)
+    top = (empty - float("inf")).scatter_reduce(0, rows, values.detach(), "amax").index_select(0, group)
     shifted = values - top
     powers = shifted.exp()
     total = empty.index_add(0, group, powers).index_select(0, group)
