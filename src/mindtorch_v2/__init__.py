@@ -65,8 +65,9 @@ from ._ops import public as _public
 from ._ops.declare import public_functions as _public_functions
 from ._printing import set_printoptions
 from ._resize import resize_as_
-from ._sparse_api import attach as _attach_sparse
 from ._sparse_api import (
+    _validate_sparse_compressed_tensor_args,  # noqa: F401 - PyTorch has them here too
+    _validate_sparse_coo_tensor_args,  # noqa: F401
     hspmm,
     smm,
     sparse_bsc_tensor,
@@ -76,6 +77,7 @@ from ._sparse_api import (
     sparse_csc_tensor,
     sparse_csr_tensor,
 )
+from ._sparse_api import attach as _attach_sparse
 from ._storage import StorageBase, TypedStorage, UntypedStorage
 from ._tensor import Tensor
 from ._warn import is_warn_always_enabled, set_warn_always

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ._allocation import allocates
-from ._device import CPU, device
+from ._device import CPU, device, sparse_coo
 from ._dispatch.keys import COO_MASK, SPARSE_MASK
 from ._dtype import (
     BOOL,
@@ -172,8 +172,25 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tensor:
     """The old constructor, in this tensor's type."""
     if self._keys & SPARSE_MASK:
-        return self.new_zeros(*args)  # type: ignore[attr-defined]
+        return _new_sparse(self, args, size)
     return legacy_tensor(self.dtype, args, device, size)
+
+
+def _new_sparse(self: Tensor, args: tuple, size: Any) -> Tensor:
+    """The old constructor of COO tensors: of a size, or of indices, values and a size."""
+    from ._sparse_api import sparse_coo_tensor
+
+    if self.layout is not sparse_coo:
+        raise RuntimeError("Cannot map DispatchKey SparseCsrCPU to a unique layout.")
+    if len(args) in (2, 3) and all(isinstance(a, Tensor) for a in args[:2]):
+        return sparse_coo_tensor(*args)
+    if len(args) == 1 and isinstance(args[0], list):
+        raise TypeError("SparseTensor.new(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or "
+                        "construct a strided tensor and convert it to sparse via to_sparse.")
+    if any(isinstance(a, Tensor) for a in args):
+        raise TypeError(_FORMS.format(got=", ".join(type(a).__name__ for a in args)))
+    sizes = size if size is not None else args[0] if len(args) == 1 and isinstance(args[0], tuple) else args or (0,)
+    return self.new_zeros(tuple(sizes))
 
 
 def set_default_tensor_type(t: Any) -> None:

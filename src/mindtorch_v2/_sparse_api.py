@@ -138,6 +138,18 @@ def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: An
     return sparse_compressed_tensor(ccol_indices, row_indices, values, size, layout=sparse_csc, **options)
 
 
+def _validate_sparse_coo_tensor_args(indices: Tensor, values: Tensor, size: Any,
+                                     is_coalesced: bool | None = None) -> None:
+    """Raises unless these are the parts of a COO tensor."""
+    sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=is_coalesced)
+
+
+def _validate_sparse_compressed_tensor_args(compressed_indices: Tensor, plain_indices: Tensor, values: Tensor,
+                                            size: Any, layout: layout) -> None:
+    """Raises unless these are the parts of a tensor of a compressed layout."""
+    sparse_compressed_tensor(compressed_indices, plain_indices, values, size, layout=layout, check_invariants=True)
+
+
 def sparse_bsr_tensor(*args: Any, **options: Any) -> NoReturn:
     """NotImplementedError: blocks of rows are not here."""
     raise NotImplementedError("sparse_bsr_tensor: there are no tensors of layout torch.sparse_bsr here")

@@ -285,7 +285,9 @@ class CustomOpDef:
                                        "of this custom operator (1) must not also be an input to this custom operator "
                                        "and (2) may not alias any inputs to this custom operator or other returns.")
             for i in written:
-                args[i]._bump_version()
+                for tensor in args[i] if isinstance(args[i], (tuple, list)) else (args[i],):
+                    if tensor is not None:
+                        tensor._bump_version()
             return result
 
         return kernel

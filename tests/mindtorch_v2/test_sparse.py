@@ -484,3 +484,24 @@ def test_results_in_sparse_out():
 def test_true_divide_of_integers():
     made = torch.tensor([3, 0]).to_sparse().true_divide(2)
     assert made.dtype is torch.float32 and made.to_dense().tolist() == [1.5, 0.0]
+
+
+def test_the_old_constructor_of_coo_tensors():
+    eye = torch.eye(2).to_sparse()
+    assert eye.new().shape == (0,) and eye.new(2, 3).shape == eye.new(torch.Size([2, 3])).shape == (2, 3)
+    assert eye.new(size=(2, 2))._nnz() == 0
+    made = eye.new(eye.indices(), eye.values(), torch.Size([3, 3]))
+    assert made.shape == (3, 3) and made._nnz() == 2 and eye.new(eye.indices(), eye.values()).shape == (2, 2)
+    for wrong, message in (([2, 3], "only accepts sizes"), (eye.indices(), "received an invalid combination")):
+        with pytest.raises(TypeError, match=message):
+            eye.new(wrong)
+
+
+def test_parts_of_sparse_tensors_are_validated():
+    eye = torch.eye(2).to_sparse()
+    torch._validate_sparse_coo_tensor_args(eye.indices(), eye.values(), (2, 2))
+    with pytest.raises(RuntimeError, match="size is inconsistent with indices"):
+        torch._validate_sparse_coo_tensor_args(eye.indices(), eye.values(), (1, 1))
+    starts, columns = torch.tensor([0, 1, 3]), torch.tensor([0, 1])
+    with pytest.raises(RuntimeError, match=r"`crow_indices\[..., -1\] == nnz` is not satisfied"):
+        torch._validate_sparse_compressed_tensor_args(starts, columns, eye.values(), (2, 2), torch.sparse_csr)

@@ -284,3 +284,16 @@ def test_a_custom_operator_with_numbers():
     scale(tensor, 2)
     scale(tensor, 1.5)
     assert tensor.tolist() == [3.0, 3.0]
+
+
+def test_a_custom_operator_that_writes_lists_and_absent_arguments():
+    @torch.library.custom_op("numbers::fill", mutates_args="unknown")
+    def fill(tensors: typing.List[torch.Tensor], extra: torch.Tensor | None = None) -> None:  # noqa: UP006
+        for tensor in tensors:
+            tensor.fill_(7)
+
+    tensors = [torch.zeros(2), torch.zeros(1)]
+    before = [t._version for t in tensors]
+    fill(tensors)
+    assert [t.tolist() for t in tensors] == [[7.0, 7.0], [7.0]]
+    assert all(t._version > version for t, version in zip(tensors, before, strict=True))
