@@ -167,14 +167,25 @@ def memory(field: str) -> int:
 
 
 def load_in_all_ways(torch: Any, data: bytes) -> None:
-    """Loads a file from memory, onto meta, and its list of globals; a refusal of the last two is none of the first."""
+    """Loads a file onto meta, mapped, its list of globals, and from memory; whether it is refused the last one says."""
     for other in (
         lambda: torch.load(io.BytesIO(data), map_location="meta"),
+        lambda: load_mapped(torch, data),
         lambda: torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(data)),
     ):
         with contextlib.suppress(*REFUSALS):
             other()
     touch(torch, torch.load(io.BytesIO(data)))
+
+
+def load_mapped(torch: Any, data: bytes) -> None:
+    """Loads a file that is mapped; it is one in memory, so that nothing is opened for writing."""
+    number = os.memfd_create("file")
+    try:
+        os.write(number, data)
+        touch(torch, torch.load(f"/proc/self/fd/{number}", mmap=True))
+    finally:
+        os.close(number)
 
 
 def touch(torch: Any, value: Any) -> None:
