@@ -174,7 +174,7 @@ def description(value: Any, storages: dict[int, int]) -> Any:
         return kind, [(repr(key), description(item, storages)) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
         return kind, [description(item, storages) for item in value]
-    return kind, str(value)
+    return kind, value.__name__ if isinstance(value, type) else str(value)
 
 
 def saved(lib: Any, value: Any, old: bool) -> bytes:
