@@ -471,8 +471,9 @@ class View(Family):
 
     is_view = True
 
-    def __init__(self, geometry: Callable, array: "Callable | str | None" = None, *, several: bool = False) -> None:
-        self.geometry, self.array, self.several = geometry, array, several
+    def __init__(self, geometry: Callable, array: "Callable | str | None" = None, *, several: bool = False,
+                 names: dict[str, Any] | None = None) -> None:
+        self.geometry, self.array, self.several, self.names = geometry, array, several, names or {}
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         geometry, array_view = self.geometry, self.array
@@ -510,6 +511,7 @@ class View(Family):
                 "VersionCounter": VersionCounter,
                 "creation_now": creation_now,
                 "__opname__": f"{operator.name} cpu",
+                **self.names,
             }
             name = operator.schema.base_name
             expression = array_view if isinstance(array_view, str) else None
@@ -521,8 +523,9 @@ class View(Family):
                 DispatchKey.NPU: kernel, DispatchKey.CUDA: kernel}
 
 
-def view(geometry: Callable, array: "Callable | str | None" = None) -> View:
-    return View(geometry, array)
+def view(geometry: Callable, array: "Callable | str | None" = None, **names: Any) -> View:
+    """The family; `names` are what an expression for the array names beside it and the arguments."""
+    return View(geometry, array, names=names)
 
 
 def views(geometry: Callable) -> View:

@@ -205,12 +205,7 @@ op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, "a.T if a.ndim == 2 else No
                  error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))))
 
 
-_known_orders: set[tuple[int, ...]] = set()
-
-
-def _permuted(array: Any, dims: tuple[int, ...]) -> Any:
-    """By NumPy's own function for orders that were seen before: it wraps large numbers around."""
-    return array.transpose(dims) if dims in _known_orders and len(dims) == array.ndim else None
+_known_orders: set[tuple[int, ...]] = set()  # that were checked: NumPy wraps large numbers around
 
 
 def _permute(self: Tensor, dims: tuple[int, ...]) -> Geometry:
@@ -244,8 +239,8 @@ def inverse_order(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-   kernel=view(_permute, _permuted), grad=dict(self=lambda grad,
-                                                                               dims: grad.permute(inverse_order(dims))),
+   kernel=view(_permute, "a.transpose(dims) if dims in known else None", known=_known_orders),
+   grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
                  error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),
                  error(RuntimeError, "permute(): duplicate dims are not allowed.", t(2, 3), (0, 0))))
