@@ -30,6 +30,7 @@ _BYTES = {BF16: 2, F32: 4}
 _BF16_INSTRUCTIONS = 0xE7  # the bits of dnnl_cpu_isa_avx512_core_bf16, which larger sets have too
 _IMPLEMENTATION, _ARGUMENT_LAYOUT = 8, 255  # dnnl_query_impl_info_str, dnnl_query_exec_arg_md
 _ALIGNMENT = 64  # bytes
+_OUT_OF_MEMORY, _REFUSED = 1, (2, 3)  # dnnl_out_of_memory; dnnl_invalid_arguments and dnnl_unimplemented
 _SLOW = (b"ref", b"ncsp_bnorm", b"nspc_bnorm")  # implementations that NumPy outruns
 
 SRC, DST, WEIGHTS, BIAS, MEAN, VARIANCE, SCALE, SHIFT = 1, 17, 33, 41, 49, 50, 51, 52
@@ -39,7 +40,11 @@ _Dims = c_int64 * 12  # dnnl_dims_t
 
 
 class Unsupported(Exception):
-    """oneDNN has no implementation of what was asked for."""
+    """oneDNN has no implementation of what was asked for; or, if not `lasting`, could not make it this time."""
+
+    def __init__(self, function: str, lasting: bool = True) -> None:
+        super().__init__(function)
+        self.lasting = lasting
 
 
 class _Argument(ctypes.Structure):
@@ -116,8 +121,9 @@ class _Library:
     def made(self, function: str, *args: Any) -> c_void_p:
         """The handle that a function makes; Unsupported if it will not."""
         handle = c_void_p()
-        if getattr(self.slow, function)(byref(handle), *args):
-            raise Unsupported(function)
+        status = getattr(self.slow, function)(byref(handle), *args)
+        if status:
+            raise Unsupported(function, status in _REFUSED)
         return handle
 
 
@@ -281,5 +287,7 @@ class Primitive:
                 place(memory, room.ctypes.data + -room.ctypes.data % _ALIGNMENT)
             for step in self.steps:
                 status = execute(*step.call)
+                if status == _OUT_OF_MEMORY:
+                    raise MemoryError("dnnl_primitive_execute")
                 if status:
                     raise RuntimeError(f"oneDNN could not run a primitive (status {status})")

@@ -62,12 +62,17 @@ def _primitives(build: Callable) -> Callable:
     def made(count: int, *geometry: Any) -> Primitive | None:
         try:
             return build(Recipe(), *geometry)
-        except Unsupported:
-            return None
+        except Unsupported as refusal:
+            if refusal.lasting:
+                return None
+            raise
 
     @functools.wraps(build)
     def primitive(work: float, *geometry: Any) -> Primitive | None:
-        return made(threads(work), *geometry)
+        try:
+            return made(threads(work), *geometry)
+        except Unsupported:
+            return None
 
     return primitive
 
