@@ -351,7 +351,7 @@ WILD = 1e6  # larger values are left alone: their rounding errors would drown ev
 
 
 # What may be said where there is more than one thing to say.
-SEVERAL_REASONS = ("Inplace update to inference", "is a view and", "is not implemented")
+SEVERAL_REASONS = ("Inplace update to inference", "A view was created", "is a view and", "is not implemented")
 
 
 class NotApplicable(Exception):
@@ -381,8 +381,8 @@ def normalised(text: str) -> str:
     text = re.sub(r"(\boutput \d+ of [A-Za-z]+)\d+", r"\1", text)
     text = re.sub(r"\b(?:torch|mindtorch_v2)\.", "", text)
     text = re.sub(r"\b(?:CPU|CUDA)([A-Z]\w*Type)\b", r"\1", text)
-    # An index of a tensor that lost its last dimension in place.
-    text = re.sub(r"index -?\d+ is out of bounds for dimension 0 with size [01]$", "select of 0-dim", text)
+    # An index of a tensor that lost its last dimension in place: PyTorch may speak of what it was.
+    text = re.sub(r"index -?\d+ is out of bounds for dimension 0 with size \d+$", "select of 0-dim", text)
     text = text.replace("select() cannot be applied to a 0-dim tensor.", "select of 0-dim")
     return re.sub(r"\b(?:c(?:pu|uda)\.)?[A-Z][a-zA-Z]*Tensor\b", "Tensor", text).strip()
 

@@ -306,6 +306,8 @@ class AccumulateGrad(Node):
 class NotDerived(Node):
     """The history of a tensor written by an operator that has no derivative."""
 
+    shown = staticmethod(in_autograd)
+
     def __init__(self, operator: str, edges: tuple) -> None:
         super().__init__()
         self.operator_name, self.edges = operator, edges

@@ -225,7 +225,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
             node = NotDerived(f"aten::{name}", (target._recording_edge() if target.requires_grad else None,))
             node.outputs = ((target._array.shape, target._array.dtype, target._device),)
             rebase(target, node)
-    if "requires_grad" in operator.schema.index and targets[0].is_leaf and family.out_types == "own":
+    if ("requires_grad" in operator.schema.index and family.out_types == "own"
+            and (targets[0]._base is None or modes.inference) and targets[0].is_leaf):
         targets[0]._track(values[operator.schema.index["requires_grad"]])
     if not isinstance(out, (tuple, list)):
         return out
