@@ -21,7 +21,8 @@ def refusal(call: str) -> dict[str, object]:
     error, returned, changed = outcome(torch, call)
     if error is None:
         raise SystemExit(f"PyTorch takes the call {call}: {returned}")
-    return {"type": type(error).__name__, "text": str(error), **({"changed": changed} if changed else {})}
+    text = str(error).split("\nException raised from")[0]  # what follows are frames of the machine it was made on
+    return {"type": type(error).__name__, "text": text, **({"changed": changed} if changed else {})}
 
 
 if __name__ == "__main__":

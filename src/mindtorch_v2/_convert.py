@@ -389,7 +389,7 @@ _PARAMETERS = {
     **dict.fromkeys(("is_pinned", "pin_memory"), "Device? device=None"), "apply_": "Any callable",
     "type": "Any dtype=None, bool non_blocking=False",
     "resize_as_": "Tensor the_template, *, MemoryFormat? memory_format=None",
-    "map_": "Tensor tensor, Any callable", "map2_": "Tensor x, Tensor y, Any callable",
+    "map_": "Tensor other, Any callable", "map2_": "Tensor x, Tensor y, Any callable",
 }
 
 

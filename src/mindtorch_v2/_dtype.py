@@ -255,6 +255,8 @@ class finfo:
 
     def __init__(self, type: dtype | None = None) -> None:  # noqa: A002 - PyTorch's parameter name
         d: Any = get_default_dtype() if type is None else type
+        if d.__class__ is not dtype and d not in (float, complex):
+            _check_dtypes("finfo", type=d)
         d = {float: float64, complex: complex128}.get(d, d)
         if d.__class__ is not dtype or d.category < FLOAT:
             raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle "

@@ -55,7 +55,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Self:
         """This generator, started anew; a negative seed counts down from 2^64."""
-        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        if isinstance(seed, bool) or not hasattr(seed, "__index__") or hasattr(seed, "_keys"):
             raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
         number = operator.index(seed)
         if not -(1 << 63) <= number < 1 << 64:

@@ -166,6 +166,8 @@ class Tensor(TensorBase):
             return _size(Size, self._array.shape)
         if dim.__class__ is not int:
             dim = checked_int("size", "dim", dim, 1)
+        if not self._array.ndim:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         return self._array.shape[wrapped_dim(dim, self._array.ndim)]
 
     def stride(self, dim: int | None = None) -> Any:

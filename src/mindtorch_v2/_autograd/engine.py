@@ -507,6 +507,8 @@ def edge_for(tensor: Any) -> tuple | None:
     if isinstance(tensor, tuple):  # a GradientEdge
         node = tensor[0]
         return (node.variable, -1) if isinstance(node, AccumulateGrad) else tuple(tensor)
+    if not hasattr(tensor, "_recording_edge"):
+        raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(tensor).__name__}")
     return tensor._recording_edge() if tensor.requires_grad else None
 
 

@@ -34,6 +34,9 @@ def attach() -> None:
 
 def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
     flush_pending[0]()
+    for flag in (retain_graph, create_graph):
+        if flag is not None and not isinstance(flag, int):
+            raise TypeError(f"'{type(flag).__name__}' object cannot be interpreted as an integer")
     if inputs is not None:
         inputs = input_tuple(inputs, "backward")
     keep = create_graph if retain_graph is None else retain_graph
@@ -63,6 +66,8 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
     made: list[Tensor | None] = []
     for given, grad in zip(tensors, grads, strict=True):
         tensor = _shown_at(given) if isinstance(given, GradientEdge) else given
+        if not isinstance(tensor, Tensor):
+            raise AssertionError("Expected output to be a torch.Tensor")
         if grad is None:
             if tensor is given and not tensor.requires_grad:
                 made.append(None)

@@ -28,12 +28,22 @@ _SHOWN = {"Scalar": "Number", "ScalarType": "torch.dtype", "Device": "torch.devi
           "MemoryFormat": "torch.memory_format", "Generator": "torch.Generator", "Tensor|Scalar": "Tensor"}
 
 
+# The attribute of a tensor that PyTorch's function, where it is written in Python, reads before anything else.
+_READ_FIRST = {
+    **dict.fromkeys(("glu", "softmin", "dropout1d", "dropout2d", "dropout3d", "local_response_norm", "stft",
+                     "margin_ranking_loss"), "dim"),
+    **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool3d", "functional_instance_norm",
+                     "binary_cross_entropy"), "size"),
+    "softsign": "abs", "tanhshrink": "tanh", "norm": "layout",
+}  # fmt: skip
 # What fits into 64 bits.
 LEAST, MOST, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 
 
 class Mismatch(TypeError):
     """An argument that does not fit; the text names the argument, the schema is added by the caller."""
+
+    value: Any = MISSING  # what was given in the place of a tensor
 
 
 class Unpackable(Mismatch):
@@ -186,7 +196,14 @@ def _to_dtype(value: Any) -> Any:
     return as_dtype(value) if isinstance(value, (dtype, type)) else MISSING
 
 
+def _to_str(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, str) else MISSING
+
+
 def _to_device(value: Any) -> Any:
+    value = value.decode(errors="replace") if isinstance(value, bytes) else value
     return device(value) if isinstance(value, (str, int, device)) and not isinstance(value, bool) else MISSING
 
 
@@ -196,7 +213,7 @@ def _instance_of(kind: type | tuple) -> Callable[[Any], Any]:
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "Tensor": _to_tensor, "Tensor|Scalar": _to_tensor_or_number, "Scalar": to_number, "int": to_int,
-    "float": _to_float, "bool": _to_bool, "str": _instance_of(str), "ScalarType": _to_dtype, "Device": _to_device,
+    "float": _to_float, "bool": _to_bool, "str": _to_str, "ScalarType": _to_dtype, "Device": _to_device,
     "Layout": _instance_of(layout), "MemoryFormat": _instance_of(memory_format), "Any": lambda value: value,
     "Generator": lambda value: value if hasattr(value, "manual_seed") else MISSING,
 }
@@ -360,6 +377,9 @@ class Schema:
         try:
             return self._bound(args, kwargs, is_method)
         except Mismatch as error:
+            read = _READ_FIRST.get(self.base_name)
+            if read is not None and error.value is not MISSING and not hasattr(error.value, read):
+                raise AttributeError(f"'{type(error.value).__name__}' object has no attribute '{read}'") from None
             colon = ":" if str(error).startswith("argument") else ""
             raise TypeError(f"{self.base_name}(){colon} {error}. Schema: {self}") from None
 
@@ -379,7 +399,8 @@ class Schema:
             least = sum(a.default is MISSING for a in self.positional) - skipped
             taken = f"{most} positional argument{'s' * (most != 1)}" if most == least else (
                 f"from {least} to {most} positional arguments")
-            raise Mismatch(f"takes {taken} but {len(args) - skipped} were given")
+            given = len(args) - skipped
+            raise Mismatch(f"takes {taken} but {given} {'was' if given == 1 else 'were'} given")
         values = list(self.defaults)
         values[: len(args)] = args
         for name, value in kwargs.items():
@@ -401,7 +422,9 @@ class Schema:
                     values[i] = argument.convert(value)
                 except Mismatch as error:
                     position = f" (position {i + 1 - skipped})" if i < len(args) else ""
-                    raise type(error)(str(error).replace("' must", f"'{position} must", 1)) from None
+                    named = type(error)(str(error).replace("' must", f"'{position} must", 1))
+                    named.value = value if argument.type == "Tensor" and not argument.is_list else MISSING
+                    raise named from None
         return values
 
     def gathers(self, is_method: bool) -> bool:

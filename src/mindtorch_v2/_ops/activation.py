@@ -36,7 +36,9 @@ def functional(operator: Operator, signature: str, *, underscore: bool = False) 
 
     def call(*args: Any) -> Any:
         given = args[:-1]
-        _check_numbers(*given)
+        for number in given[1:]:
+            if number.__class__ is complex:
+                stored_number(number, given[0].dtype)
         return call_bound(inplace if args[-1] else operator, (*given, *defaults[len(given) :]))
 
     name, arguments = signature.split("(", 1)

@@ -6,7 +6,7 @@ from typing import Any
 from .._dtype import INT, dtype, int64
 from .._tensor import Tensor, wrapped_dim
 from .copy import store, uninitialised
-from .create import FACTORY, Factory
+from .create import FACTORY, Factory, checked_size
 from .declare import composite, op
 from .families import moves
 from .reduce import contiguous, joined, reduced_dims
@@ -194,7 +194,7 @@ def _diag_embed_spec(self: Tensor, offset: int, dim1: int, dim2: int) -> Spec:
     made = list(shape[:-1])
     for d in sorted((first, second)):
         made.insert(d, side)
-    return Spec(tuple(made), self.dtype)
+    return Spec(checked_size(tuple(made), "diag_embed"), self.dtype)
 
 
 def _diag_embed(xp: Any, self: Any, offset: int, dim1: int, dim2: int, spec: Spec) -> Any:

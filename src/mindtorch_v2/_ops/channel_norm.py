@@ -194,6 +194,8 @@ def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: 
            " -> (Tensor result, Tensor result1, Tensor result2)",
            samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)))
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+    if input.numel() != N * C * HxW:
+        raise RuntimeError("Expected X.numel() == N * C * HxW to be true, but got false.")
     made, mean, rstd = _group_normalised(input, group, weight, bias, eps)
     told = input.dtype if weight is None else weight.dtype
     return made, mean.to(told), rstd.to(told)

@@ -354,6 +354,8 @@ def _padded_to_same(input: Any, weight: Any, stride: tuple, dilation: tuple) -> 
     """The input and the padding that keep its size; what cannot be even on both sides is added at the end."""
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
+    if weight.dim() < 3:
+        raise RuntimeError("weight should have at least three dimensions")
     total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
     if any(n % 2 for n in total):
         warn_once("Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of "

@@ -153,7 +153,9 @@ _RENORM = op("embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm,
                          error(AssertionError, "Padding_idx must be within num_embeddings", ints(2), t(5, 3),
                                padding_idx=7)))
 def _functional_embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse):
-    rows = weight.shape[0]
+    if weight.dim() != 2 and padding_idx is None:
+        raise RuntimeError("'weight' must be 2-D")
+    rows = weight.size(0)
     if padding_idx is None:
         padding_idx = -1
     elif not -rows <= padding_idx < rows:
@@ -209,6 +211,11 @@ def _bag_array(xp: Any, weight: Any, indices: Any, offsets: Any, scale_grad_by_f
     if offsets.size and offsets[-1] > count:
         raise RuntimeError(f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
                            f"{offsets[-1]}")
+    if offsets.size > 1:  # each bag must begin where another could: none before it, none before the first index
+        if mode != SUM and xp.minimum.reduce(offsets) < 0:
+            raise IndexError("index out of range in self")
+        if (offsets[1:] < offsets[:-1]).any():
+            raise RuntimeError("Expected i < index_size to be true, but got false.")
     wrong = xp.flatnonzero((indices < 0) | (indices >= rows))
     if wrong.size:
         raise RuntimeError(f"Index {wrong[0]} of input takes value {indices[wrong[0]]} which is not in the valid range "

@@ -171,7 +171,7 @@ def _bilinear(input1, input2, weight, bias):
             raise RuntimeError("bilinear(): input batch dimensions do not match at dim "
                                f"{d}: got {input1.shape[d]} and {input2.shape[d]}")
     for i, given in ((1, input1), (2, input2)):
-        if given.shape[-1] != weight.shape[i]:
+        if given.size(-1) != weight.size(i):
             raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {given.shape[-1]} but "
                                f"expected {weight.shape[i]}")
     if bias is not None and bias.shape[0] != weight.shape[0]:

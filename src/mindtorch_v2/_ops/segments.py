@@ -5,7 +5,7 @@ from typing import Any
 
 from .._device import META
 from .._dispatch.registry import registry
-from .._dtype import COMPLEX, FLOAT, uint64
+from .._dtype import COMPLEX, FLOAT, INT, uint64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
 from .families import Composite, moves
@@ -23,18 +23,30 @@ _FOLDS = {"sum": ("sum", 0.0), "mean": ("sum", float("nan")), "prod": ("prod", 1
           "amax": ("amax", -INF), "min": ("amin", INF), "amin": ("amin", INF)}
 
 
+def _check_segments(data: Any, lengths: Any) -> None:
+    if data._device is not META and bool((lengths < 0).any()):
+        raise RuntimeError("Expected segment_length >= 0 to be true, but got false.")
+
+
 def _ends(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) -> tuple[Any, Any]:
     """Where segments begin and end along the axis."""
     given = offsets if offsets is not None else lengths
+    if given.dtype.category != INT:
+        raise NotImplementedError(f"\"_segment_reduce_lengths_cpu_kernel1\" not implemented for "
+                                  f"'{given.dtype.scalar_name}'")
     if data.dim() < given.dim():
         raise RuntimeError("Expected data.dim() >= lengths_value.dim() to be true, but got false.")
     if axis != given.dim() - 1:
         name = "lengths" if offsets is None else "offsets"
         raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of {name} but got {axis}.")
     if offsets is not None:
-        return offsets[..., :-1], offsets[..., 1:]
+        begin, ends = offsets[..., :-1], offsets[..., 1:]
+        _check_segments(data, ends - begin)
+        return begin, ends
     ends = lengths.cumsum(-1)
-    if not unsafe and data._device is not META:
+    if unsafe:
+        _check_segments(data, lengths)
+    elif data._device is not META:
         if bool((lengths < 0).any()):
             raise RuntimeError("lengths contains negative value!")
         if bool((lengths.sum(-1) != data.shape[axis]).any()):

@@ -414,7 +414,7 @@ def _filled(self: Tensor, value: Any) -> Tensor:
 def store_result(target: Tensor, value: Tensor, *, replaces: bool) -> None:
     """Gives the sparse tensor of an `out=` its result; one that does not replace its parts is copied as by `copy_`."""
     if target.layout is not value.layout:
-        raise RuntimeError(f"expected a result of layout {value.layout} in out=, but got {target.layout}")
+        raise NotImplementedError(f"expected a result of layout {value.layout} in out=, but got {target.layout}")
     if replaces or target.layout is sparse_coo:
         target._array = _copied(value, target.dtype, None)._array
         target._bump_version()

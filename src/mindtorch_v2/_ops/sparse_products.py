@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._device import sparse_coo, sparse_csr
-from .._dispatch.argument_checks import expected
+from .._dispatch.argument_checks import expected, takes
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from .._dtype import REDUCED
@@ -162,6 +162,7 @@ _SPARSE_MATMUL = op("_sparse_sparse_matmul(Tensor self, Tensor other) -> Tensor"
              other=lambda grad, self, other: conj(self).t().mm(grad).sparse_mask(other)))
 
 
+@takes("_sparse_addmm(Tensor mat, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)")
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
     """`beta * mat + alpha * (mat1 @ mat2)` for a sparse factor, whose gradient is sparse."""
     return call_bound(_SPARSE_ADDMM, (mat, mat1, mat2, beta, alpha))

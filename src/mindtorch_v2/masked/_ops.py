@@ -33,6 +33,8 @@ def _highest(kind: dtype, name: str) -> float:
 
 
 def _dims(dim: Dims, ndim: int) -> tuple[int, ...]:
+    if dim is not None and not isinstance(dim, (int, tuple, list)):
+        raise ValueError(f"dim must be an integer or a tuple of integers, not {type(dim).__name__}")
     return reduced_dims((dim,) if isinstance(dim, int) else dim, ndim)
 
 

@@ -59,7 +59,7 @@ _GAINS = {
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which weights before that nonlinearity should be larger."""
-    if nonlinearity in _GAINS:
+    if isinstance(nonlinearity, str) and nonlinearity in _GAINS:
         return _GAINS[nonlinearity]
     if nonlinearity != "leaky_relu":
         raise ValueError(f"Unsupported nonlinearity {nonlinearity}")

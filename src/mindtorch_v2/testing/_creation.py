@@ -61,6 +61,8 @@ def make_tensor(*shape: Any, dtype: Any, device: Any, low: float | None = None, 
     if noncontiguous and memory_format is not None:
         raise ValueError(f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
                          f"noncontiguous={noncontiguous!r} and memory_format={memory_format!r}")
+    if not hasattr(dtype, "is_floating_point"):
+        raise TypeError(f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor()")
     whole = not (dtype.is_floating_point or dtype.is_complex)
     if requires_grad and whole:
         raise ValueError(

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..._dispatch.argument_checks import expected
 from ..._ops.declare import public_functions
 from ..._tensor import Tensor
 from .._reduction import get_enum, legacy_get_string
@@ -33,11 +32,8 @@ def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -
 
 
 def _sizes_differ(input: Tensor, target: Tensor) -> bool:
-    """Whether two tensors have different sizes; TypeError for anything else."""
-    for position, (name, value) in enumerate((("input", input), ("target", target)), 1):
-        if not isinstance(value, Tensor):
-            raise TypeError(expected("loss", name, "Tensor", value, position))
-    return target._array.shape != input._array.shape
+    """Whether two tensors have different sizes."""
+    return target.size() != input.size()
 
 
 def _warn_of_broadcast(input: Tensor, target: Tensor) -> None:
@@ -90,7 +86,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = No
     """A square below `beta`, then |input - target|."""
     _warn_of_broadcast(input, target)
     code = _reduction(size_average, reduce, reduction)
-    return _smooth_l1_loss(input, target, code, float(beta))
+    return _smooth_l1_loss(input, target, code, beta)
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,

@@ -87,9 +87,11 @@ def clip_grad_norm(
 
 def clip_grad_value_(parameters: _TensorOrTensors, clip_value: float, foreach: bool | None = None) -> None:
     """Limits every element of the gradients to [-clip_value, clip_value]."""
-    limit = float(clip_value)
+    limit, gradients = float(clip_value), _gradients(parameters)
+    if not gradients:
+        raise RuntimeError("clip_grad_value_: none of the parameters has a gradient")
     with torch.no_grad():
-        for gradient in _gradients(parameters):
+        for gradient in gradients:
             gradient.clamp_(min=-limit, max=limit)
 
 

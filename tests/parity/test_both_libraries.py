@@ -1,0 +1,33 @@
+"""Tensors of PyTorch and of the library in one call are refused by both sides, with a way out."""
+
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the real PyTorch")
+
+import torch as pytorch  # noqa: E402
+
+import mindtorch_v2 as torch  # noqa: E402
+
+THEIRS, OURS = pytorch.ones(2, 3), torch.ones(2, 3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.add(OURS, THEIRS), lambda: OURS + THEIRS, lambda: THEIRS + OURS, lambda: OURS == THEIRS,
+        lambda: pytorch.add(THEIRS, OURS), lambda: torch.cat([OURS, THEIRS]), lambda: pytorch.cat([THEIRS, OURS]),
+        lambda: OURS.copy_(THEIRS), lambda: THEIRS.copy_(OURS), lambda: torch.exp(THEIRS), lambda: pytorch.exp(OURS),
+        lambda: torch.nn.functional.linear(OURS, THEIRS), lambda: torch.nn.Linear(3, 2)(THEIRS),
+        lambda: torch.exp(pytorch.nn.Parameter(THEIRS)), lambda: torch.max(THEIRS, 0),
+    ],
+)  # fmt: skip
+def test_a_call_with_both_says_how_to_bring_a_tensor_over(call: Callable) -> None:
+    with pytest.raises(TypeError, match="from_dlpack"):
+        call()
+
+
+def test_from_dlpack_brings_it_over() -> None:
+    assert (torch.from_dlpack(THEIRS) + OURS).tolist() == [[2.0] * 3] * 2
+    assert (pytorch.from_dlpack(OURS) + THEIRS).tolist() == [[2.0] * 3] * 2
