@@ -80,7 +80,7 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         """The module is loaded already; it keeps the spec under its own name, which its relative imports need."""
         module.__spec__ = self.own_spec
-        _name_hidden_submodules(self.ours)
+        _name_submodules()
 
     def get_code(self, name: str) -> Any:
         """The code of the module, for `python -m`."""
@@ -88,15 +88,13 @@ class _Loader:
         return found.loader.get_code(self.ours)
 
 
-def _name_hidden_submodules(ours: str) -> None:
-    """Gives a second name to the modules of a package that stand behind a function of the same name there.
+def _name_submodules() -> None:
+    """Gives all our loaded modules their second names: one may have loaded another that is not below it.
 
-    Were they found when imported, as the others are, each would be set on its package in place of the function.
+    Were they found when imported, each would be set on its package in place of a function of that name there.
     """
-    package = sys.modules[ours]
     for name, module in list(sys.modules.items()):
-        parent, _, last = name.rpartition(".")
-        if parent == ours and getattr(package, last, module) is not module:
+        if name.startswith(_OURS + "."):
             sys.modules.setdefault(_THEIRS + name[len(_OURS) :], module)
 
 
@@ -140,9 +138,7 @@ def install() -> None:
         )
     sys.modules[_THEIRS] = package
     package.__name__ = _THEIRS
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_OURS + "."):
-            sys.modules[_THEIRS + name[len(_OURS) :]] = module
+    _name_submodules()
     sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
     _install_in_children()
 

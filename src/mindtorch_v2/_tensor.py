@@ -744,7 +744,7 @@ class Tensor(TensorBase):
         return made._track() if require_grad else made
 
     def _empty_like_layout(self) -> "Tensor | None":
-        """Uninitialised memory with this tensor's dense strides on CPU or GPU; None if it has no such strides."""
+        """Uninitialised memory with this tensor's dense strides on CPU, GPU or Meta; None without such strides."""
         array = self._array
         if array.__class__ is np.ndarray:
             if not array.flags.forc and not is_dense(array):
@@ -753,6 +753,8 @@ class Tensor(TensorBase):
             if made.strides != array.strides and made.size:  # of a dimension of size one
                 made = np.ndarray(array.shape, array.dtype, np.empty(array.size, array.dtype), 0, array.strides)
             return wrap(made)
+        if array.__class__ is MetaArray:
+            return self.detach().new_empty_strided(array.shape, self.stride()) if is_dense(array) else None
         if not self._keys & CUDA_MASK or self._keys & FUNC_MASK or self._array.layout.nbytes != self._array.nbytes:
             return None
         return self.detach().new_empty_strided(self._array.shape, self.stride())

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._allocation import out_of_memory
 from .._backends.meta import MetaArray, is_dense
+from .._device import contiguous_format
 from .._dispatch.keys import (
     BACKEND_MASK,
     FUNC_MASK,
@@ -452,8 +453,10 @@ def _sparse_sum(old: Any, grad: Any) -> Any:
 def _is_ours(grad: Any, like: Any) -> bool:
     """Whether the caller's references are the only ones, to the tensor and to its memory, which lies as `like` does."""
     array = grad._array
+    if array.__class__ is MetaArray:
+        return array.strides == like.strides or not is_dense(like)
     if array.__class__ is not np.ndarray:
-        return array.__class__ is MetaArray or (
+        return (
             grad._edge is None and not grad._keys & REQUIRES_GRAD and sys.getrefcount(grad) <= _OWN_REFERENCES
             and sys.getrefcount(array) <= 3 and _has_storage_alone(grad) and array.strides == like.strides)
     return (grad._storage is None and grad._edge is None and not grad._keys & REQUIRES_GRAD
@@ -490,7 +493,9 @@ def _has_storage_alone(grad: Any) -> bool:
 def _copy_like(grad: Any, leaf: Any) -> Any:
     """A copy with the leaf's strides where they are dense, contiguous otherwise."""
     copy = leaf._empty_like_layout()
-    if copy is None or copy.dtype is not grad.dtype:
+    if copy is None:
+        return grad.clone(memory_format=contiguous_format)
+    if copy.dtype is not grad.dtype:
         return grad.clone()
     copy.copy_(grad)
     return copy

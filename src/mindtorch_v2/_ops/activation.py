@@ -6,7 +6,7 @@ from typing import Any
 from .._backends.cpu.blocks import blockwise, served
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, finfo, float64
+from .._dtype import BOOL, COMPLEX, FLOAT, INT, finfo, float16, float64
 from .._generator import default_generator
 from .._random import uniform
 from .._tensor import Tensor
@@ -144,7 +144,7 @@ def _prelu(self, weight):
 
 
 def _slopes_spec(self: Tensor, lower: float, upper: float, generator: Any) -> Spec:
-    if not self.dtype.is_floating_point:
+    if not self.dtype.is_floating_point or self.dtype is float16:
         raise NotImplementedError(f"\"rrelu_with_noise_out_cpu\" not implemented for '{self.dtype.scalar_name}'")
     return Spec(self._array.shape, self.dtype)
 
@@ -173,6 +173,7 @@ def _rrelu(self, lower, upper, training, generator):
             raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound:g}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    self = self.contiguous()
     if not training:
         return call_bound(LEAKY_RELU, (self, (lower + upper) / 2))
     return self * call_bound(_SLOPES, (self, lower, upper, generator))
@@ -465,7 +466,7 @@ def _bounded(xp: Any, self: Any, low: float, high: float) -> Any:
 
 
 def _inside(grad: Tensor, self: Tensor, low: float, high: float) -> Tensor:
-    return grad.masked_fill(~((self > low) & (self < high)), 0)
+    return grad.masked_fill((self <= low) | (self >= high), 0)
 
 
 HARDTANH = op("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
@@ -484,7 +485,8 @@ functional(RELU6, "relu6(Tensor input, Any inplace=False) -> Tensor")
 HARDSIGMOID = op("hardsigmoid(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self + 3, 0, 6) / 6, excluding=NOT_FLOATING),
    npu="aclnnHardsigmoid(self, out)",
-   grad=dict(self=lambda grad, self: _inside(grad / 6, self, -3, 3)), public="", samples=unary(-5, 5))
+   grad=dict(self=lambda grad, self: (grad / 6).masked_fill(~((self > -3) & (self < 3)), 0)), public="",
+   samples=unary(-5, 5))
 functional(HARDSIGMOID, "hardsigmoid(Tensor input, Any inplace=False) -> Tensor")
 
 

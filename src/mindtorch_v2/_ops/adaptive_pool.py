@@ -115,6 +115,13 @@ def _rounded_means(xp: Any, planes: Any, counts: Sizes, spec: Spec) -> Any:
     return total.reshape(spec.shape)
 
 
+def _check_grad_output(name: str, grad_output: Tensor) -> None:
+    shape = grad_output._array.shape
+    if 0 in shape[1:]:
+        raise RuntimeError(f"{name}(): Expected grad_output to have non-zero size for non-batch dimensions, but "
+                           f"grad_output has sizes {shape_text(shape)} with dimension {shape.index(0, 1)} being empty")
+
+
 def _declare_adaptive_avg_pool(rank: int) -> Callable:
     name = f"adaptive_avg_pool{rank}d"
 
@@ -146,6 +153,7 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
         return in_strides(planes, spec)
 
     def backward_spec(grad_output, self):
+        _check_grad_output(f"{name}_backward", grad_output)
         check_floating(f"{name}_backward" + ("_cpu" if rank == 3 else ""), self.dtype)
         return _like(self, rank)
 
@@ -226,6 +234,7 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         return in_strides(values, spec[0]), in_strides(of_place.take(number) + base, spec[1])
 
     def backward_spec(grad_output, self, indices):
+        _check_grad_output(f"{name}_backward", grad_output)
         check_returned(grad_output, indices)
         check_floating(f"{name}_backward", self.dtype)
         return _like(self, rank)

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._device import channels_last, channels_last_3d, contiguous_format
 from .._dtype import INT, dtype, int64
 from .._tensor import Tensor, wrapped_dim
-from .copy import store, uninitialised
+from .copy import store, suggested_strides, uninitialised
 from .create import FACTORY, Factory, checked_size
 from .declare import composite, op
 from .families import moves
@@ -65,6 +66,8 @@ def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int] | None) 
         if not self._array.ndim:
             raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
         wrapped_dim(d, self._array.ndim)
+        if not self._array.ndim:
+            raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
     return Spec(self._array.shape, self.dtype)
 
 
@@ -103,7 +106,7 @@ def _rot90(self, k, dims):
         return self.flip((first, second))
     if k % 4 == 3:
         return self.flip((first,)).transpose(first, second)
-    return self.clone()
+    return self.clone(memory_format=contiguous_format)
 
 
 # triangles -----------------------------------------------------------------------------------------------------------
@@ -240,6 +243,18 @@ def _check_factor(self, name, factor_name, factor):
         raise RuntimeError(f"{name} expects a positive {factor_name}, but got {factor}")
 
 
+def _laid_out_as(self, made):
+    """`made` in memory of its own, with the channels innermost if those of `self` are."""
+    if suggested_strides(self, self.shape) is None:
+        return made.clone(memory_format=contiguous_format) if made._is_view() else made
+    return made.clone(memory_format=channels_last if self.dim() == 4 else channels_last_3d)
+
+
+def _refuse_volumes(self):
+    if self.dim() == 5 and suggested_strides(self, self.shape) is not None:
+        raise RuntimeError("Unsupported memory format. Supports only ChannelsLast, Contiguous")
+
+
 @composite("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", public="torch nn.functional",
            samples=cases(case(t(1, 8, 2, 3), 2), case(t(9, 1, 2), 3),
                          error(RuntimeError, "pixel_shuffle expects its input's 'channel' dimension to be divisible by "
@@ -247,13 +262,14 @@ def _check_factor(self, name, factor_name, factor):
                                t(3, 2, 2), 2)))
 def _pixel_shuffle(self, upscale_factor):
     _check_factor(self, "pixel_shuffle", "upscale_factor", upscale_factor)
+    _refuse_volumes(self)
     r, (*batch, channels, height, width) = upscale_factor, self.shape
     if channels % (r * r):
         raise RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
                            f"upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}")
     apart = self.reshape(*batch, channels // (r * r), r, r, height, width)
     together = apart.movedim((-4, -3), (-3, -1))
-    return together.reshape(*batch, channels // (r * r), height * r, width * r)
+    return _laid_out_as(self, together.reshape(*batch, channels // (r * r), height * r, width * r))
 
 
 @composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", public="torch nn.functional",
@@ -262,13 +278,15 @@ def _pixel_shuffle(self, upscale_factor):
                                              "input.size(-2)=3 is not divisible by 2", t(4, 3, 3), 2)))
 def _pixel_unshuffle(self, downscale_factor):
     _check_factor(self, "pixel_unshuffle", "downscale_factor", downscale_factor)
+    _refuse_volumes(self)
     r, (*batch, channels, height, width) = downscale_factor, self.shape
     for name, dim, size in (("height", -2, height), ("width", -1, width)):
         if size % r:
             raise RuntimeError(f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but "
                                f"input.size({dim})={size} is not divisible by {r}")
     apart = self.reshape(*batch, channels, height // r, r, width // r, r)
-    return apart.movedim((-3, -1), (-4, -3)).reshape(*batch, channels * r * r, height // r, width // r)
+    made = apart.movedim((-3, -1), (-4, -3)).reshape(*batch, channels * r * r, height // r, width // r)
+    return _laid_out_as(self, made)
 
 
 @composite("channel_shuffle(Tensor self, int groups) -> Tensor", public="torch nn.functional",
@@ -286,7 +304,8 @@ def _channel_shuffle(self, groups):
     if channels % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
                            "groups.")
-    return self.reshape(batch, groups, channels // groups, *rest).transpose(1, 2).reshape(self.shape)
+    made = self.reshape(batch, groups, channels // groups, *rest).transpose(1, 2).reshape(self.shape)
+    return _laid_out_as(self, made)
 
 
 @composite("fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)", public="Tensor",

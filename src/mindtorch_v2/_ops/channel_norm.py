@@ -14,6 +14,7 @@ from .batch_norm import (
 from .declare import composite
 from .group_norm import composed_group_norm, group_norm_with_statistics
 from .join import constant_pad_nd
+from .matmul import check_same_scalar
 from .rules import shape_text
 from .samples import case, cases, error, t
 
@@ -22,10 +23,15 @@ def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:
     kind = input.dtype
     if kind.category != FLOAT:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
-    for parameter in parameters:
-        if parameter is not None and parameter.dtype is not kind:
-            if kind.np not in REDUCED or parameter.dtype is not float32:
-                raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+    given = [parameter.dtype for parameter in parameters if parameter is not None]
+    if all(own is kind for own in given):
+        return
+    if given[0] is kind:
+        check_same_scalar(kind, next(own for own in given if own is not kind))
+    if any(own is not float32 for own in given):
+        raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+    if kind.np not in REDUCED:
+        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
 # over the batch ------------------------------------------------------------------------------------------------------
@@ -127,6 +133,10 @@ def _functional_batch_norm(input, running_mean, running_var, weight, bias, train
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     if training and input.shape[0] * math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+    if training and eps <= 0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    if eps < 0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
 
 
@@ -143,13 +153,16 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     batch, channels = input.shape[:2]
-    each_mean, each_var, each_weight, each_bias = (
-        None if x is None else x.repeat(batch) for x in (running_mean, running_var, weight, bias))
+    if not batch and weight is not None:
+        raise IndexError("select(): index 0 out of range for tensor of size [0] at dimension 0")
+    kind = input.dtype if weight is None else weight.dtype
+    each_mean, each_var = (None if x is None else x.repeat(batch).to(kind) for x in (running_mean, running_var))
+    each_weight, each_bias = (None if x is None else x.repeat(batch) for x in (weight, bias))
     together = input.reshape((1, batch * channels, *input.shape[2:]))
     made = batch_norm(together, each_weight, each_bias, each_mean, each_var, use_input_stats, momentum, eps, True)
     with changed_modes(grad_enabled=False):
         for running, each in ((running_mean, each_mean), (running_var, each_var)):
-            if running is not None:
+            if running is not None and use_input_stats:
                 running.copy_(each.reshape(batch, channels).mean(0))
     return made.reshape(input.shape)
 
@@ -162,7 +175,7 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
                          error(ValueError, "Expected more than 1 spatial element when training, got input size "
                                "torch.Size([2, 3, 1])", t(2, 3, 1))))
 def _functional_instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):
-    if use_input_stats and input.numel() == input.shape[0] * input.shape[1]:
+    if use_input_stats and math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
     return instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
 

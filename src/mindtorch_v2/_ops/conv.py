@@ -1,11 +1,13 @@
 """Convolution: one operator for all ranks, transposed or not, and its gradients as one more."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._backends.cpu import xp as cpu_xp
 from .._backends.cpu.convolution import Steps
+from .._backends.meta import MetaArray
 from .._dispatch.callers import call_bound
 from .._dtype import FLOAT, INT, WIDER, bfloat16, cast, float16, float32, int64
 from .._tensor import Tensor
@@ -126,6 +128,13 @@ def _check_steps(steps: Steps, extra: tuple[int, ...]) -> None:
         raise RuntimeError("non-positive groups is not supported")
 
 
+def _refuse_empty_plane(input: Tensor) -> None:
+    batch, channels, *own = input._array.shape
+    shown = (batch, channels, *(1,) * (len(own) == 1), *own)  # one dimension is computed as a row of two
+    raise RuntimeError("Only zero batch or zero channel inputs are supported, but got input shape: "
+                       f"{shape_text(shown)}")
+
+
 def _result_size(input: Tensor, weight: Tensor, steps: Steps, transposed: bool, extra: tuple[int, ...]) -> tuple:
     own, kernel = input._array.shape[2:], weight._array.shape[2:]
     reach = [d * (k - 1) + 1 for d, k in zip(steps.dilation, kernel, strict=True)]
@@ -133,14 +142,14 @@ def _result_size(input: Tensor, weight: Tensor, steps: Steps, transposed: bool, 
         raise RuntimeError(f"kernel size should be greater than zero, but got {shape_text(kernel)}")
     if transposed:
         if 0 in own:
-            raise RuntimeError("Only zero batch or zero channel inputs are supported, but got input shape: "
-                               f"{shape_text(input._array.shape)}")
+            _refuse_empty_plane(input)
         if not weight._array.size:
             raise RuntimeError(f"non-empty weight tensor expected, but got: {shape_text(weight._array.shape)}")
-        _check_output_padding(extra, steps)
+        if input._array.size:
+            _check_output_padding(extra, steps)
         size = tuple((n - 1) * s - 2 * p + r + e
                      for n, s, p, r, e in zip(own, steps.stride, steps.padding, reach, extra, strict=True))
-        if min(size) < (0 if input.dtype in _QUICK else 1):
+        if min(size) < (0 if _runs_in_onednn(input, weight, steps.groups) else 1):
             row = (1,) if len(size) == 1 else ()  # one dimension is computed as a row of two
             raise RuntimeError(f"Given input size per channel: {_size_text(row + own)}. Calculated output size per "
                                f"channel: {_size_text(row + size)}. Output size is too small")
@@ -150,14 +159,22 @@ def _result_size(input: Tensor, weight: Tensor, steps: Steps, transposed: bool, 
         raise RuntimeError(f"Calculated padded input size per channel: {_size_text(whole)}. Kernel size: "
                            f"{_size_text(reach)}. Kernel size can't be greater than actual input size")
     if 0 in own:
-        raise RuntimeError("Only zero batch or zero channel inputs are supported, but got input shape: "
-                           f"{shape_text(input._array.shape)}")
+        _refuse_empty_plane(input)
     return tuple((n - r) // s + 1 for n, r, s in zip(whole, reach, steps.stride, strict=True))
 
 
-def _layout(input: Tensor, weight: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _runs_in_onednn(input: Tensor, weight: Tensor, groups: int) -> bool:
+    """Whether PyTorch computes it so; its own kernels for volumes give contiguous results, and never empty ones."""
+    if input.dtype is not float32:
+        return input.dtype in _QUICK
+    kernel, planes = weight._array.shape[2:], input._array.shape[:4]  # a sequence is computed as a row
+    return input._array.__class__ is not MetaArray and (
+        groups > 1 or planes[0] > 1 or len(kernel) > 1 and min(kernel[-2:]) > 3 or math.prod(planes) > 20480)
+
+
+def _layout(input: Tensor, weight: Tensor, groups: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Channels-last strides where input or weight lie so, as far as PyTorch's kernels keep to it."""
-    if len(shape) == 5 and input.dtype not in _QUICK:
+    if len(shape) == 5 and not _runs_in_onednn(input, weight, groups):
         return None
     return suggested_strides(input, shape) or suggested_strides(weight, shape)
 
@@ -179,7 +196,7 @@ def _convolution_spec(input: Tensor, weight: Tensor, bias: Tensor | None, stride
             _known_shapes.clear()
         shape = _known_shapes[key] = _convolved_shape(input, weight, bias, stride, padding, dilation, transposed,
                                                       output_padding, groups)
-    return Spec(shape, input.dtype, _layout(input, weight, shape))
+    return Spec(shape, input.dtype, _layout(input, weight, groups, shape))
 
 
 def _convolved_shape(input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple, padding: tuple, dilation: tuple,
@@ -265,7 +282,7 @@ def _backward_specs(grad_output: Tensor, input: Tensor, weight: Tensor, bias_siz
                            f"but got {shape_text(given)}")
     _check_computed(input, steps, transposed, "input" if output_mask[0] else "weight")
     kind, shapes = input.dtype, (input._array.shape, weight._array.shape, grad_output._array.shape[1:2])
-    return tuple(Spec(shape, kind, _layout(input, weight, shape)) if wanted else None
+    return tuple(Spec(shape, kind, _layout(input, weight, groups, shape)) if wanted else None
                  for shape, wanted in zip(shapes, output_mask, strict=True))
 
 

@@ -121,6 +121,9 @@ def _check_options(operator: Operator, layout: layout_type | None, pin_memory: b
                            "is available on this system.")
 
 
+_LARGE = 1 << 31  # sizes below it overflow nothing
+
+
 def checked_size(size: tuple[int, ...], name: str) -> tuple[int, ...]:
     for n in size:
         if n >= 2**20 and math.prod(size) >= 2**60:
@@ -128,6 +131,8 @@ def checked_size(size: tuple[int, ...], name: str) -> tuple[int, ...]:
         if n < 0:
             raise RuntimeError(f"{name}: Dimension size must be non-negative." if name == "zeros" else
                                f"Trying to create tensor with negative dimension {n}: {shape_text(size)}")
+        if n > _LARGE and math.prod([m or 1 for m in size]) >= 1 << 60:
+            raise RuntimeError(f"Storage size calculation overflowed with sizes={shape_text(size)}")
     return size
 
 

@@ -31,6 +31,7 @@ from .cuda import (
 )
 from .cuda_plans import KERNELS, dense, dense_if_any, layouts_of, planned, pointer_of
 from .cuda_pointwise import launch_of
+from .embedding import stops_at_last_offset
 from .families import result_of
 from .index import index_spec, picked, place_shape, shown_shape, whole_key
 from .rules import Spec, is_expanded
@@ -562,18 +563,24 @@ def _embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_we
     return adding and run
 
 
-# A block for some columns of a bag; sums are made in the order of the indices. MODE: 0 sum, 1 mean, 2 largest.
+# A block for some columns of a bag; sums are made in the order of the indices. MODE: 0 sum, 1 mean, 2 largest. With
+# STOP the sum of the last bag ends at the last offset.
 _BAGS = ASSERTIONS + r"""
 extern "C" __global__ void bags(const T* table, const I* places, const O* offsets, const T* factors, T* out, P* told,
                                 P* sizes, P* more, int64 rows, int64 width, int64 count, int64 given, int64 made,
                                 int64 padding) {
     int64 bag = blockIdx.x, column = blockIdx.y * (int64)blockDim.x + threadIdx.x;
-    int64 start = (int64)offsets[bag], end = bag + 1 < given ? (int64)offsets[bag + 1] : count;
-    require(start >= 0 && end <= count && start <= end);
+    if (bag >= made) {
+        if (MODE == 0 && column == 0) sizes[bag] = more[bag] = (P)0;
+        return;
+    }
+    int64 start = (int64)offsets[bag], end = bag + 1 < made ? (int64)offsets[bag + 1] : count;
+    int64 summed = STOP && bag + 1 == made ? (int64)offsets[made] : end;
+    require(start >= 0 && end <= count && start <= end && summed <= end);
     if (told && blockIdx.y == 0) for (int64 i = start + threadIdx.x; i < end; i += blockDim.x) told[i] = (P)bag;
     A total = 0;
     int64 used = 0, top = 0;
-    for (int64 i = start; i < end && bag < made; ++i) {
+    for (int64 i = start; i < end; ++i) {
         int64 row = (int64)places[i];
         require(row >= 0 && row < rows);
         if (row == padding) continue;
@@ -581,9 +588,9 @@ extern "C" __global__ void bags(const T* table, const I* places, const O* offset
         if (column >= width) continue;
         A x = (A)widened(table[row * width + column]);
         if (MODE == 2) { if (used == 1 || (total == total && (x != x || x > total))) { total = x; top = row; } }
-        else total += factors ? x * (A)widened(factors[i]) : x;
+        else if (i < summed) total += factors ? x * (A)widened(factors[i]) : x;
     }
-    if (bag < made && column < width) {
+    if (column < width) {
         out[bag * width + column] = narrow<T>::of(MODE == 1 && used ? total / (A)used : total);
         if (MODE == 2) more[bag * width + column] = (P)top;
     }
@@ -606,7 +613,8 @@ def _embedding_bag(specs: Sequence[Spec], weight: Tensor, indices: Tensor, offse
     types = {"T": weight._array.dtype, "I": indices._array.dtype, "O": offsets._array.dtype, "P": layouts[1].dtype}
     named = "".join(f"typedef {C_TYPES[kind.name]} {name}; " for name, kind in types.items())
     wide = "double" if types["T"].itemsize == 8 else "float"
-    launch = kernel(f"{named}typedef {wide} A;\n#define MODE {mode}\n{_BAGS}", "bags", "q" * 14)
+    stop = stops_at_last_offset(mode, weight.dtype, padding_idx, include_last_offset)
+    launch = kernel(f"{named}typedef {wide} A;\n#define MODE {mode}\n#define STOP {stop:d}\n{_BAGS}", "bags", "q" * 14)
     threads = min(256, width + 31 & ~31)
     grid = given, -(-width // threads)
     operator = registry.get("_embedding_bag")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .._dispatch.registry import registry
-from .._dtype import BOOL, COMPUTE, FLOAT
+from .._dtype import BOOL, COMPUTE, FLOAT, bool_
 from .._tensor import wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of
@@ -48,6 +48,8 @@ def _cdist(x1, x2, p, compute_mode):
     refuse_halves("cdist", x1)
     check_same_scalar(x1.dtype, x2.dtype)
     apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if p == 0:  # a number of elements, with a gradient of zeros
+        return apart.norm(p, -1) + apart.masked_fill(apart.new_ones((), dtype=bool_), 0).sum(-1)
     return apart.norm(p, -1) if x1.size(-1) else apart.sum(-1)
 
 
@@ -87,6 +89,7 @@ def _renorm(self, p, dim, maxnorm):
     if self.dim() < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.dim()} dimensions")
     dim = wrapped_dim(dim, self.dim())
+    self = self.contiguous()
     length = self.norm(p, [d for d in range(self.dim()) if d != dim], keepdim=True)
     factor = (maxnorm / (length + 1e-7)).masked_fill(length <= maxnorm, 1)
     return self * factor.to(self.dtype)

@@ -198,8 +198,14 @@ def _bag_specs(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_f
     kind = promote_types(indices.dtype, offsets.dtype)
     # Which bag an index is in is told where PyTorch had to find out.
     told = mode != SUM or padding_idx >= 0 or weight.dtype is float64
+    sizes = (given if mode == SUM else made,)
     return (Spec((made, width), weight.dtype), Spec((indices._array.shape[0] if told else 0,), kind),
-            Spec((given,), kind), Spec((made, width) if mode == MAX else (given,), kind))
+            Spec(sizes, kind), Spec((made, width) if mode == MAX else sizes, kind))
+
+
+def stops_at_last_offset(mode: int, dtype: Any, padding_idx: int, include_last_offset: bool) -> bool:
+    """Whether indices behind the last offset are left out of the sums; elsewhere they are in the last bag."""
+    return include_last_offset and mode != MAX and padding_idx < 0 and dtype is not float64
 
 
 def _bag_array(xp: Any, weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool, mode: int, sparse: bool,
@@ -221,22 +227,25 @@ def _bag_array(xp: Any, weight: Any, indices: Any, offsets: Any, scale_grad_by_f
         raise RuntimeError(f"Index {wrong[0]} of input takes value {indices[wrong[0]]} which is not in the valid range "
                            f"[0, {rows})")
     made = spec[0].shape[0]
-    bag = xp.searchsorted(offsets, xp.arange(count), side="right") - 1
-    kept = (bag >= 0) & (bag < made) & (indices != padding_idx)
+    bag = xp.minimum(xp.searchsorted(offsets, xp.arange(count), side="right"), made) - 1
+    kept = (bag >= 0) & (indices != padding_idx)
     sizes = xp.bincount(bag[kept], minlength=made) if made else xp.zeros(0, xp.int64)
     starts = xp.concatenate((xp.zeros(1, xp.int64), xp.cumsum(sizes)))
-    used = indices[kept]
     told = bag if spec[1].shape[0] == count else bag[:0]
-    bag_size = xp.zeros(len(offsets), xp.int64)
+    bag_size = xp.zeros(spec[2].shape, xp.int64)
     if mode == MAX:
-        output, largest = _largest_rows(xp, weight, used, bag[kept], sizes, starts)
+        output, largest = _largest_rows(xp, weight, indices[kept], bag[kept], sizes, starts)
     else:
+        if stops_at_last_offset(mode, spec[0].dtype, padding_idx, include_last_offset):
+            kept &= xp.arange(count) < offsets[-1]
+            starts = xp.minimum(starts, offsets[-1])
+        used = indices[kept]
         factors = None if per_sample_weights is None else per_sample_weights[kept]
         output = xp.bag_sums(weight, used, starts, factors)
     if mode == MEAN:
         output /= xp.maximum(sizes, 1)[:, None].astype(output.dtype)
     if mode != SUM:
-        bag_size[:made] = sizes
+        bag_size[:] = sizes
     return output, told, bag_size, largest if mode == MAX else bag_size.copy()
 
 
@@ -254,21 +263,23 @@ def _largest_rows(xp: Any, weight: Any, indices: Any, bag: Any, sizes: Any, star
 
 
 def _grad_of_rows(grad: Any, indices: Any, offsets: Any) -> Any:
-    """For each index the gradient of its bag; zeros for those behind the last offset."""
+    """For each index the gradient of its bag; zeros where there are no bags."""
     bag = searchsorted(offsets, arange(indices.size(0), device=indices.device), right=True) - 1
-    return cat((grad, grad.new_zeros(1, grad.size(1)))).index_select(0, bag)
+    return cat((grad, grad.new_zeros(1, grad.size(1)))).index_select(0, bag.clamp(0, max(grad.size(0) - 1, 0)))
 
 
-def _bag_grad(grads, weight_shape, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx,
-              bag_size, max_indices):
+def _bag_grad(grads, weight_shape, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+              include_last_offset, padding_idx, bag_size, max_indices):
     grad, rows = grads[0], weight_shape[0]
-    bags = grad.size(0)
     if mode == MAX:
-        grad = grad * (bag_size[:bags] > 0).unsqueeze(1)
+        grad = grad * (bag_size > 0).unsqueeze(1)
         return grad.new_zeros(weight_shape).scatter_add(0, max_indices.to(int64), grad)
     if mode == MEAN:
-        grad = grad / bag_size[:bags].clamp_min(1).unsqueeze(1)
+        grad = grad / bag_size.clamp_min(1).unsqueeze(1)
     each = _grad_of_rows(grad, indices, offsets)
+    if mode == SUM and stops_at_last_offset(mode, grad.dtype, padding_idx, include_last_offset):
+        behind = arange(indices.size(0), device=indices.device) >= offsets[-1]
+        each = each.masked_fill(behind.unsqueeze(1), 0)
     if per_sample_weights is not None:
         each = each * per_sample_weights.unsqueeze(1)
     if sparse:
@@ -350,7 +361,8 @@ def _one_hot_size(self: Tensor, num_classes: int) -> int:
 
 op("one_hot(Tensor self, int num_classes=-1) -> Tensor",
    kernel=moves(lambda self, num_classes: Spec((*self._array.shape, _one_hot_size(self, num_classes)), int64),
-                lambda xp, self, num_classes, spec: (self[..., None] == xp.arange(spec.shape[-1])).astype(np.int64)),
+                lambda xp, self, num_classes, spec: (self[..., None] == xp.arange(spec.shape[-1])).astype(
+                    np.int64, order="C")),
    public="nn.functional",
    samples=cases(case(values([0, 2, 1]), 3), case(ints(2, 2), 7), case(ints(0), 3),
                  error(RuntimeError, "Class values must be smaller than num_classes.", values([3]), 2)))

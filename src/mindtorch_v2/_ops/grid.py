@@ -20,27 +20,30 @@ _ZEROS, _BORDER, _REFLECTION = range(3)
 # points that lie outside ---------------------------------------------------------------------------------------------
 
 
-def _clipped(point: Any, size: int) -> Any:
-    """The point, brought to the nearest edge without a gradient; NaN to the first."""
+def _clipped(point: Any, size: int, rank: int) -> Any:
+    """The point, brought to the nearest edge without a gradient; NaN to the first of an image, the last of a volume."""
     inside = (point > 0) & (point < size - 1)
-    return point.where(inside, point.detach().nan_to_num(0, size, -1).clamp(0, size - 1))
+    return point.where(inside, point.detach().nan_to_num(0 if rank == 2 else size, size, -1).clamp(0, size - 1))
 
 
-def _reflected(point: Any, first: float, span: float) -> Any:
+def _reflected(point: Any, first: float, span: float, rank: int) -> Any:
     """The point, mirrored at both ends of a span as often as it takes."""
     if span == 0:
         return point * 0
     away = (point - first).abs()
     turns = (away.detach() / span).floor()
-    rest = away - turns * span
-    return rest.where(turns % 2 == 0, span - rest) + first
+    if rank == 2:
+        rest, back = away - turns * span, turns % 2 == 0
+    else:  # what an integer cannot count is even
+        rest, back = away.fmod(span), (turns % 2 == 0) | (turns >= 2**31)
+    return rest.where(back, span - rest) + first
 
 
-def _in_image(point: Any, size: int, padding_mode: int, align_corners: bool) -> Any:
+def _in_image(point: Any, size: int, padding_mode: int, align_corners: bool, rank: int) -> Any:
     if padding_mode == _REFLECTION:
         first, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
-        point = _reflected(point, first, span)
-    return point if padding_mode == _ZEROS else _clipped(point, size)
+        point = _reflected(point, first, span, rank)
+    return point if padding_mode == _ZEROS else _clipped(point, size, rank)
 
 
 # weights of neighbours -----------------------------------------------------------------------------------------------
@@ -54,10 +57,10 @@ def _far(x: Any, a: float) -> Any:
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
 
-def _neighbours(point: Any, size: int, mode: int, padding_mode: int, align_corners: bool) -> list[tuple]:
+def _neighbours(point: Any, size: int, mode: int, padding_mode: int, align_corners: bool, rank: int) -> list[tuple]:
     """Coordinates along one dimension that a point is made of, with their weights (None for 1)."""
     if mode != _BICUBIC:
-        point = _in_image(point, size, padding_mode, align_corners)
+        point = _in_image(point, size, padding_mode, align_corners, rank)
     if mode == _NEAREST:
         # The factor is 1, with a gradient of zeros where the points want one.
         wanted = point.requires_grad
@@ -67,7 +70,7 @@ def _neighbours(point: Any, size: int, mode: int, padding_mode: int, align_corne
     if mode == _BILINEAR:
         return [(before, 1 - behind), (before + 1, behind)]
     weights = (_far(behind + 1, -0.75), _near(behind, -0.75), _near(1 - behind, -0.75), _far(2 - behind, -0.75))
-    return [(_in_image(before + shift, size, padding_mode, align_corners), weight)
+    return [(_in_image(before + shift, size, padding_mode, align_corners, rank), weight)
             for shift, weight in zip(range(-1, 3), weights, strict=True)]
 
 
@@ -82,7 +85,7 @@ def _combined(input: Any, points: list, mode: int, padding_mode: int, align_corn
     """The input at points given by dimension: for each corner around a point a row of all channels, weighed."""
     batch, channels, *sizes = input.shape
     rows = input.movedim(1, -1).reshape(-1, channels)
-    sides = [_neighbours(point, size, mode, padding_mode, align_corners)
+    sides = [_neighbours(point, size, mode, padding_mode, align_corners, len(sizes))
              for point, size in zip(points, sizes, strict=True)]
     first = arange(0, batch, device=input.device).reshape((-1,) + (1,) * len(sizes))
     parts = []
@@ -95,7 +98,10 @@ def _combined(input: Any, points: list, mode: int, padding_mode: int, align_corn
         values = rows.index_select(0, place.reshape(-1))
         factors = [weight for _, weight in reversed(corner) if weight is not None]
         weight = functools.reduce(operator.mul, factors[:1] if mode == _BICUBIC else factors, points[0].new_ones(()))
-        parts.append(values * weight.where(inside, 0.0).reshape(-1, 1))
+        if len(sizes) == 2:  # a weight of NaN counts, though what it weighs lies outside
+            parts.append(values.where(inside.reshape(-1, 1), 0.0) * weight.expand(inside.shape).reshape(-1, 1))
+        else:
+            parts.append(values * weight.where(inside, 0.0).reshape(-1, 1))
     if mode == _BICUBIC:  # each line of four by itself
         lines = [functools.reduce(operator.add, parts[at : at + 4]) for at in range(0, 16, 4)]
         parts = [line * weight.reshape(-1, 1) for line, (_, weight) in zip(lines, sides[0], strict=True)]
@@ -107,7 +113,8 @@ def _sampled(input: Any, grid: Any, mode: int, padding_mode: int, align_corners:
     """The input at the grid's points."""
     sizes, shape = input.shape[2:], grid.shape[:-1]
     if not shape.numel() * input.shape[1]:
-        return input.new_empty(*input.shape[:2], *shape[1:])
+        # Nothing comes of nothing, but gradients of zeros.
+        return input.new_empty(*input.shape[:2], *shape[1:]) + (input.sum() + grid.sum())
     points = [_unnormalised(grid.select(-1, len(sizes) - 1 - d), size, align_corners, len(sizes))
               for d, size in enumerate(sizes)]
     return _combined(input, points, mode, padding_mode, align_corners)

@@ -247,6 +247,8 @@ def in_range(xp: Any, index: Any, n: int) -> bool:
 def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
     n = self.shape[dim] if self.ndim else 1
     if not in_range(xp, index, n):
+        if self.ndim > 1 and not n:
+            raise RuntimeError("index_select(): self indexing axis dim should be positive")
         if self.ndim > 1 and dim % self.ndim == 1:  # of which PyTorch has a kernel of its own
             raise RuntimeError(f"INDICES element is out of DATA bounds, id={index[(index >= n) | (index < 0)].flat[0]} "
                                f"axis_dim={n}")

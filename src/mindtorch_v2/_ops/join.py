@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from .._device import META, contiguous_format
+from .._device import META, channels_last, channels_last_3d, contiguous_format
 from .._dispatch.registry import Operator, registry
 from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
 from .._storage import MOST_DIMS, refuse_rank
-from .._tensor import Tensor, wrap, wrapped_dim
+from .._tensor import Tensor, element_strides, wrap, wrapped_dim
 from .copy import channels_last_strides, stored_number, suggested_strides, uninitialised
 from .create import checked_size
 from .declare import DECLARATIONS, composite, function_of, op
 from .families import ArrayFamily, moves
-from .rules import Spec, common_dtype, shape_text, type_text
+from .rules import Spec, common_dtype, copied_strides, shape_text, type_text
 from .samples import case, cases, error, ints, t, values
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
 
@@ -478,7 +478,9 @@ def _padded_spec(self: Tensor, pad: tuple[int, ...], value: Any) -> Spec:
             raise RuntimeError(f"The input size {self._array.shape[d]}, plus negative padding {left} and {right} "
                                f"resulted in a negative output size, which is invalid. Check dimension {d} of your "
                                "input.")
-    return Spec(tuple(shape), self.dtype, _common_format(tuple(shape), [self]))
+    if any(n > 0 for n in pad):
+        return Spec(tuple(shape), self.dtype, _common_format(tuple(shape), [self]))
+    return Spec(tuple(shape), self.dtype, copied_strides(tuple(shape), element_strides(self._array)))
 
 
 def _padded(xp: Any, self: Any, pad: tuple[int, ...], value: Any, spec: Spec) -> Any:
@@ -540,6 +542,10 @@ def _pad(self, pad, mode, value):
     if (len(pad), ndim) not in ((2, 2), (2, 3), (4, 3), (4, 4), (6, 4), (6, 5)):
         raise NotImplementedError(f"Padding size {len(pad)} is not supported for {ndim}D input "
                                   f"tensor.\n{_PADDED_INPUTS}")
+    if mode != "circular" and 0 in self._array.shape[ndim - len(pad) // 2 - 1 :]:
+        rank = len(pad) // 2
+        raise RuntimeError(f"Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with possibly 0 batch size and "
+                           f"other non-zero dimensions for input, but got: {shape_text(self._array.shape)}")
     result = self
     for i in range(len(pad) // 2):
         d, left, right = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
@@ -560,4 +566,7 @@ def _pad(self, pad, mode, value):
                                f"{shape_text(made)}")
         places = _PADDED_PLACES[mode](_arange(-left, n + right, device=self._device), n)
         result = result.index_select(d, places + skipped if skipped else places)
+    if (mode != "circular" and len(pad) > 2 and self._device != META
+            and suggested_strides(self, self._array.shape) is not None):
+        return result.contiguous(memory_format=channels_last if ndim == 4 else channels_last_3d)
     return result

@@ -11,6 +11,8 @@ from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
+from .matmul import check_same_scalar
+from .pool import in_strides
 from .rules import (
     Spec,
     anywhere,
@@ -19,6 +21,7 @@ from .rules import (
     check_type_fits,
     common_dtype,
     floating,
+    pointwise_strides,
     shape_text,
 )
 from .samples import case, cases, error, t
@@ -76,10 +79,13 @@ def _distance(kernel_name: str, compute: Callable, check: Callable[[float], None
             check_type_fits(kind, self.dtype)
         if kind.category != FLOAT:
             raise unsupported(kernel_name, kind)
-        return Spec(shape if reduction == NONE else (), self.dtype if own_type else kind)
+        made = self.dtype if own_type else kind
+        if reduction != NONE:
+            return Spec((), made)
+        return Spec(shape, made, pointwise_strides(shape, [self, target]))
 
-    def array(xp: Any, self: Any, target: Any, reduction: int, *parameters: float) -> Any:
-        return _reduced_array(xp, compute(xp, xp.asarray(self - target), *parameters), reduction)
+    def array(xp: Any, self: Any, target: Any, reduction: int, *parameters: float, spec: Spec) -> Any:
+        return in_strides(_reduced_array(xp, compute(xp, xp.asarray(self - target), *parameters), reduction), spec)
 
     return computes(infer, array)
 
@@ -179,16 +185,16 @@ def _binary_spec(self: Tensor, target: Tensor, weight: Tensor | None, reduction:
         raise RuntimeError(f"Found dtype {target.dtype.scalar_name} but expected {kind.scalar_name}")
     if kind.category != FLOAT:
         raise unsupported("binary_cross_entropy", kind)
-    return Spec(shape if reduction == NONE else (), kind)
+    return Spec(shape, kind, pointwise_strides(shape, [self, target])) if reduction == NONE else Spec((), kind)
 
 
-def _binary_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int) -> Any:
+def _binary_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int, spec: Spec) -> Any:
     for name, values in (("input", self), ("target", target)):
         if not ((values >= 0) & (values <= 1)).all():
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     # A certain prediction that is wrong would cost infinity: PyTorch counts it as 100.
     loss = (target - 1) * xp.maximum(xp.log1p(-self), -100) - target * xp.maximum(xp.log(self), -100)
-    return _reduced_array(xp, loss if weight is None else loss * weight, reduction)
+    return in_strides(_reduced_array(xp, loss if weight is None else loss * weight, reduction), spec)
 
 
 def _binary_grad(grad, self, target, weight, reduction):
@@ -255,8 +261,8 @@ def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
            public="torch",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)))
 def _hinge_embedding_loss(self, target, margin, reduction):
-    near = (margin - self).clamp_min(0).to(self.dtype).masked_fill(target == 1, 0)
-    return reduced(near + self.masked_fill(target == -1, 0), reduction)
+    near = (margin - self).clamp_min(0).to(self.dtype).where(target != 1, 0)
+    return reduced(near + self.where(target != -1, 0), reduction)
 
 
 def _check_equal_ranks(*tensors: Any) -> None:
@@ -314,7 +320,7 @@ def same_batch(batch: int, target: Sequence[int]) -> None:
 
 
 def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, ...], lowest: int) -> None:
-    if self.dim() > 2 or not self.numel():
+    if self.dim() > 2 or 0 in self.shape[-1:]:
         raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
                            f"{shape_text(self.shape)}")
     if target._array.shape != wanted and not (not wanted and target.numel() == 1):
@@ -345,6 +351,8 @@ def _multi_margin_loss(self, target, p, margin, weight, reduction):
     _check_margin_targets("multi_margin_loss", self, target, tuple(self.shape[:-1]), 0)
     if weight is not None and tuple(weight.shape) != self.shape[-1:]:
         raise RuntimeError(f"inconsistent weight size, expected {self.shape[-1]} but got {shape_text(weight.shape)}")
+    if weight is not None:
+        check_same_scalar(self.dtype, weight.dtype)
     scores, classes = self.reshape(-1, *self.shape[-1:] or (1,)), target.reshape(-1, 1)
     short = (margin - scores.gather(1, classes) + scores).relu()
     if p == 2:

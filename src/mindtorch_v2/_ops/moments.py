@@ -68,9 +68,8 @@ def _variance_grad(grad: Tensor, self: Tensor, dim: Any, correction: Any, keepdi
     free = folded_count(self.shape, dim) - (1 if correction is None else correction)
     grad = unfolded(grad, self.shape, dim, keepdim)
     centred = self - self.mean(dim, True)
-    if free <= 0:  # the limit: each deviation moves the variance without bound
-        return grad * centred.new_full((), INF).where(centred != 0, centred.new_full((), float("nan")))
-    return (2.0 / free) * grad * centred
+    # Without a degree of freedom each deviation moves the variance without bound.
+    return (2.0 / free if free else INF) * grad * centred
 
 
 def _halved_by(grad: Tensor, deviation: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._autograd.views import MULTI_OUTPUT
+from .._device import contiguous_format
 from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
 from .._dispatch.registry import Operator
 from .._dtype import INT, int64
@@ -216,7 +217,7 @@ def _narrow_tensor(self, dim, start, length):
 
 @composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor", samples=cases(case(t(4, 3), 0, 1, 2)))
 def _narrow_copy(self, dim, start, length):
-    return self.narrow(dim, start, length).clone()
+    return self.narrow(dim, start, length).clone(memory_format=contiguous_format)
 
 
 DECLARATIONS["aten::narrow_copy"].family.out_types = "own"

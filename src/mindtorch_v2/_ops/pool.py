@@ -141,6 +141,8 @@ def _pooled_spec(self: Tensor, name: str, rank: int, kernel_size: Sizes, stride:
     kind = self.dtype
     made = _pooled_shape(self._array.shape, name, rank, kernel_size, stride, padding, dilation, ceil_mode, mean)
     strides = None if mean and rank == 3 else suggested_strides(self, made)
+    if rank == 3 and len(made) == 4 and strides is not None:
+        raise RuntimeError("Unsupported memory format. Supports only ChannelsLast3d, Contiguous")
     if mean and (kind.category != FLOAT and kind is not int64 or rank == 3 and kind.np in REDUCED):
         refuse_type("avg_pool3d_out_frame" if rank == 3 else name, kind, strides)
     if kind.category in (BOOL, COMPLEX):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._dispatch.registry import registry
-from .._dtype import BOOL, INT, REDUCED, promote_types
+from .._dtype import BOOL, INT, REDUCED, bool_, promote_types
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
 from .families import moves
@@ -44,9 +44,9 @@ def _addr(self, vec1, vec2, beta, alpha):
     if kind.np in REDUCED:  # the factors are rounded too
         beta, alpha = (float(kind.np.type(number)) for number in (beta, alpha))
     product = (vec1 if alpha == 1 else alpha * vec1).unsqueeze(1) * vec2
-    if beta == 0:
-        return product.to(kind)
-    return product + (self if beta == 1 else beta * self)
+    if beta == 0:  # whatever `self` holds, NaN too
+        return self.where(self.new_zeros((), dtype=bool_), 0) + product
+    return (self if beta == 1 else beta * self) + product
 
 
 @composite("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", public="",

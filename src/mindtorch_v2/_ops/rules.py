@@ -121,6 +121,11 @@ def pointwise_strides(shape: tuple[int, ...], operands: Sequence[Any]) -> tuple[
     ]))
 
 
+def copied_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Element strides of a copy of elements that lie so; None if they are contiguous."""
+    return _combined_strides(shape, ((shape, strides),))
+
+
 _NUMBER_GEOMETRY: tuple = ((), ())
 
 

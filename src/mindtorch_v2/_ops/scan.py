@@ -327,7 +327,8 @@ def _check_integrand(name: str, y: Tensor, x: Tensor | None) -> None:
 def _strips(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     """Areas between neighbouring sample points."""
     length = y.size(dim)
-    heights = y.narrow(dim, 1, length - 1) + y.narrow(dim, 0, length - 1)
+    strips = max(length - 1, 0)
+    heights = y.narrow(dim, length - strips, strips) + y.narrow(dim, 0, strips)
     if x is None:
         return heights * (dx / 2)
     if x.dim() == 1:

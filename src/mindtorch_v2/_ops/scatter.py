@@ -235,7 +235,7 @@ def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> T
 
 
 op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-   kernel=Updates(_check_index_add, _index_add),
+   kernel=Updates(_check_index_add, _index_add, preserves=False),
    npu="aclnnIndexAdd(self, dim, index, source, alpha, out)",
    grad=dict(self=lambda grad: grad,
              source=lambda grad, dim, index, source_shape, alpha: _scaled(_rows_of(grad, dim, index, source_shape),
@@ -287,7 +287,7 @@ def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
 
 
 op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-   kernel=Updates(_check_index_copy, _index_copy),
+   kernel=Updates(_check_index_copy, _index_copy, preserves=False),
    npu="aclnnInplaceIndexCopy(self, dim, index, source)",
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              source=lambda grad, dim, index, source_shape: _rows_of(grad, dim, index, source_shape)),

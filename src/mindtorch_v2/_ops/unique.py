@@ -35,7 +35,7 @@ def _not_derived(name: str) -> Callable:
     """A formula for results that need grad in PyTorch, though it has no derivative for them."""
 
     def formula(grad: Tensor) -> Tensor:
-        raise RuntimeError(f"the derivative for '{name}' is not implemented.")
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
 
     return formula
 
@@ -71,6 +71,8 @@ def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
     if not shape:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     at = wrapped_dim(dim, len(shape))
+    if not shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     if any(not n for d, n in enumerate(shape) if d != at):
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     return _unique_spec(self)

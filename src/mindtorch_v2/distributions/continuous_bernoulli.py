@@ -8,7 +8,7 @@ from mindtorch_v2.nn import functional as F
 from . import constraints
 from ._given_by_probs import GivenByProbs
 from .exp_family import ExponentialFamily
-from .utils import clamp_probs
+from .utils import clamp_probs, lazy_property, logits_to_probs
 
 __all__ = ["ContinuousBernoulli"]
 
@@ -30,6 +30,10 @@ class ContinuousBernoulli(GivenByProbs, ExponentialFamily):
         self._set_binary(probs, logits, validate_args)
         if "probs" in self.__dict__:
             self.probs = clamp_probs(self.probs)
+
+    @lazy_property
+    def probs(self) -> Tensor:  # type: ignore[override]
+        return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _outside_unstable_region(self) -> Tensor:
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])

@@ -181,7 +181,7 @@ class OneCycleLR(_WithMomentum):
         else:
             parts = {"total_steps": total_steps}
         for name, value in parts.items():
-            if not isinstance(value, int) or value <= 0:
+            if name == "total_steps" and value <= 0 or not isinstance(value, int) or value <= 0:
                 raise ValueError(f"Expected positive integer {name}, but got {value}")
         return math.prod(parts.values())
 
@@ -204,3 +204,7 @@ class OneCycleLR(_WithMomentum):
                 momenta = group[phase["start_momentum"]], group[phase["end_momentum"]]
                 self._set_momentum(group, between(*momenta, share))
         return rates
+
+
+for _kind in (CyclicLR, OneCycleLR):
+    _kind.__module__ = "mindtorch_v2.optim.lr_scheduler"

@@ -35,29 +35,29 @@ def set_group_value(group: dict[str, Any], key: str, value: Any) -> None:
 
 
 def format_param(name: str, optimizer: Optimizer, param: Any) -> list[Any]:
-    """One value for each parameter group."""
+    """One value for each parameter group; tensors are copied, since groups are written to."""
     groups = len(optimizer.param_groups)
     if not isinstance(param, (list, tuple)):
-        return [param] * groups
+        param = [param] * groups
     if len(param) != groups:
         raise ValueError(
             f"{name} must have the same length as optimizer.param_groups. {name} has {len(param)} values, "
             f"param_groups has {groups}."
         )
-    return list(param)
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in param]
 
 
 def _mark_steps(optimizer: Optimizer) -> None:
     """Makes the optimizer note that it made a step."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
-    step: Any = optimizer.step
-    owner = weakref.ref(optimizer)
+    # The function, not the method: a method would keep the optimizer alive through its own attribute.
+    step, owner = optimizer.step.__func__, weakref.ref(optimizer)  # type: ignore[attr-defined]
 
     @wraps(step)
     def noted_step(*args: Any, **kwargs: Any) -> Any:
         owner()._opt_called = True  # type: ignore[union-attr]
-        return step.__func__.__get__(owner(), type(owner()))(*args, **kwargs)
+        return step.__get__(owner(), type(owner()))(*args, **kwargs)
 
     noted_step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
     optimizer.step = noted_step  # type: ignore[method-assign]

@@ -49,7 +49,7 @@ def adagrad(
     whole = not has_sparse_grad and runs_whole((params, grads, state_sums), differentiable)
     if whole or fused:
         options: dict[str, Any] = {
-            "lr_decay": float(lr_decay), "weight_decay": float(weight_decay), "eps": eps, "maximize": maximize,
+            "lr_decay": float(lr_decay), "weight_decay": float(weight_decay), "eps": eps, "maximize": bool(maximize),
         }  # fmt: skip
         torch._fused_adagrad_(
             params, grads, state_sums, state_steps, lr=float(lr), grad_scale=grad_scale, found_inf=found_inf, **options

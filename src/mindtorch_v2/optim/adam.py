@@ -59,7 +59,7 @@ def adam(
         step = torch._fused_adamw_ if decoupled_weight_decay else torch._fused_adam_
         step(
             *lists, state_steps, lr=float(lr), beta1=float(beta1), beta2=float(beta2),
-            weight_decay=float(weight_decay), eps=eps, amsgrad=amsgrad, maximize=maximize, grad_scale=grad_scale,
+            weight_decay=float(weight_decay), eps=eps, amsgrad=amsgrad, maximize=bool(maximize), grad_scale=grad_scale,
             found_inf=found_inf,
         )  # fmt: skip
         if found_inf is not None:  # a step that was left out does not count

@@ -78,15 +78,17 @@ class LBFGS(Optimizer):
             fresh = state["n_iter"] == 1
             direction = state["d"] = self._direction(state, gradient, group["history_size"])
             state["prev_flat_grad"], state["prev_loss"] = gradient.clone(), loss
-            state["t"] = min(1.0, (1.0 / gradient.abs().sum()).item()) * lr if fresh else lr
-            slope = gradient.dot(direction).item()
+            state["t"] = min(1.0, 1.0 / gradient.abs().sum()) * lr if fresh else lr
+            slope = gradient.dot(direction)
             if slope > -tolerance:
                 break
             spent = 0
             if group["line_search_fn"] is not None:
                 if group["line_search_fn"] != "strong_wolfe":
                     raise RuntimeError("only 'strong_wolfe' is supported")
-                loss, gradient, state["t"], spent = self._search(closure, state["t"], direction, loss, gradient, slope)
+                origin = _Point(0, loss, gradient, slope)
+                best, spent = self._search(closure, state["t"], direction, origin, group["max_eval"] - evaluations)
+                loss, gradient, state["t"] = best.loss, best.gradient, best.length
                 self._move(state["t"], direction)
             else:
                 self._move(state["t"], direction)
@@ -123,72 +125,69 @@ class LBFGS(Optimizer):
         made = -gradient
         for i in range(len(changes) - 1, -1, -1):
             shares[i] = moves[i].dot(made) * inverses[i]
-            made.add_(changes[i], alpha=-shares[i].item())
+            made.add_(changes[i], alpha=-shares[i])
         made.mul_(state["H_diag"])
         for i, change in enumerate(changes):
-            made.add_(moves[i], alpha=(shares[i] - change.dot(made) * inverses[i]).item())
+            made.add_(moves[i], alpha=shares[i] - change.dot(made) * inverses[i])
         return made
 
     def _search(
-        self, closure: Callable[[], Any], length: float, direction: torch.Tensor, loss: float, gradient: torch.Tensor,
-        slope: float,
-    ) -> tuple[float, torch.Tensor, float, int]:  # fmt: skip
-        """Loss and gradient at a length that meets the strong Wolfe conditions, that length, and evaluations spent."""
+        self, closure: Callable[[], Any], length: Any, direction: torch.Tensor, origin: "_Point", most: int
+    ) -> tuple["_Point", int]:
+        """A point that meets the strong Wolfe conditions, and evaluations spent; `most` bounds the steps to it."""
         start = [parameter.clone() for parameter in self._params]
         asked = 0
 
-        def at(length: float) -> _Point:
+        def at(length: Any) -> _Point:
             nonlocal asked
             asked += 1
             self._move(length, direction)
             loss, gradient = self._evaluate(closure)
             for parameter, before in zip(self._params, start, strict=True):
                 parameter.copy_(before)
-            return _Point(length, loss, gradient, gradient.dot(direction).item())
+            return _Point(length, loss, gradient, gradient.dot(direction))
 
-        origin = _Point(0.0, loss, gradient, slope)
-        best = _strong_wolfe(at, origin, length, direction.abs().max().item())
-        return best.loss, best.gradient, best.length, asked
+        return _strong_wolfe(at, origin, length, direction.abs().max(), most), asked
 
 
 class _Point(NamedTuple):
-    """A place on the line that is searched."""
+    """A place on the line that is searched; a length is a tensor where it was computed from slopes, which are."""
 
-    length: float
+    length: Any
     loss: float
     gradient: torch.Tensor
-    slope: float
+    slope: torch.Tensor
 
 
-def _cubic_minimum(a: _Point, b: _Point, low: float, high: float) -> float:
+def _cubic_minimum(a: _Point, b: _Point, low: Any, high: Any) -> Any:
     """Where the cubic through two points and slopes is least, within bounds; their middle if it has no minimum."""
     left, right = (a, b) if a.length <= b.length else (b, a)
     width = right.length - left.length
-    bend = left.slope + right.slope - 3 * (right.loss - left.loss) / width if width else float("nan")
-    square = bend * bend - left.slope * right.slope
+    bend = left.slope + right.slope - 3 * (right.loss - left.loss) / width
+    square = bend**2 - left.slope * right.slope
     if not square >= 0:
         return (low + high) / 2
-    root = square**0.5
+    root = square.sqrt()
     share = (right.slope + root - bend) / (right.slope - left.slope + 2 * root)
     return min(max(right.length - width * share, low), high)
 
 
 def _strong_wolfe(
-    at: Callable[[float], _Point], origin: _Point, length: float, reach: float, *, decrease: float = 1e-4,
-    flatness: float = 0.9, tolerance: float = 1e-9, most: int = 25,
+    at: Callable[[Any], _Point], origin: _Point, length: Any, reach: torch.Tensor, most: int, *,
+    decrease: float = 1e-4, flatness: float = 0.9, tolerance: float = 1e-9,
 ) -> _Point:  # fmt: skip
     """A point lower and flatter than the origin, found by bracketing a minimum and closing in on it."""
 
     def too_high(point: _Point, than: float) -> bool:
-        return point.loss > origin.loss + decrease * point.length * origin.slope or point.loss >= than
+        return bool(point.loss > origin.loss + decrease * point.length * origin.slope) or point.loss >= than
 
     def flat(point: _Point) -> bool:
-        return abs(point.slope) <= -flatness * origin.slope
+        return bool(abs(point.slope) <= -flatness * origin.slope)
 
     previous, point, tries = origin, at(length), 0
     while tries < most:
         if too_high(point, previous.loss if tries > 1 else float("inf")) or point.slope >= 0 and not flat(point):
-            low, high = (previous, point) if previous.loss <= point.loss else (point, previous)
+            bracket = [previous, point]
             break
         if flat(point):
             return point
@@ -197,11 +196,13 @@ def _strong_wolfe(
         )
         previous, point, tries = point, at(farther), tries + 1
     else:
-        low, high = (origin, point) if origin.loss <= point.loss else (point, origin)
+        bracket = [origin, point]
+    low = 0 if bracket[0].loss <= bracket[1].loss else 1  # which of the two is the lower one
     stuck = False  # the last guess lay close to an end of the bracket
-    while tries < most and abs(high.length - low.length) * reach >= tolerance:
-        least, greatest = sorted((low.length, high.length))
-        guess, margin = _cubic_minimum(low, high, least, greatest), 0.1 * (greatest - least)
+    while tries < most and not abs(bracket[1].length - bracket[0].length) * reach < tolerance:
+        lengths = [end.length for end in bracket]
+        least, greatest = min(lengths), max(lengths)
+        guess, margin = _cubic_minimum(*bracket, least, greatest), 0.1 * (greatest - least)
         if min(greatest - guess, guess - least) < margin:
             if stuck or guess >= greatest or guess <= least:
                 nearer_top = abs(guess - greatest) < abs(guess - least)
@@ -211,14 +212,13 @@ def _strong_wolfe(
         else:
             stuck = False
         point, tries = at(guess), tries + 1
-        if too_high(point, low.loss):
-            high = point
-            if high.loss < low.loss:
-                low, high = high, low
-        elif flat(point):
+        if too_high(point, bracket[low].loss):
+            bracket[1 - low] = point
+            low = 0 if bracket[0].loss <= bracket[1].loss else 1
+            continue
+        if flat(point):
             return point
-        else:
-            if point.slope * (high.length - low.length) >= 0:
-                high = low
-            low = point
-    return low
+        if point.slope * (bracket[1 - low].length - bracket[low].length) >= 0:
+            bracket[1 - low] = bracket[low]
+        bracket[low] = point
+    return bracket[low]

@@ -43,7 +43,11 @@ class _ByFunctions(LRScheduler):
             raise ValueError(f"Expected {groups} lr_lambdas, but got {len(lr_lambda)}")
         else:
             self.lr_lambdas = list(lr_lambda)
+        self._check_functions()
         super().__init__(optimizer, last_epoch)
+
+    def _check_functions(self) -> None:
+        """For a schedule that takes functions only."""
 
     def state_dict(self) -> dict[str, Any]:
         """All that the schedule holds; of functions nothing, of callable objects their attributes."""
@@ -68,6 +72,11 @@ class LambdaLR(_ByFunctions):
 
 class MultiplicativeLR(_ByFunctions):
     """The last rate times a function of the epoch."""
+
+    def _check_functions(self) -> None:
+        for function in self.lr_lambdas:
+            if not callable(function):
+                raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
@@ -234,7 +243,7 @@ class CosineAnnealingWarmRestarts(EachGroup):
             epoch = self.last_epoch + 1
             self.T_cur += 1
             if self.T_cur >= self.T_i:
-                self.T_cur, self.T_i = self.T_cur - self.T_i, self.T_i * self.T_mult
+                self.T_cur, self.T_i = self.T_cur % self.T_i, self.T_i * self.T_mult
         else:
             self._go_to(epoch)
         self.last_epoch = math.floor(epoch)
@@ -321,8 +330,9 @@ class SequentialLR(_OfSchedulers):
             set_group_value(group, "lr", group["initial_lr"])
         for scheduler in schedulers:
             _step_back(scheduler)
-        schedulers[0]._initial_step()
-        self._last_lr = schedulers[0].get_last_lr()
+        first = schedulers[bisect_right(milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
 
     def step(self) -> None:  # type: ignore[override]
         """Goes to the next epoch of the schedule whose turn it is."""
@@ -441,8 +451,8 @@ class ReduceLROnPlateau(LRScheduler):
 
     def _init_is_better(self, mode: str, threshold: float, threshold_mode: str) -> None:
         if mode not in ("min", "max"):
-            raise ValueError(f"mode {mode} is unknown!")
+            raise ValueError("mode " + mode + " is unknown!")  # TypeError for what is no string
         if threshold_mode not in ("rel", "abs"):
-            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+            raise ValueError("threshold mode " + threshold_mode + " is unknown!")
         self.mode_worse = math.inf if mode == "min" else -math.inf
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode

@@ -44,7 +44,7 @@ def sgd(
                     [params[i] for i in chosen], [d_p_list[i] for i in chosen],
                     [b for i in chosen if (b := momentum_buffer_list[i]) is not None] if momentum != 0 else [],
                     weight_decay=float(weight_decay), momentum=float(momentum), lr=lr, dampening=float(dampening),
-                    nesterov=nesterov, maximize=maximize, is_first_step=first, grad_scale=grad_scale,
+                    nesterov=nesterov, maximize=bool(maximize), is_first_step=first, grad_scale=grad_scale,
                     found_inf=found_inf,
                 )  # fmt: skip
         return

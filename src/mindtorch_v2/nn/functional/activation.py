@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from ..._device import contiguous_format
 from ..._ops.declare import public_functions
 from ..._tensor import Tensor
 
@@ -28,9 +29,10 @@ def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float =
     """Samples of a category as a softmax; with `hard` as a one and zeros, with the gradient of the softmax."""
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=3)
-    noise = -_torch["empty_like"](logits).exponential_().log()  # type: ignore[attr-defined]
+    noise = -_torch["empty_like"](logits, memory_format=contiguous_format).exponential_().log()  # type: ignore[attr-defined]
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft
     index = soft.max(dim, keepdim=True)[1]
-    return _torch["zeros_like"](logits).scatter_(dim, index, 1.0) - soft.detach() + soft
+    chosen = _torch["zeros_like"](logits, memory_format=contiguous_format).scatter_(dim, index, 1.0)
+    return chosen - soft.detach() + soft

@@ -43,8 +43,12 @@ def _canonical_mask(mask: Any, mask_name: str, other_type: Any, other_name: str,
     """A mask as numbers to add to scores: a bool mask hides what it marks."""
     if mask is None:
         return None
+    if not hasattr(mask, "_keys"):
+        raise TypeError("is_floating_point(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(mask).__name__}")
+    floats = mask.is_floating_point()
     is_bool = mask.dtype.category == BOOL
-    if not is_bool and not mask.is_floating_point():
+    if not is_bool and not floats:
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type is not None and mask.dtype != other_type:
         warnings.warn(f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both "
@@ -53,7 +57,11 @@ def _canonical_mask(mask: Any, mask_name: str, other_type: Any, other_name: str,
 
 
 def _none_or_dtype(input: Any) -> Any:
-    return None if input is None else input.dtype
+    if input is None:
+        return None
+    if not hasattr(input, "_keys"):
+        raise RuntimeError("input to _none_or_dtype() must be None or torch.Tensor")
+    return input.dtype
 
 
 def _in_projection(q: Any, k: Any, v: Any, w_q: Any, w_k: Any, w_v: Any, b_q: Any = None, b_k: Any = None,

@@ -96,7 +96,8 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     code = get_enum(reduction)
     if weight is None:
         return _huber_loss(input, target, code, float(delta))
-    return _weighted(_huber_loss(input, target, 0, float(delta)), weight, input, code)
+    losses = _weighted(_huber_loss(input, target, 0, float(delta)), weight, input, 0)
+    return losses if code == 0 else losses.mean() if code == 1 else losses.sum()
 
 
 # classes -------------------------------------------------------------------------------------------------------------
@@ -193,7 +194,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
                      eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """The negative log likelihood of counts under a Poisson distribution."""
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"{reduction} is not a valid value for reduction")
+        raise ValueError(reduction + " is not a valid value for reduction")  # TypeError for what is no string
     return _poisson_nll_loss(input, target, log_input, full, eps, _reduction(size_average, reduce, reduction))
 
 
@@ -212,7 +213,7 @@ def gaussian_nll_loss(input: Any, target: Tensor, var: Any, full: bool = False, 
         elif not _all_broadcast(var.shape, input.shape):
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"{reduction} is not valid")
+        raise ValueError(reduction + " is not valid")
     clamped = var + (var.detach().clamp_min(eps) - var.detach())  # no gradient stops at the clamp
     loss = 0.5 * (clamped.log() + (input - target) ** 2 / clamped)
     if full:
@@ -313,6 +314,8 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | N
 def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, size_average: bool | None = None,
                                 reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """The mean over classes of the binary cross entropy of sigmoid(input)."""
+    if size_average is None and reduce is None and reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")  # TypeError for what is no string
     code = _reduction(size_average, reduce, reduction)
     losses = -(target * _log_sigmoid(input) + (1 - target) * _log_sigmoid(-input))
     if weight is not None:

@@ -1,5 +1,6 @@
 """Pooling: signatures of torch.nn.functional that differ from the operators'."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,11 +36,12 @@ def _max_pools(rank: int) -> tuple[Callable, Callable]:
 
 def _completed(input: Any, output_size: Any) -> Any:
     """The output size with the input's own where it is None."""
+    shape = input.size()
     if isinstance(output_size, int):
         return output_size
-    if input.dim() <= len(output_size):
+    if len(shape) <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
-    own = input.shape[len(input.shape) - len(output_size) :]
+    own = shape[len(shape) - len(output_size) :]
     return tuple([n if wanted is None else wanted for wanted, n in zip(output_size, own, strict=True)])
 
 
@@ -87,9 +89,8 @@ def _fractional_max_pools(rank: int) -> tuple[Callable, Callable]:
 
 def _unpooled_size(input: Any, kernel_size: tuple, stride: tuple, padding: tuple, output_size: Any) -> list[int]:
     """The size that was pooled, or the given one if pooling could have come from it."""
-    rank = len(kernel_size)
-    usual = [(n - 1) * step + size - 2 * pad
-             for n, size, step, pad in zip(input.shape[-rank:], kernel_size, stride, padding, strict=True)]
+    rank, own = len(kernel_size), input.size()
+    usual = [(own[d - rank] - 1) * stride[d] + kernel_size[d] - 2 * padding[d] for d in range(rank)]
     if output_size is None:
         return usual
     if len(output_size) == rank + 2:
@@ -97,7 +98,8 @@ def _unpooled_size(input: Any, kernel_size: tuple, stride: tuple, padding: tuple
     if len(output_size) != rank:
         raise ValueError(f"output_size should be a sequence containing {rank} or {rank + 2} elements, but it has a "
                          f"length of '{len(output_size)}'")
-    for d, (n, step) in enumerate(zip(usual, stride, strict=True)):
+    for d, n in enumerate(usual):
+        step = stride[d]
         if not n - step < output_size[d] < n + step:
             raise ValueError(f'invalid output_size "{output_size}" (dim {d} must be between {n - step} and '
                              f"{n + step})")
@@ -130,14 +132,20 @@ def _adaptive_avg_pools(rank: int) -> Callable:
 
 
 def _lp_pools(rank: int) -> Callable:
-    mean = public_functions("nn.functional")[f"avg_pool{rank}d"]
+    mean, largest = public_functions("nn.functional")[f"avg_pool{rank}d"], _made[f"max_pool{rank}d"]
 
     def pool(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+        sizes = () if rank == 1 else _several(kernel_size, rank)
+        if rank > 1 and len(sizes) != rank:
+            raise ValueError(f"{'too many' if len(sizes) > rank else 'not enough'} values to unpack (expected {rank})")
+        if isinstance(norm_type, (int, float)) and abs(norm_type) == math.inf:
+            size = input.abs()
+            if norm_type > 0:
+                return largest(size, kernel_size, stride, 0, 1, ceil_mode)
+            return -largest(-size, kernel_size, stride, 0, 1, ceil_mode)
         powers = mean(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
-        count = 1
-        for size in _several(kernel_size, rank):
-            count *= size
-        return (powers.sign() * powers.abs().relu() * count).pow(1.0 / norm_type)
+        count = kernel_size if rank == 1 else math.prod(sizes)
+        return (powers.sign() * powers.abs().relu()).mul(count).pow(1.0 / norm_type)
 
     return pool
 

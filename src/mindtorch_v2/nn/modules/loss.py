@@ -335,10 +335,10 @@ class MultiMarginLoss(_WeightedLoss):
     def _keep(self, **values: Any) -> None:
         if values["p"] not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
-        if values["weight"] is not None and values["weight"].dim() != 1:
-            raise ValueError("MultiMarginLoss: expected weight to be None or 1D tensor, got "
-                             f"{values['weight'].dim()}D instead")
         super()._keep(**values)
+        if self.weight is not None and self.weight.dim() != 1:
+            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {self.weight.dim()}D "
+                             "instead")
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(input, target, p=self.p, margin=self.margin, weight=self.weight,

@@ -249,7 +249,7 @@ class Module(ModuleCalls, ModuleState):
     def get_submodule(self, target: str) -> "Module":
         """The descendant with that dotted name; "" is the module itself."""
         module: Module = self
-        for item in target.split(".") if target else ():
+        for item in () if target == "" else target.split("."):
             if not hasattr(module, item):
                 raise AttributeError(f"{module._get_name()} has no attribute `{item}`")
             module = getattr(module, item)

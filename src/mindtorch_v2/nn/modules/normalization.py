@@ -171,6 +171,7 @@ class CrossMapLRN2d(LocalResponseNorm):
         if input.dim() != 4:
             raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
         side = (self.size - 1) // 2
+        input = input.contiguous()
         squares = input * input
         near = F.pad(squares, (0, 0, 0, 0, side, side)).unfold(1, 2 * side + 1, 1).sum(-1)
         # In PyTorch the first channel counts for all others, too.

@@ -80,9 +80,11 @@ class RNNBase(Module):
             warnings.warn("dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
                           f"num_layers greater than 1, but got dropout={dropout} and num_layers={self.num_layers}",
                           stacklevel=4)
-        for name in ("input_size", "hidden_size"):
-            if not isinstance(getattr(self, name), int):
-                raise TypeError(f"{name} should be of type int, got: {type(getattr(self, name)).__name__}")
+        for kind, names in ((bool, ("bias", "batch_first")), (int, ("input_size", "hidden_size"))):
+            for name in names:
+                if not isinstance(getattr(self, name), kind):
+                    raise TypeError(f"{name} should be of type {kind.__name__}, got: "
+                                    f"{type(getattr(self, name)).__name__}")
         for name in ("input_size", "hidden_size", "num_layers"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than zero")
@@ -325,7 +327,7 @@ class RNNCellBase(Module):
     def _step(self, operator: Any, input: torch.Tensor, states: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         """The states after a step; without a batch dimension if the input has none."""
         kind = type(self).__name__
-        for name, value in (("input", input), *zip(names, states, strict=True)):
+        for name, value in (("input", input), *zip(names, states)):
             if value is not None and value.dim() not in (1, 2):
                 raise ValueError(f"{kind}: Expected {name} to be 1D or 2D, got {value.dim()}D instead")
         batched = input.dim() == 2

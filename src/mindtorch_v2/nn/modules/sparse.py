@@ -148,9 +148,10 @@ class EmbeddingBag(Module):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
         if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
+            if padding_idx < -num_embeddings or padding_idx >= num_embeddings:
                 raise AssertionError("padding_idx must be within num_embeddings")
-            padding_idx %= num_embeddings
+            if padding_idx < 0:
+                padding_idx += num_embeddings
         self.padding_idx, self.mode, self.sparse = padding_idx, mode, sparse
         self.include_last_offset = include_last_offset
         if _weight is None:
