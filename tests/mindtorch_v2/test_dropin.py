@@ -139,3 +139,12 @@ import torch, torch.nn.utils.weight_norm, torch.multiprocessing
 print(torch.autograd.gradcheck is gradcheck, callable(torch.nn.utils.weight_norm), callable(torch.compile))
 """
     assert run("-m", "mindtorch_v2", "-c", code).stdout == "True True True\n"
+
+
+@pytest.mark.parametrize("first", ["torch.optim", "torch.utils.data", "torch.jit"])
+def test_modules_have_their_second_names_whichever_loaded_them(first):
+    """Libraries look into sys.modules for torch.nn.init, to patch what initialises weights that they loaded."""
+    names = ["torch.nn", "torch.nn.init", "torch.nn.modules.activation"]
+    done = run("-m", "mindtorch_v2", "-c",
+               f"import torch, sys; {first}; torch.nn; print([name in sys.modules for name in {names}])")
+    assert done.stdout == "[True, True, True]\n", done.stderr

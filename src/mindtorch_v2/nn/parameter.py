@@ -87,7 +87,7 @@ class UninitializedTensorMixin:
     data: Any
     _keys: int
     _allowed = frozenset(("__hash__", "size", "copy_", "is_complex", "is_floating_point", "half", "float", "double",
-                          "char", "short", "int", "long", "cuda", "cpu", "to", "get_device", "detach",
+                          "char", "short", "int", "long", "cuda", "cpu", "to", "get_device", "detach", "requires_grad_",
                           "__get__", "__set__", "__repr__"))
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+import weakref
 
 import pytest
 
@@ -217,3 +218,50 @@ def test_own_schedule():
     optimizer.step()
     scheduler.step()
     assert scheduler.get_last_lr() == [0.05] and isinstance(scheduler, schedules.LRScheduler)
+
+
+@pytest.mark.parametrize("make", [
+    lambda optimizer, rate: schedules.CyclicLR(optimizer, 0.01, rate, cycle_momentum=False),
+    lambda optimizer, rate: schedules.OneCycleLR(optimizer, rate, total_steps=5, cycle_momentum=False),
+    lambda optimizer, rate: torch.optim.swa_utils.SWALR(optimizer, rate),
+])
+def test_a_rate_given_as_a_tensor_is_not_written_to(make):
+    rate = torch.tensor(0.5)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=torch.tensor(0.1))
+    schedule = make(optimizer, rate)
+    for _ in range(3):
+        optimizer.step()
+        schedule.step()
+    assert rate.item() == 0.5
+
+
+def test_warm_restarts_count_within_a_run():
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = schedules.CosineAnnealingWarmRestarts(optimizer, 2, T_mult=2)
+    schedule.T_cur = 5  # as after loading another run's place
+    schedule.step()
+    assert (schedule.T_cur, schedule.T_i) == (0, 4)
+
+
+def test_a_first_milestone_of_zero_skips_the_first_schedule():
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    parts = [schedules.ConstantLR(optimizer, 0.3), schedules.ConstantLR(optimizer, 0.1)]
+    assert schedules.SequentialLR(optimizer, parts, [0]).get_last_lr() == [0.1]
+
+
+def test_multiplicative_schedules_take_functions():
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    with pytest.raises(TypeError, match="lr_lambda should be a function, but got float"):
+        schedules.MultiplicativeLR(optimizer, 0.95)
+
+
+def test_a_schedule_keeps_no_reference_to_its_optimizer_in_it():
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedules.ConstantLR(optimizer)
+    gone = weakref.ref(optimizer)
+    del optimizer
+    assert gone() is None
+
+
+def test_cycles_say_where_pytorch_has_them():
+    assert schedules.OneCycleLR.__module__ == schedules.CyclicLR.__module__ == schedules.__name__

@@ -312,3 +312,32 @@ def test_a_step_does_not_write_to_gradients(name):
     version = parameter.grad._version
     optimizer.step()
     assert parameter.grad._version == version and parameter.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def lbfgs_evaluations(loss, start: float, **options) -> tuple[int, float]:
+    """How often a step asked for the loss, and where it came to."""
+    x = torch.tensor([start], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([x], line_search_fn="strong_wolfe", **options)
+    asked = 0
+
+    def closure():
+        nonlocal asked
+        asked += 1
+        optimizer.zero_grad()
+        value = loss(x)
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    return asked, x.item()
+
+
+def test_lbfgs_line_search_stays_within_max_eval():
+    asked, place = lbfgs_evaluations(lambda x: (x**4).sum() + (x * 3).cos().sum(), 3.0, max_iter=1, max_eval=3, lr=10.0)
+    assert asked == 3
+    assert place == pytest.approx(-1.7722937264045715)
+
+
+def test_lbfgs_line_search_along_a_straight_line():
+    """Whose slopes are equal, so that the cubic through them divides zero by zero."""
+    assert lbfgs_evaluations(lambda x: x.sum() * 1e-4, 0.0, lr=1e3, max_iter=3) == (4, pytest.approx(-5.5045))

@@ -38,17 +38,21 @@ def _mha_shape_check(query: Any, key: Any, value: Any, key_padding_mask: Any, at
     return rank == 3
 
 
+def check_mask(mask: Any) -> None:
+    """Raises for a mask that is no tensor."""
+    if mask is not None and not hasattr(mask, "_keys"):
+        raise TypeError("is_floating_point(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(mask).__name__}")
+
+
 def _canonical_mask(mask: Any, mask_name: str, other_type: Any, other_name: str, target_type: Any,
                     check_other: bool = True) -> Any:
     """A mask as numbers to add to scores: a bool mask hides what it marks."""
     if mask is None:
         return None
-    if not hasattr(mask, "_keys"):
-        raise TypeError("is_floating_point(): argument 'input' (position 1) must be Tensor, not "
-                        f"{type(mask).__name__}")
-    floats = mask.is_floating_point()
+    check_mask(mask)
     is_bool = mask.dtype.category == BOOL
-    if not is_bool and not floats:
+    if not is_bool and not mask.is_floating_point():
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type is not None and mask.dtype != other_type:
         warnings.warn(f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both "

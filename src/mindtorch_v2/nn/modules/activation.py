@@ -7,6 +7,7 @@ import mindtorch_v2 as torch
 
 from .. import functional as F
 from .. import init
+from ..functional.attention import check_mask
 from ..parameter import Parameter
 from ._settings import settings
 from .linear import NonDynamicallyQuantizableLinear
@@ -417,6 +418,8 @@ class MultiheadAttention(Module):
                 key_padding_mask: torch.Tensor | None = None, need_weights: bool = True,
                 attn_mask: torch.Tensor | None = None, average_attn_weights: bool = True,
                 is_causal: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
+        for mask in (key_padding_mask, attn_mask):
+            check_mask(mask)
         swaps = self.batch_first and query.dim() == 3
         if swaps:  # one object for equal arguments, since that decides how they are projected
             turned = {id(x): x.transpose(1, 0) for x in (query, key, value)}

@@ -1,0 +1,94 @@
+"""Layouts, empty inputs and gradients of operators, of which random configurations found other answers than PyTorch's."""
+
+import math
+import warnings
+
+import pytest
+
+import mindtorch_v2 as torch
+
+
+def turned() -> torch.Tensor:
+    """A matrix whose columns are contiguous."""
+    return torch.arange(6.0).reshape(3, 2).t()
+
+
+@pytest.mark.parametrize("call, strides", [
+    (lambda x: torch.addr(x, torch.ones(2), torch.ones(3)), (1, 2)),
+    (lambda x: torch.addr(x, torch.ones(2), torch.ones(3), beta=0), (1, 2)),
+    (lambda x: torch.index_add(x, 0, torch.tensor([0]), torch.ones(1, 3)), (3, 1)),
+    (lambda x: torch.index_copy(x, 0, torch.tensor([0]), torch.ones(1, 3)), (3, 1)),
+    (lambda x: torch.narrow_copy(x, 0, 0, 2), (3, 1)),
+    (lambda x: torch.renorm(x, 2, 0, 1), (3, 1)),
+    (lambda x: torch.rot90(x, 4), (3, 1)),
+    (lambda x: torch.nn.functional.rrelu(x), (3, 1)),
+    (lambda x: torch.nn.functional.one_hot(x.long()), (18, 6, 1)),
+])
+def test_layout_of_results_of_a_turned_matrix(call, strides):
+    assert call(turned()).stride() == strides
+
+
+def test_gradients_of_zeros_where_nothing_depends():
+    x, a, b = turned().requires_grad_(), torch.ones(2), torch.ones(3)
+    torch.addr(x, a, b, beta=0).sum().backward()
+    assert not x.grad.any()
+    x.grad = None
+    torch.cdist(x, torch.ones(1, 3), p=0).sum().backward()
+    assert not x.grad.any()
+
+
+def test_addr_without_its_matrix_does_not_read_it():
+    assert torch.addr(torch.full((2, 3), math.nan), torch.ones(2), torch.ones(3), beta=0).tolist() == [[1.0] * 3] * 2
+
+
+def test_gradient_of_a_variance_without_a_degree_of_freedom():
+    x = torch.tensor([[1.0], [2.0]], requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.var(x, 1, correction=2).sum().backward()
+    assert x.grad.tolist() == [[0.0], [0.0]]
+
+
+def test_gradient_of_a_leaf_with_gaps_is_contiguous():
+    x = torch.arange(12.0).reshape(2, 6)[:, ::2].requires_grad_()
+    x.backward(torch.ones(3, 2).t())
+    assert x.grad.stride() == (3, 1)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: torch.roll(torch.tensor(1.0), 1, 0),
+    lambda: torch.unique(torch.tensor(1.0), dim=0),
+    lambda: torch.unique_consecutive(torch.tensor(1.0), dim=0),
+])
+def test_a_number_has_no_dimension_to_name(call):
+    with pytest.raises(IndexError, match="Dimension specified as 0 but tensor has no dimensions"):
+        call()
+
+
+def test_selecting_from_nothing():
+    with pytest.raises(RuntimeError, match="self indexing axis dim should be positive"):
+        torch.index_select(torch.zeros(0, 3), 0, torch.tensor([0]))
+    with pytest.raises(IndexError, match="index out of range in self"):
+        torch.index_select(torch.zeros(0), 0, torch.tensor([0]))
+
+
+def test_running_integral_of_nothing():
+    assert torch.cumulative_trapezoid(torch.zeros(0)).shape == (0,)
+
+
+def test_unique_elements_have_no_derivative():
+    x = torch.tensor([1.0, 1.0], requires_grad=True)
+    with pytest.raises(NotImplementedError, match="the derivative for '_unique2' is not implemented"):
+        torch.unique(x).sum().backward()
+
+
+def test_complex_sums_in_real_types_do_not_show_numpys_warning():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.sum(torch.tensor([1 + 2j, 3]), dtype=torch.float32).item() == 4
+    assert not [w for w in caught if "ComplexWarning" in w.category.__name__]
+
+
+def test_probabilities_of_a_continuous_bernoulli_are_clamped():
+    dist = torch.distributions.ContinuousBernoulli(logits=torch.tensor([50.0]))
+    assert dist.probs.item() < 1
