@@ -1,4 +1,4 @@
-"""Layouts, empty inputs and gradients of operators, of which random configurations found other answers than PyTorch's."""
+"""Layouts, empty inputs and gradients of operators that random configurations found to differ from PyTorch."""
 
 import math
 import warnings

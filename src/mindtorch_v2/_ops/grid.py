@@ -90,7 +90,8 @@ def _combined(input: Any, points: list, mode: int, padding_mode: int, align_corn
     first = arange(0, batch, device=input.device).reshape((-1,) + (1,) * len(sizes))
     parts = []
     for corner in itertools.product(*sides):
-        inside, place = None, first
+        inside: Any = None
+        place = first
         for (at, _), size in zip(corner, sizes, strict=True):
             within = (at >= 0) & (at <= size - 1)
             inside = within if inside is None else inside & within

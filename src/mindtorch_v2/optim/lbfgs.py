@@ -202,7 +202,7 @@ def _strong_wolfe(
     while tries < most and not abs(bracket[1].length - bracket[0].length) * reach < tolerance:
         lengths = [end.length for end in bracket]
         least, greatest = min(lengths), max(lengths)
-        guess, margin = _cubic_minimum(*bracket, least, greatest), 0.1 * (greatest - least)
+        guess, margin = _cubic_minimum(bracket[0], bracket[1], least, greatest), 0.1 * (greatest - least)
         if min(greatest - guess, guess - least) < margin:
             if stuck or guess >= greatest or guess <= least:
                 nearer_top = abs(guess - greatest) < abs(guess - least)
