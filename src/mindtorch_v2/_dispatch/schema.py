@@ -34,7 +34,8 @@ _READ_FIRST = {
                      "margin_ranking_loss"), "dim"),
     **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool3d", "functional_instance_norm",
                      "binary_cross_entropy"), "size"),
-    "softsign": "abs", "tanhshrink": "tanh", "norm": "layout",
+    "softsign": "abs", "tanhshrink": "tanh", "norm": "layout", "functional_group_norm": "dim",
+    "softmax.functional": "softmax", "log_softmax.functional": "log_softmax",
 }  # fmt: skip
 # What fits into 64 bits.
 LEAST, MOST, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
@@ -377,7 +378,7 @@ class Schema:
         try:
             return self._bound(args, kwargs, is_method)
         except Mismatch as error:
-            read = _READ_FIRST.get(self.base_name)
+            read = _READ_FIRST.get(self.name, _READ_FIRST.get(self.base_name))
             if read is not None and error.value is not MISSING and not hasattr(error.value, read):
                 raise AttributeError(f"'{type(error.value).__name__}' object has no attribute '{read}'") from None
             colon = ":" if str(error).startswith("argument") else ""
