@@ -349,3 +349,16 @@ def test_a_matcher_says_what_stands_for_what():
     assert len(SubgraphMatcher(twice, remove_overlapping_matches=False).match(thrice)) == 2
     with pytest.raises(ValueError, match="SubgraphMatcher cannot be initialized with an empty pattern"):
         SubgraphMatcher(fx.Graph())
+
+
+def test_code_names_operators_where_programs_find_them():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    mark = graph.call_function(torch.ops.profiler._record_function_enter, ("mine",))
+    made = graph.call_function(torch.ops.aten.neg.default, (x,))
+    graph.call_function(torch.ops.profiler._record_function_exit, (mark,))
+    graph.output(made)
+    module = fx.GraphModule(nn.Module(), graph)
+    assert "torch.ops.profiler._record_function_enter('mine')" in module.code
+    assert "torch.ops.aten.neg.default(x)" in module.code
+    assert module(torch.ones(1)).item() == -1.0

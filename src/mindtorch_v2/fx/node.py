@@ -56,6 +56,8 @@ def qualified_name(function: Any) -> str:
         if getattr(home, name, None) is function:
             return f"{place}.{name}"
     module = str(getattr(function, "__module__", None) or "").replace("mindtorch_v2", "torch", 1)
+    if module.startswith("torch._ops."):
+        module = module.replace("torch._ops", "torch.ops", 1)
     return f"{'operator' if module == '_operator' else module}.{name}"
 
 
