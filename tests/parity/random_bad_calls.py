@@ -321,7 +321,7 @@ def state_of(value: Any) -> Any:
         return {k: state_of(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
         return value.shape, str(value.dtype), repr(value.tolist())
-    if not hasattr(value, "_version") or not hasattr(value, "requires_grad"):
+    if isinstance(value, type) or not hasattr(value, "_version") or not hasattr(value, "requires_grad"):
         return None
     geometry = tuple(value.shape), str(value.dtype), value.requires_grad, str(value.layout), value.is_leaf
     if str(value.layout) != "torch.strided":
@@ -481,8 +481,8 @@ def run(count: int, seed_: int, module: str, report: Callable[[str, Call, Answer
     number = bad = 0
     importlib.import_module(module)
     while bad < count:
-        calls = [bad_call(seed_, number + i) for i in range(BATCH)]
-        number += BATCH
+        calls = [bad_call(seed_, number + i) for i in range(min(BATCH, 2 * (count - bad)))]
+        number += len(calls)
         for kind, call, theirs, ours in classified(calls, module):
             found[kind] += 1
             bad += kind not in NOT_BAD
