@@ -89,12 +89,13 @@ class _Loader:
 
 
 def _name_submodules() -> None:
-    """Gives all our loaded modules their second names: one may have loaded another that is not below it.
+    """Gives our loaded public modules their second names, which programs look for in `sys.modules`.
 
-    Were they found when imported, each would be set on its package in place of a function of that name there.
+    Were they found when imported, as private ones are, each would be set on its package in place of a function of that
+    name there.
     """
     for name, module in list(sys.modules.items()):
-        if name.startswith(_OURS + "."):
+        if name.startswith(_OURS + ".") and "._" not in name:
             sys.modules.setdefault(_THEIRS + name[len(_OURS) :], module)
 
 
