@@ -42,6 +42,7 @@ def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+    """Gives the tensor the size of another; elements beyond its memory are uninitialised."""
     if memory_format is preserve_format:
         rows_last = suggested_strides(the_template, the_template.shape) is not None
         memory_format = (channels_last if the_template.dim() == 4 else channels_last_3d) if rows_last else None

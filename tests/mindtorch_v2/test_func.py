@@ -15,7 +15,8 @@ from mindtorch_v2 import func
 
 SAMPLES = 2
 # Integer arguments that must be in order.
-ORDERED = frozenset(("searchsorted", "bucketize", "embedding_bag", "_convert_indices_from_csr_to_coo"))
+ORDERED = frozenset(("searchsorted", "bucketize", "embedding_bag", "segment_reduce",
+                     "_convert_indices_from_csr_to_coo"))  # fmt: skip
 # Refused inside vmap, in PyTorch as here: the result's shape, or the way there, depends on values; or one sample would
 # be written over by the next.
 REFUSING = frozenset("""

@@ -19,6 +19,8 @@ def decomposed(name: str) -> Callable:
 def _elementwise_loss(call: Call) -> tuple[Any, Any]:
     at = call.operator.schema.index["reduction"]
     reduction, call.values[at] = call.values[at], NONE
+    if any(call.batched):  # losses have the shape of the input
+        call.values[0], call.batched[0] = call.full(0), True
     losses, _ = pointwise(call)
     if reduction == NONE or losses._array.ndim == 1:
         return losses, True
