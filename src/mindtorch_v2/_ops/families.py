@@ -123,6 +123,8 @@ class Family:
     # Which types `out=` may have: those an elementwise result casts to, else the result's; "any", "exact"ly the
     # result's, or its "own", then computed in. "joined" is castable with the error of torch.cat. See also out.py.
     out_types = "castable"
+    # (functional operator, target, *others) -> the others as an in-place call takes them; raises what only it refuses.
+    inplace_arguments: Callable[..., tuple] | None = None
 
     @property
     def written(self) -> FunctionType | None:
@@ -150,9 +152,16 @@ class Family:
             self._bump_version()
             return self
 
-        return {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel,
-                DispatchKey.NPU: Lazy(lambda: npu_kernel(operator, functional)),
-                DispatchKey.CUDA: Lazy(lambda: cuda_kernel(operator, functional))}
+        prepared = self.inplace_arguments
+
+        def around(kernel: Callable) -> Callable:
+            if prepared is None:
+                return kernel
+            return lambda target, *args: kernel(target, *prepared(functional, target, *args))
+
+        return {DispatchKey.CPU: around(kernel), DispatchKey.Meta: around(kernel),
+                DispatchKey.NPU: Lazy(lambda: around(npu_kernel(operator, functional))),
+                DispatchKey.CUDA: Lazy(lambda: around(cuda_kernel(operator, functional)))}
 
     def cpu(self, operator: Operator) -> Callable:
         raise NotImplementedError

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._dispatch.keys import REQUIRES_GRAD, DispatchKey
+from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
 from .._tensor import Tensor
@@ -204,20 +204,13 @@ class _AddsProduct(ArrayFamily):
     def __init__(self, infer: Callable, array: Callable) -> None:
         super().__init__(infer, array, widen=True)
 
-    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        kernels = super().inplace_kernels(operator, functional)
-
-        def checked(kernel: Callable) -> Callable:
-            def run(target: Tensor, a: Tensor, b: Tensor, *rest: Any) -> Tensor:
-                size = (*a._array.shape[:1], *b._array.shape[1:])
-                if a._array.ndim == 2 and a._array.shape[1] == b._array.shape[0] and target._array.shape != size:
-                    raise RuntimeError(f"Bad in-place call: input tensor size {shape_text(target.shape)} and output "
-                                       f"tensor size {shape_text(size)} should match")
-                return kernel(target, a, b, *rest)
-
-            return run
-
-        return kernels | {key: checked(kernels[key]) for key in (DispatchKey.CPU, DispatchKey.Meta)}
+    @staticmethod
+    def inplace_arguments(functional: Operator, target: Tensor, a: Tensor, b: Tensor, *factors: Any) -> tuple:
+        size = (*a._array.shape[:1], *b._array.shape[1:])
+        if a._array.ndim == 2 and a._array.shape[1] == b._array.shape[0] and target._array.shape != size:
+            raise RuntimeError(f"Bad in-place call: input tensor size {shape_text(target.shape)} and output tensor "
+                               f"size {shape_text(size)} should match")
+        return a, b, *factors
 
 
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._dispatch.keys import DispatchKey, modes
+from .._dispatch.keys import modes
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
 from .._tensor import Tensor, wrapped_dim
@@ -36,19 +36,12 @@ class _Scans(ArrayFamily):
     def __init__(self, ufunc: str) -> None:
         super().__init__(_running_spec, _running(ufunc), widen=True, out_types="any")
 
-    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        kernels = super().inplace_kernels(operator, functional)
-
-        def in_own_type(kernel: Callable) -> Callable:
-            def run(target: Tensor, dim: int, dtype: dtype | None) -> Tensor:
-                wrapped_dim(dim, target._array.ndim)
-                if target.dtype is bool_ and target._array.size and target._array.ndim:
-                    raise NotImplementedError(f"\"{functional.schema.base_name}_out_cpu\" not implemented for 'Bool'")
-                return kernel(target, dim, dtype or target.dtype)
-
-            return run
-
-        return kernels | {key: in_own_type(kernels[key]) for key in (DispatchKey.CPU, DispatchKey.Meta)}
+    @staticmethod
+    def inplace_arguments(functional: Operator, target: Tensor, dim: int, dtype: dtype | None) -> tuple:
+        wrapped_dim(dim, target._array.ndim)
+        if target.dtype is bool_ and target._array.size and target._array.ndim:
+            raise NotImplementedError(f"\"{functional.schema.base_name}_out_cpu\" not implemented for 'Bool'")
+        return dim, dtype or target.dtype
 
 
 def _running(ufunc: str) -> Callable:
