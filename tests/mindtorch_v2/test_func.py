@@ -389,6 +389,55 @@ def test_meta_learning_step() -> None:
     same(made, 2 * a * (1 - 2 * a * rate) ** 2 * (2.0 - X.numpy()))
 
 
+class _WithAttributes(torch.nn.Module):
+    """A module with tensors that are neither parameters nor buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset, self.count, self.nothing = torch.tensor([0.0]), 3, None
+        self.inner = torch.nn.Linear(1, 1)
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, x):
+        made = x * self.scale + self.offset + getattr(self, "extra", 0)
+        self.offset = self.offset + 1
+        return made
+
+
+def test_functional_call_replaces_plain_tensor_attributes() -> None:
+    net, x = _WithAttributes(), torch.ones(1)
+    given = {"offset": torch.tensor([5.0]), "extra": torch.tensor([10.0]), "nothing": x}
+    same(func.functional_call(net, given, x), [16])
+    same(given["offset"], [6])  # what the call made of it
+    same(net.offset, [0])
+    assert not hasattr(net, "extra") and net.nothing is None
+    with pytest.warns(FutureWarning, match="stateless.functional_call"):
+        same(torch.nn.utils.stateless.functional_call(net, {"offset": torch.tensor([5.0])}, x), [6])
+
+
+@pytest.mark.parametrize(("name", "value", "kind", "text"), [
+    ("count", torch.ones(1), TypeError, "attribute `count`: 3 is not an instance of torch.Tensor"),
+    ("inner", torch.ones(1), TypeError, "attribute `inner`: Linear(in_features=1, out_features=1, bias=True) is not an "
+                                        "instance of torch.Tensor"),
+    ("absent.weight", torch.ones(1), AttributeError, "_WithAttributes has no attribute `absent`"),
+    ("inner.absent.weight", torch.ones(1), AttributeError, "Linear has no attribute `absent`"),
+    ("offset.weight", torch.ones(1), TypeError, "submodule `offset`: tensor([0.]) is not an instance of "
+                                                "torch.nn.Module"),
+    ("inner.", torch.ones(1), KeyError, "tensor name can't be empty string"),
+    ("offset", 3, TypeError, "3 is not an instance of torch.Tensor"),
+    ("scale", None, TypeError, ""),
+])
+def test_functional_call_refuses_and_leaves_the_module(name, value, kind, text) -> None:
+    net = _WithAttributes()
+    before = net.inner.weight
+    with pytest.raises(kind) as raised:
+        func.functional_call(net, {"inner.weight": torch.zeros(1, 1), name: value}, torch.ones(1))
+    assert text in raised.value.args[0]
+    assert net.inner.weight is before and net.count == 3
+    same(net.offset, [0])
+    same(net.scale, [1])
+
+
 def test_functional_call_ties_and_restores() -> None:
     class Tied(torch.nn.Module):
         def __init__(self) -> None:

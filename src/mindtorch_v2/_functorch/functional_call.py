@@ -6,6 +6,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..nn.modules.module import Module
+from ..nn.utils._named_member_accessor import named_submodule, swap_tensor
 
 
 def _tied_names(module: Module) -> list[set[str]]:
@@ -40,29 +41,26 @@ def _check_complete(module: Module, given: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def reparametrized(module: Module, given: dict[str, Any], *, tie_weights: bool, strict: bool) -> Iterator[None]:
-    """Context in which a module has other parameters and buffers; what it writes to them goes into `given`."""
+    """Context in which a module has other tensors; what it writes to them goes into `given`."""
     swapped = _with_tied(module, given) if tie_weights else dict(given)
     if strict:
         _check_complete(module, swapped)
-    for tensor in given.values():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{tensor} is not an instance of torch.Tensor")
-    places: list[tuple[str, dict[str, Any], str, Any]] = []
-    modules = dict(module.named_modules(remove_duplicate=False))
-    for name, tensor in swapped.items():
-        path, _, last = name.rpartition(".")
-        owner = modules.get(path)
-        for held in (owner._parameters, owner._buffers) if owner is not None else ():
-            if last in held:
-                places.append((name, held, last, held[last]))
-                held[last] = tensor
+    replaced: dict[str, Any] = {}
     try:
+        for name, tensor in swapped.items():
+            replaced[name] = _swap(module, name, tensor)
         yield
     finally:
-        for name, held, last, original in reversed(places):
-            if name in given and held.get(last) is not None:
-                given[name] = held[last]
-            held[last] = original
+        for name in reversed(replaced):
+            present = _swap(module, name, replaced[name])
+            if name in given and present is not None:
+                given[name] = present
+
+
+def _swap(module: Module, name: str, tensor: Any) -> Any:
+    """Puts a tensor where a name with dots says, and gives back what was there."""
+    path, _, last = name.rpartition(".")
+    return swap_tensor(named_submodule(module, path), last, tensor, allow_missing=True)
 
 
 def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any = None,
