@@ -26,8 +26,9 @@ from ._dtype import (
     uint8,
 )
 from ._from_data import _fresh
-from ._ops.copy import converted
+from ._ops.copy import converted, unwritten
 from ._ops.create import checked_size
+from ._ops.rules import Spec
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, legacy_constructor, wrap
 from ._warn import warn_once
@@ -60,7 +61,7 @@ def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None, *, any
     if not args and size is None:
         return wrap(np.empty((0,), kind.np))
     if all(_is_integer(a) for a in args):
-        return wrap(np.empty(checked_size(tuple(int(a) for a in args), "empty"), kind.np))
+        return wrap(unwritten(Spec(checked_size(tuple(int(a) for a in args), "empty"), kind)))
     if len(args) > 1:
         wrong = next(i for i, a in enumerate(args) if not _is_integer(a))
         if wrong:

@@ -5,6 +5,7 @@ from typing import Any
 from ._autograd.node import NotDerived
 from ._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from ._backends.meta import contiguous_strides
+from ._determinism import determinism, filler
 from ._device import channels_last, channels_last_3d, memory_format, preserve_format
 from ._dispatch.keys import INFERENCE_MASK, modes
 from ._dispatch.schema import Schema
@@ -35,10 +36,20 @@ def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None
         raise RuntimeError("Unsupported memory formatPreserve")
     if shape == self._array.shape and wanted is None:
         return self
-    strides = format_strides(shape, wanted) or contiguous_strides(shape)
-    show(self, self.untyped_storage(), self.storage_offset(), shape, strides)
+    strides, storage = format_strides(shape, wanted) or contiguous_strides(shape), self.untyped_storage()
+    before = storage.nbytes()
+    show(self, storage, self.storage_offset(), shape, strides)
+    if determinism.fills and storage.nbytes() > before:
+        _fill_from(self, storage, before)
     self._bump_version()
     return self
+
+
+def _fill_from(self: Tensor, storage: UntypedStorage, start: int) -> None:
+    """Writes to the bytes of a storage from `start` on what deterministic mode puts into unwritten memory."""
+    size = self._array.itemsize
+    added = show(self.new_empty((0,)), storage, start // size, (storage.nbytes() // size - start // size,), (1,))
+    added.fill_(filler(self.dtype))
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:

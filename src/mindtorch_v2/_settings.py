@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ._determinism import determinism
 from ._dispatch.argument_checks import expected
 
 __all__ = ["are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode",
@@ -11,7 +12,7 @@ __all__ = ["are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "g
 
 _PRECISIONS = ("highest", "high", "medium")
 _MODES = ("default", "warn", "error")
-_state: dict[str, Any] = {"precision": "highest", "mode": 0}
+_state: dict[str, Any] = {"precision": "highest"}
 
 
 def get_float32_matmul_precision() -> str:
@@ -34,24 +35,24 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Asks for results that repeat; on the CPU they always do."""
+    """Asks for results that repeat, and for an error or a warning where PyTorch's may not."""
     for name, flag in (("mode", mode), ("warn_only", warn_only)):
         if flag.__class__ is not bool:
             position = 1 if name == "mode" else None
             raise TypeError(expected("_set_deterministic_algorithms", name, "bool", flag, position))
-    _state["mode"] = 0 if not mode else 1 if warn_only else 2
+    determinism.set_mode(0 if not mode else 1 if warn_only else 2)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    return _state["mode"] > 0
+    return determinism.mode > 0
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    return _state["mode"] == 1
+    return determinism.mode == 1
 
 
 def get_deterministic_debug_mode() -> int:
-    return _state["mode"]
+    return determinism.mode
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
@@ -61,7 +62,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     if debug_mode not in known:
         raise RuntimeError(f"invalid value of debug_mode, expected one of {', '.join(map(repr, known))}, but got "
                            f"{debug_mode!r}")
-    _state["mode"] = _MODES.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    determinism.set_mode(_MODES.index(debug_mode) if isinstance(debug_mode, str) else debug_mode)
 
 
 def set_flush_denormal(mode: bool) -> bool:

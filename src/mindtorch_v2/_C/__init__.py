@@ -4,6 +4,7 @@ import importlib
 from typing import Any
 
 from .._absent import absent_class
+from .._determinism import determinism
 from .._dispatch.keys import FUNC_MASK, PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
 from .._dispatch.keys import DispatchKey as _DispatchKey
 from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
@@ -41,6 +42,13 @@ def __getattr__(name: str) -> Any:
     if name == "_VariableFunctions":
         return importlib.import_module("mindtorch_v2")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def _get_deterministic_fill_uninitialized_memory() -> bool:
+    return determinism.fill_uninitialized_memory
+
+
+_set_deterministic_fill_uninitialized_memory = determinism.set_fill
 
 
 def _get_tracing_state() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._allocation import out_of_memory
 from .._backends.meta import contiguous_strides, is_dense
+from .._determinism import determinism, filler
 from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
@@ -116,6 +117,14 @@ def uninitialised(spec: Spec, xp: Any = None) -> Any:
         return np.ndarray(spec.shape, spec.dtype.np, _NO_BYTES, 0, strides)
     span = spec.dtype.itemsize + sum(s * (n - 1) for s, n in zip(strides, spec.shape, strict=True))
     return np.ndarray(spec.shape, spec.dtype.np, np.empty(span, np.uint8), 0, strides)
+
+
+def unwritten(spec: Spec) -> Any:
+    """`uninitialised`, for memory that a program gets to see: filled in deterministic mode."""
+    made = uninitialised(spec)
+    if determinism.fills:
+        made.fill(stored_number(filler(spec.dtype), spec.dtype))
+    return made
 
 
 # numbers and casts ---------------------------------------------------------------------------------------------------

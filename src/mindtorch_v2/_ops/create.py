@@ -7,6 +7,7 @@ from typing import Any
 
 from .._backends import pins_memory
 from .._backends.cpu import xp as cpu_xp
+from .._determinism import determinism
 from .._device import layout as layout_type
 from .._device import strided
 from .._dispatch.callers import call_bound, compile_function
@@ -31,7 +32,7 @@ from .._dtype import (
 from .._random import fused_multiply_add
 from .._storage import refuse_rank
 from .._tensor import Tensor
-from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised
+from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised, unwritten
 from .declare import composite, op
 from .rules import Spec, shape_text
 from .samples import case, cases, error, ints, t
@@ -143,6 +144,10 @@ def _full(xp: Any, spec: Spec, value: Any) -> Any:
     return made
 
 
+def _empty(xp: Any, *rest: Any, spec: Spec) -> Any:
+    return unwritten(spec) if determinism.fills else uninitialised(spec)
+
+
 def _zeros(xp: Any, spec: Spec) -> Any:
     return xp.zeros(spec.shape, spec.dtype.np) if spec.strides is None else _full(xp, spec, 0)
 
@@ -169,7 +174,7 @@ op(f"ones(int[] size, {FACTORY}) -> Tensor",
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
-                  lambda xp, *rest, spec: uninitialised(spec)))
+                  _empty))
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
@@ -224,9 +229,9 @@ def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dt
 
 
 op(f"empty_strided(int[] size, int[] stride, {FACTORY}) -> Tensor",
-   kernel=Factory(_strided, lambda xp, *rest, spec: uninitialised(spec)))
+   kernel=Factory(_strided, _empty))
 op(f"empty_permuted(int[] size, int[] physical_layout, {FACTORY}) -> Tensor",
-   kernel=Factory(_permuted, lambda xp, *rest, spec: uninitialised(spec)))
+   kernel=Factory(_permuted, _empty))
 
 
 def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
@@ -251,7 +256,7 @@ def _like(self: Tensor, dtype: dtype | None, *rest: Any) -> Spec:
 
 
 op(f"empty_like(Tensor self, {LIKE}) -> Tensor",
-   kernel=Factory(_like, lambda xp, *rest, spec: uninitialised(spec)), public="torch")
+   kernel=Factory(_like, _empty), public="torch")
 op(f"zeros_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)),
    npu="aclnnInplaceZero(out)", public="torch",
@@ -272,7 +277,7 @@ def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -
 
 
 op(f"new_empty(Tensor self, int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_new, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")
+   kernel=Factory(_new, _empty), public="Tensor")
 op(f"new_zeros(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: _zeros(xp, spec)),
    npu="aclnnInplaceZero(out)", public="Tensor",
@@ -294,7 +299,7 @@ def _new_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], d
 
 
 op(f"new_empty_strided(Tensor self, int[] size, int[] stride, {FACTORY}) -> Tensor",
-   kernel=Factory(_new_strided, lambda xp, *rest, spec: uninitialised(spec)), public="Tensor")
+   kernel=Factory(_new_strided, _empty), public="Tensor")
 
 
 # ranges --------------------------------------------------------------------------------------------------------------

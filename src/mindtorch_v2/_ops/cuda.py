@@ -19,6 +19,7 @@ from .._backends.cuda.memory import source as memory_source
 from .._backends.cuda.namespace import xp
 from .._backends.cuda.streams import current
 from .._backends.meta import contiguous_strides
+from .._determinism import determinism, filler
 from .._device import device
 from .._dispatch.keys import CUDA_MASK
 from .._dispatch.registry import Operator, registry
@@ -314,12 +315,14 @@ def _factory(operator: Operator, family: Factory) -> Callable:
     def filled(*args: Any) -> Tensor:
         first = args[0]
         given = first._array.layout if hasattr(first, "_array") else first
-        key = given, args[1:], get_default_dtype(), runtime.current_device()
+        key = given, args[1:], get_default_dtype(), runtime.current_device(), determinism.fills
         try:
             layout, where, write = plans[key]
         except (KeyError, AttributeError):
             layout, where, kind = _planned(operator, args)
             value = _FILLS[stem] if at_value is None else stored_number(args[at_value], kind)
+            if stem == "empty" and determinism.fills:
+                value = stored_number(filler(kind), kind)
             write = None if value is None else filling(layout, value)
             if len(plans) > 4096:
                 plans.clear()

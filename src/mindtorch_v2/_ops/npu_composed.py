@@ -14,6 +14,7 @@ import numpy as np
 from .._backends.meta import contiguous_strides
 from .._backends.npu.array import copy_bytes, empty, from_host, to_host, write_bytes
 from .._backends.npu.launch import packed_copy, run
+from .._determinism import determinism, filler
 from .._device import META
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import PYTHON_MASK, changed_modes, modes
@@ -165,7 +166,8 @@ def _unfilled(name: str) -> None:
     @composed(name)
     def kernel(*args: Any) -> Tensor:
         operator = registry.get(f"aten::{name}")
-        return finished(operator, fresh(operator, args), args)
+        made = fresh(operator, args)
+        return finished(operator, made.fill_(filler(made.dtype)) if determinism.fills else made, args)
 
 
 for _name in ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._determinism import alert_not_deterministic, determinism
 from .._device import CPU, META
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
@@ -681,6 +682,8 @@ op("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
 
 
 def _check_put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
+    if determinism.mode and not accumulate and self._device.type != "meta":
+        alert_not_deterministic("put_")
     if index.dtype is not int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
     if self.dtype is not source.dtype:

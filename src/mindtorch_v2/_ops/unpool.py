@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from .._determinism import alert_not_deterministic
 from .._dtype import int64
 from .._tensor import Tensor
 from .copy import suggested_strides
@@ -18,6 +19,7 @@ _SIDES = {2: ("two", "(height, width)"), 3: ("three", "(depth, height, width)")}
 def _unpooled_spec(self: Tensor, rank: int, indices: Tensor, output_size: Sizes, stride: Sizes, padding: Sizes) -> Spec:
     shape, name = self._array.shape, f"max_unpooling{rank}d"
     number, sides = _SIDES[rank]
+    alert_not_deterministic(f"{name}_forward_out")
     if indices.dtype is not int64:
         got = f" but got: {indices.dtype.scalar_name}" if rank == 2 else ""
         raise RuntimeError(f"elements in indices should be type int64{got}")
