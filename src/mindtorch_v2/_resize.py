@@ -12,8 +12,7 @@ from ._dispatch.schema import Schema
 from ._dtype import CPP_NAMES
 from ._ops.copy import format_strides, suggested_strides
 from ._ops.placement import checked_reach, show
-from ._ops.rules import refuse_reach
-from ._storage import TypedStorage, UntypedStorage
+from ._storage import TypedStorage, UntypedStorage, refuse_reach
 from ._tensor import Tensor
 
 _RESIZE = Schema("resize_(Tensor(a!) self, int[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)")

@@ -5,7 +5,7 @@ import mmap
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -127,15 +127,15 @@ class UntypedStorage(StorageBase):
             if 0 not in shape:
                 if math.prod(shape) * type.itemsize >= 2**63:
                     raise RuntimeError("numel: integer multiplication overflow") from None
-                needed = offset + type.itemsize + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True))
-                steps = [s // type.itemsize for s in strides]
-                raise RuntimeError(
-                    f"setStorage: sizes {list(shape)}, strides {steps}, storage offset {offset // type.itemsize}, and "
-                    f"itemsize {type.itemsize} requiring a storage size of {needed} are out of bounds for storage of "
-                    f"size {self.nbytes_}"
-                ) from None
+                self.refuse(shape, type, offset, strides)
             # An empty tensor may begin past the end of its memory. With no buffer at all NumPy would drop the strides.
             return _ndarray(shape, type, _NO_BYTES, 0, strides)
+
+    def refuse(self, shape: Sequence[int], type: np.dtype, offset: int, strides: Sequence[int]) -> NoReturn:  # noqa: A002
+        """Raises for a geometry that reaches beyond these bytes; offset and strides in bytes."""
+        width = type.itemsize
+        needed = offset + width + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True))
+        refuse_reach(shape, [s // width for s in strides], offset // width, width, needed, self.nbytes_)
 
     @property
     def _cdata(self) -> int:
@@ -319,6 +319,14 @@ def _bytes_of_items(items: Any) -> np.ndarray:
                 f"one of the items was of type {type(value).__name__} instead of int"
             )
     return np.array([value % 256 for value in values], np.uint8)
+
+
+def refuse_reach(shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int, needed: int,
+                 nbytes: int) -> NoReturn:
+    """Raises for a geometry that reaches beyond its storage; offset and strides in elements."""
+    raise RuntimeError(f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and "
+                       f"itemsize {itemsize} requiring a storage size of {needed} are out of bounds for storage of "
+                       f"size {nbytes}") from None
 
 
 def refuse_rank(shape: Sequence[int]) -> None:

@@ -200,3 +200,10 @@ def test_joined_views_of_channels_last_tensors_are_channels_last():
     made = torch.cat((images[:, :, :2], images[:, :, 1:]), -1)
     assert made.stride() == (16, 1, 8, 2)
     assert torch.equal(made, torch.cat((images[:, :, :2].contiguous(), images[:, :, 1:].contiguous()), -1))
+
+
+@pytest.mark.parametrize(("shape", "dim"), (((0, 1), 1), ((1, 0), 0)))
+def test_index_copy_into_no_element_asks_no_index(shape: tuple[int, ...], dim: int) -> None:
+    x = torch.zeros(shape)
+    assert x.index_copy_(dim, torch.tensor([5]), torch.zeros(shape)) is x and x._version == 1
+    assert x.index_copy(dim, torch.tensor([-1]), torch.zeros(shape)).shape == shape

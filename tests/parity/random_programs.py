@@ -355,7 +355,7 @@ class Places(dict):
 
 
 # An index that is data is looked at by the CPU before it is used; a device finds it wrong later, if at all.
-INDEX_OF_DATA = re.compile(r"index_fill_|\[\[|torch\.tensor\(\[|, \[")
+INDEX_OF_DATA = re.compile(r"index_fill_|\[\[|torch\.tensor\(\[|, \[|backward\(|autograd\.grad\(")
 LEAST_INT64 = -(1 << 63)
 
 
@@ -412,14 +412,20 @@ class Program:
 
     def only_the_cpu_sees(self, line: str, raised: Raised | None) -> bool:
         """Whether a line fails on the CPU for an index among data; a GPU may stop for good over it."""
-        return (self.device != "cpu" and raised is not None and "out of" in raised.text
+        return (self.device != "cpu" and raised is not None and (raised.type == "IndexError" or "out of" in raised.text)
                 and INDEX_OF_DATA.search(line) is not None)
+
+    def changes_saved_indices(self, template: str, places: Places) -> bool:
+        """Whether a line changes whole numbers behind autograd's back: a GPU may stop for good over such an index."""
+        return self.device != "cpu" and "{w}.data" in template and not places.tensor("w").is_floating_point()
 
     def step(self, template: str, choices: bytes) -> None:
         places = Places(self, choices[1:])
         try:
             line = template.format_map(places)
         except NotApplicable:
+            return
+        if self.changes_saved_indices(template, places):
             return
         if choices[0] < len(SURROUNDINGS) * SURROUNDED and ";" not in line and not line.startswith("modes"):
             line = SURROUNDINGS[choices[0] // SURROUNDED] + line

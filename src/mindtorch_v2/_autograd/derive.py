@@ -120,6 +120,8 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
     if name in derivative.outputs:
         nr = derivative.outputs.index(name)
         value = "result" if len(derivative.outputs) == 1 else f"result[{nr}]"
+        if name == "indices":  # whole numbers: no edge of theirs leads back to the node
+            return value, _VERSION.format(t=value)
         return f"SavedOutput({value}, {nr})", _VERSION.format(t=value)
     base, _, attribute = name.rpartition("_")
     argument = next(a for a in schema.arguments if a.name == base)

@@ -6,8 +6,11 @@ from typing import Any
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import (
     DUAL_MASK,
+    FUNC_MASK,
     INFERENCE_MASK,
     REQUIRES_GRAD,
+    SPARSE_MASK,
+    TORCH_DISPATCH_MASK,
     VIEW_MASK,
     WITH_GRAD,
     DispatchKey,
@@ -20,6 +23,7 @@ from .node import FREED, Node, function_name, in_autograd
 
 # How a view came to be; what is not DEFAULT forbids a recorded in-place write.
 DEFAULT, NO_GRAD, INFERENCE, MULTI_OUTPUT, CUSTOM_FUNCTION = range(5)
+_WITHOUT_STRIDES = DUAL_MASK | FUNC_MASK | SPARSE_MASK | TORCH_DISPATCH_MASK
 
 WRITE_TO_INFERENCE = ("Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to "
                       "get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for "
@@ -54,10 +58,10 @@ def edge_of_view(view: Any) -> tuple | None:
         return None
     if view._creation:
         raise RuntimeError(_forbidden(view, "its base or another view of its base has been"))
-    steps = steps_to(view)
-    if len(steps) == 1 and steps[0][0].name == "aten::as_strided":
+    if _is_geometry(base, view):
         edge = _strided_edge(base, view)
     else:
+        steps = steps_to(view)
         with changed_modes(grad_enabled=True, exclude=0, inference=False, include=modes.include & ~INFERENCE_MASK):
             edge = replay(steps, base._with_edge(base._edge or (base, -1)))._edge
     view._edge, view._edge_version = edge, version
@@ -65,6 +69,11 @@ def edge_of_view(view: Any) -> tuple | None:
         edge[0].replayed = True
         view._keys = (view._keys & ~VIEW_MASK) | _grad_keys(view)
     return view._edge
+
+
+def _is_geometry(base: Any, view: Any) -> bool:
+    """Whether a view shows elements of its base as they are, wherever they lie; a part of a complex one is none."""
+    return view._array.dtype == base._array.dtype and not (base._keys | view._keys) & _WITHOUT_STRIDES
 
 
 def _strided_edge(base: Any, view: Any) -> tuple:

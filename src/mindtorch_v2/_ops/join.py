@@ -258,8 +258,8 @@ def _repeat(xp: Any, self: Any, repeats: tuple[int, ...], spec: Spec) -> Any:
 def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Tensor:
     if 0 in repeats:
         return grad.new_zeros(self_shape)
-    if not repeats:
-        return grad
+    if all(n == 1 for n in repeats):
+        return grad.sum_to_size(self_shape) if len(repeats) > len(self_shape) else grad
     return grad.reshape(_interleaved(self_shape, repeats)).sum(tuple(range(0, 2 * len(repeats), 2))).reshape(self_shape)
 
 

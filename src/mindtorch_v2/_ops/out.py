@@ -341,8 +341,9 @@ def _store(target: Tensor, value: Tensor, family: Any, operands: Iterator[Tensor
         shape = tuple(value.shape)
         strides = value.stride() if family.elementwise else contiguous_strides(shape)
         show(target, target.untyped_storage(), target.storage_offset(), shape, strides)
-    if target._array.__class__ is np.ndarray:
+    if target._array.__class__ is not np.ndarray and target._device is not META:
+        target.copy_(value)  # type: ignore[attr-defined]  # which counts as the write
+        return
+    if target._device is not META:
         assign(target._array, value._array)
-    elif target._device is not META:
-        target.copy_(value)  # type: ignore[attr-defined]
     target._bump_version()

@@ -1,5 +1,6 @@
 """Memory seen under free strides or another element type, and tensors that take a new geometry in place."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,10 +10,11 @@ from .._device import META, contiguous_format
 from .._dispatch.keys import BACKENDS, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Operator, registry
 from .._dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, float32, float64
+from .._storage import refuse_reach
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import Composite, Family, view
-from .rules import refuse_reach, shape_text
+from .rules import shape_text
 from .samples import case, cases, error, t
 from .view import Geometry
 
@@ -51,19 +53,33 @@ def _places(like: Tensor, size: Sequence[int], stride: Sequence[int], offset: in
     return made.reshape((-1,))
 
 
+def _lies_apart(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether each dimension steps over all that the smaller steps reach, so that no element is shown twice."""
+    reach = 0
+    for step, n in sorted(zip(stride, size, strict=True)):
+        if n > 1:
+            if step <= reach:
+                return False
+            reach += step * (n - 1)
+    return True
+
+
 def _as_strided_grad(grad: Tensor, self_shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...],
                      storage_offset: int, self_stride: tuple[int, ...], self_offset: int) -> Tensor:
     """Gradients summed into the storage, and read where `self` shows it; a place shown n times shares them."""
     if 0 in self_shape or 0 in size:
         return grad.new_zeros(self_shape)
     start = min(storage_offset, self_offset)
-    written = _places(grad, size, stride, storage_offset - start)
-    read = _places(grad, self_shape, self_stride, self_offset - start)
     ends = [sum(s * (n - 1) for n, s in zip(*geometry, strict=True)) + offset - start
             for *geometry, offset in ((size, stride, storage_offset), (self_shape, self_stride, self_offset))]
-    storage = grad.new_zeros((max(ends) + 1,)).index_add_(0, written, grad.reshape((-1,)))
-    if ends[1] - self_offset + start + 1 >= read.numel():
+    storage = grad.new_zeros((max(ends) + 1,))
+    if _lies_apart(size, stride):
+        storage.as_strided(size, stride, storage_offset - start).copy_(grad)
+    else:
+        storage.index_add_(0, _places(grad, size, stride, storage_offset - start), grad.reshape((-1,)))
+    if ends[1] - self_offset + start + 1 >= math.prod(self_shape):
         return storage.as_strided(self_shape, self_stride, self_offset - start)
+    read = _places(grad, self_shape, self_stride, self_offset - start)
     ones = grad.new_ones(read.shape)
     shown = storage.new_zeros(storage.shape).index_add(0, read, ones).index_select(0, read)
     return (storage.index_select(0, read) / shown).reshape(self_shape)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -256,14 +256,6 @@ def check_type_fits(made: dtype, wanted: dtype) -> None:
     if not can_cast(made, wanted):
         raise RuntimeError(f"result type {made.scalar_name} can't be cast to the desired output type "
                            f"{wanted.scalar_name}")
-
-
-def refuse_reach(shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int, needed: int,
-                 nbytes: int) -> NoReturn:
-    """Raises for a geometry that reaches beyond its storage."""
-    raise RuntimeError(f"setStorage: sizes {shape_text(shape)}, strides {shape_text(strides)}, storage offset "
-                       f"{offset}, and itemsize {itemsize} requiring a storage size of {needed} are out of bounds for "
-                       f"storage of size {nbytes}")
 
 
 def check_shape_fits(target: Tensor, shape: tuple[int, ...]) -> None:

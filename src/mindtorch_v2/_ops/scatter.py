@@ -10,6 +10,7 @@ from .._determinism import alert_not_deterministic, determinism
 from .._device import CPU, META
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
+from .._storage import refuse_reach
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
 from .copy import stored_number
@@ -279,6 +280,8 @@ def _check_index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> 
 
 
 def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
+    if not self.size:  # nothing is copied, wherever to
+        return
     n = self.shape[dim] if self.ndim else 1
     if not in_range(xp, index, n):
         outside = index[(index >= n) | (index < 0)]
@@ -325,9 +328,7 @@ def _check_room(self: Tensor, dim: int, count: int) -> None:
     itemsize, offset, room = self._array.itemsize, self.storage_offset(), self._shared_storage().nbytes()
     needed = (offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))) * itemsize
     if 0 not in sizes and needed > room:
-        raise RuntimeError(f"setStorage: sizes {shape_text(sizes)}, strides {shape_text(strides)}, storage offset "
-                           f"{offset}, and itemsize {itemsize} requiring a storage size of {needed} are out of bounds "
-                           f"for storage of size {room}")
+        refuse_reach(sizes, strides, offset, itemsize, needed, room)
 
 
 def _index_fill(xp: Any, self: Any, dim: int, index: Any, value: Any) -> None:

@@ -1,5 +1,8 @@
 """In-place writes and views: what is refused, what is noticed at backward, and where gradients go."""
 
+import re
+from typing import Any
+
 import pytest
 
 import mindtorch_v2 as torch
@@ -574,3 +577,34 @@ def test_what_inference_mode_leaves_alone() -> None:
         with torch.enable_grad():
             made = leaf(1.0) * 2
     assert not x[1:]._is_view() and not made.requires_grad
+
+
+@pytest.mark.parametrize("show", (lambda t: t.expand(2, 2), lambda t: t.view(4), lambda t: t[0], lambda t: t.t(),
+                                  lambda t: t.diagonal(), lambda t: t.unfold(0, 1, 1)))
+def test_the_gradient_of_a_view_after_a_write_lies_in_memory_like_its_bases(show: Any) -> None:
+    base = torch.ones(2, 2, dtype=torch.float64, requires_grad=True) * 2
+    view = show(base)
+    base.as_strided((2,), (1,)).mul_(2)
+    assert view.grad_fn.name() == "AsStridedBackward0"
+    grad, = torch.autograd.grad(view.sum(), base)
+    assert (grad.stride(), grad._is_view(), grad.untyped_storage().nbytes(), grad._version) == ((2, 1), True, 32, 1)
+    expected, = torch.autograd.grad(show(base).sum(), base)
+    assert grad.equal(expected)
+
+
+def test_the_gradient_of_a_view_that_shows_an_element_twice_sums_after_a_write() -> None:
+    base = torch.ones(3, requires_grad=True) * 2
+    view = base.unfold(0, 2, 1)
+    base.mul_(3)
+    grad, = torch.autograd.grad(view.sum(), base)
+    assert grad.tolist() == [1, 2, 1]
+
+
+@pytest.mark.parametrize("change", (lambda i: i.resize_(2, 3, 2), lambda i: i.t_(), lambda i: i.squeeze_(1),
+                                    lambda i: i.set_()))
+def test_indices_that_were_changed_are_named_by_their_shape_now(change: Any) -> None:
+    values, indices = torch.ones(2, 3, requires_grad=True).max(-1, keepdim=True)
+    change(indices).fill_(0)
+    with pytest.raises(RuntimeError, match=rf"LongTensor {re.escape(str(list(indices.shape)))}\] is at version 2; "
+                                           "expected version 0"):
+        values.sum().backward()

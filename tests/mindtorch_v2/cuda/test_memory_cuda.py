@@ -310,3 +310,17 @@ def test_a_peak_before_the_first_question_is_not_missed() -> None:
                "torch.cuda.reset_peak_memory_stats()\n"
                "assert torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()\n")
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def test_a_result_written_to_out_counts_as_one_write() -> None:
+    for out in (torch.empty(4, device="cuda"), torch.empty(0, device="cuda"), torch.empty(8, device="cuda")[::2]):
+        torch.arange(0, 2, 0.5, out=out, device="cuda")
+        assert out._version == 1 and out.tolist() == [0, 0.5, 1, 1.5]
+
+
+def test_no_geometry_reaches_beyond_its_storage() -> None:
+    x = torch.zeros(4, device="cuda")
+    with pytest.raises(RuntimeError, match="requiring a storage size of 20 are out of bounds for storage of size 16"):
+        x.untyped_storage().array((2,), x._array.dtype, 4, (12,))
+    with pytest.raises(RuntimeError, match="requiring a storage size of 20 are out of bounds for storage of size 16"):
+        x.as_strided((2,), (3,), 1)

@@ -89,7 +89,10 @@ class CudaStorage(UntypedStorage):
 
     def array(self, shape: tuple[int, ...], type: np.dtype, offset: int, strides: tuple[int, ...]) -> Any:  # noqa: A002
         """A strided array on these bytes; offset and strides in bytes."""
-        made = array_on(layout_of(tuple(shape), type, tuple(strides)), self.memory, self.address + offset, self.device)
+        layout = layout_of(tuple(shape), type, tuple(strides))
+        if layout.size and offset + layout.nbytes > self.nbytes_:
+            self.refuse(shape, type, offset, strides)
+        made = array_on(layout, self.memory, self.address + offset, self.device)
         made._storage = self
         return made
 
