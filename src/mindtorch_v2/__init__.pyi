@@ -846,7 +846,7 @@ def cdist(
     x1: Tensor,
     x2: Tensor,
     p: _float = 2.0,
-    compute_mode: _str = 'use_mm_for_euclid_dist_if_necessary',
+    compute_mode: Any = 'use_mm_for_euclid_dist_if_necessary',
 ) -> Tensor: ...
 cdouble: _DType
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 DEVICE_TYPES = ("cpu", "cuda", "npu", "meta")
 # PyTorch's other device types parse, so that a program may ask about them; nothing runs there.
 _FOREIGN_TYPES = ("mps", "xpu", "hpu", "xla", "vulkan", "mtia", "privateuseone", "ipu", "lazy")
@@ -20,12 +22,19 @@ class device:
     def __new__(cls, type: Any = None, index: int | None = None) -> "device":  # noqa: A002
         if isinstance(type, device):
             return type
-        if isinstance(type, int):
+        if isinstance(type, (int, np.integer)) and not isinstance(type, bool) and index is None:
+            type = int(type)  # noqa: A001
+            if not -(2**63) <= type < 2**63:
+                raise ValueError("Overflow when unpacking long long")
             type, index = _accelerator() if type >= 0 else "cuda", type  # noqa: A001
+        if isinstance(type, bytes):
+            type = type.decode(errors="replace")  # noqa: A001
         if not isinstance(type, str):
             raise TypeError(f"device(): argument 'type' (position 1) must be str, not {type.__class__.__name__}")
         if index is not None and (not isinstance(index, int) or isinstance(index, bool)):
             raise TypeError(f"device(): argument 'index' (position 2) must be int, not {index.__class__.__name__}")
+        if index is not None and not -(2**63) <= index < 2**63:
+            raise ValueError("Overflow when unpacking long long")
         if index is not None and index < 0:
             raise RuntimeError("Device index must not be negative")
         name, colon, number = type.partition(":")

@@ -41,11 +41,14 @@ def dlpack_device(self: Tensor) -> tuple[DLDeviceType, int]:
     return DLDeviceType.kDLCPU, 0
 
 
+_REQUIRES_GRAD = "Can't export tensors that require gradient, use tensor.detach()"
+
+
 def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | None = None, dl_device: Any = None,
            copy: bool | None = None) -> Any:
     """A capsule through which another library shares this tensor's memory."""
     if self.requires_grad:
-        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        raise BufferError(_REQUIRES_GRAD)
     if self.device.type == "cuda":
         return self._array.view.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
     if self.device is not CPU:
@@ -90,6 +93,8 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array, or of a capsule."""
+    if isinstance(ext_tensor, Tensor) and ext_tensor.requires_grad:
+        raise BufferError(_REQUIRES_GRAD)
     if isinstance(ext_tensor, Tensor) and ext_tensor.device.type == "cuda":
         made = ext_tensor.detach()
     elif isinstance(ext_tensor, Tensor):

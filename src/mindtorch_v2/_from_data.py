@@ -19,6 +19,7 @@ from ._dtype import (
     BOOL,
     COMPLEX,
     FLOAT,
+    INT,
     OF_ARRAY,
     as_dtype,
     default_complex,
@@ -116,7 +117,13 @@ def _array_of_data(data: Any, kind: dtype | None) -> np.ndarray:
     if isinstance(data, str):
         raise TypeError("new(): invalid data type 'str'")
     found: list[dtype] = []
-    plain = _plain(data, found)
+    try:
+        plain = _plain(data, found)
+    except _NotANumber as error:
+        if kind is None:
+            raise RuntimeError(str(error)) from None
+        raise TypeError(f"'{error.name}' object cannot be interpreted as an integer" if kind.category <= INT else
+                        f"must be real number, not {error.name}") from None
     if kind is None and found:
         kind = found[0]
         for other in found[1:]:
@@ -147,7 +154,7 @@ def _plain(data: Any, found: list[dtype]) -> Any:
         if found:
             raise TypeError("new(): invalid data type 'str'")
         raise ValueError("too many dimensions 'str'")
-    if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, dict):
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, (dict, type)):
         items = [data[i] for i in range(len(data))]
         if items and isinstance(items[0], np.ndarray):
             warn_once("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting "
@@ -155,10 +162,18 @@ def _plain(data: Any, found: list[dtype]) -> Any:
         plain = [_plain(item, found) for item in items]
         _check_one_depth(plain)
         return plain
-    if hasattr(data, "__index__"):
+    if hasattr(data, "__index__") and not isinstance(data, type):
         found.append(int64)
         return data.__index__()
-    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+    raise _NotANumber(f"Could not infer dtype of {type(data).__name__}", type(data).__name__)
+
+
+class _NotANumber(RuntimeError):
+    """What is said of an object that is no number, and the name of its class."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
 
 
 def _check_one_depth(items: list) -> None:
@@ -286,6 +301,8 @@ _NO_PINNED_MEMORY = ("pin_memory=True requires a CUDA or other accelerator backe
 
 def _on_gpu(data: Any) -> Tensor:
     """A tensor on the memory of another library's array on a GPU."""
+    if isinstance(data, type):
+        raise TypeError("`__cuda_array_interface__` must be a dict")
     import cupy
 
     from ._dlpack import of_cupy

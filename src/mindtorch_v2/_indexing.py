@@ -70,7 +70,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             if kind is int:
                 try:
                     shown = array[index, ...]
-                except IndexError:
+                except (IndexError, OverflowError):
                     shown = None
                 if shown is not None:
                     at = index if index >= 0 else index + array.shape[0]
@@ -242,7 +242,7 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Any]]:
     taken = 0
     for part in given:
         if part is not None and part is not Ellipsis and part.__class__ is not bool:
-            taken += _dims_taken(part) if hasattr(part, "_keys") else 1
+            taken += _dims_taken(part) if isinstance(part, Tensor) else 1
     ndim = self._array.ndim
     if taken > ndim:
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
@@ -250,7 +250,7 @@ def _split_index(self: Tensor, given: tuple) -> tuple[Tensor, list[Any]]:
     dim = 0
     ahead = 0  # dimensions that masks take beyond their one place among the indices
     for position, part in enumerate(given):
-        if not (part.__class__ in _OWN_KINDS or part is None or part is Ellipsis or hasattr(part, "_keys")):
+        if not (part.__class__ in _OWN_KINDS or part is None or part is Ellipsis or isinstance(part, Tensor)):
             part = _converted(part)  # noqa: PLW2901
         kind = part.__class__
         if kind is slice:

@@ -917,4 +917,6 @@ def wrapped_dim(dim: int, ndim: int) -> int:
     limit = ndim or 1
     if -limit <= dim < limit:
         return dim + limit if dim < 0 else dim
+    if not -(2**63) <= dim < 2**63:
+        raise ValueError("Overflow when unpacking long long")
     raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})")

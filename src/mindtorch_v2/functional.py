@@ -28,8 +28,10 @@ def einsum(*args: Any) -> Tensor:
     if len(args) < 2:
         raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one "
                          "operand and its subscripts list")
-    if isinstance(args[0], str):
+    if not isinstance(args[0], Tensor):
         equation, operands = args[0], args[1:]
+        if not isinstance(equation, str):
+            raise TypeError(expected("einsum", "equation", "str", equation, 1))
     else:
         operands = args[0 : len(args) // 2 * 2 : 2]
         equation = ",".join(map(_subscripts, args[1::2]))
@@ -41,13 +43,11 @@ def einsum(*args: Any) -> Tensor:
 
 
 def _subscripts(labels: Sequence[Any]) -> str:
-    if not isinstance(labels, (list, tuple)):
-        raise TypeError(expected("einsum", "equation", "str", labels, 1))
     return "".join("..." if label is Ellipsis else _letter(label) for label in labels)
 
 
 def _letter(label: int) -> str:
-    if label.__class__ is int and 0 <= label < len(_LETTERS):
+    if label >= 0 and label < len(_LETTERS):
         return _LETTERS[label]
     raise ValueError("einsum(): subscript in subscript list is not within the valid range [0, 52)")
 
@@ -57,10 +57,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     if isinstance(dims, Tensor):
         dims = dims.tolist() if dims.numel() > 1 else dims.item()
     if isinstance(dims, (list, tuple)):
-        if len(dims) != 2:
-            raise RuntimeError("tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] "
-                               f"containing two lists, but got dims={dims}")
         left, right = dims
+        for name, position, given in (("dims_self", 3, left), ("dims_other", 4, right)):
+            if not isinstance(given, (list, tuple)):
+                raise TypeError(expected("tensordot", name, "tuple of ints", given, position))
     elif not isinstance(dims, int):
         raise RuntimeError("tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] "
                            f"containing two lists, but got dims={dims}")

@@ -6,6 +6,8 @@ Each is an expression over `torch`, `F` (torch.nn.functional), `rnn` (torch.nn.u
 
 from typing import Any
 
+import numpy
+
 BAD_CALLS: dict[str, list[str]] = {
     "arithmetic": [
         "a + b", "a + meta", "a.add(v4)", "torch.add(i, i, alpha=0.5)", "torch.add(a, a, alpha=1j)",
@@ -516,6 +518,39 @@ BAD_CALLS: dict[str, list[str]] = {
         "torch.linalg.vector_norm(a, 1j)", "torch.arange(0, 1, float('nan'))", "torch.histc(a, 3, 0, 1j)",
         "torch.linalg.pinv(a, rtol=1j)",
     ],
+    "objects in the place of tensors, numbers and sizes": [
+        "torch.mm(a, torch.Tensor)", "a.mv(torch.Tensor)", "torch.dot(v, torch.Tensor)", "torch.add(a, torch.Tensor)",
+        "a + torch.Tensor", "torch.cat([a, torch.Tensor])", "torch.real(torch.Tensor)", "a.prod(torch.Tensor)",
+        "v.random_(torch.Tensor)", "torch.tensor([torch.Tensor])", "torch.pow(2, numpy.float64(0.5))",
+        "torch.xlogy(2, numpy.float64(2))", "F.group_norm(x4, 3, v, 1.5)", "F.group_norm(x4, 3, 1.5, v)",
+        "F.instance_norm(x3, None, None, 1.5)", "F.softmin((1, 2), 0)", "torch.device(True)", "torch.device(0, 1)",
+        "torch.device('cpu', 2**63)", "torch.scalar_tensor(1, device=2**63)", "a[2**63]", "a.size(2**63)",
+        "a.stride(2**63)", "torch.tensor(None, dtype=torch.int64)", "torch.tensor({}, dtype=torch.float64)",
+        "torch.as_tensor(torch.Tensor)", "s.backward('x')", "g.sum().backward('x')", "g.sum().backward(1.5)",
+        "torch.autograd.grad(g.sum(), g, '')", "torch.autograd.grad(g.sum(), g, [1.5])",
+        "torch.autograd.grad(g.sum(), g, create_graph='x')", "torch.autograd.grad(g.sum(), g, create_graph=None)",
+        "torch.autograd.functional.jacobian(torch.sin, v, create_graph='x')",
+        "torch.autograd.functional.jvp(torch.exp, v, v, create_graph=())",
+        "torch.autograd.functional.jacobian(torch.exp, v[:0])", "torch.from_dlpack(g)", "torch.einsum(1, [a])",
+        "torch.einsum(a, ['x', 1])", "torch.einsum(a, [99, 1])", "torch.masked.sum(v, dim=2.0)",
+        "torch.masked.sum(v, dim=torch.tensor(0))", "torch.sparse.mm(q.to_sparse(), q, 1)",
+    ],
+    "sizes and flags that are taken by some overloads only": [
+        "a.mean(keepdim=True)", "torch.sum(a, keepdim=True)", "torch.prod(a, keepdim=False)",
+        "a.sum(keepdim=True, dtype=torch.float64)", "torch.cumsum(a, 0, dtype=torch.bool)",
+        "torch.cumprod(a, 0, dtype=torch.bool)", "torch.isin(a, True)", "F.max_pool2d(x4, 2, 2**31)",
+        "F.avg_pool1d(x3, 2, 2**31)", "F.avg_pool3d(x4, 2, 2**62)", "F.lp_pool2d(x4, 2.0, torch.tensor(1))",
+        "F.unfold(x4, (2,))", "F.unfold(x4, 2, 1, (0,))", "F.unfold(x4, 2, 1, 0, torch.tensor([1]))",
+        "F.fold(torch.ones(1, 8, 9), (4, 4), (2,))", "F.fold(torch.ones(1, 8, 9), (4,), 2)",
+        "F.adaptive_avg_pool2d(x4, (2,))", "F.adaptive_max_pool2d(x4, (2,))", "torch.arange(2**63)",
+        "torch.arange(0, 10, 2**63)", "torch.linspace(0, 2**40, 2, dtype=torch.int32)",
+        "torch.logspace(0, 2**63, 2, 2.0, dtype=torch.int64)", "v.index_put((idx,), torch.ones(1, 1, 2))",
+        "torch.instance_norm(v, None, None, None, None, True, 0.1, 1e-5, False)",
+        "torch.embedding_bag(a, idx, torch.tensor(0))", "torch.embedding_bag(a, torch.tensor(1), idx)",
+        "F.bilinear(a, a, torch.ones(2, 3, 3), s)", "F.pad(x4, (1, 1), 'x', 2.0)",
+        "torch.tensordot(q, q, dims=([0, 1],))", "torch.tensordot(q, q, dims=(1, 0))",
+        "torch.cdist(a, a, compute_mode=1)",
+    ],
 }
 
 
@@ -545,7 +580,7 @@ def tensors(torch: Any) -> dict[str, Any]:
     a = torch.arange(6.0).reshape(2, 3)
     return {
         "torch": torch, "F": torch.nn.functional, "rnn": torch.nn.utils.rnn, "set_": set_, "twice": twice,
-        "saved_changed": saved_changed, "detached_view": detached_view, "a": a, "g": g,
+        "saved_changed": saved_changed, "detached_view": detached_view, "numpy": numpy, "a": a, "g": g,
         "b": torch.arange(12.0).reshape(3, 4), "v": torch.arange(3.0), "v4": torch.arange(4.0), "s": torch.tensor(2.0),
         "i": torch.arange(6).reshape(2, 3), "idx": torch.arange(2), "m": a > 2, "c": torch.complex(a, a + 1),
         "d": a.double(), "h": a.bfloat16(), "e": torch.zeros(0, 3), "q": torch.eye(3) + 1,

@@ -34,13 +34,18 @@ def attach() -> None:
 
 def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
     flush_pending[0]()
-    for flag in (retain_graph, create_graph):
-        if flag is not None and not isinstance(flag, int):
-            raise TypeError(f"'{type(flag).__name__}' object cannot be interpreted as an integer")
+    check_flags(retain_graph, create_graph)
     if inputs is not None:
         inputs = input_tuple(inputs, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     run_backward(tensors, root_gradients(tensors, grads), keep, create_graph, inputs or ())
+
+
+def check_flags(retain_graph: Any, create_graph: Any) -> None:
+    """Raises unless the flags of a backward pass are such; None keeps the graph as `create_graph` says."""
+    for flag in (create_graph,) if retain_graph is None else (retain_graph, create_graph):
+        if not isinstance(flag, int) and not hasattr(flag, "__index__"):
+            raise TypeError(f"'{type(flag).__name__}' object cannot be interpreted as an integer")
 
 
 def several(value: Any) -> tuple:
@@ -64,6 +69,8 @@ def input_tuple(inputs: Any, function: str) -> tuple:
 def root_gradients(tensors: tuple, grads: tuple) -> list:
     """The gradients to start from; a scalar's is one."""
     made: list[Tensor | None] = []
+    if len(grads) != len(tensors):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
     for given, grad in zip(tensors, grads, strict=True):
         tensor = _shown_at(given) if isinstance(given, GradientEdge) else given
         if not isinstance(tensor, Tensor):
@@ -78,6 +85,8 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
                 raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
                                    f"{tensor.dtype}")
             grad = _ones_like(tensor)
+        elif not isinstance(grad, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
         elif grad._array.shape != tensor._array.shape:
             raise RuntimeError(f"Mismatch in shape: grad_output[{len(made)}] has a shape of {grad.shape} and "
                                f"output[{len(made)}] has a shape of {tensor.shape}.")

@@ -201,15 +201,33 @@ def _key_lines(arguments: Sequence[Argument]) -> list[str]:
     return lines
 
 
+# What PyTorch has in two overloads: one over all dimensions, and one over some, which alone has a `keepdim`.
+_KEEPDIM_NEEDS_DIM = ("sum", "mean", "prod")
+_KEEPDIM_LINES = [
+    "if dim is MISSING:",
+    "    if keepdim is not MISSING and not unexpected: raise __without_dim__()",
+    "    dim = __default_dim__",
+    "if keepdim is MISSING: keepdim = __default_keepdim__",
+]
+
+
+def _holds_class(values: Sequence[Any]) -> bool:
+    """Whether the class Tensor itself, which has the names of a tensor, is among arguments."""
+    flat = (v for value in values for v in (value if value.__class__ in _SEQUENCES else (value,)))
+    return any(isinstance(v, type) and hasattr(v, "_keys") for v in flat)
+
+
 def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bool, checks: Sequence[str] = ()) -> str:
     schema = operator.schema
     varargs = schema.varargs if schema.gathers(is_method) else None
     positional, keyword_only = schema.positional, [a for a in schema.arguments if a.keyword_only]
+    needs_dim = schema.base_name in _KEEPDIM_NEEDS_DIM and not schema.overload
     signature: list[str] = []
     for a in positional:
         if a.name == varargs:
             break
-        signature.append(f"{a.name}=__default_{a.name}__")
+        unset = needs_dim and a.name in ("dim", "keepdim")
+        signature.append(f"{a.name}=MISSING" if unset else f"{a.name}=__default_{a.name}__")
     if varargs:
         rest = [a for a in positional[schema.index[varargs] :] if a.name != varargs]
         signature.append("*extra")
@@ -224,7 +242,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     passed = "".join(f"{n}, " for n in given)
     slow = f"__bound_call__(({passed}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'None'})"
     leave = " or ".join(["unexpected", *(["out is not None"] if takes_out else [])])
-    body = []
+    body = [*_KEEPDIM_LINES] if needs_dim else []
     if varargs:
         # one tuple given: take it; integers given one by one: they are the tuple
         body += [f"if not extra or {leave}: return {slow}",
@@ -243,7 +261,10 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
              "    include, allow = modes.masks",
              "    keys = (keys | include) & allow",
              f"try: return (table.get(keys) or lookup(keys))({', '.join(schema.names)})",
-             *_REFUSALS]
+             *_REFUSALS,
+             "except AttributeError:",
+             f"    if not __holds_class__(({''.join(f'{n}, ' for n in schema.names)})): raise",
+             f"    return {slow}"]
     text = "\n".join("    " + line.replace("return __slow__", f"return {slow}") for line in body)
     return f"def {name}({', '.join(signature)}):\n{text}\n"
 
@@ -339,7 +360,10 @@ def _caller_scope(operator: Operator) -> dict[str, Any]:
         "table": operator.table,
         "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__layout__": layout, "__memory_format__": memory_format,
-        "__device_keys__": device_keys, "__named_device__": _named_device, "__opname__": operator.name,
+        "__device_keys__": device_keys, "__named_device__": _named_device, "__holds_class__": _holds_class,
+        "__without_dim__": lambda: TypeError(f'{operator.schema.base_name}() missing 1 required positional arguments: '
+                                             '"dim"'),
+        "__opname__": operator.name,
         "__name__": "mindtorch_v2",
     }
 
@@ -384,7 +408,10 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
                 "        include, allow = modes.masks\n"
                 "        keys = (keys | include) & allow\n"
                 f"    try: return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n"
-                + "".join(f"    {line}\n" for line in _REFUSALS))
+                + "".join(f"    {line}\n" for line in _REFUSALS)
+                + "    except AttributeError:\n"
+                  "        if not __holds_class__((other,)): raise\n"
+                  "        return NotImplemented\n")
 
     scope = _caller_scope(operator) | {"__foreign__": foreign, "Tensor": tensor_class}
     return lazy_function(special, scope, _with_defaults(operator, scope, source))

@@ -30,7 +30,7 @@ _SHOWN = {"Scalar": "Number", "ScalarType": "torch.dtype", "Device": "torch.devi
 
 # The attribute of a tensor that PyTorch's function, where it is written in Python, reads before anything else.
 _READ_FIRST = {
-    **dict.fromkeys(("glu", "softmin", "dropout1d", "dropout2d", "dropout3d", "local_response_norm", "stft",
+    **dict.fromkeys(("glu", "dropout1d", "dropout2d", "dropout3d", "local_response_norm", "stft",
                      "margin_ranking_loss"), "dim"),
     **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool3d", "functional_instance_norm",
                      "binary_cross_entropy"), "size"),
@@ -130,19 +130,24 @@ class Argument:
 _BASES: tuple[Any, ...] = (int, float, complex)
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor; the class itself, which has all of a tensor's names, is none."""
+    return hasattr(value, "_keys") and not isinstance(value, type)
+
+
 def _to_tensor(value: Any) -> Any:
-    return value if hasattr(value, "_keys") else MISSING
+    return value if is_tensor(value) else MISSING
 
 
 def _to_tensor_or_number(value: Any) -> Any:
-    return value if hasattr(value, "_keys") else to_number(value)
+    return value if is_tensor(value) else to_number(value)
 
 
 def to_int(value: Any) -> Any:
     if value.__class__ is not int:
         if isinstance(value, (bool, np.ndarray)):
             return MISSING
-        if hasattr(value, "_keys") and (value.dtype.category != 1 or value.requires_grad or value.dim()):
+        if is_tensor(value) and (value.dtype.category != 1 or value.requires_grad or value.dim()):
             return MISSING
         value = _index_of(value)
         if value is MISSING:
@@ -154,7 +159,7 @@ def to_int(value: Any) -> Any:
 
 def _to_list_int(value: Any) -> Any:
     """An integer inside a list: a tensor of one element will do."""
-    if hasattr(value, "_keys"):
+    if is_tensor(value):
         return MISSING if value.dtype.category > 1 or value.numel() != 1 else int(value)
     return int(value) if isinstance(value, bool) else to_int(value)
 
@@ -182,7 +187,7 @@ def to_number(value: Any) -> Any:
             value = value.item()
         elif isinstance(value, np.bool_):  # PyTorch reads it as a floating point number
             value = float(value)
-        elif hasattr(value, "_keys"):
+        elif is_tensor(value):
             return MISSING if value.dim() or value.requires_grad else value.item()
         elif isinstance(value, (int, float, complex)):
             value = next(base(value) for base in _BASES if isinstance(value, base))
@@ -424,7 +429,8 @@ class Schema:
                 except Mismatch as error:
                     position = f" (position {i + 1 - skipped})" if i < len(args) else ""
                     named = type(error)(str(error).replace("' must", f"'{position} must", 1))
-                    named.value = value if argument.type == "Tensor" and not argument.is_list else MISSING
+                    asked = argument.type == "Tensor" and not argument.is_list and not argument.optional
+                    named.value = value if asked else MISSING
                     raise named from None
         return values
 
@@ -438,10 +444,10 @@ class Schema:
             return args
         first = self.index[self.varargs]
         rest = args[first:]
-        if len(rest) == 1 and hasattr(rest[0], "_keys") and rest[0].numel() != 1:
+        if len(rest) == 1 and is_tensor(rest[0]) and rest[0].numel() != 1:
             return args
         if rest and all(
-            v.__class__ is int or hasattr(v, "_keys") or (hasattr(v, "__index__") and not hasattr(v, "__len__"))
+            v.__class__ is int or is_tensor(v) or (hasattr(v, "__index__") and not hasattr(v, "__len__"))
             for v in rest
         ):
             return (*args[:first], tuple(rest))

@@ -152,7 +152,7 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
     """Every channel of every sample normalised by itself, or by running statistics."""
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
-    batch, channels = input.shape[:2]
+    batch, channels = input.size(0), input.size(1)
     if not batch and weight is not None:
         raise IndexError("select(): index 0 out of range for tensor of size [0] at dimension 0")
     kind = input.dtype if weight is None else weight.dtype

@@ -349,6 +349,7 @@ def _arange_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: An
     kind = _range_dtype(dtype, *bounds)
     first, last, by = _range_bounds("arange", kind, *bounds)
     if kind is int64:  # counted in integers; the other types count in doubles
+        _check_bounds(kind, first, last, by)
         return Spec((-((int(first) - int(last)) // int(by)),), kind)
     size = math.ceil((float(last) - float(first)) / float(by))
     if size >= 2**63:
@@ -462,9 +463,17 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) 
     return xp.concatenate(halves)
 
 
+def _check_bounds(kind: dtype, *bounds: Any) -> None:
+    """Raises for a number that the type of the result cannot hold."""
+    for bound in bounds:
+        if bound.__class__ in NUMBERS:
+            stored_number(bound, kind)
+
+
 def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec) -> Any:
     kind, start, end = spec.dtype.np, _number(start), _number(end)
     if spec.dtype.category == INT:
+        _check_bounds(spec.dtype, start, end)
         start, end = (xp.trunc(xp.asarray(bound).real) for bound in (start, end))
         return xp.trunc(_spaced(xp, start, end, steps, xp.dtype(xp.float64), xp.dtype(xp.float64))).astype(kind)
     # Float32 numbers are multiplied and added with one rounding, which float64 gives.
@@ -475,6 +484,7 @@ def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any
     """Powers of `base`: the ends are rounded to the result's type, the exponents between them are not."""
     kind, start, end = spec.dtype.np, _number(start), _number(end)
     if spec.dtype.category == INT:
+        _check_bounds(spec.dtype, start, end)
         start, end, kind = xp.trunc(start), xp.trunc(end), xp.dtype(xp.float64)
     start, end = (xp.asarray(bound).astype(kind) for bound in (start, end))
     wide = xp.complex128 if kind.kind == "c" else xp.float64

@@ -25,7 +25,7 @@ def refuse_halves(name: str, *tensors: Any) -> None:
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 
-@composite(f"cdist(Tensor x1, Tensor x2, float p=2.0, str compute_mode='{_MODES[0]}') -> Tensor",
+@composite(f"cdist(Tensor x1, Tensor x2, float p=2.0, Any compute_mode='{_MODES[0]}') -> Tensor",
            samples=cases(*[case(t(3, 2), t(4, 2), p) for p in (0.0, 1.0, 2.0, 3.0, float("inf"))],
                          case(t(2, 1, 3, 2), t(5, 4, 2)), case(t(3, 0), t(2, 0)), case(t(0, 2), t(3, 2)),
                          error(RuntimeError, "cdist only supports at least 2D tensors, X1 got: 1D", t(3), t(3)),

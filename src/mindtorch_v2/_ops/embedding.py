@@ -181,6 +181,10 @@ def _check_index_type(name: str, tensor: Tensor) -> None:
 
 def _bag_specs(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int, sparse: bool,
                per_sample_weights: Tensor | None, include_last_offset: bool, padding_idx: int) -> tuple[Spec, ...]:
+    if indices._array.ndim not in (1, 2):
+        raise RuntimeError(f"input has to be a 1D or 2D Tensor, but got Tensor of dimension {indices._array.ndim}")
+    if indices._array.ndim == 1 and offsets._array.ndim != 1:
+        raise RuntimeError(f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets._array.ndim}")
     _check_index_type("indices", indices)
     _check_index_type("offsets", offsets)
     if weight.dtype.category != FLOAT:

@@ -313,6 +313,10 @@ class Pointwise(Family):
         at = [i for i in operand_positions(operator.schema) if args[i] is not None]
         operands = [args[i] for i in at]
         shapes = [t._array.shape for t in operands if t.__class__ not in NUMBERS]
+        if not shapes:
+            given = ", ".join(type(number).__name__ for number in operands)
+            raise TypeError(f"{operator.schema.base_name}() received an invalid combination of arguments - got "
+                            f"({given}), but expected a Tensor among them")
         shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shape(shapes)
         if target is not None:
             check_result_fits(target, Spec(shape, self.result(common_dtype(operands))[1]))

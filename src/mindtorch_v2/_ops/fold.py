@@ -1,10 +1,12 @@
 """Sliding blocks as columns (unfold), and columns added up to an image (fold)."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from .._backends.cpu.convolution import Steps
 from .._dispatch.callers import call_bound
+from .._dispatch.registry import Operator
 from .._dtype import INT, dtype
 from .._tensor import Tensor
 from .declare import composite, op
@@ -17,11 +19,14 @@ def _pair_text(pair: tuple) -> str:
     return f"({pair[0]}, {pair[1]})"
 
 
-def _check_pairs(kernel_size: tuple, dilation: tuple, padding: tuple, stride: tuple, **others: tuple) -> None:
-    pairs = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
-    for name, pair in {**others, **pairs}.items():
+def _check_lengths(pairs: dict[str, tuple]) -> None:
+    for name, pair in pairs.items():
         if len(pair) != 2:
             raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(pair)}")
+
+
+def _check_pairs(kernel_size: tuple, dilation: tuple, padding: tuple, stride: tuple, **others: tuple) -> None:
+    _check_lengths({**others, "kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride})
     for name, field, pair in (("kernel size", "kernel", kernel_size), ("stride", "stride", stride),
                               ("dilation", "dilation", dilation)):
         if min(pair) < 1:
@@ -119,10 +124,23 @@ _IM2COL = op(
     public="",
     samples=cases(case(t(2, 3, 5, 6), (2, 2), (1, 1), (0, 0), (1, 1)),
                   case(t(1, 4, 5), (3, 2), (1, 2), (1, 0), (2, 1))))
-_DEFAULTS = "int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor"
+_DEFAULTS = "Any dilation=1, Any padding=0, Any stride=1) -> Tensor"
 
 
-@composite(f"functional_unfold(Tensor input, int[2] kernel_size, {_DEFAULTS}", public="",
+def _pair(value: Any) -> tuple:
+    """One setting for both dimensions, or what is given for each."""
+    return tuple(value) if isinstance(value, Iterable) else (value, value)
+
+
+def _run(operator: Operator, input: Tensor, *settings: Any) -> Tensor:
+    """What the operator makes with settings that are one number or two; a list of one is no pair."""
+    pairs = [_pair(setting) for setting in settings]
+    values = operator.schema.bind((input, *pairs), {})
+    _check_lengths(dict(zip(operator.schema.names[1:], pairs, strict=True)))
+    return call_bound(operator, values)
+
+
+@composite(f"functional_unfold(Tensor input, Any kernel_size, {_DEFAULTS}", public="",
            aliases=("nn.functional.unfold",),
            samples=cases(
                case(t(2, 3, 5, 6), 2), case(t(3, 5, 6), (3, 2), 2, 1, (1, 2)), case(t(0, 3, 4, 4), 2),
@@ -134,10 +152,10 @@ _DEFAULTS = "int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor"
                      "be at least one.", t(2, 3, 6, 6), 7)))
 def _unfold(input, kernel_size, dilation, padding, stride):
     """Every block of an image as a column."""
-    return call_bound(_IM2COL, (input, kernel_size, dilation, padding, stride))
+    return _run(_IM2COL, input, kernel_size, dilation, padding, stride)
 
 
-@composite(f"functional_fold(Tensor input, int[2] output_size, int[2] kernel_size, {_DEFAULTS}", public="",
+@composite(f"functional_fold(Tensor input, Any output_size, Any kernel_size, {_DEFAULTS}", public="",
            aliases=("nn.functional.fold",),
            samples=cases(
                case(t(2, 12, 20), (5, 6), 2), case(t(18, 6), (5, 5), (3, 2), 1, (1, 0), (2, 2)),
@@ -149,4 +167,4 @@ def _unfold(input, kernel_size, dilation, padding, stride):
                      t(2, 12, 25), 6, 2, stride=0)))
 def _fold(input, output_size, kernel_size, dilation, padding, stride):
     """An image of which the columns are blocks, added up where they overlap."""
-    return call_bound(_COL2IM, (input, output_size, kernel_size, dilation, padding, stride))
+    return _run(_COL2IM, input, output_size, kernel_size, dilation, padding, stride)

@@ -532,10 +532,10 @@ def _pad(self, pad, mode, value):
                            f"padding length {len(pad)} and input of dimension {ndim}")
     if mode == "constant":
         return constant_pad_nd(self, pad, 0 if value is None else value)
-    if value is not None and value != 0:
-        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in _PADDED_PLACES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if self.dtype is bool_ and mode != "circular":
         name = "reflection" if mode == "reflect" else "replication"
         raise NotImplementedError(f"\"{name}_pad{len(pad) // 2}d\" not implemented for 'Bool'")

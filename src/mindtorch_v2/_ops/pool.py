@@ -64,6 +64,8 @@ def _window(n: int, size: int, stride: int, padding: int, dilation: int, ceil_mo
 def _windows(shape: Sizes, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool,
              rank: int) -> tuple[Window, ...]:
     settings = [(value * rank)[:rank] for value in (kernel_size, stride or kernel_size, padding, dilation)]
+    if any(not -(2**31) <= number < 2**31 for setting in settings for number in setting):
+        raise RuntimeError("value cannot be converted to type int without overflow")
     return tuple([_window(n, size, step, pad, apart, ceil_mode)
                   for n, size, step, pad, apart in zip(shape[-rank:], *settings, strict=True)])
 

@@ -174,7 +174,7 @@ def _bilinear(input1, input2, weight, bias):
         if given.size(-1) != weight.size(i):
             raise RuntimeError(f"bilinear(): input{i} size does not match weight size: got {given.shape[-1]} but "
                                f"expected {weight.shape[i]}")
-    if bias is not None and bias.shape[0] != weight.shape[0]:
+    if bias is not None and bias.size(0) != weight.size(0):
         raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
                            f"{weight.shape[0]}")
     out, m, n = weight.shape

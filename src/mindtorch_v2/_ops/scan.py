@@ -44,10 +44,15 @@ class _Scans(ArrayFamily):
         return dim, dtype or target.dtype
 
 
+_NAMES = {"add": "cumsum", "multiply": "cumprod"}
+
+
 def _running(ufunc: str) -> Callable:
     """The `array` of a running sum or product."""
 
     def array(xp: Any, self: Any, dim: int, dtype: dtype | None, spec: Spec) -> Any:
+        if spec.dtype is bool_ and self.size and self.ndim:
+            raise NotImplementedError(f"\"{_NAMES[ufunc]}_out_cpu\" not implemented for 'Bool'")
         kind = spec.dtype.np
         self = self.astype(kind, copy=False) if spec.dtype.itemsize >= 4 or spec.dtype.category <= INT else self
         if not self.ndim:

@@ -69,7 +69,9 @@ def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Ten
                 _cast_value(values._array, self._array.dtype)  # raises where the value does not fit
             return
     casts = self._array.dtype is not values._array.dtype and self.dtype is not values.dtype
-    if casts or not self._array.size and values is not self:
+    # NumPy drops leading dimensions of one element, which PyTorch does not.
+    leads = values._array.ndim > 1 and values._array.shape[0] == 1
+    if casts or leads or not self._array.size and values is not self:
         _check_put_shapes(self, indices, values)
     if casts:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} "

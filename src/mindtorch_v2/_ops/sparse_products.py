@@ -169,6 +169,8 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
 
 
 def _check_reduced(mat1: Tensor, mat2: Tensor, reduce: str) -> None:
+    if not isinstance(reduce, str):
+        raise TypeError(expected("_sparse_mm", "reduce", "str", reduce, 3))
     if reduce == "prod" or reduce not in _REDUCTIONS:
         raise RuntimeError(f"sparse_mm_reduce: reduce type of {reduce} has not been enabled.")
     if mat1.layout is not sparse_csr:

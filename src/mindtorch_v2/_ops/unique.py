@@ -248,8 +248,9 @@ def _isin_spec(elements: Any, test: Any, assume_unique: bool, invert: bool) -> S
     for operand in (elements, test):
         if isinstance(operand, Tensor) and operand.dtype.category in (BOOL, COMPLEX):
             raise RuntimeError(f"Unsupported input type encountered for isin(): {operand.dtype.scalar_name}")
-        if operand.__class__ is complex:
-            raise RuntimeError("Unsupported input type encountered for isin(): ComplexDouble")
+        if operand.__class__ in (bool, complex):
+            kind = "Bool" if operand.__class__ is bool else "ComplexDouble"
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {kind}")
     return Spec(elements._array.shape if isinstance(elements, Tensor) else (), bool_)
 
 

@@ -14,12 +14,14 @@ from .._autograd import (
 from .._autograd.engine import run_backward as _run_backward
 from .._autograd.function import Function
 from .._autograd.roots import backward_of as _backward_of
+from .._autograd.roots import check_flags as _check_flags
 from .._autograd.roots import input_tuple as _input_tuple
 from .._autograd.roots import root_gradients as _root_gradients
 from .._autograd.roots import several as _several
 from .._dispatch.callers import call_torch_function as _call_torch_function
 from .._dispatch.keys import PYTHON_MASK as _PYTHON_MASK
 from .._dispatch.keys import modes as _modes
+from .._tensor import Tensor as _Tensor
 from .._tensor import flush_pending as _flush_pending
 from . import forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -53,7 +55,7 @@ __all__ = [
 def _tuple(value: _Any, length: int) -> tuple:
     if value is None:
         return (None,) * length
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    return (value,) if isinstance(value, _Tensor) else tuple(value)
 
 
 def backward(tensors: _Any, grad_tensors: _Any = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -67,8 +69,6 @@ def backward(tensors: _Any, grad_tensors: _Any = None, retain_graph: bool | None
         grad_tensors = grad_variables
     tensors = _several(tensors)
     grads = _tuple(grad_tensors, len(tensors))
-    if len(grads) != len(tensors):
-        raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
     _backward_of(tensors, grads, retain_graph, create_graph, inputs)
 
 
@@ -114,6 +114,7 @@ def grad(
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, create_graph, bool(allow_unused or materialize_grads))
     _flush_pending[0]()
+    _check_flags(retain_graph, create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     roots = _root_gradients(outputs, _tuple(grad_outputs, len(outputs)))
     result = _run_backward(

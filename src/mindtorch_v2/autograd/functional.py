@@ -197,8 +197,7 @@ def _rows(number: int, output: Tensor, inputs: tuple[Tensor, ...], create_graph:
     grads = [_gradients((flat[i],), inputs, create_graph=create_graph, strict=strict, text=text, retain_graph=True)
              for i in range(flat.numel())]
     columns = zip(*grads, strict=True) if grads else ((),) * len(inputs)
-    return [(stack(list(c)) if c else x.new_zeros((0, *x.shape))).reshape((*output.shape, *x.shape))
-            for c, x in zip(columns, inputs, strict=True)]
+    return [stack(list(c)).reshape((*output.shape, *x.shape)) for c, x in zip(columns, inputs, strict=True)]
 
 
 def _all_rows(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], create_graph: bool) -> list[list[Tensor]]:

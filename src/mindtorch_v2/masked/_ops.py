@@ -33,9 +33,7 @@ def _highest(kind: dtype, name: str) -> float:
 
 
 def _dims(dim: Dims, ndim: int) -> tuple[int, ...]:
-    if dim is not None and not isinstance(dim, (int, tuple, list)):
-        raise ValueError(f"dim must be an integer or a tuple of integers, not {type(dim).__name__}")
-    return reduced_dims((dim,) if isinstance(dim, int) else dim, ndim)
+    return reduced_dims((dim,) if isinstance(dim, int) else dim if dim is None else tuple(dim), ndim)
 
 
 def _canonical_dim(dim: Dims, ndim: int) -> tuple[int, ...]:

@@ -323,11 +323,11 @@ from .embedding import embedding_bag as embedding_bag
 def feature_alpha_dropout(input: Tensor, p: _float = 0.5, training: _bool = False, inplace: Any = False) -> Tensor: ...
 def fold(
     input: Tensor,
-    output_size: _int | Sequence[_int],
-    kernel_size: _int | Sequence[_int],
-    dilation: _int | Sequence[_int] = ...,
-    padding: _int | Sequence[_int] = ...,
-    stride: _int | Sequence[_int] = ...,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
 ) -> Tensor: ...
 def fractional_max_pool2d(
     input: Any,
@@ -596,13 +596,7 @@ def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: Any = 
 def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor: ...
 from .loss import triplet_margin_loss as triplet_margin_loss
 from .loss import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
-def unfold(
-    input: Tensor,
-    kernel_size: _int | Sequence[_int],
-    dilation: _int | Sequence[_int] = ...,
-    padding: _int | Sequence[_int] = ...,
-    stride: _int | Sequence[_int] = ...,
-) -> Tensor: ...
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor: ...
 from .vision import upsample as upsample
 from .vision import upsample_bilinear as upsample_bilinear
 from .vision import upsample_nearest as upsample_nearest

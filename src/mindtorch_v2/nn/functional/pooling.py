@@ -1,7 +1,7 @@
 """Pooling: signatures of torch.nn.functional that differ from the operators'."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..._ops.declare import public_functions
@@ -12,7 +12,7 @@ _nn, _torch = public_functions("_nn"), public_functions("torch")
 
 def _several(value: Any, rank: int) -> tuple:
     """The setting for each dimension."""
-    return tuple(value) if isinstance(value, Sequence) else (value,) * rank
+    return tuple(value) if isinstance(value, Iterable) else (value,) * rank
 
 
 # the largest ---------------------------------------------------------------------------------------------------------
@@ -34,22 +34,25 @@ def _max_pools(rank: int) -> tuple[Callable, Callable]:
     return pool, with_indices
 
 
-def _completed(input: Any, output_size: Any) -> Any:
+def _completed(input: Any, output_size: Any, rank: int, wrong: str) -> Any:
     """The output size with the input's own where it is None."""
     shape = input.size()
     if isinstance(output_size, int):
         return output_size
     if len(shape) <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
+    if len(output_size) == 1 < rank:
+        raise RuntimeError(f"{wrong} must be {rank}")
     own = shape[len(shape) - len(output_size) :]
     return tuple([n if wanted is None else wanted for wanted, n in zip(output_size, own, strict=True)])
 
 
 def _adaptive_max_pools(rank: int) -> tuple[Callable, Callable]:
     both = (_torch if rank == 1 else _nn)[f"adaptive_max_pool{rank}d"]
+    wrong = f"adaptive_max_pool{rank}d(): internal error: output_size.size()"
 
     def with_indices(input: Any, output_size: Any, return_indices: bool = False) -> tuple:
-        return both(input, output_size if rank == 1 else _completed(input, output_size))
+        return both(input, output_size if rank == 1 else _completed(input, output_size, rank, wrong))
 
     def pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:
         values, indices = with_indices(input, output_size)
@@ -126,7 +129,7 @@ def _adaptive_avg_pools(rank: int) -> Callable:
     mean = _nn[f"adaptive_avg_pool{rank}d"]
 
     def pool(input: Any, output_size: Any) -> Tensor:
-        return mean(input, _completed(input, output_size))
+        return mean(input, _completed(input, output_size, rank, f"adaptive_avg_pool{rank}d: output_size"))
 
     return pool
 
