@@ -13,21 +13,21 @@ _ISSUES = ("https://github.com/pytorch/pytorch/issues to help us prioritize addi
 class _Determinism:
     """The switches of the process; `fills` says whether memory that nothing was written to yet is filled."""
 
-    __slots__ = ("fill_uninitialized_memory", "fills", "mode")
+    __slots__ = ("fill_uninitialized_memory", "fills", "mode", "warn_only")
 
     def __init__(self) -> None:
-        self.fill_uninitialized_memory, self.fills, self.mode = True, False, 0
+        self.fill_uninitialized_memory, self.fills, self.mode, self.warn_only = True, False, 0, False
 
-    def set_mode(self, mode: int) -> None:
+    def set_mode(self, mode: int, warn_only: bool) -> None:
         """0 for any algorithm, 1 to warn of one whose results may not repeat, 2 to refuse it."""
-        self.mode = mode
+        self.mode, self.warn_only = mode, warn_only
         self.fills = mode > 0 and self.fill_uninitialized_memory
 
     def set_fill(self, fill: bool) -> None:
         if fill.__class__ is not bool:
             raise RuntimeError(f"expected a bool, but got {type(fill).__name__}")
         self.fill_uninitialized_memory = fill
-        self.set_mode(self.mode)
+        self.set_mode(self.mode, self.warn_only)
 
 
 determinism = _Determinism()

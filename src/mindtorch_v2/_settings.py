@@ -40,7 +40,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
         if flag.__class__ is not bool:
             position = 1 if name == "mode" else None
             raise TypeError(expected("_set_deterministic_algorithms", name, "bool", flag, position))
-    determinism.set_mode(0 if not mode else 1 if warn_only else 2)
+    determinism.set_mode(0 if not mode else 1 if warn_only else 2, warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -48,7 +48,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    return determinism.mode == 1
+    return determinism.warn_only
 
 
 def get_deterministic_debug_mode() -> int:
@@ -62,7 +62,8 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     if debug_mode not in known:
         raise RuntimeError(f"invalid value of debug_mode, expected one of {', '.join(map(repr, known))}, but got "
                            f"{debug_mode!r}")
-    determinism.set_mode(_MODES.index(debug_mode) if isinstance(debug_mode, str) else debug_mode)
+    mode = _MODES.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    determinism.set_mode(mode, mode == 1)
 
 
 def set_flush_denormal(mode: bool) -> bool:

@@ -123,3 +123,11 @@ def test_operations_that_repeat_go_on() -> None:
     assert torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2), accumulate=True).tolist() == [2, 0, 0]
     meta = torch.zeros(3, device="meta")
     assert meta.put_(torch.tensor([0]).to("meta"), torch.ones(1).to("meta")) is meta
+
+
+def test_warn_only_is_kept_apart_from_the_mode() -> None:
+    torch.use_deterministic_algorithms(False, warn_only=True)
+    assert torch.is_deterministic_algorithms_warn_only_enabled() and not torch.are_deterministic_algorithms_enabled()
+    assert torch.get_deterministic_debug_mode() == 0
+    torch.set_deterministic_debug_mode(0)
+    assert not torch.is_deterministic_algorithms_warn_only_enabled()

@@ -234,7 +234,7 @@ def dense_array(self: Tensor) -> np.ndarray:
 def _to_dense_grad(grad: Tensor, self: Tensor, masked_grad: bool | None) -> Tensor:
     if masked_grad is not False:
         return grad.sparse_mask(coalesce(self) if self.layout is sparse_coo else self)
-    return to_sparse(grad, self._array.sparse_dim) if self.layout is sparse_coo else to_sparse(grad, layout=self.layout)
+    return _as_layout(grad, self)
 
 
 _TO_DENSE = op("_to_dense(Tensor self, *, bool? masked_grad=None) -> Tensor", public="",
@@ -255,7 +255,11 @@ def _as_layout(grad: Tensor, like: Tensor) -> Tensor:
     """A gradient in the layout of what it is the gradient of."""
     if grad.layout is like.layout:
         return grad
-    return to_dense(grad) if like.layout is strided else to_sparse(grad, layout=like.layout)
+    if like.layout is strided:
+        return to_dense(grad)
+    if like.layout is sparse_coo:
+        return to_sparse(grad, like._array.sparse_dim)
+    return to_sparse(grad, layout=like.layout, dense_dim=like._array.dense_dim)
 
 
 def _from_dense(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim: int | None) -> Tensor:

@@ -1,11 +1,14 @@
 """Comparing gradients with finite differences."""
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._autograd.grad_mode import no_grad
+from .._device import sparse_coo, sparse_csc, strided
+from .._sparse import compress, coo, is_sparse, wrap_sparse
 from .._tensor import Tensor, wrap
 
 
@@ -25,23 +28,29 @@ def _differentiable_outputs(outputs: Any) -> tuple[Tensor, ...]:
     return tuple(o for o in _as_tuple(outputs) if isinstance(o, Tensor) and o.requires_grad)
 
 
-def _checked_inputs(inputs: Sequence[Any]) -> list[Tensor]:
+def _checked_inputs(inputs: Sequence[Any], warns: bool = True) -> list[Tensor]:
     chosen = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
     if not chosen:
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have "
                          "requires_grad=True.")
     for i, t in enumerate(inputs):
-        if isinstance(t, Tensor) and t.requires_grad and t.dtype.name not in ("float64", "complex128"):
-            import warnings
-
+        if warns and isinstance(t, Tensor) and t.requires_grad and t.dtype.name not in ("float64", "complex128"):
             warnings.warn(f"Input #{i} requires gradient and is not a double precision floating point or complex. This "
                           "check will likely fail if all the inputs are not of double precision floating point or "
                           "complex. ", stacklevel=3)
+        held = t._array.values if isinstance(t, Tensor) and is_sparse(t) else t
+        if isinstance(t, Tensor) and t.requires_grad and any(
+                step <= 0 and length > 1 for step, length in zip(held.stride(), held.shape, strict=True)):
+            raise RuntimeError(f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that "
+                               "are non-overlapping to be able to compute the numerical gradients correctly. You "
+                               "should call .contiguous on the input before passing it to gradcheck.")
     return chosen
 
 
 def _host(tensor: Tensor) -> np.ndarray:
-    """A tensor's elements: its memory itself on the CPU, a copy of any other device's."""
+    """A tensor's elements: its memory itself on the CPU, a copy of any other device's or layout's."""
+    if is_sparse(tensor):
+        tensor = tensor.detach().to_dense()  # type: ignore[attr-defined]
     array = tensor._array
     return array if array.__class__ is np.ndarray else tensor.detach().cpu()._array
 
@@ -52,21 +61,74 @@ def _on(tensor: Tensor, array: np.ndarray) -> Tensor:
     return made if tensor._array.__class__ is np.ndarray else made.to(tensor.device)
 
 
-def _numerical(function: Callable, inputs: Sequence[Any], target: Tensor, count: int, eps: float) -> list[np.ndarray]:
+class _Moved(NamedTuple):
+    """An input whose numbers are moved: the inputs with it, what holds the numbers, and their places among all."""
+
+    inputs: Sequence[Any]
+    memory: Tensor
+    places: np.ndarray | None  # of a sparse input; without masking all of its elements are specified
+
+    def spread(self, rows: np.ndarray, count: int, width: int, units: int = 1) -> np.ndarray:
+        """Rows of the numbers that are held as the rows of all `count` elements, `units` of them each."""
+        if self.places is None:
+            return rows
+        made = np.zeros((count * units, width), rows.dtype)
+        made[(self.places[:, None] * units + np.arange(units)).reshape(-1)] = rows.reshape(-1, width)
+        return made
+
+    def gradient(self, grad: Tensor) -> np.ndarray:
+        """The elements of a gradient in a row, zero where a sparse input has none."""
+        array = _host(grad.detach()).reshape(-1).copy()
+        return array if self.places is None else self.spread(array[self.places], array.size, 1)[:, 0]
+
+
+def _moved(inputs: Sequence[Any], target: Tensor, masked: bool) -> _Moved:
+    if not is_sparse(target):
+        return _Moved(inputs, target, None)
+    plain = target.detach()
+    if not masked:
+        plain = _specified(plain)
+    elif plain.layout is sparse_coo:
+        plain = plain.coalesce()  # type: ignore[attr-defined]
+    array = plain._array
+    inner = math.prod(array.shape[array.batch + array.sparse_dim :])
+    places = (array.flat_places()[:, None] * inner + np.arange(inner)).reshape(-1)
+    plain.requires_grad_()
+    return _Moved([plain if x is target else x for x in inputs], array.values, places)
+
+
+def _specified(tensor: Tensor) -> Tensor:
+    """A sparse tensor in whose layout every element stands, zeros too."""
+    array, rows = tensor._array, _host(tensor)
+    count = array.batch + array.sparse_dim
+    places = np.indices(array.shape[:count]).reshape(count, -1)
+    rows = rows.reshape(-1, *array.shape[count:])
+    if array.layout is sparse_coo:
+        return coo(wrap(places), wrap(rows), array.shape, True)
+    if array.layout is sparse_csc:
+        order = np.lexsort((places[-2], places[-1], *places[:-2][::-1]))
+        places, rows = places[:, order], rows[order]
+    return wrap_sparse(compress(places, rows, array.shape, array.layout, array.batch))
+
+
+def _numerical(function: Callable, moved: _Moved, outputs: Sequence[Tensor], count: int,
+               eps: float) -> list[np.ndarray]:
     """For each output the matrix of finite differences, (inputs, outputs); a complex input has two rows."""
-    columns: list[list[np.ndarray]] = [[] for _ in range(count)]
-    for index in np.ndindex(target._array.shape):
-        for unit in (1, 1j) if target.dtype.is_complex else (1,):
-            made = _differences(function, inputs, target, index, unit, eps)
+    columns: list[list[np.ndarray]] = [[] for _ in outputs]
+    units = (1, 1j) if moved.memory.dtype.is_complex else (1,)
+    for index in np.ndindex(moved.memory._array.shape):
+        for unit in units:
+            made = _differences(function, moved.inputs, moved.memory, index, unit, eps)
             for column, difference in zip(columns, made, strict=True):
                 column.append(difference)
-    return [np.array(c) for c in columns]
+    return [moved.spread(np.array(column), count, output.numel(), len(units))
+            for column, output in zip(columns, outputs, strict=True)]
 
 
 def _differences(function: Callable, inputs: Sequence[Any], target: Tensor, at: Any, direction: Any,
                  eps: float) -> list[np.ndarray]:
     """Central differences of all outputs, as rows, when elements of an input move in a direction."""
-    array, made = _host(target), []
+    array, made, geometries = _host(target), [], []
     original = array[at].copy()
     for step in (eps, -eps, 0):
         array[at] = original + step * direction if step else original
@@ -74,13 +136,24 @@ def _differences(function: Callable, inputs: Sequence[Any], target: Tensor, at: 
             target.data.copy_(wrap(array))
         if not step:
             break
-        with no_grad():
-            outputs = _floating(function(*inputs))
-        made.append([np.array(_host(o), copy=True).reshape(-1) for o in outputs])
-    return [(ahead - behind) / (2 * eps) for ahead, behind in zip(*made, strict=True)]
+        outputs = _floating(function(*inputs))
+        made.append([np.array(_host(o.detach()), copy=True) for o in outputs])
+        geometries.append([(o.shape, o.dtype) for o in outputs])
+    _check_steady(*geometries, at, eps)
+    return [((ahead - behind) / (2 * eps)).reshape(-1) for ahead, behind in zip(*made, strict=True)]
 
 
-def _analytical(output: Tensor, target: Tensor) -> np.ndarray:
+def _check_steady(ahead: list, behind: list, at: Any, eps: float) -> None:
+    """Outputs may not change their shapes or types with the values of inputs."""
+    where = "" if at is ... else f"on index {at[0] if len(at) == 1 else at} "
+    for number, name in enumerate(("shape", "dtype")):
+        for one, other in zip(ahead, behind, strict=True):
+            if one[number] != other[number]:
+                raise AssertionError(f"Expected `func` to return outputs with the same {name} when inputs are "
+                                     f"perturbed {where}by {eps}, but got: {name}s {one[number]} and {other[number]}.")
+
+
+def _analytical(output: Tensor, target: Tensor, moved: _Moved) -> np.ndarray:
     """The same matrix by backward: the vector-Jacobian products of the unit vectors."""
     from . import grad
 
@@ -95,7 +168,7 @@ def _analytical(output: Tensor, target: Tensor) -> np.ndarray:
             if g is not None and (g._array.shape != target._array.shape or g.dtype is not target.dtype):
                 raise GradcheckError(f"grad is incorrect size or type: {tuple(g.shape)} {g.dtype} for an input of "
                                      f"{tuple(target.shape)} {target.dtype}")
-            rows.append(np.zeros(target.numel(), target._array.dtype) if g is None else _host(g).reshape(-1).copy())
+            rows.append(np.zeros(target.numel(), target._array.dtype) if g is None else moved.gradient(g))
     return np.array(rows).reshape(len(rows), target.numel())
 
 
@@ -145,9 +218,12 @@ def gradcheck(
     given = _as_tuple(inputs)
     try:
         check = _check_between_vectors if fast_mode else _check
-        check(func, given, eps, atol, rtol, nondet_tol, backward=check_backward_ad, forward=check_forward_ad)
+        check(func, given, eps, atol, rtol, nondet_tol, backward=check_backward_ad, forward=check_forward_ad,
+              masked=bool(masked))
+        if check_backward_ad:
+            _check_zero_gradients(func, given, bool(masked))
         if check_backward_ad and check_undefined_grad:
-            _check_undefined(func, given, _checked_inputs(given))
+            _check_undefined(func, given, _checked_inputs(given, warns=False))
         if check_batched_grad:
             _check_batched_grad(func, given)
         if check_batched_forward_grad:
@@ -183,6 +259,44 @@ def _tangents(function: Callable, inputs: Sequence[Any], target: Tensor, tangent
             array = np.array(_host((output if found is None else found).detach()), copy=True).reshape(-1)
             made.append(np.zeros_like(array) if found is None else array)
     return made
+
+
+def _check_outputs(outputs: Sequence[Tensor]) -> None:
+    if any(map(is_sparse, outputs)):
+        raise ValueError("Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on "
+                         "the output of fn for gradcheck.")
+
+
+def _check_constant(numerical: np.ndarray, outputs: Sequence[Tensor], nondet_tol: float) -> None:
+    """An output that takes part in no gradient must not depend on the inputs, where no other one does either."""
+    alone = not any(o.requires_grad for o in outputs)
+    if alone and numerical.size and np.abs(numerical).max() > nondet_tol:
+        raise GradcheckError("Numerical gradient for function expected to be zero")
+
+
+def _check_zero_gradients(func: Callable, inputs: tuple, masked: bool) -> None:
+    """Gradients of zero must give zeros, in the layout of the inputs or dense ones."""
+    from . import grad
+
+    outputs, chosen = _differentiable_outputs(func(*inputs)), _checked_inputs(inputs, warns=False)
+    if not outputs:
+        return
+    zeros = [o.detach().new_zeros(o.shape) for o in outputs]
+    for found, target in zip(grad(outputs, chosen, zeros, allow_unused=True), chosen, strict=True):
+        if found is None:
+            continue
+        if found.layout is not strided:
+            if found.layout is not target.layout:
+                raise GradcheckError(f"grad is incorrect layout ({found.layout} is not {target.layout})")
+            kind = str(found.layout).replace("torch.", "").replace("_coo", "")
+            for name in ("sparse_dim", "dense_dim"):
+                given, expected = getattr(found._array, name), getattr(target._array, name)
+                if given != expected:
+                    raise GradcheckError(f"grad is {kind} tensor, but has incorrect {name} {given}, expected "
+                                         f"{expected}")
+        elements = _host(found.detach())
+        if not (np.allclose(elements, 0) if masked else (elements == 0).all()):
+            raise GradcheckError("backward not multiplied by grad_output")
 
 
 def _floating(outputs: Any) -> list[Tensor]:
@@ -234,13 +348,15 @@ def _check_batched_forward_grad(func: Callable, inputs: tuple) -> None:
 
 
 def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, *, backward: bool,
-           forward: bool) -> None:
+           forward: bool, masked: bool) -> None:
     chosen = _checked_inputs(inputs)
     all_outputs = _floating(func(*inputs))
+    _check_outputs(all_outputs)
     for i, target in enumerate(chosen):
         if not target.numel():
             continue
-        numerical = _numerical(func, inputs, target, len(all_outputs), eps)
+        moved = _moved(inputs, target, masked)
+        numerical = _numerical(func, moved, all_outputs, target.numel(), eps)
         tangents = _forward(func, inputs, target, len(all_outputs)) if forward else []
         for j, output in enumerate(all_outputs):
             if not output.numel():
@@ -253,30 +369,33 @@ def _check(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, 
             if not backward:
                 continue
             if not output.requires_grad:
-                if numerical[j].size and np.abs(numerical[j]).max() > atol:
-                    raise GradcheckError(f"Numerical gradient for function expected to be zero: output {j}, input {i}")
+                _check_constant(numerical[j], all_outputs, nondet_tol)
+                _agree(np.zeros_like(expected), expected, rtol, atol, "", j, i)
                 continue
-            analytical = _analytical(output, target)
-            repeated = _analytical(output, target)
+            analytical = _analytical(output, target, moved)
+            repeated = _analytical(output, target, moved)
             if analytical.size and np.abs(analytical - repeated).max() > nondet_tol:
                 raise GradcheckError(_NOT_REENTRANT)
             _agree(_real_gradient(analytical, complex_input).T, expected, rtol, atol, "", j, i)
 
 
 def _check_between_vectors(func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, *,
-                           backward: bool, forward: bool) -> None:
+                           backward: bool, forward: bool, masked: bool) -> None:
     """`_check` of one number for each Jacobian J, the product u J v with random u and v."""
     from . import grad
 
     rng, outputs = np.random.default_rng(0), _floating(func(*inputs))
+    _check_outputs(outputs)
     seeds = [_random_like(rng, output._array) for output in outputs]
     for i, target in enumerate(_checked_inputs(inputs)):
         if not target.numel():
             continue
-        direction = _random_like(rng, target._array)
-        direction /= np.linalg.norm(direction)
-        numerical = _differences(func, inputs, target, ..., direction, eps)
+        moved = _moved(inputs, target, masked=True)  # the direction is sparse as the input is
+        direction = _random_like(rng, moved.memory._array)
+        direction /= np.linalg.norm(direction) or 1.0
+        numerical = _differences(func, moved.inputs, moved.memory, ..., direction, eps)
         tangents = _tangents(func, inputs, target, direction) if forward else []
+        direction = moved.spread(direction.reshape(-1, 1), target.numel(), 1).reshape(-1)
         for j, (output, seed) in enumerate(zip(outputs, seeds, strict=True)):
             expected, allowed = np.vdot(seed, numerical[j]).real, atol * max(1.0, float(np.linalg.norm(seed)))
             if forward:
@@ -284,10 +403,12 @@ def _check_between_vectors(func: Callable, inputs: tuple, eps: float, atol: floa
             if not backward:
                 continue
             found = [np.zeros_like(direction)]
-            if output.requires_grad:
+            if not output.requires_grad:
+                _check_constant(numerical[j], outputs, nondet_tol)
+            else:
                 seeded = _on(output, seed)
                 grads = [grad(output, target, seeded, retain_graph=True, allow_unused=True)[0] for _ in range(2)]
-                found = [_host(g.detach()) for g in grads if g is not None] or found
+                found = [moved.gradient(g) for g in grads if g is not None] or found
             if np.abs(found[0] - found[-1]).max() > nondet_tol:
                 raise GradcheckError(_NOT_REENTRANT)
             _agree(np.vdot(found[0], direction).real, expected, rtol, allowed, "", j, i)
@@ -336,17 +457,10 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
         result = grad(made, wanted, seeds, create_graph=True, allow_unused=True)
         return tuple(g for g in result if g is not None)
 
-    # Under no_grad (the finite differences) the inner gradient must still be recorded.
-    def recorded(*args: Any) -> tuple:
-        from .._autograd.grad_mode import enable_grad
-
-        with enable_grad():
-            return gradients(*args)
-
-    return gradcheck(recorded, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
-                     nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
+    return gradcheck(gradients, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol,
+                     raise_exception=raise_exception, nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
                      check_batched_grad=check_batched_grad, check_forward_ad=check_fwd_over_rev,
-                     check_backward_ad=check_rev_over_rev, fast_mode=fast_mode)
+                     check_backward_ad=check_rev_over_rev, fast_mode=fast_mode, masked=masked)
 
 
 def _random_like(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:

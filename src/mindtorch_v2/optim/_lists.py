@@ -212,8 +212,13 @@ def decayed(parameter: torch.Tensor, gradient: torch.Tensor, weight_decay: Any, 
     if maximize:
         gradient = -gradient
     if isinstance(weight_decay, torch.Tensor):
-        return gradient.addcmul(parameter, weight_decay)
+        return gradient.addcmul(unshared(parameter), weight_decay)
     return gradient.add(parameter, alpha=weight_decay) if weight_decay != 0 else gradient
+
+
+def unshared(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that a differentiable step may remember, though a later step writes to this one."""
+    return tensor.clone() if tensor.requires_grad and torch.is_grad_enabled() else tensor
 
 
 def real_views(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -231,6 +236,7 @@ def descend(parameter: torch.Tensor, direction: torch.Tensor, rate: Any) -> None
 
 def descend_quotient(parameter: torch.Tensor, above: torch.Tensor, below: torch.Tensor, rate: Any) -> None:
     """parameter -= rate * above / below."""
+    above, below = unshared(above), unshared(below)
     if isinstance(rate, torch.Tensor):
         parameter.addcmul_(above / below, rate, value=-1)
     else:
@@ -242,7 +248,9 @@ def update_moments(
 ) -> None:
     """Moves the running means of gradients and of their squares."""
     mean.lerp_(gradient, 1 - beta1)
-    if isinstance(beta2, torch.Tensor):
+    if isinstance(beta2, torch.Tensor) and beta2.requires_grad:
+        square_mean.lerp_(gradient * gradient, 1 - beta2)
+    elif isinstance(beta2, torch.Tensor):
         square_mean.mul_(beta2).add_((1 - beta2) * gradient * gradient)
     else:
         square_mean.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
