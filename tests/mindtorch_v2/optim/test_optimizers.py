@@ -341,3 +341,23 @@ def test_lbfgs_line_search_stays_within_max_eval():
 def test_lbfgs_line_search_along_a_straight_line():
     """Whose slopes are equal, so that the cubic through them divides zero by zero."""
     assert lbfgs_evaluations(lambda x: x.sum() * 1e-4, 0.0, lr=1e3, max_iter=3) == (4, pytest.approx(-5.5045))
+
+
+@pytest.mark.parametrize(("name", "options", "expected"), [
+    ("SGD", {"lr": 0.1, "weight_decay": 0.3}, [-24.40629, 0.868769]),
+    ("RAdam", {"lr": 0.1}, [-21.339408]),
+    ("Adam", {"lr": 0.1, "beta1": 0.8, "beta2": 0.7, "weight_decay": 0.3}, [-5.958991, -0.010599, 0.012625, 0.000243]),
+    ("AdamW", {"lr": 0.1, "beta1": 0.8, "beta2": 0.7, "weight_decay": 0.3}, [-4.738816, -0.028399, 0.032259, 0.341594]),
+])
+def test_several_differentiable_steps_have_gradients_for_their_options(name, options, expected):
+    given = {key: torch.tensor(value, dtype=torch.float64, requires_grad=True) for key, value in options.items()}
+    passed = dict(given)
+    if "beta1" in passed:
+        passed["betas"] = (passed.pop("beta1"), passed.pop("beta2"))
+    member = torch.tensor([1.0, -2.0], dtype=torch.float64, requires_grad=True).clone()
+    optimizer = getattr(optim, name)([member], differentiable=True, **passed)
+    for _ in range(3):
+        member.grad = member.clone() ** 2
+        optimizer.step()
+    member.sum().backward()
+    assert [value.grad.item() for value in given.values()] == pytest.approx(expected, abs=1e-6)
