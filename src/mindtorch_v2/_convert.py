@@ -260,6 +260,8 @@ def _map(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
     """This tensor with `callable(element, element of tensor)` in the place of each element."""
     if self.requires_grad or tensor.requires_grad:
         raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
+    if tensor.type() != self.type():  # type: ignore[attr-defined]
+        raise TypeError(f"map_: expected {self.type()} for 'other' (got {tensor.type()})")  # type: ignore[attr-defined]
     first, second = (t.flatten().tolist() for t in (self, tensor.expand_as(self)))  # type: ignore[attr-defined, union-attr]
     return _store(self, [callable(a, b) for a, b in zip(first, second, strict=True)])
 

@@ -299,7 +299,7 @@ def _converted(item: Any) -> Any:
             if isinstance(part, np.generic) and not hasattr(part, "__index__"):
                 raise TypeError(f"'{_type_name(part)}' object cannot be interpreted as an integer")
         return made if made.dtype is int64 else made.to(int64)
-    if hasattr(item, "__index__"):
+    if hasattr(item, "__index__") and not isinstance(item, type):
         return item.__index__()
     raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
                      f"(got {_type_name(item)})")

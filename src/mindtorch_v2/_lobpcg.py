@@ -25,10 +25,11 @@ def lobpcg(A: Any, k: int | None = None, B: Any = None, X: Any = None, n: int | 
     Both of PyTorch's methods search the same subspaces; here one orthonormal basis of them serves both, so that
     `method` and the parameters of its orthogonalisation change nothing.
     """
+    differentiated = A.requires_grad or (B is not None and B.requires_grad)
     assert A.shape[-2] == A.shape[-1], f"A must be square, got shape {A.shape}"
     found = _start(A, k, X, n)
     settings = (found[0], found[1], iK, 1000 if niter is None else niter, tol, largest is None or largest, tracker)
-    if A.requires_grad or (B is not None and B.requires_grad):
+    if differentiated:
         symmetric = (A + A.mH) / 2
         return _Eigenpairs.apply(symmetric, None if B is None else (B + B.mH) / 2, settings)
     with no_grad():

@@ -151,4 +151,6 @@ def share_memory_(self: Tensor) -> Tensor:
 
 def is_shared(self: Tensor) -> bool:
     """Whether other processes can see writes to the memory."""
+    if self.is_sparse:
+        raise NotImplementedError("Cannot access storage of SparseTensorImpl")
     return self._shared_storage().is_shared()

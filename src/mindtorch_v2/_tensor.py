@@ -40,6 +40,7 @@ from ._dispatch.keys import (
 )
 from ._dispatch.levels import LevelArray
 from ._dispatch.registry import Operator, registry
+from ._dispatch.schema import LEAST, MOST
 from ._dtype import CPP_NAMES, FLOAT, OF_ARRAY, WIDER, cast, dtype
 from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage, follow_storage
 from ._warn import warn_once
@@ -164,7 +165,7 @@ class Tensor(TensorBase):
         """The shape, or its length along one dimension."""
         if dim is None:
             return _size(Size, self._array.shape)
-        if dim.__class__ is not int:
+        if dim.__class__ is not int or not LEAST <= dim <= MOST:
             dim = checked_int("size", "dim", dim, 1)
         if not self._array.ndim:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
@@ -172,7 +173,7 @@ class Tensor(TensorBase):
 
     def stride(self, dim: int | None = None) -> Any:
         """How many elements lie from one index to the next: in all dimensions, or in one."""
-        if dim is not None and dim.__class__ is not int:
+        if dim is not None and (dim.__class__ is not int or not LEAST <= dim <= MOST):
             dim = checked_int("stride", "dim", dim, 1)
         if not self._array.size:
             settle_empty(self)
@@ -917,6 +918,4 @@ def wrapped_dim(dim: int, ndim: int) -> int:
     limit = ndim or 1
     if -limit <= dim < limit:
         return dim + limit if dim < 0 else dim
-    if not -(2**63) <= dim < 2**63:
-        raise ValueError("Overflow when unpacking long long")
     raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})")

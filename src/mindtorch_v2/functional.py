@@ -97,6 +97,8 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
         if not isinstance(shape, (int, tuple, list)):
             raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}")
     given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    for n in (n for shape in given for n in shape if isinstance(n, Tensor)):
+        raise AssertionError(f"Expected bool, got {type(n)}")
     if any(n < 0 for shape in given for n in shape):
         raise ValueError("Attempting to broadcast a dimension with negative length!")
     common = [1] * max(map(len, given), default=0)

@@ -533,7 +533,12 @@ BAD_CALLS: dict[str, list[str]] = {
         "torch.autograd.functional.jvp(torch.exp, v, v, create_graph=())",
         "torch.autograd.functional.jacobian(torch.exp, v[:0])", "torch.from_dlpack(g)", "torch.einsum(1, [a])",
         "torch.einsum(a, ['x', 1])", "torch.einsum(a, [99, 1])", "torch.masked.sum(v, dim=2.0)",
-        "torch.masked.sum(v, dim=torch.tensor(0))", "torch.sparse.mm(q.to_sparse(), q, 1)",
+        "torch.masked.sum(v, dim=torch.tensor(0))", "torch.sparse.mm(q.to_sparse(), q, 1)", "a[torch.Tensor]",
+        "torch.masked.median(s, torch.tensor(True))", "torch.masked.sum(v, dim=10**30)",
+        "torch.lobpcg(numpy.float32(1), k=1)", "F.gaussian_nll_loss(v, v, numpy.ones(3))",
+        "F.gaussian_nll_loss(v, v, torch.ones(3, dtype=torch.int64))", "d.map_(a, max)",
+        "torch.broadcast_shapes((5, 10, 5), (s, 5))", "q.to_sparse().flatten()", "q.to_sparse().contiguous()",
+        "torch.pinverse(q.to_sparse())", "q.to_sparse().is_shared()",
     ],
     "sizes and flags that are taken by some overloads only": [
         "a.mean(keepdim=True)", "torch.sum(a, keepdim=True)", "torch.prod(a, keepdim=False)",
@@ -549,7 +554,9 @@ BAD_CALLS: dict[str, list[str]] = {
         "torch.embedding_bag(a, idx, torch.tensor(0))", "torch.embedding_bag(a, torch.tensor(1), idx)",
         "F.bilinear(a, a, torch.ones(2, 3, 3), s)", "F.pad(x4, (1, 1), 'x', 2.0)",
         "torch.tensordot(q, q, dims=([0, 1],))", "torch.tensordot(q, q, dims=(1, 0))",
-        "torch.cdist(a, a, compute_mode=1)",
+        "torch.cdist(a, a, compute_mode=1)", "torch.sum(a, keepdims=True)", "torch.zeros(2, torch.tensor(True))",
+        "a.view((6, torch.tensor(True)))", "F.ctc_loss(torch.ones(4, 1, 3), s.long(), torch.tensor([4]), idx[:1])",
+        "torch.native_group_norm(torch.zeros(0, 2), v[:2], v[:2], 0, -1, 1, 1, 1e-5)",
     ],
 }
 

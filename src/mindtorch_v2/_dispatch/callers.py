@@ -205,7 +205,7 @@ def _key_lines(arguments: Sequence[Argument]) -> list[str]:
 _KEEPDIM_NEEDS_DIM = ("sum", "mean", "prod")
 _KEEPDIM_LINES = [
     "if dim is MISSING:",
-    "    if keepdim is not MISSING and not unexpected: raise __without_dim__()",
+    "    if (keepdim is not MISSING or 'keepdims' in unexpected) and 'axis' not in unexpected: raise __without_dim__()",
     "    dim = __default_dim__",
     "if keepdim is MISSING: keepdim = __default_keepdim__",
 ]

@@ -41,6 +41,10 @@ _READ_FIRST = {
 LEAST, MOST, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 
 
+# Lists in which a tensor must not be a bool; elsewhere it counts as 0 or 1.
+_SIZES = ("size", "sizes", "shape", "stride", "strides", "shifts", "repeats")
+
+
 class Mismatch(TypeError):
     """An argument that does not fit; the text names the argument, the schema is added by the caller."""
 
@@ -104,6 +108,8 @@ class Argument:
         """Integers of a list, of which PyTorch looks at the first before it takes all: booleans may follow it."""
         converted = []
         for i, item in enumerate(items):
+            if self.name in _SIZES and is_tensor(item) and item.dtype.category == 0:
+                raise RuntimeError("Expected scalar.isIntegral( false) to be true, but got false.")
             try:
                 number = _to_list_int(item) if i or not isinstance(item, bool) else MISSING
             except ValueError as error:

@@ -190,6 +190,10 @@ def _check_groups(input: Any, num_groups: int, weight: Any, bias: Any) -> None:
     if num_groups <= 0 or channels % num_groups:
         raise RuntimeError("Expected number of channels in input to be divisible by num_groups, but got input of shape "
                            f"{shape_text(input.shape)} and num_groups={num_groups}")
+    _check_parameters(input, channels, weight, bias)
+
+
+def _check_parameters(input: Any, channels: int, weight: Any, bias: Any) -> None:
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and tuple(parameter.shape) != (channels,):
             raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of channels in input, but "
@@ -209,6 +213,7 @@ def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: 
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     if input.numel() != N * C * HxW:
         raise RuntimeError("Expected X.numel() == N * C * HxW to be true, but got false.")
+    _check_parameters(input, C, weight, bias)
     made, mean, rstd = _group_normalised(input, group, weight, bias, eps)
     told = input.dtype if weight is None else weight.dtype
     return made, mean.to(told), rstd.to(told)

@@ -281,7 +281,7 @@ def parse_to(
         other = positional.pop(0)
     elif positional and isinstance(positional[0], (dtype, type)):
         kind = positional.pop(0)
-    elif positional and (positional[0] is None or isinstance(positional[0], (str, int, device))):
+    elif positional and (positional[0] is None or isinstance(positional[0], (str, bytes, int, device))):
         where = positional.pop(0)
         if positional and not isinstance(positional[0], bool):
             kind = positional.pop(0)
@@ -291,7 +291,7 @@ def parse_to(
                    and all(isinstance(f, bool) for f in (flags | rest).values())
                    and (kind is None or isinstance(kind, (dtype, type)))
                    and (wanted is None or isinstance(wanted, memory_format))
-                   and (where is None or isinstance(where, (str, int, device)) and not isinstance(where, bool)))
+                   and (where is None or isinstance(where, (str, bytes, int, device)) and not isinstance(where, bool)))
     if not fits_a_form:
         shown = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
         shown += ", " if kwargs else ""

@@ -46,6 +46,9 @@ def _ctc_specs(log_probs: Tensor, targets: Tensor, input_lengths: tuple, target_
     _check_lengths("input_lengths", input_lengths, batch, 0, steps)
     _check_lengths("target_lengths", target_lengths, batch, 0, None)
     longest, wanted = max(target_lengths, default=0), targets._array.shape
+    if len(wanted) not in (1, 2):
+        raise RuntimeError(f"Expected 1 to 2 dimensions, but got {len(wanted)}-dimensional tensor for argument #2 "
+                           f"'targets' {CHECKING}")
     total = sum(target_lengths) if len(wanted) == 1 else batch
     if wanted[0] != total:
         raise RuntimeError(f"Expected tensor to have size {total} at dimension 0, but got size {wanted[0]} for "

@@ -221,7 +221,8 @@ def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: dtype | N
            mask: Tensor | None = None) -> Tensor:
     """The median of unmasked elements along a dimension, NaN where there is none."""
     _strided_only(input, "median")
-    kind, at = dtype or input.dtype, _dims(dim, input.ndim)[0] if input.ndim else 0
+    kind, dims = dtype or input.dtype, _dims(dim, input.ndim)
+    at = dims[0] if input.ndim else 0
     is_floating = input.dtype.is_floating_point
     filled = _filled(input if is_floating else input.to(float32), mask, float("nan"))
     made = filled.nanmedian(at, bool(keepdim)).values

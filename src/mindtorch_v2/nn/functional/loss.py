@@ -205,6 +205,9 @@ def gaussian_nll_loss(input: Any, target: Tensor, var: Any, full: bool = False, 
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = input.new_full(input.shape, var)
+    elif not isinstance(var, Tensor):
+        raise TypeError(f"any() received an invalid combination of arguments - got ({type(var).__name__}), but "
+                        "expected a Tensor")
     elif (var < 0).any():
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:
@@ -214,7 +217,7 @@ def gaussian_nll_loss(input: Any, target: Tensor, var: Any, full: bool = False, 
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(reduction + " is not valid")
-    clamped = var + (var.detach().clamp_min(eps) - var.detach())  # no gradient stops at the clamp
+    clamped = var + (var.detach().clone().clamp_(eps) - var.detach())  # no gradient stops at the clamp
     loss = 0.5 * (clamped.log() + (input - target) ** 2 / clamped)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
@@ -278,7 +281,7 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     distance: Callable = _pairwise_distance if distance_function is None else distance_function
-    ranks = [x.dim() for x in (anchor, positive, negative)]
+    ranks = [x.ndim for x in (anchor, positive, negative)]
     if len(set(ranks)) > 1:
         raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of "
                            "dimensions, but "
