@@ -139,7 +139,7 @@ def _differences(function: Callable, inputs: Sequence[Any], target: Tensor, at: 
         outputs = _floating(function(*inputs))
         made.append([np.array(_host(o.detach()), copy=True) for o in outputs])
         geometries.append([(o.shape, o.dtype) for o in outputs])
-    _check_steady(*geometries, at, eps)
+    _check_steady(geometries[0], geometries[1], at, eps)
     return [((ahead - behind) / (2 * eps)).reshape(-1) for ahead, behind in zip(*made, strict=True)]
 
 
