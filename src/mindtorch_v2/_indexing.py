@@ -32,7 +32,7 @@ from ._ops.declare import composite
 from ._ops.index import index_with
 from ._ops.parts import select_view, slice_view
 from ._ops.restride import alias
-from ._ops.rules import check_writable
+from ._ops.rules import check_writable, shares_storage
 from ._ops.scatter import filling_mask
 from ._ops.updates import warn_if_expanded
 from ._ops.view import unsqueeze
@@ -356,7 +356,7 @@ def _write_array(self: Tensor, index: Any, value: Any) -> bool:
         source = value._array
         if source.dtype is not array.dtype or not _sees_no_graph(value) or source.ndim > array.ndim:
             return False
-        aliased = value is self or value._base is self or value._base is self._base is not None
+        aliased = value is self or shares_storage(self, value)
         if aliased and kind is Tensor:
             return False
     elif array.dtype.kind == "f" and (value_kind is int and _LEAST <= value <= _MOST or value_kind is float

@@ -184,7 +184,7 @@ class UntypedStorage(StorageBase):
         while start != end and sys.getrefcount(old) <= 2 + holders:
             if old.base.__class__ is not _ndarray:
                 return
-            old, holders = old.base, 1  # which the array before refers to
+            old = old.base
         if start != end:
             follow_storage[0](self, start, end)
 

@@ -412,3 +412,28 @@ def test_meta_tensors_have_results_without_values() -> None:
         assert made.device.type == "meta"
         (gradient,) = torch.autograd.grad(made.sum(), A)
         assert gradient.shape == A.shape
+
+
+def test_addmm_asks_for_one_type_before_it_asks_for_matrices() -> None:
+    whole, vector, matrix = torch.ones(2, 2, dtype=torch.int64), torch.ones(2), torch.ones(2, 2)
+    for call in (torch.addmm, torch.Tensor.addmm_):
+        with pytest.raises(RuntimeError, match="self and mat2 must have the same dtype, but got Long and Float"):
+            call(whole, whole, vector)
+        with pytest.raises(RuntimeError, match="mat1 and mat2 must have the same dtype, but got Long and Float"):
+            call(vector, whole, vector)
+        with pytest.raises(RuntimeError, match="mat2 must be a matrix, got 1-D tensor"):
+            call(torch.ones(()), matrix, vector)
+        with pytest.raises(RuntimeError, match="mat2 must be a matrix, got 0-D tensor"):
+            call(matrix, matrix, torch.ones(()))
+
+
+@pytest.mark.parametrize(("left", "right", "message"), (
+    ((2,), (2,), "result dtype Double does not match input dtype Long"),
+    ((2,), (2, 2), "Expected out tensor to have dtype long int, but got double instead"),
+    ((2, 2), (2, 2, 2), "Expected out tensor to have dtype long int, but got double instead"),
+    ((2, 2), (2,), "addmv input tensors must have the same dtype, but got Float, Long, and Float"),
+    ((2, 2, 2), (2,), "addmv input tensors must have the same dtype, but got Double, Long, and Float"),
+))
+def test_matmul_says_first_what_the_type_of_out_should_be(left: Any, right: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        torch.matmul(torch.ones(left, dtype=torch.int64), torch.ones(right), out=torch.empty(0, dtype=torch.float64))

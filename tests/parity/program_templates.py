@@ -45,6 +45,7 @@ VIEWS = (
     "{new} = torch.einsum('...->...', {x})",
     "{new} = {x}.reshape_as({z})",
     "{new} = {x}._base",
+    "{new} = {x}.view({kind})",
 )
 WRITES = (
     "{w}.add_({y})",
@@ -94,6 +95,9 @@ WRITES = (
     "torch.relu_({w})",
     "torch.nn.functional.relu({w}, inplace=True)",
     "{w}.__setitem__(slice(None), {y})",
+    "{w}.lerp_({y}, {scalar})",
+    "{w}.addmm_({y}, {z})",
+    "{w}.tril_()",
 )
 SETS = (
     "{w}.set_()",
@@ -145,6 +149,15 @@ OUTS = (
     "torch.norm({z}, out={w})",
     "torch.sort({z}, out=({w}, {new_integers}))",
     "torch.add({y}, {scalar}, out={w}.expand({wide}))",
+    "torch.amax({z}, 0, out={w})",
+    "torch.mean({z}, 0, out={w})",
+    "torch.softmax({z}, 0, out={w})",
+    "torch.abs({z}, out={w})",
+    "torch.cumsum({z}, 0, out={w})",
+    "torch.cumprod({z}, 0, out={w})",
+    "torch.index_select({z}, 0, torch.tensor([0]), out={w})",
+    "torch.tril({z}, out={w})",
+    "torch.matmul({y}, {z}, out={w})",
 )
 RESULTS = (
     "{new} = {x} + {y}",

@@ -430,6 +430,8 @@ class Program:
         if choices[0] < len(SURROUNDINGS) * SURROUNDED and ";" not in line and not line.startswith("modes"):
             line = SURROUNDINGS[choices[0] // SURROUNDED] + line
         order_matters = self.order_matters(template, places)
+        if "out=" in line and any(not places.tensor(n).is_floating_point() for n in ("y", "z") if n in places):
+            self.precision = max(self.precision, 1e-6)  # whole numbers are computed in the default type, then widened
         self.used_inference |= "inference" in line
         code = compile(line, f"<line {len(self.lines)}>", "exec")
         expected, expected_warnings = self.reference.execute(code)
@@ -460,10 +462,13 @@ class Program:
 
     def order_matters(self, template: str, places: Places) -> bool:
         """Whether a line writes over what it reads: unless PyTorch refuses, the result depends on its loops."""
-        if "out=" in template:  # PyTorch may have resized, and written, what it is about to read
+        # With out=, PyTorch may have resized, and written, what it is about to read; a product reads all for each.
+        if "out=" in template or "addmm_" in template:
             tensors = self.reference.tensors()
             memory = tensors[places["w"]].untyped_storage().data_ptr()
             return any(tensors[places[n]].untyped_storage().data_ptr() == memory for n in ("y", "z") if n in places)
+        if "tril_" in template:  # of elements in common PyTorch zeros some
+            return len(addresses(self.reference.tensors()[places["w"]])) < self.reference.names[places["w"]].numel()
         if "{w}" not in template or ("{y}" not in template and "{z}" not in template):
             return False
         tensors = self.reference.tensors()

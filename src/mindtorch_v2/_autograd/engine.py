@@ -18,6 +18,7 @@ from .._device import contiguous_format
 from .._dispatch.keys import (
     BACKEND_MASK,
     FUNC_MASK,
+    INFERENCE_MASK,
     PIPELINE_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
@@ -428,7 +429,7 @@ def accumulate(leaf: Any, grad: Any) -> None:
             leaf._grad = grad
         else:
             leaf._grad = _copy_like(grad.detach(), leaf)
-            if sys.getrefcount(grad) < _OWN_REFERENCES and _lies_as(grad, leaf):
+            if sys.getrefcount(grad) < _OWN_REFERENCES and not grad._keys & INFERENCE_MASK and _lies_as(grad, leaf):
                 leaf._grad._version_counter.value = grad._version  # as if it was taken itself, which PyTorch does
     elif modes.grad_enabled:
         leaf._grad = old + grad

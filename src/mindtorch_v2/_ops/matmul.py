@@ -180,17 +180,16 @@ def _check_factors(kind: dtype, *factors: Any) -> None:
 
 
 def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Spec:
-    a, b = mat1._array.shape, mat2._array.shape
+    a, b, kind = mat1._array.shape, mat2._array.shape, self.dtype
+    _check_same_addmm(kind, mat2.dtype)
+    if mat1.dtype is not kind:
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.scalar_name} and "
+                           f"{kind.scalar_name}")
     if len(a) != 2:
         raise RuntimeError(f"mat1 must be a matrix, got {len(a)}-D tensor")
     if len(b) != 2:
         raise RuntimeError(f"mat2 must be a matrix, got {len(b)}-D tensor")
     _check_chain(a, b)
-    kind = self.dtype
-    _check_same_addmm(kind, mat2.dtype)
-    if mat1.dtype is not kind:
-        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.scalar_name} and "
-                           f"{kind.scalar_name}")
     shape = (a[0], b[1])
     check_expands(self, shape)
     _check_addable(kind, "addmm_impl_cpu_", mat1)
@@ -207,7 +206,9 @@ class _AddsProduct(ArrayFamily):
     @staticmethod
     def inplace_arguments(functional: Operator, target: Tensor, a: Tensor, b: Tensor, *factors: Any) -> tuple:
         size = (*a._array.shape[:1], *b._array.shape[1:])
-        if a._array.ndim == 2 and a._array.shape[1] == b._array.shape[0] and target._array.shape != size:
+        multiplies = (a._array.ndim == 2 and b._array.ndim == (2 if functional.schema.base_name == "addmm" else 1)
+                      and a._array.shape[1] == b._array.shape[0] and a.dtype is b.dtype is target.dtype)
+        if multiplies and target._array.shape != size:
             raise RuntimeError(f"Bad in-place call: input tensor size {shape_text(target.shape)} and output tensor "
                                f"size {shape_text(size)} should match")
         return a, b, *factors

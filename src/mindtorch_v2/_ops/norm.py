@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._dispatch.callers import call_bound
+from .._dispatch.keys import modes
 from .._dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
 from .._tensor import Tensor
 from .declare import composite, function_of, op
@@ -371,6 +372,9 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
     if kind.is_complex:
         made = input * ((input * input).mean(_trailing(normalized_shape), True) + eps).rsqrt()
         return made if weight is None else made * weight
+    if (modes.grad_enabled and weight is not None and weight.requires_grad and not input.requires_grad
+            and kind.np not in REDUCED):
+        return (_rms_norm(input, normalized_shape, None, eps)[0] * weight).to(kind)  # which saves no argument
     return _rms_norm(input, normalized_shape, weight, eps)[0].to(kind)
 
 

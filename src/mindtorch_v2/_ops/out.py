@@ -60,7 +60,7 @@ _EXACTLY = {
     "{name}: dtype of out: {given} should be same as input: {made}": "nan_to_num",
     "quantile() out tensor must be same dtype as the input tensor": "quantile nanquantile",
     "multinomial expects Long tensor out, got: {given}": "multinomial",
-    "addmv input tensors must have the same dtype, but got {given}, {made}, and {made}": "mv",
+    "addmv input tensors must have the same dtype, but got {given}, {made}, and {other}": "mv",
     "tensordot: Expected the output tensor to have dtype {made}, but got an output tensor with dtype {given}": "inner",
     "linalg.vecdot: Expected out of dtype{made} but found {given}": "linalg_vecdot",
     "linalg.norm expected out tensor dtype {made} but got: {given}": "linalg_norm",
@@ -199,6 +199,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
             check_writable(target)
             for source in _tensors(values):
                 check_overlap(target, source)
+    if name == "matmul":
+        _check_product(targets[0], *values)
     with changed_modes(grad_enabled=False, include=modes.include & ~AUTOCAST_MASK):
         result = call_bound(operator, values)
         results = result if isinstance(result, (tuple, list)) else (result,)
@@ -318,7 +320,25 @@ def _check_fits(target: Tensor, value: Tensor, name: str, family: Any) -> None:
         return
     error = TypeError if rule is _JOINED else RuntimeError
     raise error(rule.text.format(made=made.scalar_name, given=given.scalar_name, c_made=c_name(made),
-                                 c_given=c_name(given), name=name))
+                                 c_given=c_name(given), name=name, other=made.scalar_name))
+
+
+def _check_product(target: Tensor, a: Tensor, b: Tensor) -> None:
+    """Raises where PyTorch looks at the type of a product's target before it compares those of the factors."""
+    left, right, given = a._array.shape, b._array.shape, target.dtype
+    if not left or not right:
+        return
+    if len(left) == len(right) == 1:
+        rule = _RULES["dot"] if given is not a.dtype else None
+    elif left[-1] != right[-2 if len(right) > 1 else 0] or len(left) == 2 and len(right) == 1:
+        return
+    elif len(right) == 1:
+        rule = _RULES["mv"] if not given is a.dtype is b.dtype else None
+    else:
+        rule = _EXACT if given is not a.dtype else None
+    if rule is not None:
+        raise RuntimeError(rule.text.format(made=a.dtype.scalar_name, given=given.scalar_name, c_made=c_name(a.dtype),
+                                            c_given=c_name(given), other=b.dtype.scalar_name))
 
 
 def _store_sparse(operator: Operator, target: Tensor, value: Tensor) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._autograd.views import check_inplace, move_retained
 from .._device import META, contiguous_format
-from .._dispatch.keys import BACKENDS, DispatchKey, changed_modes, modes
+from .._dispatch.keys import BACKENDS, INFERENCE_MASK, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Operator, registry
 from .._dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, float32, float64
 from .._storage import refuse_reach
@@ -115,6 +115,8 @@ class Retyped(Family):
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         def kernel(source: Tensor, kind: dtype) -> Tensor:
             made = source._detached()
+            if made._keys & INFERENCE_MASK and not modes.inference:  # unlike other views, PyTorch's counts writes
+                made._keys, made._counter = made._keys & ~INFERENCE_MASK, None
             shape, strides = retyped_geometry(source, kind)
             made._array = made._shared_storage().array(shape, kind.np, made._offset, strides)
             return made

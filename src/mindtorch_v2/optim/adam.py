@@ -64,6 +64,9 @@ def adam(
         )  # fmt: skip
         if found_inf is not None:  # a step that was left out does not count
             torch._foreach_sub_(state_steps, [found_inf] * len(state_steps))
+        if not fused:  # what PyTorch writes in two passes counts twice
+            for tensor in (*(params if decoupled_weight_decay and weight_decay != 0 else ()), *exp_avg_sqs):
+                tensor._bump_version()
         return
     for position, parameter in enumerate(params):
         if decoupled_weight_decay and weight_decay != 0:

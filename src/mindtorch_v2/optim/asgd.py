@@ -39,7 +39,10 @@ def asgd(
         target, gradient, average = real_views(parameter, gradient, average)
         step += 1
         steps, rate_now = step.item(), rate.item()
-        target.mul_(1 - lambd * rate_now)
+        if foreach:  # one write, as in PyTorch
+            gradient = gradient.add(target, alpha=lambd)
+        else:
+            target.mul_(1 - lambd * rate_now)
         descend(target, gradient, rate_now)
         if weight.item() == 1:
             average.copy_(target)

@@ -213,3 +213,13 @@ def test_a_view_made_in_inference_mode_is_not_written_outside() -> None:
         RuntimeError, match="A view was created in inference mode and is being modified inplace in normal mode"
     ):
         view.add_(1)
+
+
+def test_an_inference_tensor_seen_as_another_type_outside_counts_writes() -> None:
+    with torch.inference_mode():
+        made = torch.ones(2)
+        assert made.view(torch.int32).is_inference()
+    shown = made.view(torch.int32)
+    assert not shown.is_inference() and shown._version == 0
+    shown.zero_()
+    assert shown._version == 1 and made.tolist() == [0, 0]

@@ -608,3 +608,50 @@ def test_indices_that_were_changed_are_named_by_their_shape_now(change: Any) -> 
     with pytest.raises(RuntimeError, match=rf"LongTensor {re.escape(str(list(indices.shape)))}\] is at version 2; "
                                            "expected version 0"):
         values.sum().backward()
+
+
+def test_rms_norm_saves_nothing_that_only_its_weight_needs() -> None:
+    x, weight = torch.ones(2, 3), leaf(1.0, 2.0, 3.0) * 1
+    made = torch.nn.functional.rms_norm(x, (3,), weight)
+    with torch.no_grad():
+        weight.mul_(2)
+        x.mul_(2)
+    assert made.grad_fn.name() == "MulBackward0"
+    grad, = torch.autograd.grad(made.sum(), weight)
+    assert grad.tolist() == pytest.approx([2, 2, 2])
+
+
+@pytest.mark.parametrize("shown", (lambda base: base[1:4], lambda base: base.detach()[1:4],
+                                   lambda base: torch.empty(0).set_(base)[1:4]))
+def test_an_item_is_not_written_from_memory_that_overlaps_it(shown: Any) -> None:
+    base = torch.arange(6.0)
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer"):
+        shown(base)[:] = base[:3]
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer"):
+        shown(base).view(1, 3)[::2] = base[2:5].detach()
+    shown(base)[:1] = base[1]  # exactly the element that is written
+    assert base.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_tensor_with_a_new_dimension_follows_its_storage_that_another_one_grows() -> None:
+    base = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    base.unsqueeze_(0)
+    torch.tensor([]).set_(base, 2, (2, 1, 3)).fill_(9)
+    assert base.tolist() == [[[1, 2], [9, 9]]]
+
+
+def test_a_gradient_made_in_inference_mode_is_accumulated() -> None:
+    class Flat(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.view(-1)
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            return grad.view(())
+
+    x = torch.tensor(1.5, requires_grad=True)
+    made = Flat.apply(x)
+    with torch.inference_mode():
+        made.backward(torch.ones_like(made))
+    assert x.grad.tolist() == 1

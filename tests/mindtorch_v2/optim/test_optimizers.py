@@ -361,3 +361,18 @@ def test_several_differentiable_steps_have_gradients_for_their_options(name, opt
         optimizer.step()
     member.sum().backward()
     assert [value.grad.item() for value in given.values()] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "options", "writes"), (
+    ("AdamW", {}, 2), ("AdamW", {"weight_decay": 0}, 1), ("AdamW", {"foreach": True}, 2), ("Adam", {}, 1),
+    ("Adam", {"weight_decay": 0.1}, 1), ("ASGD", {"foreach": True}, 1), ("ASGD", {"foreach": False}, 2), ("SGD", {}, 1),
+))
+def test_a_step_counts_the_writes_to_a_parameter(name, options, writes):
+    member = parameter()
+    optimizer = getattr(optim, name)([member], lr=0.1, **options)
+    for _ in range(3):
+        stepped(optimizer)
+    assert member._version == 3 * writes
+    if "Adam" in name:
+        state = optimizer.state[member]
+        assert (state["exp_avg"]._version, state["exp_avg_sq"]._version) == (3, 6)
