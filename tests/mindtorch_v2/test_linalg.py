@@ -430,7 +430,7 @@ def test_addmm_asks_for_one_type_before_it_asks_for_matrices() -> None:
 @pytest.mark.parametrize(("left", "right", "message"), (
     ((2,), (2,), "result dtype Double does not match input dtype Long"),
     ((2,), (2, 2), "Expected out tensor to have dtype long int, but got double instead"),
-    ((2, 2), (2, 2, 2), "Expected out tensor to have dtype long int, but got double instead"),
+    ((2, 2), (2, 2, 2), "Expected out tensor to have dtype float, but got double instead"),
     ((2, 2), (2,), "addmv input tensors must have the same dtype, but got Float, Long, and Float"),
     ((2, 2, 2), (2,), "addmv input tensors must have the same dtype, but got Double, Long, and Float"),
 ))

@@ -514,7 +514,7 @@ class Program:
                 self.same("grad is None", grad is None, found is None, f"{name}.grad is None")
                 if grad is not None:
                     for field in ("shape", "dtype", "requires_grad", "grad_fn is None"):
-                        seen = FIELDS[field](grad), FIELDS[field](found)
+                        seen = observed(FIELDS[field], grad), observed(FIELDS[field], found)
                         self.same(f"grad {field}", *seen, f"{name}.grad.{field}")
                     self.compare_values("grad values", f"{name}.grad", grad, found)
                     ones[f"{name}.grad"], others[f"{name}.grad"] = grad, found

@@ -328,6 +328,7 @@ def _check_product(target: Tensor, a: Tensor, b: Tensor) -> None:
     left, right, given = a._array.shape, b._array.shape, target.dtype
     if not left or not right:
         return
+    first = b.dtype if len(left) <= 2 < len(right) else a.dtype  # the factors change places
     if len(left) == len(right) == 1:
         rule = _RULES["dot"] if given is not a.dtype else None
     elif left[-1] != right[-2 if len(right) > 1 else 0] or len(left) == 2 and len(right) == 1:
@@ -335,9 +336,9 @@ def _check_product(target: Tensor, a: Tensor, b: Tensor) -> None:
     elif len(right) == 1:
         rule = _RULES["mv"] if not given is a.dtype is b.dtype else None
     else:
-        rule = _EXACT if given is not a.dtype else None
+        rule = _EXACT if given is not first else None
     if rule is not None:
-        raise RuntimeError(rule.text.format(made=a.dtype.scalar_name, given=given.scalar_name, c_made=c_name(a.dtype),
+        raise RuntimeError(rule.text.format(made=first.scalar_name, given=given.scalar_name, c_made=c_name(first),
                                             c_given=c_name(given), other=b.dtype.scalar_name))
 
 
