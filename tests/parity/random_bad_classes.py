@@ -13,8 +13,9 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
+from typing import Any
 
 import configured_distributions
 import configured_modules
@@ -110,7 +111,7 @@ NUMPYS_TEXT = re.compile(
     r"|_ArrayMemory|broadcast input array|object too deep",
     re.I,
 )
-LIMIT = 20  # seconds a configuration may take
+LIMIT = 5  # seconds a configuration may take
 
 
 def call_of(source: str) -> Call:
@@ -191,6 +192,21 @@ def stopped(signum: int, frame: FrameType | None) -> None:
     raise TimeoutError(f"more than {LIMIT} s")
 
 
+def outcomes(configuration: Configuration, sides: Sequence[Side]) -> list[Any]:
+    """What each library answers, within the time limit: broken numbers may ask for endless work."""
+    before = signal.signal(signal.SIGALRM, stopped)
+    try:
+        answers = []
+        for side in sides:
+            signal.alarm(LIMIT)
+            answers.append(side.run(configuration))
+            signal.alarm(0)
+        return answers
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def verdict(expected: Raised | None, got: Raised | None) -> str:
     """What is to be said of one configuration."""
     if expected is None:
@@ -217,14 +233,9 @@ def main() -> int:
         from tqdm import tqdm
 
         chosen = tqdm(chosen, total=options.count)
-    signal.signal(signal.SIGALRM, stopped)
     counts: Counter[str] = Counter()
     for number, configuration in chosen:
-        results = []
-        for side in (reference, candidate):
-            signal.alarm(LIMIT)
-            results.append(side.run(configuration))
-            signal.alarm(0)
+        results = outcomes(configuration, (reference, candidate))
         said = verdict(*results)
         counts[said] += 1
         if said not in ("same", "both accept"):
