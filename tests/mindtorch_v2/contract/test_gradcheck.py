@@ -81,3 +81,16 @@ def _with_other_layout(x):
     made = x.clone()
     made.register_hook(lambda grad: grad.to_dense().to_sparse(1))
     return made.to_dense()
+
+
+def test_gradcheck_of_batches_where_the_function_keeps_gradients() -> None:
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+
+    def kept(x):
+        inner = x.clone()
+        loss = (inner**3).sum()
+        loss.backward(inputs=(inner,), create_graph=True)
+        return loss, inner * 2
+
+    with pytest.warns(UserWarning, match="reference cycle"):
+        assert gradcheck(kept, (x,), check_batched_grad=True)
