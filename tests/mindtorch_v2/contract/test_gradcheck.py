@@ -94,3 +94,18 @@ def test_gradcheck_of_batches_where_the_function_keeps_gradients() -> None:
 
     with pytest.warns(UserWarning, match="reference cycle"):
         assert gradcheck(kept, (x,), check_batched_grad=True)
+
+
+@pytest.mark.parametrize(("make", "kind", "text"), [
+    (lambda x: x.clone(), torch.complex128, "^While considering the imaginary part of complex outputs only, Jacobian "),
+    (lambda x: torch.complex(x, x), torch.float64, "^While considering the imaginary part of complex outputs only, J"),
+    (lambda x: x.real * 1, torch.complex128, "^Jacobian mismatch for output 0 with respect to input 0"),
+], ids=["complex to complex", "real to complex", "complex to real"])
+def test_gradcheck_names_the_part_of_a_complex_output(make, kind, text) -> None:
+    def shifted(x):
+        made = make(x)
+        made.register_hook(lambda grad: None if grad is None else grad + 1e-2)
+        return made
+
+    with pytest.raises(GradcheckError, match=text):
+        gradcheck(shifted, (torch.ones(2, dtype=kind, requires_grad=True),))
