@@ -566,6 +566,8 @@ class Tensor(TensorBase):
         """Lets backward keep the gradient of a tensor that is no leaf, too."""
         if not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        if self._creation and self._edge is None:  # nor has a view that may not be followed a history
+            return
         edge = self._current_edge()
         if edge is None:
             return

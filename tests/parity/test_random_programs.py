@@ -19,7 +19,7 @@ ERROR_TEXTS = os.environ.get("PARITY_ERROR_TEXTS", "1") == "1"
 
 
 @settings(
-    max_examples=int(os.environ.get("PARITY_PROGRAMS", "150")),
+    max_examples=int(os.environ.get("PARITY_PROGRAMS", "300")),
     derandomize=os.environ.get("PARITY_RANDOM", "0") != "1",
     deadline=None,
     database=None,

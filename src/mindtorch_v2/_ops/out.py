@@ -22,7 +22,7 @@ from .._dispatch.keys import (
     modes,
 )
 from .._dispatch.registry import Operator
-from .._dtype import assign, can_cast
+from .._dtype import FLOAT, assign, can_cast, get_default_dtype
 from .._tensor import Tensor
 from .families import Composite
 from .placement import show
@@ -202,10 +202,16 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     if name == "matmul":
         _check_product(targets[0], *values)
     with changed_modes(grad_enabled=False, include=modes.include & ~AUTOCAST_MASK):
-        result = call_bound(operator, values)
+        try:
+            result = call_bound(operator, values)
+        except NotImplementedError as error:
+            if '" not implemented for' in str(error):  # said by a kernel, after the types were compared
+                _check_exact(targets[0], name, family, values)
+            raise
         results = result if isinstance(result, (tuple, list)) else (result,)
         for target, value in zip(targets, results, strict=True):
-            _check_fits(target, value, name, family)
+            measured = name == "abs" and values[0].dtype.is_complex  # whose result has another type anyway
+            _check_fits(target, value, "" if measured else name, family)
             if target._keys & INFERENCE_MASK and not modes.inference:
                 raise RuntimeError(WRITE_TO_INFERENCE)
             if not family.elementwise and name not in _FILLS and _stays(target, value, name):
@@ -228,7 +234,7 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
             node.outputs = ((target._array.shape, target._array.dtype, target._device),)
             rebase(target, node)
     if ("requires_grad" in operator.schema.index and family.out_types == "own"
-            and (targets[0]._base is None or modes.inference) and targets[0].is_leaf):
+            and (targets[0]._base is None or modes.inference) and targets[0]._edge is None):
         targets[0]._track(values[operator.schema.index["requires_grad"]])
     if not isinstance(out, (tuple, list)):
         return out
@@ -308,19 +314,31 @@ def _check_fits(target: Tensor, value: Tensor, name: str, family: Any) -> None:
         raise RuntimeError(f"Attempting to copy from device {value.device} to device {target.device}, but cross-device "
                            "copies are not allowed!")
     made, given = value.dtype, target.dtype
+    if name == "mean" and given.category < FLOAT:  # which divides a sum of that type
+        made = get_default_dtype()
     if family.out_types == "any":
         return
-    if family.out_types == "joined":
-        rule = _JOINED
-    else:
-        exact = family.out_types == "exact" or (family.out_types == "castable" and not family.elementwise)
-        rule = _RULES.get(name) or (_EXACT if exact else _CASTABLE)
+    rule = _JOINED if family.out_types == "joined" else _rule_of(name, family)
     if made is given if rule.exact else can_cast(made, given) and (made.is_complex or not name.startswith("fft_")
                                                                    or not given.is_complex):
         return
     error = TypeError if rule is _JOINED else RuntimeError
     raise error(rule.text.format(made=made.scalar_name, given=given.scalar_name, c_made=c_name(made),
                                  c_given=c_name(given), name=name, other=made.scalar_name))
+
+
+def _rule_of(name: str, family: Any) -> _Rule:
+    exact = family.out_types == "exact" or (family.out_types == "castable" and not family.elementwise)
+    return _RULES.get(name) or (_EXACT if exact else _CASTABLE)
+
+
+def _check_exact(target: Tensor, name: str, family: Any, values: Sequence[Any]) -> None:
+    """Raises if a target has not the type of the operand, where PyTorch asks for that before it computes."""
+    rule, source = _rule_of(name, family), next(_tensors(values), target)
+    if rule.exact and source.dtype is not target.dtype:
+        raise RuntimeError(rule.text.format(made=source.dtype.scalar_name, given=target.dtype.scalar_name, name=name,
+                                            c_made=c_name(source.dtype), c_given=c_name(target.dtype),
+                                            other=source.dtype.scalar_name)) from None
 
 
 def _check_product(target: Tensor, a: Tensor, b: Tensor) -> None:

@@ -655,3 +655,28 @@ def test_a_gradient_made_in_inference_mode_is_accumulated() -> None:
     with torch.inference_mode():
         made.backward(torch.ones_like(made))
     assert x.grad.tolist() == 1
+
+
+@pytest.mark.parametrize(("call", "kind", "out", "message"), (
+    (torch.abs, torch.bool, torch.float64, "Found dtype Double but expected Bool"),
+    (torch.ceil, torch.bool, torch.int64, "Found dtype Long but expected Bool"),
+    (lambda x, out: torch.softmax(x, 0, out=out), torch.int64, torch.float32, "Expected out tensor to have dtype long "
+                                                                              "int, but got float instead"),
+    (lambda x, out: torch.mean(x, 0, out=out), torch.float64, torch.int64, "result type Float can't be cast to the "
+                                                                           "desired output type Long"),
+    (torch.abs, torch.complex64, torch.int64, "result type Float can't be cast to the desired output type Long"),
+))
+def test_the_type_of_out_is_compared_before_a_kernel_refuses(call: Any, kind: Any, out: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        call(torch.ones(2, dtype=kind), out=torch.empty(2, dtype=out))
+
+
+def test_a_view_made_in_inference_mode_is_written_by_out_and_retains_no_gradient() -> None:
+    x = leaf(1.0, 2.0)
+    with torch.inference_mode():
+        view = x[None]
+        torch.arange(2, out=view)
+        x.mul_(3)
+        view.retain_grad()
+    assert x.tolist() == [0, 3] and not view.retains_grad
+    assert torch.abs(torch.tensor([3 + 4j]), out=torch.empty(1, dtype=torch.float64)).tolist() == [5]
