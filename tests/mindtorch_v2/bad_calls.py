@@ -557,6 +557,10 @@ BAD_CALLS: dict[str, list[str]] = {
         "torch.cdist(a, a, compute_mode=1)", "torch.sum(a, keepdims=True)", "torch.zeros(2, torch.tensor(True))",
         "a.view((6, torch.tensor(True)))", "F.ctc_loss(torch.ones(4, 1, 3), s.long(), torch.tensor([4]), idx[:1])",
         "torch.native_group_norm(torch.zeros(0, 2), v[:2], v[:2], 0, -1, 1, 1, 1e-5)",
+        "F.binary_cross_entropy_with_logits(v, v, pos_weight=torch.ones(1, 1))",
+        "F.binary_cross_entropy_with_logits(v, v, torch.ones(1, 1))",
+        "torch.distributions.ContinuousBernoulli(probs=7, validate_args=False)",
+        "torch.distributions.LogisticNormal(a, a + 1, validate_args=False).cdf(torch.zeros(0, 2, 4))",
     ],
 }
 

@@ -24,4 +24,5 @@ def test_broken_calls_raise_the_same() -> None:
         if said not in ("same", "both accept"):
             shown.append(f"{number} {said}: {configuration.source()}\n# {told(results[0])}, here {told(results[1])}\n")
     refused = COUNT - counts["both accept"] - counts["refused here only"]
-    assert counts["same"] >= 0.975 * refused, "\n".join(shown)
+    assert counts["accepted"] + counts["internal error"] + counts["numpy text"] <= 0.005 * refused, "\n".join(shown)
+    assert counts["same"] >= 0.98 * refused, "\n".join(shown)

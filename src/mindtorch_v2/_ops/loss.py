@@ -18,6 +18,7 @@ from .rules import (
     anywhere,
     broadcast_shape,
     check_result_fits,
+    check_shape_fits,
     check_type_fits,
     common_dtype,
     floating,
@@ -63,6 +64,12 @@ def _written_as(loss: Any, kind: dtype) -> Any:
         return loss
     check_type_fits(loss.dtype, kind)
     return loss.to(kind)
+
+
+def _in_place_of(target: Tensor, loss: Any) -> Any:
+    """A loss in the type and the shape of the tensor that PyTorch writes it into."""
+    check_shape_fits(target, tuple(loss.shape))
+    return _written_as(loss, target.dtype)
 
 
 def _distance(kernel_name: str, compute: Callable, check: Callable[[float], None] | None = None, *,
@@ -225,9 +232,8 @@ def _binary_with_logits(self, target, weight, pos_weight, reduction):
     if pos_weight is not None:
         log_probability = _written_as(log_probability * ((pos_weight - 1) * target + 1), log_probability.dtype)
     loss = 1 - target  # PyTorch computes in its memory
-    kind = loss.dtype
-    loss = _written_as(_written_as(loss * self, kind) - log_probability, kind)
-    return reduced(loss if weight is None else _written_as(loss * weight, kind), reduction)
+    loss = _in_place_of(loss, _in_place_of(loss, loss * self) - log_probability)
+    return reduced(loss if weight is None else _in_place_of(loss, loss * weight), reduction)
 
 
 @composite("kl_div(Tensor self, Tensor target, int reduction=0, *, bool log_target=False) -> Tensor", public="torch",

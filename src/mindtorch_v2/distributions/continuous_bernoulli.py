@@ -28,6 +28,10 @@ class ContinuousBernoulli(GivenByProbs, ExponentialFamily):
                  validate_args: bool | None = None) -> None:
         self._lims = lims
         self._set_binary(probs, logits, validate_args)
+        # PyTorch looks at probabilities here wherever the argument is given, also as False.
+        if "probs" in self.__dict__ and validate_args is not None:
+            if not self.arg_constraints["probs"].check(self.probs).all():
+                raise ValueError("The parameter probs has invalid values")
         if "probs" in self.__dict__:
             self.probs = clamp_probs(self.probs)
 

@@ -143,7 +143,7 @@ class Distribution:
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density or probability at a value."""
-        if self._validate_args:
+        if self._validate_args and type(self)._log_prob is not Distribution._log_prob:
             self._validate_sample(value)
         return self._log_prob(value)
 
@@ -152,7 +152,7 @@ class Distribution:
 
     def cdf(self, value: Tensor) -> Tensor:
         """The probability of values up to this one."""
-        if self._validate_args:
+        if self._validate_args and type(self)._cdf is not Distribution._cdf:
             self._validate_sample(value)
         return self._cdf(value)
 

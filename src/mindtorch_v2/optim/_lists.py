@@ -211,7 +211,7 @@ def decayed(parameter: torch.Tensor, gradient: torch.Tensor, weight_decay: Any, 
     """The gradient to follow down, with weight decay in it."""
     if maximize:
         gradient = -gradient
-    if isinstance(weight_decay, torch.Tensor):
+    if isinstance(weight_decay, torch.Tensor) and not weight_decay.dim():
         return gradient.addcmul(unshared(parameter), weight_decay)
     return gradient.add(parameter, alpha=weight_decay) if weight_decay != 0 else gradient
 

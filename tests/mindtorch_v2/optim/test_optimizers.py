@@ -376,3 +376,11 @@ def test_a_step_counts_the_writes_to_a_parameter(name, options, writes):
     if "Adam" in name:
         state = optimizer.state[member]
         assert (state["exp_avg"]._version, state["exp_avg_sq"]._version) == (3, 6)
+
+
+def test_a_weight_decay_of_several_dimensions_is_refused():
+    parameter = torch.ones(1, 2, requires_grad=True)
+    parameter.sum().backward()
+    optimizer = torch.optim.NAdam([parameter], weight_decay=torch.tensor([[1.0]]))
+    with pytest.raises(TypeError, match="argument 'alpha' must be Number, not Tensor"):
+        optimizer.step()
