@@ -197,3 +197,20 @@ def test_an_input_that_was_written_is_noticed():
 def test_a_check_of_determinism_that_is_not_known_is_refused():
     with pytest.raises(ValueError, match="determinism_check should be one of"):
         checkpoint(torch.exp, torch.ones(1), use_reentrant=False, determinism_check="some")
+
+
+def test_a_tensor_that_two_formulas_name_is_unpacked_once() -> None:
+    """The divisor is saved for the gradients of both operands; a checkpoint gives it out a single time."""
+    unpacked = []
+
+    def unpack(tensor: torch.Tensor) -> torch.Tensor:
+        unpacked.append(tensor)
+        return tensor
+
+    x, y = (torch.tensor([1.0, 2.0, 4.0], requires_grad=True) for _ in range(2))
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+        (x / y).sum().backward()
+    assert len(unpacked) == 2 and x.grad.tolist() == [1, 0.5, 0.25] and y.grad.tolist() == [-1, -0.5, -0.25]
+    y.grad = None
+    checkpoint(torch.div, x, y, use_reentrant=False).sum().backward()
+    assert y.grad.tolist() == [-1, -0.5, -0.25]

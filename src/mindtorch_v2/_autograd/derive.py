@@ -203,7 +203,16 @@ def _apply_source(operator: Operator, derivative: Derivative) -> str:
     for a in derivative.differentiable:
         wanted = f"any(e is not None for e in {position[a.name]})" if a.is_list else f"{position[a.name]} is not None"
         lines.append(f"need_{a.name} = {wanted}")
-    for i, formula in enumerate(derivative.formulas):
+    needs = [" or ".join(f"need_{a}" for a in formula.arguments) for formula in derivative.formulas]
+    saved: dict[str, str] = {}
+    for at, name in enumerate(derivative.saved):
+        _, version = _saved_expression(name, derivative, operator, False)
+        saved[name] = f"saved[{at}]" if version == "None" else f"self.unpack({at})"
+        users = [need for formula, need in zip(derivative.formulas, needs) if name in formula.parameters]
+        if version != "None" and len(users) > 1:  # unpacked once: hooks may give a tensor a single time
+            lines.append(f"saved_{at} = self.unpack({at}) if {' or '.join(users)} else None")
+            saved[name] = f"saved_{at}"
+    for i, (formula, need) in enumerate(zip(derivative.formulas, needs)):
         values = []
         for p in formula.parameters:
             if p in ("grad", "grads"):
@@ -211,9 +220,7 @@ def _apply_source(operator: Operator, derivative: Derivative) -> str:
             elif p == "needs":
                 values.append("(" + "".join(f"need_{a}, " for a in formula.arguments) + ")")
             else:
-                at, (_, version) = derivative.saved.index(p), _saved_expression(p, derivative, operator, False)
-                values.append(f"saved[{at}]" if version == "None" else f"self.unpack({at})")
-        need = " or ".join(f"need_{a}" for a in formula.arguments)
+                values.append(saved[p])
         targets = ", ".join(f"grad_{a}" for a in formula.arguments)
         empty = "None" if len(formula.arguments) == 1 else "(None,) * " + str(len(formula.arguments))
         lines.append(f"{targets} = formula_{i}({', '.join(values)}) if {need} else {empty}")
