@@ -6,7 +6,7 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits test test-npu test-cuda parity golden stubs bench bench-cuda lint docs clean
+.PHONY: help demo demo-digits test test-npu test-cuda parity fuzz golden stubs bench bench-cuda lint docs clean
 
 help:
 	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-npu run the NPU's tests, on the simulator or with MINDTORCH_NPU=real on the hardware"
 	@echo "make test-cuda run the CUDA backend's tests, on a machine with an NVIDIA GPU and CuPy; skipped without"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
+	@echo "make fuzz     compare random programs, calls, configurations, indices and files with the real PyTorch, COUNT of each"
 	@echo "make golden   ask the real PyTorch again for the answers that the tests compare with"
 	@echo "make stubs    write the .pyi files anew from the operators' schemas"
 	@echo "make bench    time the library against the real PyTorch"
@@ -49,6 +50,14 @@ parity: .venv-torch/.ready
 	@.venv-torch/bin/python tests/parity/run_opdb.py
 	@.venv-torch/bin/python tests/parity/run_opdb.py --more-types
 	@.venv-torch/bin/python -m pytest -q tests/parity tests/mindtorch_v2/test_onednn.py
+
+# All of them run, also after one has found a difference.
+COUNT ?= 2000
+SEED ?= 1
+fuzz: .venv-torch/.ready
+	@failed=; for what in programs bad_calls bad_classes configurations indices files; do \
+	    echo "$$what:"; .venv-torch/bin/python tests/parity/random_$$what.py --count $(COUNT) --seed $(SEED) || failed="$$failed $$what"; \
+	done; test -z "$$failed" || { echo "differences in:$$failed"; exit 1; }
 
 golden: .venv-torch/.ready
 	@for tool in tools/golden_*.py; do echo $$tool; .venv-torch/bin/python $$tool || exit 1; done
