@@ -34,7 +34,7 @@ FORBIDDEN = {
     "ctypes.dlopen",
     "code.__new__",
 }
-SECONDS = 2.0  # of processor time that a file may take
+SECONDS, WAYS = 2.0, 4  # of processor time that loading a file may take; in so many ways each is loaded
 MEGABYTES, FACTOR = 24, 250  # of memory: so many in any case, and so many times the size of the file
 
 
@@ -50,7 +50,7 @@ HARMS: dict[str, Callable[[], Any]] = {
     "runs": lambda: os.system("true"),
     "fails": lambda: [].missing,
     "waits": lambda: time.sleep(1e6),  # type: ignore
-    "computes": lambda: compute(3.0),
+    "computes": lambda: compute(SECONDS * WAYS + 1),
     "allocates": lambda: b"1" * (40 << 20),
     "ends": lambda: os._exit(3),
 }
@@ -154,7 +154,7 @@ def judged(torch: Any, data: bytes, harm: Callable[[], Any], seen: list[str], wa
     seconds, grown = time.process_time() - start, memory("VmHWM") - before
     if seen:
         return f"ran or imported: {seen[:3]}"
-    if seconds > SECONDS:
+    if seconds > SECONDS * WAYS:
         return f"took {seconds:.1f} s"
     if grown > (MEGABYTES << 20) + FACTOR * len(data):
         return f"needed {grown >> 20} MB"

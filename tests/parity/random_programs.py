@@ -356,7 +356,8 @@ class Places(dict):
 
 # Not drawn for a device. Modes are the thread's, and there both sides are the same library. Views do not follow a
 # storage that grows; bytes of other types are no truth values.
-CPU_ONLY = ("modes", "{w}.set_(", "{w}.resize", "{x}.resize", "torch.arange(6, out={w}[", "{new} = {x}.view({kind})")
+CPU_ONLY = ("modes", "{w}.set_(", "{w}.resize", "{x}.resize", "torch.arange(", "torch.linspace(", "torch.zeros(",
+            "torch.full(", "torch.eye(", "torch.cat([{z}", "torch.stack([{z}", "{new} = {x}.view({kind})")  # fmt: skip
 
 # An index that is data is looked at by the CPU before it is used; a device finds it wrong later, if at all.
 INDEX_OF_DATA = re.compile(r"index_fill_|\[\[|torch\.tensor\(\[|, \[|backward\(|autograd\.grad\(")
