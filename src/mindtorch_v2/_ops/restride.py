@@ -115,7 +115,7 @@ class Retyped(Family):
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         def kernel(source: Tensor, kind: dtype) -> Tensor:
             made = source._detached()
-            if made._keys & INFERENCE_MASK and not modes.inference:  # unlike other views, PyTorch's counts writes
+            if bool(made._keys & INFERENCE_MASK) != modes.inference:  # unlike other views, it is of its own mode
                 made._keys, made._counter = made._keys & ~INFERENCE_MASK, None
             shape, strides = retyped_geometry(source, kind)
             made._array = made._shared_storage().array(shape, kind.np, made._offset, strides)

@@ -223,3 +223,11 @@ def test_an_inference_tensor_seen_as_another_type_outside_counts_writes() -> Non
     assert not shown.is_inference() and shown._version == 0
     shown.zero_()
     assert shown._version == 1 and made.tolist() == [0, 0]
+
+
+def test_a_tensor_seen_as_another_type_in_inference_mode_does_not_count_writes() -> None:
+    made = torch.ones(2)
+    with torch.inference_mode():
+        shown = made.view(torch.int32)
+        shown.zero_()
+    assert shown.is_inference() and made._version == 0 and made.tolist() == [0, 0]
