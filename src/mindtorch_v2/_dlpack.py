@@ -132,7 +132,7 @@ def _on_gpu(source: Any) -> Tensor:
 def of_cupy(array: Any) -> Tensor:
     """A tensor on the memory of a `cupy.ndarray`."""
     from ._backends.cuda.array import of_view
+    from ._backends.cuda.families import wrap_cuda
     from ._backends.cuda.runtime import device_of
-    from ._ops.cuda import wrap_cuda
 
     return wrap_cuda(of_view(array, device_of(array.device.id)))

@@ -57,7 +57,7 @@ def _sections(operator: Operator) -> Iterator[str]:
         yield _section(f"Caller of {operator.name}", _caller(operator))
         if declaration.derivative is not None:
             yield _section(f"Derivative of {operator.name}", *_derivative(declaration))
-        composed = declaration.composed or (declaration.family.written if operator.is_composite else None)
+        composed = declaration.decomposition or (declaration.family.written if operator.is_composite else None)
         if composed is not None:
             yield _section(f"{operator.name} as other operators", _where(composed))
     yield _section(f"Kernels of {operator.name}", *_kernels(operator))

@@ -219,8 +219,8 @@ def _rule_of(operator: Operator) -> Callable | None:
 def _forward_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
     if DispatchKey.FuncTorch in operator.kernels:  # written as other operators, which see the tangents
         return below
-    if operator.declaration is not None and operator.declaration.composed is not None:
-        return operator.declaration.composed
+    if operator.declaration is not None and operator.declaration.by_parts is not None:
+        return operator.declaration.by_parts
     arguments = operator.schema.arguments
     writes = bool(arguments) and arguments[0].writes and not arguments[0].is_list
     if writes and operator.declaration is not None:

@@ -143,15 +143,15 @@ def without_closed(args: Sequence[Any]) -> list[Any]:
     return map_tensors(opened, args)
 
 
-def _composed(operator: Operator) -> Callable | None:
-    return operator.declaration.composed if operator.declaration is not None else None
+def _by_parts(operator: Operator) -> Callable | None:
+    return operator.declaration.by_parts if operator.declaration is not None else None
 
 
 def _at_one_level(operator: Operator, kernel: Callable) -> Callable:
     """A kernel that derives, for tensors of one level: others that could be derived, too, are its constants."""
-    composed = _composed(operator)
-    if composed is not None:
-        return composed
+    by_parts = _by_parts(operator)
+    if by_parts is not None:
+        return by_parts
 
     def checked(*args: Any) -> Any:
         level = level_of(args)
@@ -174,9 +174,9 @@ def _at_one_level(operator: Operator, kernel: Callable) -> Callable:
 
 
 def _level_kernel(operator: Operator) -> Callable:
-    composed = _composed(operator)
-    if composed is not None:
-        return composed
+    by_parts = _by_parts(operator)
+    if by_parts is not None:
+        return by_parts
 
     def kernel(*args: Any) -> Any:
         level = level_of(args)

@@ -164,8 +164,8 @@ _ATTENTION = op(
    "_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> (Tensor output, "
    "Tensor norms)",
    kernel=computes(_attention_specs, _attention_array),
-   grad={"query, key, value": _attention_grad}, public="")
-_ATTENTION.declaration.composed = lambda *args: (_composed_of(*args), None)
+   grad={"query, key, value": _attention_grad}, public="",
+   decomposition=lambda *args: (_composed_of(*args), None))
 
 
 def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,

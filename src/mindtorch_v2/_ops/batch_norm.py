@@ -221,8 +221,7 @@ def _running_grad(grad, input, weight, mean, var, eps, needs):
 _RUNNING = op(
    "_batch_norm_running(Tensor input, Tensor? weight, Tensor? bias, Tensor? mean, Tensor var, float eps) -> Tensor",
    kernel=computes(_running_spec, _by_running), public="",
-   grad={"input, weight, bias, mean, var": _running_grad})
-_RUNNING.declaration.composed = composed_by_running
+   grad={"input, weight, bias, mean, var": _running_grad}, decomposition=composed_by_running)
 batch_norm_by_running = function_of(_RUNNING)
 
 

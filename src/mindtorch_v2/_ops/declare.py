@@ -9,7 +9,7 @@ import functools
 import re
 import sys
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -28,7 +28,7 @@ DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max
 # public place -> name -> the operators behind it, in the order in which their schemas are tried
 PUBLIC: dict[str, dict[str, list[Operator]]] = {}
 RETURN_TYPES: dict[str, type] = {}
-# How an operator runs on an NPU (_ops/npu.py); of several rows the first that fits a call is used.
+# How an operator runs on an NPU (_backends/npu/families.py); of several rows the first that fits a call is used.
 Rows = str | tuple[str, ...] | None
 
 
@@ -46,15 +46,19 @@ class Declaration:
     """What was declared of one operator."""
 
     def __init__(self, operator: Operator, family: Family, grad: dict[str, Callable], samples: Callable | None,
-                 npu: Rows, inplace_of: Operator | None = None) -> None:
+                 npu: Rows, inplace_of: Operator | None = None, kernels: Mapping[str, str] | None = None,
+                 decomposition: Callable | None = None) -> None:
         self.operator, self.family, self.samples, self.npu = operator, family, samples, npu
         self.grad = grad
+        # device type -> the kernel there that is better than one made of the family (_backends/interface.py)
+        self.kernels: Mapping[str, str] = kernels or {}
+        # The same call as other operators: for devices without a kernel, and where the kernel and its formulas will
+        # not do, as for tangents and vmap.
+        self.decomposition = decomposition
         self.inplace_of = inplace_of
         self.inplace: Operator | None = None
         self.public: Callable = operator  # type: ignore[assignment]  # the function users see
         self.node_class: type | None = None
-        # The same call as other operators, where the kernel and its formulas will not do: tangents, vmap.
-        self.composed: Callable | None = None
         self.module, self._code, self._instruction = _declaring_statement()
 
     @property
@@ -77,6 +81,11 @@ class Declaration:
     def derivative(self) -> Derivative | None:
         """The formulas, checked against the schema."""
         return Derivative(self.operator, self.grad) if self.grad else None
+
+    @property
+    def by_parts(self) -> Callable | None:
+        """The decomposition, where transforms run it in the operator's place; elementwise kernels they carry along."""
+        return None if self.family.elementwise else self.decomposition
 
     def __repr__(self) -> str:
         return f"<declaration of {self.operator.schema}>"
@@ -149,18 +158,23 @@ _INPLACE_CONTEXT = {"check_inplace": check_inplace, "rebase": rebase, "copy_of":
 
 def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, samples: Callable | None = None,
        npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
-       mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None) -> Operator:
+       mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None,
+       kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
     it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one
     with a dot ("special.expit") names its own. `inplace_grad` has the formulas of the in-place form where the
-    functional one has none, as with comparisons.
+    functional one has none, as with comparisons. `kernels` names, by device type, kernels that are better than what
+    the family makes of itself there: `{"cuda": "rows.softmax"}` is the function `softmax` of
+    `_backends/cuda/kernels/rows.py`, looked up at the first call. `decomposition` is the operator as a function of
+    others, with its arguments in the schema's order.
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
     operator.mixes_devices = mixes_devices
-    declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu)
+    declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu, kernels=kernels,
+                           decomposition=decomposition)
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))
@@ -174,11 +188,12 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     return operator
 
 
-def _declare(operator: Operator, family: Family, kernels: dict[DispatchKey, Any], grad: dict[str, Callable],
-             samples: Callable | None, npu: Rows, inplace_of: Operator | None = None) -> Declaration:
-    declaration = Declaration(operator, family, grad, samples, npu, inplace_of)
+def _declare(operator: Operator, family: Family, by_key: dict[DispatchKey, Any], grad: dict[str, Callable],
+             samples: Callable | None, npu: Rows, inplace_of: Operator | None = None,
+             kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None) -> Declaration:
+    declaration = Declaration(operator, family, grad, samples, npu, inplace_of, kernels, decomposition)
     operator.declaration = DECLARATIONS[operator.name] = declaration
-    for key, function in kernels.items():
+    for key, function in by_key.items():
         registry.register_kernel(operator.name, key, function)
     if grad:
         operator.kernels.pop(DispatchKey.FuncTorch, None)  # its own derivative counts, not that of its parts

@@ -66,7 +66,7 @@ _new = object.__new__
 
 def npu_kernel(operator: Operator, functional: Operator | None = None) -> Callable:
     """The kernel on an NPU, made when first needed; for an in-place form, with its functional one."""
-    from .npu import inplace_kernel_of, kernel_of
+    from .._backends.npu.families import inplace_kernel_of, kernel_of
 
     return kernel_of(operator) if functional is None else inplace_kernel_of(operator, functional)
 
@@ -76,7 +76,7 @@ def cuda_kernel(operator: Operator, functional: Operator | None = None) -> Calla
     from .._backends.cuda.runtime import require
 
     require()
-    from .cuda import inplace_kernel_of, kernel_of
+    from .._backends.cuda.families import inplace_kernel_of, kernel_of
 
     return kernel_of(operator) if functional is None else inplace_kernel_of(operator, functional)
 

@@ -90,8 +90,8 @@ def _grad(grads, input, weight, groups, mean, rstd, needs):
 # All three results have derivatives here, so that derivatives of any order come out right.
 _GROUP_NORM = op(
    "_group_norm(Tensor input, Tensor? weight, Tensor? bias, int groups, float eps) -> (Tensor output, Tensor mean, "
-   "Tensor rstd)", kernel=computes(_specs, _group_normalised), public="", grad={"input, weight, bias": _grad})
-_GROUP_NORM.declaration.composed = composed_group_norm
+   "Tensor rstd)", kernel=computes(_specs, _group_normalised), public="", grad={"input, weight, bias": _grad},
+   decomposition=composed_group_norm)
 group_norm_with_statistics = function_of(_GROUP_NORM)
 
 

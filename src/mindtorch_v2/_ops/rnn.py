@@ -303,8 +303,8 @@ _LAYER = op(
    " kept)",
    kernel=computes(_layer_specs, _layer_array),
    grad={"input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr": _layer_grad},
+   decomposition=lambda *args: (*_composed(args[8], *args[:8], *args[9:]), None, None),
    public="")
-_LAYER.declaration.composed = lambda *args: (*_composed(args[8], *args[:8], *args[9:]), None, None)
 
 
 def _layer_backward_specs(grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any,

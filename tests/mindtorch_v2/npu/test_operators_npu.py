@@ -15,8 +15,8 @@ from device_cases import plain, run, tensors_on
 from operator_cases import Call, Declaration
 
 import mindtorch_v2 as torch
+from mindtorch_v2._backends.npu import families as npu_kernels
 from mindtorch_v2._dispatch.dispatcher import dispatch
-from mindtorch_v2._ops import npu as npu_kernels
 from mindtorch_v2._ops.declare import DECLARATIONS
 from mindtorch_v2._ops.families import Composite
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray
-from .._backends.cuda.launch import Launch, c_type, compiled
-from .._dtype import FLOAT
-from .._tensor import Tensor
-from .cuda_plans import KERNELS
-from .rules import check_writable
+from ...._dtype import FLOAT
+from ...._ops.rules import check_writable
+from ...._tensor import Tensor
+from ..array import CudaArray
+from ..launch import Launch, c_type, compiled
+from .plans import KERNELS
 
 _AT_ONCE, _THREADS = 60, 256  # the table of addresses has to fit into a kernel's 4 KB of arguments
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
-from .._backends.cuda.launch import C_TYPES
-from .._backends.cuda.reduce import Folding
-from .._dispatch.registry import registry
-from .._dtype import REDUCED
-from .._tensor import Tensor
-from .cuda import copy_array, generic_kernel, wrap_cuda
-from .cuda_plans import KERNELS
-from .reduce import folded_count, reduced_dims
+from ...._dispatch.registry import registry
+from ...._dtype import REDUCED
+from ...._ops.reduce import folded_count, reduced_dims
+from ...._tensor import Tensor
+from ..array import CudaArray, Layout, empty, layout_of
+from ..families import copy_array, generic_kernel, wrap_cuda
+from ..launch import C_TYPES
+from ..reduce import Folding
+from .plans import KERNELS
 
 _FLOAT32, _LIMIT = np.dtype(np.float32), 4096
 # operator -> how it folds, and whether it divides by the count

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.along import SELECTED, Scanning, best_launch, best_parts, select_launch
-from .._backends.cuda.array import CudaArray, Layout, array_on, empty, layout_of
-from .._backends.cuda.launch import C_TYPES, kernel
-from .._dispatch.registry import registry
-from .._dtype import REDUCED
-from .._tensor import Tensor, wrapped_dim
-from .cuda import copy_array, fresh_tensor, layout_for, wrap_cuda
-from .cuda_plans import dense, planned
-from .cuda_pointwise import copying
-from .families import result_of
-from .rules import Spec
+from ...._dispatch.registry import registry
+from ...._dtype import REDUCED
+from ...._ops.families import result_of
+from ...._ops.rules import Spec
+from ...._tensor import Tensor, wrapped_dim
+from ..along import SELECTED, Scanning, best_launch, best_parts, select_launch
+from ..array import CudaArray, Layout, array_on, empty, layout_of
+from ..families import copy_array, fresh_tensor, layout_for, wrap_cuda
+from ..launch import C_TYPES, kernel
+from .plans import dense, planned
+from .pointwise import copying
 
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import empty, layout_of
-from .._backends.cuda.launch import ASSERTIONS, C_TYPES, c_type, kernel
-from .._backends.cuda.reduce import Folding
-from .._backends.cuda.rows import parameter_launch, row_launch
-from .._dispatch.registry import registry
-from .._tensor import Tensor
-from .cuda import copy_array, fresh_tensor, layout_for, uninitialised, wrap_cuda
-from .cuda_plans import dense, dense_if_any, own, planned, pointer_of
-from .families import result_of
-from .loss import MEAN, NONE
-from .rules import Spec
+from ...._dispatch.registry import registry
+from ...._ops.families import result_of
+from ...._ops.loss import MEAN, NONE
+from ...._ops.rules import Spec
+from ...._tensor import Tensor
+from ..array import empty, layout_of
+from ..families import copy_array, fresh_tensor, layout_for, uninitialised, wrap_cuda
+from ..launch import ASSERTIONS, C_TYPES, c_type, kernel
+from ..reduce import Folding
+from ..rows import parameter_launch, row_launch
+from .plans import dense, dense_if_any, own, planned, pointer_of
 
 
 def _wide(*arrays: Any) -> str:

@@ -3,8 +3,8 @@
 A row (`npu="aclnnAdd(self, other, alpha, out)"`, in the language of _backends/npu/rows.py) names the ACLNN operator
 that computes the result. What stands around it is the family's: promotion, the checks of a write, the memory of the
 result. `name:out` in a row casts an argument to the type of the result first. In-place forms use the ACLNN operator
-that has `Inplace` in its name where there is one. Operators that need more than one launch are in npu_composed.py and
-the modules it imports.
+that has `Inplace` in its name where there is one. Operators that need more than one launch are in the modules
+of kernels/.
 """
 
 import functools
@@ -14,25 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.meta import contiguous_strides
-from .._backends.npu.array import NpuArray, empty
-from .._backends.npu.facts import signature, symbols
-from .._backends.npu.kernel import RowKernel
-from .._backends.npu.launch import run
-from .._backends.npu.rows import Row, parse_rows, schema_types
-from .._backends.npu.runtime import current_device, why_unavailable
-from .._device import device
-from .._dispatch.callers import compile_function
-from .._dispatch.keys import NPU_MASK, PYTHON_MASK, changed_modes, modes
-from .._dispatch.registry import Operator
-from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
-from .._tensor import Tensor, element_strides
-from .copy import stored_number
-from .create import Factory, _check_options, required
-from .families import ArrayFamily, Composite, Family, Pointwise, Writes, result_of
-from .rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, pointwise_strides
-from .updates import Updates, check_update
+from ..._device import device
+from ..._dispatch.callers import compile_function
+from ..._dispatch.keys import NPU_MASK, PYTHON_MASK, changed_modes, modes
+from ..._dispatch.registry import Operator
+from ..._dispatch.schema import NUMBERS
+from ..._dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
+from ..._ops.copy import stored_number
+from ..._ops.create import Factory, _check_options, required
+from ..._ops.families import ArrayFamily, Composite, Family, Pointwise, Writes, result_of
+from ..._ops.rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, pointwise_strides
+from ..._ops.updates import Updates, check_update
+from ..._tensor import Tensor, element_strides
+from ..meta import contiguous_strides
+from .array import NpuArray, empty
+from .facts import signature, symbols
+from .kernel import RowKernel
+from .launch import run
+from .rows import Row, parse_rows, schema_types
+from .runtime import current_device, why_unavailable
 
 _new = object.__new__
 _FLOATS = frozenset(d.np for d in OF_ARRAY.values() if d.category == FLOAT)
@@ -88,7 +88,7 @@ def store(target: Tensor, source: Tensor) -> None:
 def kernel_of(operator: Operator) -> Callable:
     """The kernel of an operator. RuntimeError without CANN: it is asked again at the next call."""
     _require_runtime(operator)
-    from .npu_composed import COMPOSED
+    from .kernels.composed import COMPOSED
 
     family, row = operator.declaration.family, None
     if operator.declaration.npu is not None:
@@ -119,7 +119,7 @@ def refuse(operator: Operator) -> Callable:
 
 def runs(operator: Operator) -> bool:
     """Whether an operator can run on an NPU as far as its declaration tells."""
-    from .npu_composed import COMPOSED
+    from .kernels.composed import COMPOSED
 
     declaration = operator.declaration
     if declaration.inplace_of is not None:
@@ -416,7 +416,7 @@ def _gives_result(rows: Sequence[Row]) -> bool:
 
 def _prepared(operator: Operator, launch: Callable) -> Callable:
     """The launch behind an update: with arguments in ACLNN's form, and at least one dimension to count along."""
-    from .npu_places import PREPARED
+    from .kernels.places import PREPARED
 
     prepare = PREPARED.get(operator.name.removeprefix("aten::"))
     counts_along = "dim" in operator.schema.index

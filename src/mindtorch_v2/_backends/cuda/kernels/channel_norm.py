@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
-from .._backends.cuda.channels import Geometry, folding, moving, planes, rows, scaling, settling, settling_gradients
-from .._backends.cuda.launch import C_TYPES, c_type
-from .._backends.cuda.namespace import xp
-from .._dispatch.registry import registry
-from .._tensor import Tensor
-from .copy import suggested_strides
-from .cuda import copy_array, layout_for, wrap_cuda
-from .cuda_plans import KERNELS, dense, dense_if_any, planned, pointer_of
-from .families import result_of
-from .rules import Spec, check_writable
+from ...._dispatch.registry import registry
+from ...._ops.copy import suggested_strides
+from ...._ops.families import result_of
+from ...._ops.rules import Spec, check_writable
+from ...._tensor import Tensor
+from ..array import CudaArray, Layout, empty, layout_of
+from ..channels import Geometry, folding, moving, planes, rows, scaling, settling, settling_gradients
+from ..families import copy_array, layout_for, wrap_cuda
+from ..launch import C_TYPES, c_type
+from ..namespace import xp
+from .plans import KERNELS, dense, dense_if_any, planned, pointer_of
 
 
 def laid(tensor: Tensor, layout: Layout) -> CudaArray:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .._dispatch.schema import NUMBERS
-from .._dtype import COMPUTE, int16, int32, int64
-from .._tensor import Tensor, wrapped_dim
-from .npu import cast, number_tensor
-from .npu_composed import call, composed, floating_, infer, laid_out, promoted_to_one, results
-from .special import POLYNOMIALS, ROOT_HALF, ROOT_PI
+from ...._dispatch.schema import NUMBERS
+from ...._dtype import COMPUTE, int16, int32, int64
+from ...._ops.special import POLYNOMIALS, ROOT_HALF, ROOT_PI
+from ...._tensor import Tensor, wrapped_dim
+from ..families import cast, number_tensor
+from .composed import call, composed, floating_, infer, laid_out, promoted_to_one, results
 
 
 def _where(condition: Any, chosen: Any, other: Any) -> Any:

@@ -7,11 +7,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._backends.cuda.array import CudaArray, empty, layout_of
-from .._dispatch.registry import registry
-from .._tensor import Tensor
-from .cuda import COPIES, copy_array, generic_kernel
-from .families import result_of
+from ...._dispatch.registry import registry
+from ...._ops.families import result_of
+from ...._tensor import Tensor
+from ..array import CudaArray, empty, layout_of
+from ..families import COPIES, copy_array, generic_kernel
 
 KERNELS: dict[str, Callable] = {**COPIES}
 _PLANS = 4096

@@ -7,13 +7,14 @@ from typing import Any
 import cupy
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, empty, layout_of
-from .._backends.cuda.random import drop, fill, generator_for
-from .._dispatch.registry import registry
-from .._dtype import FLOAT, OF_ARRAY, float32, float64
-from .._random import largest_random
-from .._tensor import Tensor
-from .cuda import (
+from ...._dispatch.registry import registry
+from ...._dtype import FLOAT, OF_ARRAY, float32, float64
+from ...._ops.families import result_of
+from ...._ops.rules import Spec, check_writable
+from ...._random import largest_random
+from ...._tensor import Tensor
+from ..array import CudaArray, empty, layout_of
+from ..families import (
     copy_array,
     device_among,
     finished,
@@ -26,10 +27,9 @@ from .cuda import (
     view_of,
     wrap_cuda,
 )
-from .cuda import fill as fill_all
-from .cuda_plans import KERNELS
-from .families import result_of
-from .rules import Spec, check_writable
+from ..families import fill as fill_all
+from ..random import drop, fill, generator_for
+from .plans import KERNELS
 
 _DRAWN_IN = {np.dtype(kind): np.dtype(real) for kind, real in (("F", "f"), ("D", "d"))}
 
@@ -254,8 +254,8 @@ extern "C" __global__ void draw(const T* counts, const T* chances, T* out, int64
 
 def _by_element(source: str, operands: list[Any], spec: Spec, generator: Any, where: Any) -> Tensor:
     """A kernel that draws each element of its own, with parameters from arrays."""
-    from .._backends.cuda.launch import c_type, kernel
-    from .._backends.cuda.random import _PHILOX, _signed
+    from ..launch import c_type, kernel
+    from ..random import _PHILOX, _signed
 
     kind = spec.dtype.np
     arrays = [cupy.ascontiguousarray(cupy.broadcast_to(view_of(t), spec.shape)) for t in operands]

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .._backends.cuda.array import CudaArray, array_on, empty, layout_of
-from .._dispatch.registry import registry
-from .._tensor import Tensor
-from .cuda import copy_array, generic_kernel, uninitialised, wrap_cuda
-from .cuda_plans import KERNELS
-from .view import resolved_size
+from ...._dispatch.registry import registry
+from ...._ops.view import resolved_size
+from ...._tensor import Tensor
+from ..array import CudaArray, array_on, empty, layout_of
+from ..families import copy_array, generic_kernel, uninitialised, wrap_cuda
+from .plans import KERNELS
 
 
 def unsafe_view(self: Tensor, size: tuple[int, ...]) -> Tensor:

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.npu.array import from_host
-from .._backends.npu.launch import run
-from .._dispatch.registry import registry
-from .._dtype import COMPUTE, float32, int64
-from .._tensor import Tensor
-from .adaptive_pool import _bounds
-from .fused_steps import FusedStep, _decayed
-from .npu import cast, number_tensor, uninitialised, wrap_npu
-from .npu_composed import call, composed, infer, laid_out, number_of, results, unsafe_view, untouched
-from .resample import _taps
-from .rules import Spec
-from .taps import Taps
+from ...._dispatch.registry import registry
+from ...._dtype import COMPUTE, float32, int64
+from ...._ops.adaptive_pool import _bounds
+from ...._ops.fused_steps import FusedStep, _decayed
+from ...._ops.resample import _taps
+from ...._ops.rules import Spec
+from ...._ops.taps import Taps
+from ...._tensor import Tensor
+from ..array import from_host
+from ..families import cast, number_tensor, uninitialised, wrap_npu
+from ..launch import run
+from .composed import call, composed, infer, laid_out, number_of, results, unsafe_view, untouched
 
 Sizes = Sequence[int]
 

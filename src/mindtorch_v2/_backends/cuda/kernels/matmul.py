@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._backends.cuda.array import CudaArray, Layout, empty, layout_of
-from .._backends.cuda.gemm import Product, factor, is_supported, lead
-from .._dispatch.registry import registry
-from .._tensor import Tensor
-from ..backends import cuda as settings
-from .cuda import copy_array, fresh_tensor, generic_kernel, wrap_cuda
-from .cuda_plans import KERNELS
+from ...._dispatch.registry import registry
+from ...._tensor import Tensor
+from ....backends import cuda as settings
+from ..array import CudaArray, Layout, empty, layout_of
+from ..families import copy_array, fresh_tensor, generic_kernel, wrap_cuda
+from ..gemm import Product, factor, is_supported, lead
+from .plans import KERNELS
 
 _plans: dict[tuple, Any] = {}
 _LIMIT = 1 << 14

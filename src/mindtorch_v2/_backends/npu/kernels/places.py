@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.meta import contiguous_strides
-from .._backends.npu.array import empty
-from .._backends.npu.launch import launch, run
-from .._dispatch.registry import registry
-from .._dispatch.schema import NUMBERS
-from .._dtype import bool_, int64
-from .._tensor import Tensor, wrapped_dim
-from .index import check_mask
-from .npu import cast, finished, fresh, number_tensor, store, uninitialised, wrap_npu
-from .npu_composed import call, clone, composed, infer, laid_out, number_of, results, unsafe_view, untouched
-from .rules import Spec, shape_text
+from ...._dispatch.registry import registry
+from ...._dispatch.schema import NUMBERS
+from ...._dtype import bool_, int64
+from ...._ops.index import check_mask
+from ...._ops.rules import Spec, shape_text
+from ...._tensor import Tensor, wrapped_dim
+from ...meta import contiguous_strides
+from ..array import empty
+from ..families import cast, finished, fresh, number_tensor, store, uninitialised, wrap_npu
+from ..launch import launch, run
+from .composed import call, clone, composed, infer, laid_out, number_of, results, unsafe_view, untouched
 
 # joining and placing -------------------------------------------------------------------------------------------------
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, empty, layout_of
-from .._backends.cuda.launch import C_TYPES, Launch, c_type, compiled
-from .._dispatch.registry import registry
-from .._tensor import Tensor
-from .cuda import copy_array, uninitialised, wrap_cuda
-from .cuda_plans import dense, planned
-from .families import result_of
-from .pool import _windows
-from .rules import Spec
+from ...._dispatch.registry import registry
+from ...._ops.families import result_of
+from ...._ops.pool import _windows
+from ...._ops.rules import Spec
+from ...._tensor import Tensor
+from ..array import CudaArray, empty, layout_of
+from ..families import copy_array, uninitialised, wrap_cuda
+from ..launch import C_TYPES, Launch, c_type, compiled
+from .plans import dense, planned
 
 # NaN is largest, and the last of several counts; a window that is -infinity throughout names its first element.
 _SOURCE = """

@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .._backends.cuda.array import CudaArray, Layout, array_on, empty, layout_of
-from .._backends.cuda.attention import Mask, Problem, fits, launch_of
-from .._dispatch.registry import registry
-from .._settings import are_deterministic_algorithms_enabled
-from .._tensor import Tensor
-from .cuda import copy_array, generic_kernel, layout_for, wrap_cuda
-from .cuda_plans import planned
-from .families import result_of
+from ...._dispatch.registry import registry
+from ...._ops.families import result_of
+from ...._settings import are_deterministic_algorithms_enabled
+from ...._tensor import Tensor
+from ..array import CudaArray, Layout, array_on, empty, layout_of
+from ..attention import Mask, Problem, fits, launch_of
+from ..families import copy_array, generic_kernel, layout_for, wrap_cuda
+from .plans import planned
 
 _TYPES = ("float32", "float16", "bfloat16", "float64")
 

@@ -1,7 +1,7 @@
 """Kernels on a CUDA device, made of declarations: what an `array` function computes over NumPy, it computes over CuPy.
 
 Pointwise operators become generated kernels where their function can be traced (_backends/cuda/fuse.py). Operators that
-CuPy would compose slowly, or NumPy alone could do, are in cuda_kernels.py and the modules it imports.
+CuPy would compose slowly, or NumPy alone could do, are in the modules of kernels/.
 """
 
 import functools
@@ -11,29 +11,37 @@ from typing import Any
 import cupy
 import numpy as np
 
-from .._backends.cuda import runtime
-from .._backends.cuda.array import CudaArray, Layout, empty, from_host, layout_of, of_view, read_bytes
-from .._backends.cuda.launch import kernel
-from .._backends.cuda.memory import allocate
-from .._backends.cuda.memory import source as memory_source
-from .._backends.cuda.namespace import xp
-from .._backends.cuda.streams import current
-from .._backends.meta import contiguous_strides
-from .._determinism import determinism, filler
-from .._device import device
-from .._dispatch.keys import CUDA_MASK
-from .._dispatch.registry import Operator, registry
-from .._dispatch.schema import NUMBERS
-from .._dtype import REDUCED, complex32, dtype, get_default_dtype
-from .._tensor import Tensor, wrap
-from .._warn import warn_once
-from .copy import preserved_strides, stored_number
-from .create import Factory, _check_options, required
-from .cuda_arrays import ARRAYS
-from .cuda_pointwise import copying, fused
-from .families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
-from .rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, number_array, pointwise_strides
-from .updates import Updates, check_update
+from ..._determinism import determinism, filler
+from ..._device import device
+from ..._dispatch.keys import CUDA_MASK
+from ..._dispatch.registry import Operator, registry
+from ..._dispatch.schema import NUMBERS
+from ..._dtype import REDUCED, complex32, dtype, get_default_dtype
+from ..._ops.copy import preserved_strides, stored_number
+from ..._ops.create import Factory, _check_options, required
+from ..._ops.families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
+from ..._ops.rules import (
+    Spec,
+    check_overlap,
+    check_result_fits,
+    check_writable,
+    common_dtype,
+    number_array,
+    pointwise_strides,
+)
+from ..._ops.updates import Updates, check_update
+from ..._tensor import Tensor, wrap
+from ..._warn import warn_once
+from ..meta import contiguous_strides
+from . import runtime
+from .array import CudaArray, Layout, empty, from_host, layout_of, of_view, read_bytes
+from .kernels.arrays import ARRAYS
+from .kernels.pointwise import copying, fused
+from .launch import kernel
+from .memory import allocate
+from .memory import source as memory_source
+from .namespace import xp
+from .streams import current
 
 _new = object.__new__
 _FLOAT32 = np.dtype(np.float32)
@@ -155,7 +163,7 @@ def infer_of(operator: Operator) -> Callable:
 
 def kernel_of(operator: Operator) -> Callable:
     """The kernel of an operator. AssertionError, as from a PyTorch without CUDA, where there is no device."""
-    from .cuda_kernels import KERNELS
+    from .kernels.all import KERNELS
 
     own = KERNELS.get(operator.name.removeprefix("aten::"))
     return _guarded(own if own is not None else generic_kernel(operator))
@@ -411,7 +419,7 @@ def _written(value: Any, where: device) -> Any:
 
 def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
     """The kernel of an in-place form: the functional one, and one write path."""
-    from .cuda_kernels import KERNELS
+    from .kernels.all import KERNELS
 
     own = KERNELS.get(operator.name.removeprefix("aten::"))
     return _guarded(own) if own is not None else inplace_generic(operator, functional)

@@ -12,20 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, Layout, collapsed, layout_of
-from .._backends.cuda.fuse import Traced, Untraceable
-from .._backends.cuda.launch import Launch, check, compiled, launch_kernel, lock
-from .._backends.cuda.memory import allocate, source
-from .._backends.cuda.streams import current
-from .._backends.meta import contiguous_strides
-from .._dispatch.callers import compile_function
-from .._dispatch.keys import CUDA_MASK
-from .._dispatch.registry import Operator
-from .._dispatch.schema import NUMBERS, Argument
-from .._dtype import FLOAT, REDUCED
-from .._tensor import Tensor
-from .families import Pointwise
-from .rules import check_overlap, check_result_fits, check_writable, common_dtype, overlaps_itself, pointwise_strides
+from ...._dispatch.callers import compile_function
+from ...._dispatch.keys import CUDA_MASK
+from ...._dispatch.registry import Operator
+from ...._dispatch.schema import NUMBERS, Argument
+from ...._dtype import FLOAT, REDUCED
+from ...._ops.families import Pointwise
+from ...._ops.rules import (
+    check_overlap,
+    check_result_fits,
+    check_writable,
+    common_dtype,
+    overlaps_itself,
+    pointwise_strides,
+)
+from ...._tensor import Tensor
+from ...meta import contiguous_strides
+from ..array import CudaArray, Layout, collapsed, layout_of
+from ..fuse import Traced, Untraceable
+from ..launch import Launch, check, compiled, launch_kernel, lock
+from ..memory import allocate, source
+from ..streams import current
 
 _THREADS, _PER_THREAD, _VARIANTS, _PLANS, _RANK = 256, 4, 16, 4096, 8
 _COUNTED = frozenset(("int", "float", "Scalar"))

@@ -8,20 +8,20 @@ from typing import Any
 import cupy
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, empty, layout_of
-from .._backends.cuda.cells import step_launch
-from .._backends.cuda.gemm import Product, is_supported, lead
-from .._backends.cuda.launch import C_TYPES
-from .._backends.cuda.reduce import Folding
-from .._backends.cuda.streams import current
-from .._device import device
-from .._dispatch.registry import registry
-from .._tensor import Tensor
-from ..backends import cudnn as settings
-from .cuda import copy_array, fill, wrap_cuda
-from .cuda_plans import dense_if_any, planned, pointer_of
-from .families import result_of
-from .rnn import GATES, GRU, LSTM
+from ...._device import device
+from ...._dispatch.registry import registry
+from ...._ops.families import result_of
+from ...._ops.rnn import GATES, GRU, LSTM
+from ...._tensor import Tensor
+from ....backends import cudnn as settings
+from ..array import CudaArray, empty, layout_of
+from ..cells import step_launch
+from ..families import copy_array, fill, wrap_cuda
+from ..gemm import Product, is_supported, lead
+from ..launch import C_TYPES
+from ..reduce import Folding
+from ..streams import current
+from .plans import dense_if_any, planned, pointer_of
 
 
 @functools.lru_cache(4096)

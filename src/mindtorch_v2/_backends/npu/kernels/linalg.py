@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._backends.npu.launch import run
-from .._dtype import COMPUTE, finfo, int64
-from .._tensor import Tensor
-from .fft import BY_COUNT, BY_ROOT
-from .linalg_solve import is_vector
-from .npu import cast, uninitialised
-from .npu_composed import call, composed, infer, laid_out, results
-from .rules import Spec
+from ...._dtype import COMPUTE, finfo, int64
+from ...._ops.fft import BY_COUNT, BY_ROOT
+from ...._ops.linalg_solve import is_vector
+from ...._ops.rules import Spec
+from ...._tensor import Tensor
+from ..families import cast, uninitialised
+from ..launch import run
+from .composed import call, composed, infer, laid_out, results
 
 # systems and inverses ------------------------------------------------------------------------------------------------
 

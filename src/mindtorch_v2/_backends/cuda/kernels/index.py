@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cuda.array import CudaArray, Layout, empty, from_host, layout_of, of_view
-from .._backends.cuda.fuse import Traced, Untraceable
-from .._backends.cuda.indexed import COMBINED, Index, Indexed, bits_of, fits, row_major
-from .._backends.cuda.launch import ASSERTIONS, C_TYPES, kernel
-from .._backends.cuda.namespace import xp
-from .._dispatch.keys import CUDA_MASK
-from .._dispatch.registry import registry
-from .._dispatch.schema import NUMBERS
-from .._dtype import OF_ARRAY, REDUCED, bool_, uint8
-from .._tensor import Tensor, wrap_meta, wrapped_dim
-from .copy import stored_number
-from .cuda import (
+from ...._dispatch.keys import CUDA_MASK
+from ...._dispatch.registry import registry
+from ...._dispatch.schema import NUMBERS
+from ...._dtype import OF_ARRAY, REDUCED, bool_, uint8
+from ...._ops.copy import stored_number
+from ...._ops.embedding import stops_at_last_offset
+from ...._ops.families import result_of
+from ...._ops.index import index_spec, picked, place_shape, shown_shape, whole_key
+from ...._ops.rules import Spec, is_expanded
+from ...._ops.scatter import filling_mask, refuse_values, start_value
+from ...._ops.updates import Updates, check_update, refuse_shared
+from ...._tensor import Tensor, wrap_meta, wrapped_dim
+from ..array import CudaArray, Layout, empty, from_host, layout_of, of_view
+from ..families import (
     copy_array,
     fill,
     finished,
@@ -29,14 +31,12 @@ from .cuda import (
     view_of,
     wrap_cuda,
 )
-from .cuda_plans import KERNELS, dense, dense_if_any, layouts_of, planned, pointer_of
-from .cuda_pointwise import launch_of
-from .embedding import stops_at_last_offset
-from .families import result_of
-from .index import index_spec, picked, place_shape, shown_shape, whole_key
-from .rules import Spec, is_expanded
-from .scatter import filling_mask, refuse_values, start_value
-from .updates import Updates, check_update, refuse_shared
+from ..fuse import Traced, Untraceable
+from ..indexed import COMBINED, Index, Indexed, bits_of, fits, row_major
+from ..launch import ASSERTIONS, C_TYPES, kernel
+from ..namespace import xp
+from .plans import KERNELS, dense, dense_if_any, layouts_of, planned, pointer_of
+from .pointwise import launch_of
 
 _FLOAT32, _INT32, _PLANS = np.dtype(np.float32), np.dtype(np.int32), 4096
 _MASKS = (bool_.np, uint8.np)

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._backends.cuda.array import CudaArray, Layout, array_on, empty, layout_of
-from .._backends.cuda.cudnn import TYPES, Convolution, library
-from .._dispatch.registry import registry
-from .._dtype import float32
-from .._tensor import Tensor
-from ..backends import cudnn as settings
-from .conv import _steps
-from .cuda import copy_array, wrap_cuda
-from .cuda_plans import KERNELS, planned
-from .families import result_of
-from .rules import Spec
+from ...._dispatch.registry import registry
+from ...._dtype import float32
+from ...._ops.conv import _steps
+from ...._ops.families import result_of
+from ...._ops.rules import Spec
+from ...._tensor import Tensor
+from ....backends import cudnn as settings
+from ..array import CudaArray, Layout, array_on, empty, layout_of
+from ..cudnn import TYPES, Convolution, library
+from ..families import copy_array, wrap_cuda
+from .plans import KERNELS, planned
 
 
 def _row(values: Sequence[int], rank: int, filler: int) -> tuple[int, ...]:

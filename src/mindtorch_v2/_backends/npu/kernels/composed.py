@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.meta import contiguous_strides
-from .._backends.npu.array import copy_bytes, empty, from_host, to_host, write_bytes
-from .._backends.npu.launch import packed_copy, run
-from .._determinism import determinism, filler
-from .._device import META
-from .._dispatch.callers import call_bound
-from .._dispatch.keys import PYTHON_MASK, changed_modes, modes
-from .._dispatch.registry import registry
-from .._dispatch.schema import NUMBERS
-from .._dtype import FLOAT, bool_, dtype, finfo, float32, get_default_dtype, uint8
-from .._tensor import Tensor
-from .copy import _check_copy, preserved_strides
-from .copy import store as store_on_host
-from .create import _arange_bounds
-from .families import result_of
-from .npu import cast, device_index, exact_number, finished, fresh, store, uninitialised, wrap_npu
-from .rules import Spec, check_writable, common_dtype
+from ...._determinism import determinism, filler
+from ...._device import META
+from ...._dispatch.callers import call_bound
+from ...._dispatch.keys import PYTHON_MASK, changed_modes, modes
+from ...._dispatch.registry import registry
+from ...._dispatch.schema import NUMBERS
+from ...._dtype import FLOAT, bool_, dtype, finfo, float32, get_default_dtype, uint8
+from ...._ops.copy import _check_copy, preserved_strides
+from ...._ops.copy import store as store_on_host
+from ...._ops.create import _arange_bounds
+from ...._ops.families import result_of
+from ...._ops.rules import Spec, check_writable, common_dtype
+from ...._tensor import Tensor
+from ...meta import contiguous_strides
+from ..array import copy_bytes, empty, from_host, to_host, write_bytes
+from ..families import cast, device_index, exact_number, finished, fresh, store, uninitialised, wrap_npu
+from ..launch import packed_copy, run
 
 COMPOSED: dict[str, Callable] = {}
 
@@ -455,4 +455,4 @@ def untouched(made: Tensor) -> Tensor:
 
 
 # They fill the table.
-from . import npu_layers, npu_linalg, npu_losses, npu_places, npu_random, npu_special  # noqa: E402, F401
+from . import layers, linalg, losses, places, random, special  # noqa: E402, F401

@@ -7,16 +7,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .._backends.npu.array import NpuArray
-from .._backends.npu.launch import run
-from .._backends.npu.seeds import seed_state
-from .._dispatch.registry import registry
-from .._dtype import FLOAT, OF_ARRAY, bool_, finfo, float32
-from .._tensor import Tensor
-from .npu import finished, fresh, store, uninitialised
-from .npu_composed import call, composed, infer, results
-from .random import _end
-from .rules import Spec, check_writable
+from ...._dispatch.registry import registry
+from ...._dtype import FLOAT, OF_ARRAY, bool_, finfo, float32
+from ...._ops.random import _end
+from ...._ops.rules import Spec, check_writable
+from ...._tensor import Tensor
+from ..array import NpuArray
+from ..families import finished, fresh, store, uninitialised
+from ..launch import run
+from ..seeds import seed_state
+from .composed import call, composed, infer, results
 
 
 def _refuse_generator(generator: Any) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.npu.array import empty
-from .._backends.npu.launch import run
-from .._dtype import COMPUTE, finfo, float32
-from .._tensor import Tensor
-from .npu import uninitialised
-from .npu_composed import call, composed, infer, promoted_to_one, results, unsafe_view, untouched
-from .rules import Spec
+from ...._dtype import COMPUTE, finfo, float32
+from ...._ops.rules import Spec
+from ...._tensor import Tensor
+from ..array import empty
+from ..families import uninitialised
+from ..launch import run
+from .composed import call, composed, infer, promoted_to_one, results, unsafe_view, untouched
 
 # losses and norms ----------------------------------------------------------------------------------------------------
 
