@@ -4,6 +4,7 @@
     python -m mindtorch_v2 architectures.py FOLDER ours.npz torch.npz     # this library: reads both
 """
 
+import copy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +118,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any], Callable, bool]] = {
         hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 2, 4],
         decoder_hidden_size=16), images, False),
     "clip": ("CLIPModel", dict(text_config=TEXT, vision_config=VISION, projection_dim=16), pairs, False),
+    "siglip": ("SiglipModel", dict(text_config=TEXT, vision_config=VISION), pairs, False),
     "wav2vec2": ("Wav2Vec2ForCTC", AUDIO, sounds, False),
     "hubert": ("HubertForCTC", AUDIO, sounds, False),
 }
@@ -158,9 +160,14 @@ def run(name: str, folder: Path, weights: dict[str, np.ndarray] | None) -> dict[
     outputs = model(**batch)
     results |= {f"output/{key}": value for key, value in floats(outputs).items()}
     if weights is None:
-        model.save_pretrained(folder / name)
+        moved = copy.deepcopy(model)
+        with torch.no_grad():
+            for parameter in moved.parameters():
+                parameter += 1 / 64  # nothing that is saved is what a module would initialise it to
+        moved.save_pretrained(folder / name)
     saved = kind.from_pretrained(folder / name).eval()
     results |= {f"saved/{key}": value for key, value in floats(saved(**batch)).items()}
+    results |= {f"loaded/{key}": value.numpy() for key, value in saved.state_dict().items()}
     outputs.loss.backward()
     for key, parameter in model.named_parameters():
         if parameter.grad is not None:

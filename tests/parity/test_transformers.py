@@ -34,7 +34,7 @@ def test_a_training_step_and_generation_agree(name, results):
         assert "error" not in made, str(made["error"])
     assert ours.keys() == theirs.keys()
     kinds = {key.partition("/")[0] for key in theirs}
-    assert {"initial", "output", "saved", "gradient", "step", "training loss"} <= kinds
+    assert {"initial", "output", "saved", "loaded", "gradient", "step", "training loss"} <= kinds
     assert ARCHITECTURES[name][3] == ("greedy" in kinds)
     for key, expected in theirs.items():
         got = ours[key]

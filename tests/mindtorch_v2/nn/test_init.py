@@ -82,3 +82,42 @@ def test_a_generator_is_used():
 def test_dirac_with_groups():
     weight = init.dirac_(torch.zeros(4, 2, 3), groups=2)
     assert [index for index in range(24) if weight.reshape(-1)[index]] == [1, 10, 13, 22]
+
+
+def layers_that_initialise():
+    """One module of each kind that has parameters."""
+    nn = torch.nn
+    return [
+        nn.Linear(2, 3), nn.Bilinear(2, 3, 4), nn.Conv2d(1, 2, 3), nn.ConvTranspose1d(1, 2, 3), nn.Embedding(3, 4),
+        nn.EmbeddingBag(3, 4), nn.BatchNorm1d(3), nn.LayerNorm(3), nn.GroupNorm(1, 2), nn.RMSNorm(3), nn.LSTM(2, 3),
+        nn.InstanceNorm1d(3, affine=True), nn.GRUCell(2, 3), nn.PReLU(), nn.MultiheadAttention(4, 2, add_bias_kv=True),
+        nn.MultiheadAttention(4, 2, kdim=3, vdim=2), nn.Transformer(4, 2, 1, 1, 8, batch_first=True),
+        nn.AdaptiveLogSoftmaxWithLoss(4, 8, [2, 4]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", layers_that_initialise(), ids=lambda module: type(module).__name__)
+def test_replaced_functions_keep_every_loaded_weight(module, monkeypatch):
+    """Libraries that load weights replace these functions wherever PyTorch's modules have them, as it has them here."""
+    owners = {
+        init: [name for name in init.__all__ if name.endswith("_")],
+        torch.nn.modules.activation: ["constant_", "xavier_normal_", "xavier_uniform_"],
+        torch.nn.modules.transformer: ["xavier_uniform_"],
+    }
+    for owner, names in owners.items():
+        for name in names:
+            monkeypatch.setattr(owner, name, lambda tensor, *args, **kwargs: tensor)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(7.0)
+    for part in module.modules():
+        for name in ("reset_parameters", "_reset_parameters"):
+            getattr(part, name, lambda: None)()
+    assert [name for name, parameter in module.named_parameters() if not bool((parameter == 7).all())] == []
+
+
+def test_attention_calls_the_functions_of_its_own_module(monkeypatch):
+    monkeypatch.setattr(init, "constant_", None)
+    torch.nn.MultiheadAttention(4, 2)
+    monkeypatch.setattr(torch.nn.modules.activation, "constant_", lambda tensor, value: tensor.data.fill_(3))
+    assert torch.nn.MultiheadAttention(4, 2).in_proj_bias[0] == 3

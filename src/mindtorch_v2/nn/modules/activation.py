@@ -8,6 +8,7 @@ import mindtorch_v2 as torch
 from .. import functional as F
 from .. import init
 from ..functional.attention import check_mask
+from ..init import constant_, xavier_normal_, xavier_uniform_  # programs replace these here to keep loaded weights
 from ..parameter import Parameter
 from ._settings import settings
 from .linear import NonDynamicallyQuantizableLinear
@@ -403,13 +404,13 @@ class MultiheadAttention(Module):
     def _reset_parameters(self) -> None:
         for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
             if getattr(self, name) is not None:
-                init.xavier_uniform_(getattr(self, name))
+                xavier_uniform_(getattr(self, name))
         if self.in_proj_bias is not None:
-            init.constant_(self.in_proj_bias, 0.0)
-            init.constant_(self.out_proj.bias, 0.0)
+            constant_(self.in_proj_bias, 0.0)
+            constant_(self.out_proj.bias, 0.0)
         for bias in (self.bias_k, self.bias_v):
             if bias is not None:
-                init.xavier_normal_(bias)
+                xavier_normal_(bias)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({"_qkv_same_embed_dim": True, **state})  # which the oldest checkpoints lack
