@@ -1,5 +1,8 @@
 """Saves that are killed at random moments: each must leave the old or the new file whole, and nothing beside it.
 
+A name that one left within the microseconds in which the new file takes the old one's place is counted, and must be
+gone after the next load.
+
     python tests/mindtorch_v2/killed_saves.py --count 200 --elements 200000
 """
 
@@ -26,8 +29,8 @@ for number in itertools.count(1):
 """
 
 
-def killed_once(folder: pathlib.Path, elements: int, delay: float) -> str:
-    """What is wrong after a process that saves has been killed; an empty text for nothing."""
+def killed_once(folder: pathlib.Path, elements: int, delay: float) -> tuple[str, bool]:
+    """What is wrong after a process that saves has been killed, an empty text for nothing; whether it left a name."""
     path = folder / "a.pt"
     torch.save(torch.zeros(elements), path)
     saver = subprocess.Popen(
@@ -39,15 +42,16 @@ def killed_once(folder: pathlib.Path, elements: int, delay: float) -> str:
     saver.send_signal(signal.SIGKILL)
     saved = saver.stdout.read().split()
     saver.wait()
+    left = len(os.listdir(folder)) > 1
     found = torch.load(path)
     beside = sorted(set(os.listdir(folder)) - {"a.pt"})
     for name in beside:
         (folder / name).unlink()
     if found.shape != (elements,) or not bool((found == found[0]).all()):
-        return "the file is of two saves"
+        return "the file is of two saves", left
     if saved and not float(saved[-1]) <= float(found[0]) <= float(saved[-1]) + 1:
-        return f"save {saved[-1]} was complete, and the file is of save {found[0]:g}"
-    return f"left beside it: {beside}" if beside else ""
+        return f"save {saved[-1]} was complete, and the file is of save {found[0]:g}", left
+    return f"left beside it: {beside}" if beside else "", left
 
 
 def main() -> None:
@@ -58,12 +62,12 @@ def main() -> None:
     options = parser.parse_args()
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as folder:
-        wrong = [
-            complaint
-            for _ in range(options.count)
-            if (complaint := killed_once(pathlib.Path(folder), options.elements, rng.uniform(0, 0.1)))
-        ]
-    print(f"{options.count} killed saves, {len(wrong)} complaints", *wrong, sep="\n")
+        ends = [killed_once(pathlib.Path(folder), options.elements, rng.uniform(0, 0.1)) for _ in range(options.count)]
+    wrong = [complaint for complaint, _ in ends if complaint]
+    names = sum(left for _, left in ends)
+    print(
+        f"{options.count} killed saves, {len(wrong)} complaints, {names} names for the load to remove", *wrong, sep="\n"
+    )
     sys.exit(bool(wrong))
 
 

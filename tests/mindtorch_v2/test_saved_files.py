@@ -82,12 +82,37 @@ def test_what_a_killed_save_had_to_name_is_removed_by_the_next(
     path = tmp_path / "a.pt"
     torch.save(torch.ones(2), path)
     save_killed_at(path, where)
-    assert torch.load(path).tolist() == [1, 1]
     assert len(os.listdir(tmp_path)) == 2
     if where == "named":
         monkeypatch.setattr(_target, "_UNNAMED", 0)
     torch.save(torch.zeros(2), path)
     assert torch.load(path).tolist() == [0, 0]
+    assert os.listdir(tmp_path) == ["a.pt"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("where", ["named", "(os, 'replace')"])
+def test_what_a_killed_save_had_to_name_is_removed_by_a_load(tmp_path: pathlib.Path, where: str) -> None:
+    path = tmp_path / "a.pt"
+    torch.save(torch.ones(2), path)
+    save_killed_at(path, where)
+    torch.save(torch.ones(3), tmp_path / "other.pt")
+    assert len(os.listdir(tmp_path)) == 3
+    assert torch.load(path).tolist() == [1, 1]
+    assert sorted(os.listdir(tmp_path)) == ["a.pt", "other.pt"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+def test_a_load_leaves_the_draft_of_a_living_save(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_target, "_UNNAMED", 0)
+    path = tmp_path / "a.pt"
+    torch.save(torch.ones(2), path)
+    with _target.target(path, zipped=True) as (first, _), _target.target(path, zipped=True) as (second, _):
+        assert torch.load(path).tolist() == [1, 1]
+        assert len(os.listdir(tmp_path)) == 3
+        torch.save(torch.zeros(1), second)
+        torch.save(torch.zeros(4), first)
+    assert torch.load(path).tolist() == [0, 0, 0, 0]
     assert os.listdir(tmp_path) == ["a.pt"]
 
 

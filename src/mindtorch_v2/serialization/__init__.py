@@ -31,8 +31,9 @@ from ._locations import (
     register_package,
     restore_location,
 )
+from ._safetensors import load_safetensors
 from ._storage_ids import checked_id, restored, storage_id
-from ._target import target
+from ._target import remove_leftover, target
 
 __all__ = [
     "LoadEndianness", "SourceChangeWarning", "add_safe_globals", "clear_safe_globals", "default_restore_location",
@@ -194,7 +195,11 @@ def load(f: FileLike, map_location: MAP_LOCATION = None, pickle_module: Any = No
     is_path = isinstance(f, (str, os.PathLike))
     if mmap and not is_path:
         raise ValueError("f must be a file path in order to use the mmap argument")
+    if pickle_load_args and weights_only:
+        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
     pickle_load_args.setdefault("encoding", "utf-8")
+    if is_path and os.fspath(f).endswith(".safetensors"):  # type: ignore[arg-type]
+        return load_safetensors(os.fspath(f), map_location)  # type: ignore[arg-type]
     with _source(f) as file, elements_come_later():
         try:
             unpickler = unpickler_class(pickle_module or pickle)
@@ -250,6 +255,7 @@ def _advice(reason: str) -> str:
 def _source(f: Any) -> Iterator[Any]:
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
+            remove_leftover(f)
             yield file
         return
     try:

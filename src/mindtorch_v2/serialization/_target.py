@@ -3,8 +3,8 @@
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
-import secrets
 import shutil
 import stat
 import sys
@@ -105,9 +105,10 @@ class _InPlace:
 class _Draft:
     """A file that nobody sees until it is complete.
 
-    Where the system has files without names it is one, so that nothing is left of it when the process is killed.
-    Elsewhere it has a name that follows from the target's, is locked while it is written, and is removed by the next
-    save.
+    Where the system has files without names it is one, so that nothing is left of it when the process is killed. But
+    no system lets such a file take the place of another: it gets a name for the microseconds between two calls.
+    Elsewhere it has its name from the start. The name follows from the target's and is locked while it is in use: one
+    that a killed process left is removed by the next save or load of the target.
     """
 
     def __init__(self, path: str, file: IO[bytes], name: str | None) -> None:
@@ -185,10 +186,11 @@ class _Draft:
                 os.unlink(self.name)
 
 
-def _name_beside(path: str, more: str = "") -> str:
-    """A hidden name in the folder of a path: always the same, and short however long the path's is."""
+def _name_beside(path: str, number: int) -> str:
+    """A hidden name in the folder of a path, one for each number, and short however long the path's is."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}{more}.saving")
+    digest = hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()
+    return os.path.join(folder, f".{digest}{f'.{number}' if number else ''}.saving")
 
 
 def _unnamed(path: str, mode: int) -> tuple[int, None] | None:
@@ -226,12 +228,20 @@ def _locked(number: int, name: str) -> bool:
 
 
 def _draft_names(path: str) -> Iterator[str]:
-    """Names for a draft of a path: the usual one, unless another save is using it, then others."""
-    name = _name_beside(path)
-    if not os.path.lexists(name) or _removed_if_stale(name):
-        yield name
-    while True:
-        yield _name_beside(path, f".{secrets.token_hex(4)}")
+    """Names for a draft of a path: the first that no other save is using."""
+    for number in itertools.count():
+        name = _name_beside(path, number)
+        if not os.path.lexists(name) or _removed_if_stale(name):
+            yield name
+
+
+def remove_leftover(path: str | os.PathLike[str]) -> None:
+    """Removes the draft of a path whose save was killed after it got its name, and before it took the path's."""
+    for number in itertools.count():
+        name = _name_beside(os.path.realpath(path), number)
+        if not os.path.lexists(name):
+            return
+        _removed_if_stale(name)
 
 
 def _removed_if_stale(name: str) -> bool:
