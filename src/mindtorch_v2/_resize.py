@@ -4,12 +4,12 @@ from typing import Any
 
 from ._autograd.node import NotDerived
 from ._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
-from ._backends.meta import contiguous_strides
 from ._determinism import determinism, filler
 from ._device import channels_last, channels_last_3d, memory_format, preserve_format
 from ._dispatch.keys import INFERENCE_MASK, modes
 from ._dispatch.schema import Schema
 from ._dtype import CPP_NAMES
+from ._geometry import contiguous_strides
 from ._ops.copy import format_strides, suggested_strides
 from ._ops.placement import checked_reach, show
 from ._storage import TypedStorage, UntypedStorage, refuse_reach

@@ -14,7 +14,7 @@ import numpy as np
 
 from ._autograd.node import HookDict, RemovableHandle, VersionCounter
 from ._autograd.views import creation_now, edge_of_view, recording_edge
-from ._backends.meta import MetaArray, contiguous_strides, is_dense
+from ._backends.meta import MetaArray
 from ._device import CPU, META, Size, device, layout, strided
 from ._dispatch.argument_checks import checked_int, expected
 from ._dispatch.callers import call_bound, call_torch_function, calls_pytorch, mixed_libraries
@@ -42,6 +42,7 @@ from ._dispatch.levels import LevelArray
 from ._dispatch.registry import Operator, registry
 from ._dispatch.schema import LEAST, MOST
 from ._dtype import CPP_NAMES, FLOAT, OF_ARRAY, WIDER, cast, dtype
+from ._geometry import contiguous_strides, is_dense
 from ._storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage, follow_storage
 from ._warn import warn_once
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ._backends.meta import Geometry
 from ._device import device as _device
 from ._device import get_default_device, layout, strided
 from ._dispatch.keys import DEVICE_MASKS, SUBCLASS_MASK, TORCH_DISPATCH_MASK
 from ._dtype import FLOAT, dtype, get_default_dtype
+from ._geometry import Geometry
 from ._storage import MetaStorage
 from ._tensor import Tensor
 

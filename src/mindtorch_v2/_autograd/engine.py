@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._allocation import out_of_memory
-from .._backends.meta import MetaArray, is_dense
+from .._backends.meta import MetaArray
 from .._device import contiguous_format
 from .._dispatch.keys import (
     BACKEND_MASK,
@@ -26,6 +26,7 @@ from .._dispatch.keys import (
     modes,
 )
 from .._dtype import COMPLEX, OF_ARRAY
+from .._geometry import is_dense
 from .._warn import warn_once
 from .node import AccumulateGrad, HookDict, Node
 

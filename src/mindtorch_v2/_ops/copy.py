@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from .._allocation import out_of_memory
-from .._backends.meta import contiguous_strides, is_dense
 from .._determinism import determinism, filler
 from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
 from .._dispatch.callers import device_keys
@@ -31,6 +30,7 @@ from .._dtype import (
     float64,
     iinfo,
 )
+from .._geometry import contiguous_strides, is_dense
 from .._tensor import _NO_BYTES, Tensor, element_strides
 from .._warn import warn_once
 from .declare import composite, op

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._backends.meta import contiguous_strides
 from .._dispatch.registry import registry
 from .._dtype import COMPUTE, FLOAT, get_default_dtype
+from .._geometry import contiguous_strides
 from .._tensor import Tensor, wrapped_dim
 from .create import FACTORY
 from .declare import composite, function_of, op

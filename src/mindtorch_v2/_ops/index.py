@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from .._backends.cpu import xp as cpu_xp
-from .._backends.meta import contiguous_strides
 from .._device import META
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
 from .._dtype import bool_, int32, int64, uint8
+from .._geometry import contiguous_strides
 from .._tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
 from .._warn import warn_once
 from .copy import uninitialised

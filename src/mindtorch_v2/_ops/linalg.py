@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .._backends.meta import contiguous_strides
 from .._device import META
 from .._dispatch.levels import innermost
 from .._dtype import COMPUTE, FLOAT, dtype
+from .._geometry import contiguous_strides
 from .._tensor import Tensor, element_strides
 from .declare import return_type
 from .rules import Spec

@@ -8,7 +8,6 @@ import numpy as np
 
 from .._autograd.node import NotDerived
 from .._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
-from .._backends.meta import contiguous_strides
 from .._device import META
 from .._dispatch.callers import call_bound, keys_of
 from .._dispatch.keys import (
@@ -23,6 +22,7 @@ from .._dispatch.keys import (
 )
 from .._dispatch.registry import Operator
 from .._dtype import FLOAT, assign, can_cast, get_default_dtype
+from .._geometry import contiguous_strides
 from .._tensor import Tensor
 from .families import Composite
 from .placement import show

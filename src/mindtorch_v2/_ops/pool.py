@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backends.meta import contiguous_strides
 from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from .._dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
+from .._geometry import contiguous_strides
 from .._tensor import Tensor
 from .copy import suggested_strides, uninitialised
 from .declare import composite, function_of, op

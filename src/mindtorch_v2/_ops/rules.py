@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backends.meta import contiguous_strides, is_dense
 from .._dispatch.keys import FUNC_MASK
 from .._dispatch.levels import innermost
 from .._dispatch.schema import NUMBERS
@@ -25,6 +24,7 @@ from .._dtype import (
     of_number,
     promote_types,
 )
+from .._geometry import contiguous_strides, is_dense
 from .._tensor import _NO_BYTES, Tensor, element_strides
 
 _ndarray = np.ndarray

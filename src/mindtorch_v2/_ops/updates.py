@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from .._backends.cpu import xp as cpu_xp
-from .._backends.meta import is_dense
 from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Operator
 from .._dtype import REDUCED
+from .._geometry import is_dense
 from .._tensor import Tensor, wrap
 from .copy import preserved_strides, uninitialised
 from .families import Family, meta_of

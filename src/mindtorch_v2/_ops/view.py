@@ -10,11 +10,11 @@ from typing import Any
 
 from numpy import ndarray
 
-from .._backends.meta import contiguous_strides
 from .._device import channels_last, contiguous_format, memory_format, preserve_format
 from .._dispatch.argument_checks import expected, takes
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
+from .._geometry import contiguous_strides
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
 from .declare import composite, function_of, op

@@ -12,8 +12,8 @@ import cupy
 import numpy as np
 
 from ..._device import device
+from ..._geometry import Geometry, contiguous_strides
 from ..._storage import UntypedStorage
-from ..meta import Geometry, contiguous_strides
 from .memory import allocate, is_pinned
 from .runtime import device_of, index_of
 from .streams import current_handle, finish_transfer

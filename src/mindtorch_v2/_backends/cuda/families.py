@@ -17,6 +17,7 @@ from ..._dispatch.keys import CUDA_MASK
 from ..._dispatch.registry import Operator, registry
 from ..._dispatch.schema import NUMBERS
 from ..._dtype import REDUCED, complex32, dtype, get_default_dtype
+from ..._geometry import contiguous_strides
 from ..._ops.copy import preserved_strides, stored_number
 from ..._ops.create import Factory, _check_options, required
 from ..._ops.families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
@@ -32,7 +33,6 @@ from ..._ops.rules import (
 from ..._ops.updates import Updates, check_update
 from ..._tensor import Tensor, wrap
 from ..._warn import warn_once
-from ..meta import contiguous_strides
 from . import runtime
 from .array import CudaArray, Layout, empty, from_host, layout_of, of_view, read_bytes
 from .kernels.arrays import ARRAYS

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..meta import contiguous_strides
+from ..._geometry import contiguous_strides
 from .array import collapsed
 from .launch import ASSERTIONS, C_TYPES, Launch, compiled
 

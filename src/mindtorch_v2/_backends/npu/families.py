@@ -20,13 +20,13 @@ from ..._dispatch.keys import NPU_MASK, PYTHON_MASK, changed_modes, modes
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
 from ..._dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
+from ..._geometry import contiguous_strides
 from ..._ops.copy import stored_number
 from ..._ops.create import Factory, _check_options, required
 from ..._ops.families import ArrayFamily, Composite, Family, Pointwise, Writes, result_of
 from ..._ops.rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, pointwise_strides
 from ..._ops.updates import Updates, check_update
 from ..._tensor import Tensor, element_strides
-from ..meta import contiguous_strides
 from .array import NpuArray, empty
 from .facts import signature, symbols
 from .kernel import RowKernel

@@ -17,6 +17,7 @@ from ...._dispatch.keys import CUDA_MASK
 from ...._dispatch.registry import Operator
 from ...._dispatch.schema import NUMBERS, Argument
 from ...._dtype import FLOAT, REDUCED
+from ...._geometry import contiguous_strides
 from ...._ops.families import Pointwise
 from ...._ops.rules import (
     check_overlap,
@@ -27,7 +28,6 @@ from ...._ops.rules import (
     pointwise_strides,
 )
 from ...._tensor import Tensor
-from ...meta import contiguous_strides
 from ..array import CudaArray, Layout, collapsed, layout_of
 from ..fuse import Traced, Untraceable
 from ..launch import Launch, check, compiled, launch_kernel, lock

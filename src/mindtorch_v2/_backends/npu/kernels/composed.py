@@ -18,13 +18,13 @@ from ...._dispatch.keys import PYTHON_MASK, changed_modes, modes
 from ...._dispatch.registry import registry
 from ...._dispatch.schema import NUMBERS
 from ...._dtype import FLOAT, bool_, dtype, finfo, float32, get_default_dtype, uint8
+from ...._geometry import contiguous_strides
 from ...._ops.copy import _check_copy, preserved_strides
 from ...._ops.copy import store as store_on_host
 from ...._ops.create import _arange_bounds
 from ...._ops.families import result_of
 from ...._ops.rules import Spec, check_writable, common_dtype
 from ...._tensor import Tensor
-from ...meta import contiguous_strides
 from ..array import copy_bytes, empty, from_host, to_host, write_bytes
 from ..families import cast, device_index, exact_number, finished, fresh, store, uninitialised, wrap_npu
 from ..launch import packed_copy, run

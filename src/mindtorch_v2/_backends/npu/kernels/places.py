@@ -9,10 +9,10 @@ import numpy as np
 from ...._dispatch.registry import registry
 from ...._dispatch.schema import NUMBERS
 from ...._dtype import bool_, int64
+from ...._geometry import contiguous_strides
 from ...._ops.index import check_mask
 from ...._ops.rules import Spec, shape_text
 from ...._tensor import Tensor, wrapped_dim
-from ...meta import contiguous_strides
 from ..array import empty
 from ..families import cast, finished, fresh, number_tensor, store, uninitialised, wrap_npu
 from ..launch import launch, run

@@ -1,0 +1,50 @@
+"""Shapes and strides, whatever the memory."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+class Geometry:
+    """The attributes of an ndarray that the tensor layer reads, without memory. Strides are in bytes."""
+
+    __slots__ = ("dtype", "shape", "strides")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None = None) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.strides = contiguous_strides(shape, dtype.itemsize) if strides is None else strides
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    def to_host(self) -> np.ndarray:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+
+def contiguous_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]:
+    """Row-major strides; a dimension of size 0 counts as 1, as in PyTorch."""
+    strides = []
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size or 1
+    return tuple(reversed(strides))
+
+
+def is_dense(array: Any) -> bool:
+    """Whether the elements fill a stretch of memory, each once, in whatever order of dimensions."""
+    step = array.itemsize
+    for stride, n in sorted([(s, n) for s, n in zip(array.strides, array.shape, strict=True) if n != 1]):
+        if stride != step:
+            return False
+        step *= n
+    return True
