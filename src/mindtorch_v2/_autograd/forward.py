@@ -19,15 +19,6 @@ from .engine import run_backward
 from .node import Node, SavedOutput
 from .views import CopySlices, replay, steps_to
 
-# Linear in all tensors they are derived by, together: the tangent is the operator of the tangents.
-LINEAR = frozenset("""
-    sum mean cat stack clone _to_copy neg index_select gather take flip roll tril triu cumsum diag_embed repeat
-    _unsafe_view select_backward slice_backward diagonal_backward unfold_backward block_diag _conj_physical embedding
-    as_strided_scatter
-""".split())
-# Linear in each tensor they are derived by: the product rule.
-MULTILINEAR = frozenset("mul mm bmm mv dot _batch_matmul linalg_cross".split())
-
 
 class DualLevel:
     """A stretch of time in which tangents live."""
@@ -206,10 +197,8 @@ def _rule_of(operator: Operator) -> Callable | None:
         return None
     if declaration.family.is_view:
         return _view
-    if operator.schema.base_name in LINEAR:
-        return _linear
-    if operator.schema.base_name in MULTILINEAR:
-        return _multilinear
+    if declaration.linear:
+        return _multilinear if declaration.linear == "each" else _linear
     return _elementwise if declaration.family.elementwise else _transposed
 
 

@@ -37,7 +37,7 @@ op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
    samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
                  case(t(3, 2, layout="transposed"), (0,)), case(bools(2, 3), (1,)),
                  error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, 0)),
-                 error(IndexError, "Dimension out of range", t(2, 3), (2,))))
+                 error(IndexError, "Dimension out of range", t(2, 3), (2,))), linear=True)
 
 
 @composite("fliplr(Tensor self) -> Tensor",
@@ -84,7 +84,7 @@ op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves
                  case(t(2, 3), 1, None),
                  case(t(0, 3), 1, 0),
                  error(RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0", t(2, 3),
-                       (1, 1))))
+                       (1, 1))), linear=True)
 
 
 @composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
@@ -141,7 +141,7 @@ for _name in ("tril", "triu"):
                  (lambda grad, diagonal: grad.triu(diagonal))),
        samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")),
                      case(bools(3, 3)), case(t(0, 3)),
-                     error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))))
+                     error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))), linear=True)
 
 
 def _in_triangle(row: int, col: int, offset: int, lower: bool) -> int:
@@ -212,7 +212,7 @@ op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
    kernel=moves(_diag_embed_spec, _diag_embed),
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
-                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))
+                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)), linear=True)
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor",

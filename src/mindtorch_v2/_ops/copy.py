@@ -221,7 +221,7 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
                  Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad: grad),
-   samples=unary())
+   samples=unary(), linear=True)
 
 _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False, "
               "MemoryFormat? memory_format=None) -> Tensor",
@@ -229,7 +229,7 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
                  Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, dtype, device, non_blocking, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
-   samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True)
+   samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True, linear=True)
 
 
 def is_current(where: device) -> bool:

@@ -11,7 +11,7 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, Literal
 
 from .._autograd.derive import Derivative, autograd_kernel, make_node_class
 from .._autograd.views import check_inplace, rebase
@@ -30,6 +30,7 @@ PUBLIC: dict[str, dict[str, list[Operator]]] = {}
 RETURN_TYPES: dict[str, type] = {}
 # How an operator runs on an NPU (_backends/npu/families.py); of several rows the first that fits a call is used.
 Rows = str | tuple[str, ...] | None
+Linear = bool | Literal["each"]
 
 
 # The in-place forms that PyTorch has as functions too; the others are methods only.
@@ -55,6 +56,7 @@ class Declaration:
         # The same call as other operators: for devices without a kernel, and where the kernel and its formulas will
         # not do, as for tangents and vmap.
         self.decomposition = decomposition
+        self.linear: Linear = False
         self.inplace_of = inplace_of
         self.inplace: Operator | None = None
         self.public: Callable = operator  # type: ignore[assignment]  # the function users see
@@ -159,7 +161,8 @@ _INPLACE_CONTEXT = {"check_inplace": check_inplace, "rebase": rebase, "copy_of":
 def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, samples: Callable | None = None,
        npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
        mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None,
-       kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None) -> Operator:
+       kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
+       linear: Linear = False) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -168,13 +171,15 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     functional one has none, as with comparisons. `kernels` names, by device type, kernels that are better than what
     the family makes of itself there: `{"cuda": "rows.softmax"}` is the function `softmax` of
     `_backends/cuda/kernels/rows.py`, looked up at the first call. `decomposition` is the operator as a function of
-    others, with its arguments in the schema's order.
+    others, with its arguments in the schema's order. `linear`: it makes its own tangents, since it is linear in
+    all tensors that it is derived by together, or in "each" of them alone.
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
     operator.mixes_devices = mixes_devices
     declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu, kernels=kernels,
                            decomposition=decomposition)
+    declaration.linear = linear
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))

@@ -369,7 +369,7 @@ op("logaddexp2(Tensor self, Tensor other) -> Tensor",
 # complex numbers -----------------------------------------------------------------------------------------------------
 
 CONJUGATE = op("_conj_physical(Tensor self) -> Tensor",
-   kernel=pointwise("conjugate"), grad=dict(self=lambda grad: conj(grad)), public="")
+   kernel=pointwise("conjugate"), grad=dict(self=lambda grad: conj(grad)), public="", linear=True)
 
 
 @composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(), aliases=("conj",))

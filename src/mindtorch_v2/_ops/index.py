@@ -265,7 +265,8 @@ op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
    samples=cases(case(t(3, 4), 0, ints(2, high=3)), case(t(3, 4), -1, ints(5, high=3)), case(t(), 0, values([0])),
                  case(t(3, 4), 1, ints(0)), case(t(3, 2, layout="transposed"), 0, ints(2, high=2)),
                  error(IndexError, "index out of range in self", t(3), 0, values([3])),
-                 error(IndexError, "index_select(): Index is supposed to be a vector", t(3), 0, ints(2, 2))))
+                 error(IndexError, "index_select(): Index is supposed to be a vector", t(3), 0, ints(2, 2))),
+   linear=True)
 
 
 def check_index_sizes(self: Tensor, dim: int, index: Tensor, name: str) -> int:
@@ -354,7 +355,7 @@ op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Ten
                  case(t(2, 3, 4), -2, ints(2, 5, 4, high=3)), case(t(3), 0, ints(high=3)), case(t(2, 3), 1, ints(2, 0)),
                  error(RuntimeError, "index 3 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[3]])),
                  error(RuntimeError, "Index tensor must have the same number of dimensions as input tensor", t(2, 3),
-                       1, ints(2))))
+                       1, ints(2))), linear=True)
 
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
@@ -409,7 +410,7 @@ op("take(Tensor self, Tensor index) -> Tensor", kernel=moves(_take_spec, _take),
    samples=cases(case(t(2, 3), ints(4, high=6)), case(t(3, 2, layout="transposed"), ints(2, 2, high=6)),
                  case(t(2), values([-1])),
                  error(IndexError, "out of range: tried to access index 6 on a tensor of 6 elements.", t(2, 3),
-                       values([6]))))
+                       values([6]))), linear=True)
 
 
 # masks ---------------------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ cat = function_of(op(
                  error(RuntimeError, "Tensors must have same number of dimensions: got 2 and 1", [t(2, 3), t(3)]),
                  error(RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size "
                                      "2 for tensor "
-                       "number 1 in the list.", [t(2, 3), t(2, 2)]))))
+                       "number 1 in the list.", [t(2, 3), t(2, 2)])), linear=True))
 
 
 def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
@@ -189,7 +189,7 @@ stack = function_of(op(
                  error(RuntimeError, "stack expects a non-empty TensorList", []),
                  error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] "
                                      "at entry 1",
-                       [t(2, 3), t(2, 2)]))))
+                       [t(2, 3), t(2, 2)])), linear=True))
 
 
 def _refuse_none(tensors: Sequence[Tensor], name: str) -> None:
@@ -270,7 +270,7 @@ op("repeat(Tensor self, int[] repeats) -> Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
                  error(RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions "
                                      "of tensor",
-                       t(2, 3), (2,))))
+                       t(2, 3), (2,))), linear=True)
 
 
 @composite("tile(Tensor self, int[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)),
@@ -454,7 +454,7 @@ op("block_diag(Tensor[] tensors) -> Tensor", kernel=moves(_block_diag_spec, _blo
    samples=cases(case([t(2, 3), t(3), t()]), case([t(0, 2), t(2, 0)]),
                  error(RuntimeError, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 "
                                      "dimensions",
-                       [t(1, 2, 3)])))
+                       [t(1, 2, 3)])), linear=True)
 
 
 # padded --------------------------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
                  case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
-                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))))
+                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each")
 
 
 def _check_factors(kind: dtype, *factors: Any) -> None:
@@ -267,7 +267,7 @@ op("mv(Tensor self, Tensor vec) -> Tensor",
    npu="aclnnMv(self, vec, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
-                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))))
+                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))), linear="each")
 
 
 def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -316,7 +316,7 @@ op("dot(Tensor self, Tensor tensor) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, tensor: self.dot(tensor)),
    npu="aclnnDot(self, tensor, out) empty=0",
    grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
-   samples=_DOT_SAMPLES)
+   samples=_DOT_SAMPLES, linear="each")
 op("vdot(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, other: xp.vdot(self, other)),
    grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
@@ -356,7 +356,7 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
                  error(RuntimeError, "batch1 must be a 3D tensor", t(2, 3), t(2, 3, 4)),
                  error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: "
                                      "[3, 4].",
-                       t(2, 3, 4), t(3, 4, 5))))
+                       t(2, 3, 4), t(3, 4, 5))), linear="each")
 
 
 def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -533,7 +533,8 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
    grad=dict(self=lambda grad, other: batch_matmul(grad, conj(other).transpose(-1, -2)),
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",
-   samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))))
+   samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))),
+   linear="each")
 batch_matmul: Callable = function_of(_BATCH_MATMUL)
 
 

@@ -106,7 +106,7 @@ op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("multiply", rounds_numbers=False),
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
-   aliases=("multiply",), samples=binary())
+   aliases=("multiply",), samples=binary(), linear="each")
 
 
 # quotients -----------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def _check_neg(self: Tensor) -> None:
 op("neg(Tensor self) -> Tensor",
    kernel=pointwise("negative", check=_check_neg),
    npu="aclnnNeg(self, out)", grad=dict(self=lambda grad: -grad), aliases=("negative",),
-   samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))])
+   samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))], linear=True)
 class _Absolute(Pointwise):
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         if target.dtype.is_complex:

@@ -140,7 +140,7 @@ _linalg_cross: Callable = function_of(op(
     public="", aliases=("linalg.cross",),
     samples=cases(case(t(2, 3), t(2, 3)), case(t(3, 2), t(3, 2), dim=0), case(t(1, 3), t(2, 3)), case(t(0, 3), t(0, 3)),
                   error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4),
-                        t(2, 4)))))
+                        t(2, 4))), linear="each"))
 
 
 @composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",

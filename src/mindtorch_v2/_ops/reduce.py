@@ -238,7 +238,7 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
    npu="aclnnReduceSum(self, dim|[], keepdim, out.dtype, out) empty=0",
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
-                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)))
+                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True)
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
@@ -246,7 +246,7 @@ op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype
    grad=dict(self=lambda grad, self_shape, dim, keepdim:
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
-                 error(RuntimeError, "could not infer output dtype", ints(2, 3))))
+                 error(RuntimeError, "could not infer output dtype", ints(2, 3))), linear=True)
 
 
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",

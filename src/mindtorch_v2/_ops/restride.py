@@ -292,7 +292,7 @@ op("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? s
    kernel=Composite(_as_strided_scatter),
    grad=dict(self=_scattered_over_grad,
              src=lambda grad, size, stride, storage_offset: grad.contiguous().as_strided(size, stride, storage_offset)),
-   samples=cases(case(t(2, 3, grad=False), t(2, 2), (2, 2), (2, 1))))
+   samples=cases(case(t(2, 3, grad=False), t(2, 2), (2, 2), (2, 1))), linear=True)
 
 
 # views as copies -----------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    kernel=_Scans("add"),
    npu="aclnnCumsum(self, dim, out.dtype, out)", inplace=True,
    grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
-   samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))
+   samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)), linear=True)
 
 
 def _cumprod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int, dtype: dtype | None) -> Tensor:
