@@ -15,6 +15,7 @@ from typing import Any
 
 from . import _device, _utils
 from ._device import Size, device, layout
+from ._dispatch.keys import TORCH_DISPATCH_MASK
 from ._dtype import dtype
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, _rebuild_from_type_v2, set_state
@@ -147,6 +148,11 @@ DICT = Kind("a dict", lambda value: value.__class__ is dict)
 STORAGE = Kind("a storage", lambda value: isinstance(value, (TypedStorage, UntypedStorage)))
 TENSOR = Kind("a tensor", lambda value: isinstance(value, Tensor))
 DTYPE = Kind("a torch.dtype", lambda value: value.__class__ is dtype)
+WRAPPER = Kind(
+    "a tensor class with __torch_dispatch__",
+    lambda value: isinstance(value, type) and issubclass(value, Tensor) and value._keys & TORCH_DISPATCH_MASK != 0,
+)
+DEVICE = Kind("a torch.device", lambda value: value.__class__ is device)
 LAYOUT = Kind("a layout", lambda value: value.__class__ is layout)
 TUPLE = Kind("a tuple", lambda value: value.__class__ is tuple)
 METADATA = Kind("None or a dict of the flags conj and neg", _is_metadata)
@@ -248,6 +254,7 @@ _TENSORS = {f"torch._utils.{entry[0].__name__}": entry for entry in (
     _call(_utils._rebuild_parameter, (TENSOR, FLAG, ANYTHING), 3),
     _call(_utils._rebuild_parameter_with_state, (TENSOR, FLAG, ANYTHING, STATE), 4),
     _call(_utils._rebuild_meta_tensor_no_storage, (DTYPE, INTEGERS, INTEGERS, FLAG), 4),
+    _call(_utils._rebuild_wrapper_subclass, (WRAPPER, DTYPE, INTEGERS, INTEGERS, INTEGER, LAYOUT, DEVICE, FLAG), 8),
     _call(_utils._rebuild_sparse_tensor, (LAYOUT, TUPLE), 2, _rebuild_sparse_tensor, True),
 )}  # fmt: skip
 TENSOR_CALLS: dict[int, Call] = {id(function): call for function, call in _TENSORS.values()}

@@ -143,6 +143,7 @@ def _rebuild_wrapper_subclass(
     cls: type, dtype: dtype_type, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int, layout: Any,
     device: Any, requires_grad: bool
 ) -> Tensor:
+    _checked_geometry(_LARGEST, dtype.itemsize, storage_offset, size, stride)
     return make_wrapper_subclass(cls, size, strides=stride, storage_offset=storage_offset, dtype=dtype, layout=layout,
                                  device=device, requires_grad=requires_grad)
 

@@ -61,6 +61,7 @@ CALLED = (
             "parameter",
             "parameter_with_state",
             "meta_tensor_no_storage",
+            "wrapper_subclass",
             "sparse_tensor",
         )
     ),

@@ -266,6 +266,12 @@ CASES: dict[str, tuple[bytes, type[Exception], str]] = {
                                              name("torch._utils._rebuild_tensor_v2"),
                                              name("torch.storage.UntypedStorage"), b")", b"}")),
                                 pickle.UnpicklingError, "makes tensors only"),
+    "a wrapper of no class of the user's": (
+        archive(call("torch._utils._rebuild_wrapper_subclass", name("torch.nn.parameter.Parameter"),
+                     name("torch.float32"), numbers(2), numbers(1), number(0),
+                     call("torch.serialization._get_layout", text("torch.strided")),
+                     call("torch.device", text("cpu")), b"\x89")), pickle.UnpicklingError,
+        "argument 1 of _rebuild_wrapper_subclass must be a tensor class with __torch_dispatch__, not Parameter"),
     "a state that replaces memory": (archive(call("torch._tensor._rebuild_from_type_v2",
                                                   name("torch._utils._rebuild_tensor_v2"), name("torch.Tensor"),
                                                   tuple_of(storage(), number(0), numbers(6), numbers(1), b"\x89",

@@ -428,6 +428,31 @@ def test_copies_and_pickles_keep_the_class_and_its_parts():
     assert torch.load(buffer, weights_only=False)["x"].elem.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_weights_of_a_class_that_the_user_allows(zipped):
+    buffer = io.BytesIO()
+    torch.save({"x": wrapped(2, 3).t()}, buffer, _use_new_zipfile_serialization=zipped)
+    buffer.seek(0)
+    if zipped:
+        assert torch.serialization.get_unsafe_globals_in_checkpoint(buffer) == [f"{__name__}.Logging"]
+        buffer.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match=rf"GLOBAL {__name__}.Logging was not an allowed global"):
+        torch.load(buffer)
+    buffer.seek(0)
+    with torch.serialization.safe_globals([Logging]):
+        found = torch.load(buffer)["x"]
+    assert type(found) is Logging and found.shape == (3, 2) and found.stride() == (1, 3)
+    assert found.elem.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_a_file_cannot_give_a_wrapper_an_impossible_geometry():
+    rebuild = torch._utils._rebuild_wrapper_subclass
+    with pytest.raises(RuntimeError, match="multiplication overflow"):
+        rebuild(Logging, torch.float32, (1 << 62, 1 << 62), (1, 1), 0, torch.strided, torch.device("cpu"), False)
+    with pytest.raises(RuntimeError, match="invalid storage offset -1"):
+        rebuild(Logging, torch.float32, (2,), (1,), -1, torch.strided, torch.device("cpu"), False)
+
+
 def test_a_clone_of_another_type_cannot_be_a_deep_copy():
     class Other(Logging):
         pass
