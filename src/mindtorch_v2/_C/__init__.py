@@ -10,6 +10,7 @@ from .._dispatch.keys import DispatchKey as _DispatchKey
 from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
 from .._dispatch.levels import open_levels
 from .._generator import Generator
+from .._ops.declare import public_functions
 from .._ops.linalg import _LinAlgError
 from .._storage import StorageBase  # noqa: F401 - by this name
 from .._tensor import Tensor, TensorBase, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
@@ -29,7 +30,17 @@ class _Prefixed:
         if name == "_parse_to":
             parse = importlib.import_module("mindtorch_v2.nn.modules.module")._parse_to
             return lambda *args, **kwargs: parse(args, kwargs)
+        if self._home == "nn.functional":
+            return _nn_function(name)
         return getattr(importlib.import_module(f"mindtorch_v2.{self._home}"), name.removeprefix(self._prefix))
+
+
+def _nn_function(name: str) -> Any:
+    """A function of `_nn`: it takes the arguments of ATen, which are not always those of nn.functional."""
+    if name in (operators := public_functions("_nn")):
+        return operators[name]
+    functional = importlib.import_module("mindtorch_v2.nn.functional")
+    return getattr(functional if hasattr(functional, name) else importlib.import_module("mindtorch_v2").ops.aten, name)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from ._lists import ListOptimizer, Tensors, as_number
+from ._lists import ListOptimizer, Tensors, as_number, at_least
 from .optimizer import ParamsT
 
 __all__ = ["Adafactor", "adafactor"]
@@ -85,12 +85,12 @@ class Adafactor(ListOptimizer):
         if isinstance(lr, torch.Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
         for fits, text in (
-            (lr >= 0.0, f"Learning rate should be >= 0 but is: {lr}"),
-            (beta2_decay <= 0, f"beta2_decay should be <= 0 but is: {beta2_decay}"),
-            (eps[0] is None or eps[0] >= 0, f"epsilon1 should be >= 0 but is: {eps[0]}"),
-            (eps[1] >= 0, f"epsilon2 should be >= 0 but is: {eps[1]}"),
-            (d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}"),
-            (weight_decay >= 0, f"weight_decay should be >= 0 but is: {weight_decay}"),
+            (at_least(0.0, lr), f"Learning rate should be >= 0 but is: {lr}"),
+            (at_least(beta2_decay, 0.0), f"beta2_decay should be <= 0 but is: {beta2_decay}"),
+            (eps[0] is None or at_least(0.0, eps[0]), f"epsilon1 should be >= 0 but is: {eps[0]}"),
+            (at_least(0.0, eps[1]), f"epsilon2 should be >= 0 but is: {eps[1]}"),
+            (at_least(1.0, d), f"Clipping threshold d should be >= 1 but is: {d}"),
+            (at_least(0.0, weight_decay), f"weight_decay should be >= 0 but is: {weight_decay}"),
         ):
             if not fits:
                 raise ValueError(text)

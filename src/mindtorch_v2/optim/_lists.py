@@ -150,8 +150,14 @@ def _parameters(function: Callable) -> tuple[str, ...]:
 _LABELS = {"lr": "learning rate", "eps": "epsilon value"}
 
 
-def check_options(**options: Any) -> None:
-    """Raises for a learning rate or another option that must not be negative, and for betas outside [0, 1)."""
+def at_least(limit: float, value: Any) -> Any:
+    """Whether an option reaches a limit; one that is no number fails with the words of this order."""
+    return limit <= value
+
+
+def check_options(positive: bool = False, **options: Any) -> None:
+    """Raises for options that are negative, or 0 where they must be positive, and for betas outside [0, 1)."""
+    limit = 0.0
     for name, value in options.items():
         if name == "lr" and isinstance(value, torch.Tensor) and value.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
@@ -159,7 +165,7 @@ def check_options(**options: Any) -> None:
             for index in (0, 1):
                 if not 0.0 <= value[index] < 1.0:
                     raise ValueError(f"Invalid beta parameter at index {index}: {value[index]}")
-        elif not value >= 0.0:
+        elif not (limit < value if positive else limit <= value):
             raise ValueError(f"Invalid {_LABELS.get(name, f'{name} value')}: {value}")
 
 

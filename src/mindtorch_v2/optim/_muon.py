@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import mindtorch_v2 as torch
 
-from ._lists import ListOptimizer, Tensors, as_number
+from ._lists import ListOptimizer, Tensors, as_number, at_least
 from .optimizer import ParamsT
 
 __all__ = ["Muon"]
@@ -100,7 +100,7 @@ class Muon(ListOptimizer):
         if isinstance(lr, torch.Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
         for name, value in (("Learning rate", lr), ("momentum", momentum), ("weight decay", weight_decay)):
-            if not value >= 0.0:
+            if not at_least(0.0, value):
                 raise ValueError(f"{name} should be >= 0 but is: {value}")
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")

@@ -27,7 +27,7 @@ class SparseAdam(ListOptimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        check_options(lr=lr, eps=eps, betas=betas)
+        check_options(positive=True, lr=lr, eps=eps, betas=betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
         for kind, problem in (
             ("Sparse", "SparseAdam requires dense parameter tensors"),

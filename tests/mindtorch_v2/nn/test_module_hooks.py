@@ -1,6 +1,7 @@
 """Hooks around forward and backward."""
 
 import warnings
+from collections import OrderedDict
 
 import pytest
 
@@ -189,3 +190,34 @@ def test_hooks_under_no_grad_and_second_derivatives():
     (gradient,) = torch.autograd.grad((layer(x) ** 2).sum(), x, create_graph=True)
     gradient.sum().backward()
     assert abs(x.grad.item() - 2 * layer.weight.item() ** 2) < 1e-5
+
+
+def test_programs_replace_the_dicts_of_global_hooks(monkeypatch):
+    """As test suites do, to have none of another test's hooks, and their own gone afterwards."""
+    registering = {
+        "_global_forward_pre_hooks": module_hooks.register_module_forward_pre_hook,
+        "_global_forward_hooks": module_hooks.register_module_forward_hook,
+        "_global_backward_pre_hooks": module_hooks.register_module_full_backward_pre_hook,
+        "_global_backward_hooks": module_hooks.register_module_full_backward_hook,
+        "_global_parameter_registration_hooks": module_hooks.register_module_parameter_registration_hook,
+        "_global_buffer_registration_hooks": module_hooks.register_module_buffer_registration_hook,
+        "_global_module_registration_hooks": module_hooks.register_module_module_registration_hook,
+    }
+    seen = []
+
+    def run():
+        layer = nn.Sequential(nn.BatchNorm1d(2))
+        layer(torch.ones(3, 2, requires_grad=True)).sum().backward()
+        return {*seen}
+
+    with monkeypatch.context() as patch:
+        for name in (*registering, "_global_forward_hooks_with_kwargs", "_global_forward_hooks_always_called"):
+            patch.setattr(module_hooks, name, OrderedDict())
+        patch.setattr(module_hooks, "_global_is_full_backward_hook", None)
+        for name, register in registering.items():
+            register(lambda *arguments, name=name: seen.append(name))
+            assert len(getattr(module_hooks, name)) == 1
+        assert run() == {*registering}
+    seen.clear()
+    assert run() == set()
+    assert not any(getattr(module_hooks, name) for name in registering)

@@ -208,3 +208,17 @@ def test_second_derivatives(pool):
 def test_errors(call, kind, text):
     with pytest.raises(kind, match=text):
         call(torch.randn(2, 3, 6, 6))
+
+
+def test_unpooling_of_the_extension_takes_sizes():
+    """Where nn.functional takes windows."""
+    extension, ones = torch._C._nn, torch.ones(1, 1, 1)
+    places = torch.zeros(1, 1, 1, dtype=torch.int64)
+    assert extension.max_unpool2d(ones, places, (2, 2)).tolist() == [[[1, 0], [0, 0]]]
+    made = extension.max_unpool3d(ones[None], places[None], [2, 1, 1], [2, 1, 1], [0, 0, 0])
+    assert made.tolist() == [[[[1]], [[0]]]]
+    with pytest.raises(TypeError, match="takes 3 positional arguments but 4 were given"):
+        extension.max_unpool2d(ones, places, (2, 2), (2, 2))
+    assert extension.silu_(torch.zeros(2)).tolist() == [0, 0]
+    with pytest.raises(AttributeError):
+        extension.no_such_function  # noqa: B018

@@ -34,6 +34,8 @@ def stepped(optimizer):
           for name in ("Adam", "AdamW", "Adamax", "NAdam", "RAdam", "SparseAdam")),
         *((name, {"eps": -1}, "Invalid epsilon value: -1")
           for name in ("Adam", "Adadelta", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "SparseAdam")),
+        ("SparseAdam", {"lr": 0.0}, "Invalid learning rate: 0.0"),
+        ("SparseAdam", {"eps": 0.0}, "Invalid epsilon value: 0.0"),
         ("Adadelta", {"rho": 2}, "Invalid rho value: 2"),
         ("Adagrad", {"lr_decay": -1}, "Invalid lr_decay value: -1"),
         ("Adagrad", {"initial_accumulator_value": -1}, "Invalid initial_accumulator_value value: -1"),
@@ -64,6 +66,14 @@ def test_options_are_checked(name, options, message):
         if name == "Muon":  # looks at some options when it needs them
             stepped(optimizer)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("name", [*(name for name in BY_LISTS if name != "SGD"), "Adafactor", "Muon", "LBFGS"])
+@pytest.mark.parametrize("lr", ["0.1", None])
+def test_a_learning_rate_is_a_number(name, lr):
+    with pytest.raises(TypeError) as error:
+        getattr(optim, name)([parameter()], lr=lr)
+    assert str(error.value) == f"'<=' not supported between instances of 'float' and '{type(lr).__name__}'"
 
 
 @pytest.mark.parametrize("name", [name for name in BY_LISTS if name not in ("SGD", "Adagrad")])

@@ -7,17 +7,12 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
+from . import module as home  # of the global hooks
 from ._hooks import (
     BackwardHook,
     ErrorAsWarning,
     RemovableHandle,
     WrappedHook,
-    _global_backward_hooks,
-    _global_backward_pre_hooks,
-    _global_forward_hooks,
-    _global_forward_hooks_always_called,
-    _global_forward_hooks_with_kwargs,
-    _global_forward_pre_hooks,
     first_tensor,
     global_backward_hooks,
     registered,
@@ -52,10 +47,10 @@ class ModuleCalls:
             or self._forward_pre_hooks
             or self._backward_hooks
             or self._backward_pre_hooks
-            or _global_forward_hooks
-            or _global_forward_pre_hooks
-            or _global_backward_hooks
-            or _global_backward_pre_hooks
+            or home._global_forward_hooks
+            or home._global_forward_pre_hooks
+            or home._global_backward_hooks
+            or home._global_backward_pre_hooks
         ):
             return self.forward(*args, **kwargs)
         return self._call_with_hooks(args, kwargs)
@@ -104,7 +99,7 @@ class ModuleCalls:
                 self._run_always_called_hooks(called, args, kwargs, result)
 
     def _run_forward_pre_hooks(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        for hook_id, hook in (*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):
+        for hook_id, hook in (*home._global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):
             if hook_id in self._forward_pre_hooks_with_kwargs:
                 answer = hook(self, args, kwargs)
                 if answer is None:
@@ -127,11 +122,11 @@ class ModuleCalls:
             (
                 hook_id,
                 hook,
-                hook_id in _global_forward_hooks_with_kwargs,
-                hook_id in _global_forward_hooks_always_called,
+                hook_id in home._global_forward_hooks_with_kwargs,
+                hook_id in home._global_forward_hooks_always_called,
                 "global module forward hook",
             )
-            for hook_id, hook in _global_forward_hooks.items()
+            for hook_id, hook in home._global_forward_hooks.items()
         ]
         own_hooks = [
             (
@@ -169,7 +164,7 @@ class ModuleCalls:
         return full, partial
 
     def _get_backward_pre_hooks(self) -> list[Callable]:
-        return [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+        return [*home._global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
 
     # ---- registering hooks ----
 

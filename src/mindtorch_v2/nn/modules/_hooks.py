@@ -10,21 +10,9 @@ import mindtorch_v2 as torch
 
 from ..._autograd.function import Function
 from ..._autograd.node import RemovableHandle
+from . import module as home  # of the global hooks, where programs look for them and replace them
 
 Gradients = tuple[Any, ...]
-
-
-# The hooks that run for every module.
-_global_backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_backward_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_is_full_backward_hook: bool | None = None
-_global_forward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_forward_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
-_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
-_global_buffer_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_module_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 
 
 def registered(hooks: OrderedDict, hook: Callable, *flags: OrderedDict, prepend: bool = False) -> RemovableHandle:
@@ -40,22 +28,22 @@ def registered(hooks: OrderedDict, hook: Callable, *flags: OrderedDict, prepend:
 
 def register_module_buffer_registration_hook(hook: Callable[..., None]) -> RemovableHandle:
     """Calls `hook(module, name, buffer)` whenever a buffer is registered; it may return a replacement."""
-    return registered(_global_buffer_registration_hooks, hook)
+    return registered(home._global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook: Callable[..., None]) -> RemovableHandle:
     """Calls `hook(module, name, submodule)` whenever a submodule is registered; it may return a replacement."""
-    return registered(_global_module_registration_hooks, hook)
+    return registered(home._global_module_registration_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., None]) -> RemovableHandle:
     """Calls `hook(module, name, parameter)` whenever a parameter is registered; it may return a replacement."""
-    return registered(_global_parameter_registration_hooks, hook)
+    return registered(home._global_parameter_registration_hooks, hook)
 
 
 def register_module_forward_pre_hook(hook: Callable[..., None]) -> RemovableHandle:
     """Calls `hook(module, args)` before every module's forward; it may return new arguments."""
-    return registered(_global_forward_pre_hooks, hook)
+    return registered(home._global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
@@ -64,42 +52,41 @@ def register_module_forward_hook(
     """Calls `hook(module, args, output)` after every module's forward; it may return a new output."""
     flags = []
     if with_kwargs:
-        flags.append(_global_forward_hooks_with_kwargs)
+        flags.append(home._global_forward_hooks_with_kwargs)
     if always_call:
-        flags.append(_global_forward_hooks_always_called)
-    return registered(_global_forward_hooks, hook, *flags)
+        flags.append(home._global_forward_hooks_always_called)
+    return registered(home._global_forward_hooks, hook, *flags)
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Calls `hook(module, grad_input, grad_output)` of the last autograd node of every module's output."""
     _settle_kind_of_global_backward_hooks(full=False)
-    return registered(_global_backward_hooks, hook)
+    return registered(home._global_backward_hooks, hook)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Calls `hook(module, grad_output)` before every module's backward; it may return a new grad_output."""
-    return registered(_global_backward_pre_hooks, hook)
+    return registered(home._global_backward_pre_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Calls `hook(module, grad_input, grad_output)` after every module's backward; it may return a new grad_input."""
     _settle_kind_of_global_backward_hooks(full=True)
-    return registered(_global_backward_hooks, hook)
+    return registered(home._global_backward_hooks, hook)
 
 
 def _settle_kind_of_global_backward_hooks(full: bool) -> None:
-    global _global_is_full_backward_hook
-    if _global_is_full_backward_hook not in (None, full):
+    if home._global_is_full_backward_hook not in (None, full):
         raise RuntimeError(
             "Cannot use both regular backward hooks and full backward hooks as a global Module hook."
             " Please use only one of them."
         )
-    _global_is_full_backward_hook = full
+    home._global_is_full_backward_hook = full
 
 
 def global_backward_hooks(full: bool) -> list[Callable]:
     """The global backward hooks, when they are of that kind."""
-    return list(_global_backward_hooks.values()) if _global_is_full_backward_hook is full else []
+    return list(home._global_backward_hooks.values()) if home._global_is_full_backward_hook is full else []
 
 
 class ErrorAsWarning:
