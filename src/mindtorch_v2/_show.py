@@ -60,6 +60,8 @@ def _sections(operator: Operator) -> Iterator[str]:
         composed = declaration.decomposition or (declaration.family.written if operator.is_composite else None)
         if composed is not None:
             yield _section(f"{operator.name} as other operators", _where(composed))
+        if declaration.batch_rule is not None and not operator.is_composite:
+            yield _section(f"{operator.name} under vmap", _where(declaration.batch_rule))
     yield _section(f"Kernels of {operator.name}", *_kernels(operator))
 
 

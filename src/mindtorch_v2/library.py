@@ -186,10 +186,10 @@ def register_kernel(op: Any, device_types: Any, func: Callable | None = None, /,
 def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Any = None) -> Any:
     """Gives an operator its rule for vmap: `func(info, in_dims, *args)` returns (outputs, out_dims)."""
     from ._functorch.autograd_function import operator_rule
-    from ._functorch.batching import RULES
+    from ._functorch.batching import CUSTOM
 
     def register(function: Callable) -> None:
-        RULES[_existing(_name_of(op)).name] = operator_rule(function)
+        CUSTOM[_existing(_name_of(op)).name] = operator_rule(function)
 
     return register if func is None else register(func)
 

@@ -120,6 +120,20 @@ def map_tensors(change: Callable[[Any], Any], args: Sequence[Any]) -> list[Any]:
     ]
 
 
+def is_at(level: Level, value: Any) -> bool:
+    return bool(getattr(value, "_keys", 0) & FUNC_MASK) and value._array.level is level
+
+
+def value_at(level: Level, value: Any) -> Any:
+    """The tensor below one of this level; anything else as it is."""
+    return value._array.value if is_at(level, value) else value
+
+
+def like_result(result: Any, values: Sequence[Any]) -> Any:
+    """Values in the kind of container that an operator returned."""
+    return type(result)(*values) if hasattr(result, "_fields") else type(result)(values)
+
+
 def level_of(args: Sequence[Any]) -> Level | None:
     """The highest level among the tensors of a call."""
     top: Level | None = None

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._autograd.function import Function
+from .._dispatch.levels import is_at, value_at
+from .._ops.batch import Call, Result, Rule
 from .._tensor import Tensor
 from ..utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
-from .batching import BatchLevel, Call
-from .grad_level import NEEDS_SETUP_CONTEXT, is_at, value_at, wrapped
+from .batching import BatchLevel
+from .grad_level import NEEDS_SETUP_CONTEXT, wrapped
 from .vmap import add_dimension
 
 _SEE = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
@@ -54,10 +56,10 @@ def _with_dimensions(result: Any) -> tuple[list[Any], list[Any], Any]:
     return leaves, dims, spec
 
 
-def operator_rule(function: Callable) -> Callable[[Call], tuple[Any, Any]]:
+def operator_rule(function: Callable) -> Rule:
     """The batching rule of a custom operator, of what its author registered."""
 
-    def rule(call: Call) -> tuple[Any, Any]:
+    def rule(call: Call) -> Result:
         in_dims = tuple(
             tuple(0 if own else None for own in b) if isinstance(b, tuple) else 0 if b else None for b in call.batched)
         result = function(VmapInfo(call.size, call.level.randomness), in_dims, *call.values)

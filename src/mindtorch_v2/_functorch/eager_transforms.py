@@ -9,11 +9,11 @@ from .._autograd.forward import attach_tangent, tangent_of, zeros_for
 from .._autograd.grad_mode import enable_grad
 from .._autograd.roots import root_gradients
 from .._dispatch.keys import AUTOGRAD_MASK, DUAL_MASK, FUNC_MASK, modes
-from .._dispatch.levels import innermost, open_levels
+from .._dispatch.levels import innermost, open_levels, value_at
 from .._dtype import FLOAT
 from .._tensor import Tensor
 from ..utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten, treespec_pprint
-from .grad_level import GradLevel, value_at, wrapped
+from .grad_level import GradLevel, wrapped
 from .vmap import vmap
 
 argnums_t = int | tuple[int, ...]

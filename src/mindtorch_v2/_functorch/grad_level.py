@@ -7,7 +7,7 @@ from .._autograd.function import Function
 from .._device import CPU
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import FUNC_MASK, changed_modes, modes
-from .._dispatch.levels import Level, LevelArray, map_tensors
+from .._dispatch.levels import Level, LevelArray, is_at, like_result, map_tensors, value_at
 from .._dispatch.registry import Operator
 from .._tensor import Tensor, tracked_view
 
@@ -27,23 +27,9 @@ def wrapped(level: Level, value: Any, batched: bool = False) -> Tensor:
     return made
 
 
-def is_at(level: Level, value: Any) -> bool:
-    return bool(getattr(value, "_keys", 0) & FUNC_MASK) and value._array.level is level
-
-
-def value_at(level: Level, value: Any) -> Any:
-    """The tensor below one of this level; anything else as it is."""
-    return value._array.value if is_at(level, value) else value
-
-
 def flat(values: Sequence[Any]) -> list[Any]:
     """Values, those of lists one by one."""
     return [v for value in values for v in (value if value.__class__ in (tuple, list) else (value,))]
-
-
-def like_result(result: Any, values: Sequence[Any]) -> Any:
-    """Values in the kind of container that an operator returned."""
-    return type(result)(*values) if hasattr(result, "_fields") else type(result)(values)
 
 
 def finished(level: Level, operator: Operator, args: Sequence[Any], result: Any, batched: Any = False) -> Any:

@@ -4,11 +4,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._dispatch.levels import is_at
 from .._tensor import Tensor
 from ..utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 from . import randomness as _randomness  # noqa: F401 - registers kernels
 from .batching import BatchLevel
-from .grad_level import is_at, wrapped
+from .grad_level import wrapped
 
 in_dims_t = out_dims_t = Any
 # The functions with PyTorch's names stand where it has them: libraries put their own in their place to map over more

@@ -10,6 +10,7 @@ from .._dtype import BOOL, COMPLEX, FLOAT, INT, finfo, float16, float64
 from .._generator import default_generator
 from .._random import uniform
 from .._tensor import Tensor
+from .batch import in_front
 from .copy import stored_number
 from .declare import PUBLIC, composite, op
 from .families import Composite, computes, moves, pointwise
@@ -340,7 +341,7 @@ op("log_sigmoid(Tensor self) -> Tensor",
    kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C"), out_types="own"),
    npu="aclnnLogSigmoid(self, out)",
    grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
-   public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary())
+   public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(), batch=in_front)
 
 
 @blockwise

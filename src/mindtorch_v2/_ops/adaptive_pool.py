@@ -9,6 +9,7 @@ import numpy as np
 
 from .._dtype import REDUCED
 from .._tensor import Tensor
+from .batch import planewise
 from .copy import suggested_strides
 from .declare import composite, function_of, op
 from .families import computes
@@ -170,13 +171,14 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
         npu=f"aclnnAdaptiveAvgPool{rank}dBackward(grad_output, self, out)",
         grad=dict(grad_output=lambda grad, grad_output_shape: pooled(grad, grad_output_shape[-rank:])),
         samples=cases(case(t(1, 2, *(3,) * rank), t(1, 2, *(5,) * rank)),
-                      case(t(2, *(2,) * rank), t(2, *(4,) * rank)))))
+                      case(t(2, *(2,) * rank), t(2, *(4,) * rank))), batch=planewise(rank + 2)))
     pooled = function_of(op(
         f"_{name}(Tensor self, int[{rank}] output_size) -> Tensor", public="torch",
         kernel=computes(infer, array), npu=f"aclnnAdaptiveAvgPool{rank}d(self, output_size, out)",
         grad=dict(self=lambda grad, self: backward(grad, self)),
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
-                      case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank))))
+                      case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank)),
+        batch=planewise(rank + 2)))
 
     @composite(f"{name}(Tensor self, int[{rank}] output_size) -> Tensor", public="_nn",
                samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(1, 2, *(4,) * rank), 1),
@@ -248,7 +250,8 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         npu="aclnnAdaptiveMaxPool2dBackward(grad_output, self, indices, out)" if rank == 2 else None,
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank),
-                           t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False)))))
+                           t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False))),
+        batch=planewise(rank + 2)))
     return function_of(op(
         f"{name}(Tensor self, int[{rank}] output_size) -> (Tensor result, Tensor result1)", public="_nn",
         kernel=computes(infer, array),
@@ -257,7 +260,7 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank),
                       error(RuntimeError, f"{name}(): Expected {rank + 1}D or {rank + 2}D tensor, but got: [4, 4]",
-                            t(4, 4), (1,) * rank))))
+                            t(4, 4), (1,) * rank)), batch=planewise(rank + 2)))
 
 
 _adaptive_max_pool2d = _declare_adaptive_max_pool(2)

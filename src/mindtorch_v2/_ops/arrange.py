@@ -6,6 +6,7 @@ from typing import Any
 from .._device import channels_last, channels_last_3d, contiguous_format
 from .._dtype import INT, dtype, int64
 from .._tensor import Tensor, wrapped_dim
+from .batch import Call, Result, in_front, shifted
 from .copy import store, suggested_strides, uninitialised
 from .create import FACTORY, Factory, checked_size
 from .declare import composite, op
@@ -141,7 +142,8 @@ for _name in ("tril", "triu"):
                  (lambda grad, diagonal: grad.triu(diagonal))),
        samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")),
                      case(bools(3, 3)), case(t(0, 3)),
-                     error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))), linear=True)
+                     error(RuntimeError, f"{_name}: input tensor must have at least 2 dimensions", t(3))), linear=True,
+       batch=in_front)
 
 
 def _in_triangle(row: int, col: int, offset: int, lower: bool) -> int:
@@ -208,11 +210,17 @@ def _diag_embed(xp: Any, self: Any, offset: int, dim1: int, dim2: int, spec: Spe
     return made
 
 
+def _diag_embed_each(call: Call) -> Result:
+    value, offset, *dims = call.values
+    return call.run(value, offset, *shifted(dims, call.ndim(0) + 1)), True
+
+
 op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
    kernel=moves(_diag_embed_spec, _diag_embed),
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
-                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)), linear=True)
+                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)), linear=True,
+   batch=_diag_embed_each)
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor",

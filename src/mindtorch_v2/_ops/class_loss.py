@@ -9,6 +9,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import COMPUTE, FLOAT, int64, promote_types, uint8
 from .._tensor import Tensor
+from .batch import decomposed
 from .declare import composite, function_of, op
 from .families import computes
 from .loss import MEAN, NONE, SUM, same_batch, unsupported
@@ -148,12 +149,34 @@ _CLASS_SAMPLES = (case(t(4, 3), ints(4, high=3)), case(t(4, 3), ints(4, high=3),
                         ints(3, high=3)),
                   error(IndexError, "Target 7 is out of bounds.", t(2, 3), values([1, 7])))
 
+def _class_dim(scores: Any) -> int:
+    return 0 if scores.dim() == 1 else 1
+
+
+def _weighed(scores: Any, target: Any, weight: Any, ignore_index: int) -> tuple[Any, Any, Any]:
+    """(class indices that can be looked up, which elements count, the weight of each: 0 where it is ignored)."""
+    kept = target != ignore_index
+    safe = target.where(kept, 0)
+    each = kept.to(scores.dtype)
+    return safe, kept, each if weight is None else each * weight[safe.reshape((-1,))].reshape(safe.shape)
+
+
+def _nll_by_parts(self, target, weight, reduction, ignore_index):
+    dim = _class_dim(self)
+    safe, kept, each = _weighed(self, target, weight, ignore_index)
+    losses = (-self.gather(dim, safe.unsqueeze(dim)).squeeze(dim)).where(kept, 0) * each
+    if reduction == NONE:
+        return losses
+    return losses.sum() / each.sum() if reduction == MEAN else losses.sum()
+
+
 _nll_loss = function_of(op(
     "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor",
     kernel=computes(_nll_spec, _nll_array),
     grad=dict(self=lambda grad, target, weight, reduction, ignore_index, self_shape:
               call_bound(_NLL_BACKWARD, (grad, target, weight, self_shape, reduction, ignore_index))),
-    public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES)))
+    public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES),
+    decomposition=_nll_by_parts, batch=decomposed))
 
 
 def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, size: tuple, reduction: int,
@@ -163,6 +186,19 @@ def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, siz
     classes = _Classes(xp, target, scores.shape[1], weight, ignore_index)
     classes.add_at(xp, scores, -classes.spread(xp, grad_output, reduction))
     return made
+
+
+def _spread(grad_output: Any, kept: Any, each: Any, reduction: int) -> Any:
+    """The gradient of each element's loss, times its weight; zero where it is ignored, even if all are."""
+    made = grad_output * each / each.sum() if reduction == MEAN else grad_output * each
+    return made.where(kept, 0)
+
+
+def _nll_backward_by_parts(grad_output, target, weight, size, reduction, ignore_index):
+    dim = 0 if len(size) == 1 else 1
+    safe, kept, each = _weighed(grad_output, target, weight, ignore_index)
+    amounts = -_spread(grad_output, kept, each, reduction).unsqueeze(dim)
+    return amounts.new_zeros(size).scatter_add(dim, safe.unsqueeze(dim), amounts)
 
 
 # Linear in the gradient, so that its own derivative is the loss again.
@@ -175,7 +211,8 @@ _NLL_BACKWARD: Operator = op(
              _nll_loss(grad, target, weight, reduction, ignore_index)),
    public="",
    samples=cases(case(t(), ints(4, high=3), None, (4, 3), 1, -100),
-                 case(t(2, 4), ints(2, 4, high=3), None, (2, 3, 4), 0, 1)))
+                 case(t(2, 4), ints(2, 4, high=3), None, (2, 3, 4), 0, 1)),
+   decomposition=_nll_backward_by_parts, batch=decomposed)
 
 
 # cross entropy -------------------------------------------------------------------------------------------------------
@@ -205,6 +242,16 @@ def _cross_entropy_array(xp: Any, self: Any, target: Any, weight: Any, reduction
             total.reshape(spec[2].shape))
 
 
+def _cross_entropy_by_parts(self, target, weight, reduction, ignore_index):
+    dim = _class_dim(self)
+    top = self.amax(dim, keepdim=True)
+    shifted = self - top
+    shifted = shifted.float() if shifted.dtype.itemsize == 2 else shifted
+    total = shifted.exp().sum(dim, keepdim=True)
+    loss = _nll_by_parts((shifted - total.log()).to(self.dtype), target, weight, reduction, ignore_index)
+    return loss, top, total
+
+
 # The largest score and the sum of exp(score - largest) are what the backward needs. They are not put together into the
 # logarithm of the sum: added to a large score, its digits would be lost.
 _cross_entropy_indices = function_of(op(
@@ -213,7 +260,7 @@ _cross_entropy_indices = function_of(op(
     kernel=computes(_cross_entropy_specs, _cross_entropy_array),
     grad=dict(self=lambda grad, self, target, weight, reduction, ignore_index, top, total: call_bound(
         _CROSS_ENTROPY_BACKWARD, (grad, self, target, weight, top, total, reduction, ignore_index))),
-    public=""))
+    public="", decomposition=_cross_entropy_by_parts, batch=decomposed))
 
 
 def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, top: Any, total: Any,
@@ -231,7 +278,7 @@ def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: 
 
 def _cross_entropy_second(grad, grad_output, self, target, weight, reduction, ignore_index):
     """Derivatives of the gradient, which is (softmax - one hot) times the weight of each element."""
-    dim = 0 if self.dim() == 1 else 1
+    dim = _class_dim(self)
     probability = self.softmax(dim)
     mean = (grad * probability).sum(dim, keepdim=True)
     of_output = _nll_loss(grad - mean, target, weight, reduction, ignore_index)
@@ -239,11 +286,20 @@ def _cross_entropy_second(grad, grad_output, self, target, weight, reduction, ig
     return of_output, -picked.sum(dim, keepdim=True) * probability * (grad - mean)
 
 
+def _cross_entropy_backward_by_parts(grad_output, self, target, weight, top, total, reduction, ignore_index):
+    dim = _class_dim(self)
+    safe, kept, each = _weighed(self, target, weight, ignore_index)
+    amounts = _spread(grad_output, kept, each, reduction).unsqueeze(dim)
+    made = (self - top).exp() * (amounts / total).to(self.dtype)
+    return made.scatter_add(dim, safe.unsqueeze(dim), -amounts)
+
+
 _CROSS_ENTROPY_BACKWARD = op(
    "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor top, Tensor "
    "total, int reduction, int ignore_index) -> Tensor",
    kernel=computes(lambda grad_output, self, *rest: Spec(self._array.shape, self.dtype), _cross_entropy_backward_array),
-   grad={"grad_output, self": _cross_entropy_second}, public="")
+   grad={"grad_output, self": _cross_entropy_second}, public="",
+   decomposition=_cross_entropy_backward_by_parts, batch=decomposed)
 
 
 def _cross_entropy_probabilities(self: Any, target: Any, weight: Any, reduction: int, label_smoothing: float) -> Any:
@@ -267,7 +323,7 @@ def _cross_entropy_probabilities(self: Any, target: Any, weight: Any, reduction:
 
 def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int,
                             label_smoothing: float) -> Any:
-    dim = 0 if self.dim() == 1 else 1
+    dim = _class_dim(self)
     log_probability = self.log_softmax(dim)
     likely = _nll_loss(log_probability, target, weight, reduction, ignore_index)
     each = log_probability

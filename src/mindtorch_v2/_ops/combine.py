@@ -9,6 +9,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, float32, int32
 from .._tensor import Tensor, wrap
+from .batch import in_front
 from .copy import stored_number
 from .declare import op
 from .families import Pointwise, computes, pointwise
@@ -320,7 +321,7 @@ def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
 op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
    grad=dict(self=lambda grad, exponent: grad / exponent.detach().exp2()),
-   samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))])
+   samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))], batch=in_front)
 
 
 def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None, spec: Spec) -> Any:
@@ -342,4 +343,4 @@ def _infer_nan_to_num(self: Tensor, nan: float | None, posinf: float | None, neg
 op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
    kernel=computes(_infer_nan_to_num, _nan_to_num, inplace=True),
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
-   samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)])
+   samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)], batch=in_front)

@@ -12,6 +12,7 @@ from .._dispatch.callers import call_bound
 from .._dtype import FLOAT, INT, WIDER, bfloat16, cast, float16, float32, int64
 from .._tensor import Tensor
 from .._warn import warn_once
+from .batch import Call, Result
 from .copy import suggested_strides, uninitialised
 from .declare import composite, function_of, op
 from .elementary import COMPLEX_OF_PARTS
@@ -249,6 +250,32 @@ _SAMPLES = (
     case(t(1, 2, 2, 3, 2), t(2, 3, 2, 2, 2), None, (2,), (0,), (1,), True, (0,), 1),
     case(t(0, 3, 5, 6), t(4, 3, 3, 2), t(4), *_PLAIN))
 
+
+def _into_channels(value: Any) -> Any:
+    """(samples, batch, channels, ...) as (batch, samples * channels, ...)."""
+    return value.movedim(0, 1).flatten(1, 2)
+
+
+def _out_of_channels(value: Any, size: int) -> Any:
+    return value.unflatten(1, (size, value.shape[1] // size)).movedim(1, 0)
+
+
+def _convolution_each(call: Call) -> Result:
+    input, weight, bias, *geometry, groups = call.values
+    added = bias if bias is not None and call.batched[2] else None
+    bias = None if added is not None else bias
+    if not call.batched[1] and call.batched[0]:
+        made = call.run(input.flatten(0, 1), weight, bias, *geometry, groups).unflatten(0, (call.size, input.shape[1]))
+    elif not call.batched[1]:
+        made = call.expanded(call.run(input, weight, bias, *geometry, groups), False)
+    else:  # each sample's channels are groups of their own
+        made = call.run(_into_channels(call.full(0)), weight.flatten(0, 1),
+                        None if bias is None else bias.repeat(call.size), *geometry, groups * call.size)
+        made = _out_of_channels(made, call.size)
+    if added is not None:
+        made = made + added.reshape((call.size, 1, added.shape[1], *(1,) * (made._array.ndim - 3)))
+    return made, True
+
 _CONVOLUTION = op(
     "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
     "bool transposed, int[] output_padding, int groups) -> Tensor",
@@ -263,7 +290,7 @@ _CONVOLUTION = op(
               "input of size [3, 6] instead", t(3, 6), t(4, 3, 3), None, (1,), (0,), (1,), False, (0,), 1),
         error(RuntimeError, "expected stride to be a single integer value or a list of 2 values to match the "
               "convolution dimensions, but got stride=[1, 1, 1]", t(2, 3, 6, 6), t(4, 3, 3, 3), None, (1, 1, 1), (0, 0),
-              (1, 1), False, (0, 0), 1)))
+              (1, 1), False, (0, 0), 1)), batch=_convolution_each)
 _convolution = function_of(_CONVOLUTION)
 
 
@@ -322,6 +349,19 @@ def _backward_grad(grads, grad_output, input, weight, stride, padding, dilation,
     return of_grad, made_input, made_weight
 
 
+def _convolution_backward_each(call: Call) -> Result:
+    _, _, _, bias_sizes, *geometry, groups, mask = call.values
+    size = call.size
+    grad, input, weight = (call.full(i) for i in range(3))
+    if bias_sizes is not None:
+        bias_sizes = (bias_sizes[0] * size,)
+    of_input, of_weight, of_bias = call.run(_into_channels(grad), _into_channels(input), weight.flatten(0, 1),
+                                            bias_sizes, *geometry, groups * size, mask)
+    return (None if of_input is None else _out_of_channels(of_input, size),
+            None if of_weight is None else of_weight.unflatten(0, (size, weight.shape[1])),
+            None if of_bias is None else of_bias.unflatten(0, (size, of_bias.shape[0] // size))), True
+
+
 _BACKWARD = op(
     "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] stride, "
     "int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[3] output_mask) -> "
@@ -337,7 +377,8 @@ _BACKWARD = op(
              (True, True, False)),
         case(t(2, 3, 5, 4), t(2, 3, 5, 4), t(3, 1, 3, 3), (3,), (1,), (1,), (1,), False, (0,), 3, (True, True, True)),
         case(t(2, 4, 7), t(2, 3, 3), t(3, 4, 3), None, (2,), (0,), (1,), True, (0,), 1, (True, True, False)),
-        case(t(2, 4, 3, 5), t(2, 3, 5, 6), t(4, 3, 3, 2), (4,), *_PLAIN, (False, True, False))))
+        case(t(2, 4, 3, 5), t(2, 3, 5, 6), t(4, 3, 3, 2), (4,), *_PLAIN, (False, True, False))),
+    batch=_convolution_backward_each)
 
 
 def _gradients(*arguments: Any) -> tuple:

@@ -33,6 +33,7 @@ from .._dtype import (
 from .._geometry import contiguous_strides, is_dense
 from .._tensor import _NO_BYTES, Tensor, element_strides
 from .._warn import warn_once
+from .batch import Call, Result, aligned, broadcast, in_front
 from .declare import composite, op
 from .families import ArrayFamily, writes
 from .rules import Spec, broadcast_shape, check_overlap, check_writable, pointwise_strides, shape_text, writable_copy
@@ -221,7 +222,7 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
                  Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad: grad),
-   samples=unary(), linear=True)
+   samples=unary(), linear=True, batch=in_front)
 
 _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False, "
               "MemoryFormat? memory_format=None) -> Tensor",
@@ -229,7 +230,8 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
                  Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, dtype, device, non_blocking, memory_format, spec: _copied(xp, self, spec)),
    grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
-   samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True, linear=True)
+   samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True, linear=True,
+   batch=in_front)
 
 
 def is_current(where: device) -> bool:
@@ -364,7 +366,7 @@ op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad, src_dtype: _as_source(grad, src_dtype)),
    public="Tensor", mixes_devices=True,
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),
-                 error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))))
+                 error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))), batch=broadcast)
 
 
 def _check_fill(self: Tensor, value: Any) -> None:
@@ -381,17 +383,23 @@ def _fill(xp: Any, self: Any, value: Any) -> None:
         store(xp, self, value)
 
 
+def _fill_each(call: Call) -> Result:
+    if call.batched[1]:
+        return call.values[0].copy_(aligned(call.values[1], True, call.ndim(0))), True
+    return call.run(*call.values), True
+
+
 op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",
    kernel=writes(_check_fill, _fill, repeats=True),
    npu=("aclnnInplaceFillScalar(self, value)", "aclnnInplaceFillTensor(self, value)"),
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), value=lambda grad: grad.sum()), public="torch Tensor",
    samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(t(0), 1), case(t(2, 3), t()),
-                 error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))))
+                 error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))), batch=_fill_each)
 op("zero_(Tensor(a!) self) -> Tensor(a!)",
    kernel=writes(lambda self: None, lambda xp, self: self.fill(0), repeats=True),
    npu="aclnnInplaceZero(self)",
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), public="torch Tensor",
-   samples=cases(case(t(2, 3)), case(t())))
+   samples=cases(case(t(2, 3)), case(t())), batch=in_front)
 
 
 @composite(

@@ -32,6 +32,7 @@ from .._dtype import (
 from .._random import fused_multiply_add
 from .._storage import refuse_rank
 from .._tensor import Tensor
+from .batch import Call, Result, called, in_front, sized
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised, unwritten
 from .declare import composite, op
 from .rules import Spec, shape_text
@@ -256,20 +257,21 @@ def _like(self: Tensor, dtype: dtype | None, *rest: Any) -> Spec:
 
 
 op(f"empty_like(Tensor self, {LIKE}) -> Tensor",
-   kernel=Factory(_like, _empty), public="torch")
+   kernel=Factory(_like, _empty), public="torch", batch=in_front)
 op(f"zeros_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)),
    npu="aclnnInplaceZero(out)", public="torch",
-   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))
+   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))), batch=in_front)
 op(f"ones_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _full(xp, spec, 1)),
    npu="aclnnInplaceOne(out)", public="torch",
-   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))))
+   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))), batch=in_front)
 op(f"full_like(Tensor self, Scalar fill_value, {LIKE}) -> Tensor",
    kernel=Factory(lambda self, fill_value, *rest: _like(self, *rest),
                   lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
    npu="aclnnInplaceFillScalar(out, fill_value)",
-   public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)))
+   public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)),
+   batch=in_front)
 
 
 def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
@@ -277,29 +279,34 @@ def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -
 
 
 op(f"new_empty(Tensor self, int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_new, _empty), public="Tensor")
+   kernel=Factory(_new, _empty), public="Tensor", batch=sized)
 op(f"new_zeros(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: _zeros(xp, spec)),
    npu="aclnnInplaceZero(out)", public="Tensor",
-   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))
+   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))), batch=sized)
 op(f"new_ones(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: _full(xp, spec, 1)),
    npu="aclnnInplaceOne(out)", public="Tensor",
-   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))))
+   samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))), batch=sized)
 op(f"new_full(Tensor self, int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(lambda self, size, fill_value, *rest: _new(self, size, *rest),
                   lambda xp, self, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
    npu="aclnnInplaceFillScalar(out, fill_value)",
-   public="Tensor", samples=cases(case(t(2, 3), (2,), 1.5), case(ints(2), (), 3)))
+   public="Tensor", samples=cases(case(t(2, 3), (2,), 1.5), case(ints(2), (), 3)), batch=sized)
 
 
 def _new_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
     return _strided(size, stride, dtype or self.dtype)
 
 
+def _new_strided_each(call: Call) -> Result:
+    value, size, _, *rest = call.values
+    return called("new_empty", value, (call.size, *size), *rest), True
+
+
 op(f"new_empty_strided(Tensor self, int[] size, int[] stride, {FACTORY}) -> Tensor",
-   kernel=Factory(_new_strided, _empty), public="Tensor")
+   kernel=Factory(_new_strided, _empty), public="Tensor", batch=_new_strided_each)
 
 
 # ranges --------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from .._dispatch.keys import SPARSE_MASK, DispatchKey
 from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
 from .._tensor import Tensor
+from .batch import DIMENSIONS, Draws, Rule, along_dimensions, elementwise
 from .families import Composite, Family
 from .out import takes_out, write_out
 from .source import Declared
@@ -57,6 +58,7 @@ class Declaration:
         # not do, as for tangents and vmap.
         self.decomposition = decomposition
         self.linear: Linear = False
+        self.batch: Rule | Draws | None = None
         self.inplace_of = inplace_of
         self.inplace: Operator | None = None
         self.public: Callable = operator  # type: ignore[assignment]  # the function users see
@@ -84,10 +86,23 @@ class Declaration:
         """The formulas, checked against the schema."""
         return Derivative(self.operator, self.grad) if self.grad else None
 
+    @functools.cached_property
+    def batch_rule(self) -> Rule | None:
+        """How vmap carries its dimension through: as declared, or where family and schema tell; None if it cannot."""
+        if self.inplace_of is not None:
+            return self.inplace_of.declaration.batch_rule
+        if callable(self.batch):
+            return self.batch
+        if self.family.elementwise:
+            return elementwise
+        schema = self.operator.schema
+        of_one = sum(a.is_tensor for a in schema.arguments) == 1
+        return along_dimensions if of_one and not DIMENSIONS.isdisjoint(schema.names) else None
+
     @property
     def by_parts(self) -> Callable | None:
-        """The decomposition, where transforms run it in the operator's place; elementwise kernels they carry along."""
-        return None if self.family.elementwise else self.decomposition
+        """The decomposition where transforms run it in the operator's place: those that vmap has no rule for."""
+        return None if self.batch_rule is not None else self.decomposition
 
     def __repr__(self) -> str:
         return f"<declaration of {self.operator.schema}>"
@@ -162,7 +177,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
        mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None,
        kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
-       linear: Linear = False) -> Operator:
+       linear: Linear = False, batch: Rule | Draws | None = None) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -172,14 +187,15 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     the family makes of itself there: `{"cuda": "rows.softmax"}` is the function `softmax` of
     `_backends/cuda/kernels/rows.py`, looked up at the first call. `decomposition` is the operator as a function of
     others, with its arguments in the schema's order. `linear`: it makes its own tangents, since it is linear in
-    all tensors that it is derived by together, or in "each" of them alone.
+    all tensors that it is derived by together, or in "each" of them alone. `batch`: its rule for vmap,
+    where the schema does not tell it (batch.py).
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
     operator.mixes_devices = mixes_devices
     declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu, kernels=kernels,
                            decomposition=decomposition)
-    declaration.linear = linear
+    declaration.linear, declaration.batch = linear, batch
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))

@@ -10,6 +10,7 @@ from .._dispatch.keys import CUDA_MASK
 from .._dtype import COMPLEX, COMPUTE, FLOAT, bool_
 from .._generator import default_generator
 from .._tensor import Tensor
+from .batch import Call, Draws, Result, drawn_once, elementwise, one_by_one
 from .copy import preserved_strides, uninitialised
 from .declare import composite, op
 from .families import moves, pointwise
@@ -56,6 +57,7 @@ _NOISE = op(
     "_dropout_noise(Tensor self, float p, bool features, bool scaled) -> Tensor",
     kernel=moves(_noise_spec, _noise),
     public="",
+    batch=Draws(different=lambda call: one_by_one(call) if call.at("features") else elementwise(call), same=drawn_once),
 )
 
 
@@ -154,8 +156,15 @@ def _native_grad(grad: Tensor, result1: Tensor, p: float, train: bool | None) ->
     return call_bound(_BACKWARD, (grad, result1, scale)) if grad._keys & CUDA_MASK else grad * result1 * scale  # type: ignore[operator]
 
 
+def _native_of_one_mask(call: Call) -> Result:
+    first, *rest = call.sample(0)
+    scale, mask = call.run(first.detach().new_ones(first.shape), *rest)
+    return (call.values[0] * scale, mask), (True, False)
+
+
 _NATIVE = op("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
-   kernel=moves(_native_specs, _native), grad=dict(input=_native_grad))
+   kernel=moves(_native_specs, _native), grad=dict(input=_native_grad),
+   batch=Draws(same=_native_of_one_mask))
 _BACKWARD = op("native_dropout_backward(Tensor grad_output, Tensor mask, Scalar scale) -> Tensor",
    kernel=pointwise(lambda xp, grad_output, mask, scale: grad_output * mask * scale, rounds_numbers=False),
    grad=dict(grad_output=lambda grad, mask, scale: call_bound(_BACKWARD, (grad, mask, scale))), public="")

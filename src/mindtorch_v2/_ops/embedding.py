@@ -9,6 +9,7 @@ from .._dispatch.keys import changed_modes
 from .._dispatch.registry import registry
 from .._dtype import FLOAT, float64, int32, int64, promote_types
 from .._tensor import Tensor
+from .batch import Call, Result, one_by_one, row_numbers
 from .declare import composite, function_of, op
 from .families import computes, moves, writes
 from .rules import Spec, type_text
@@ -60,6 +61,19 @@ def _sparse_rows(grad: Any, indices: Any, weight_shape: Any, padding_idx: int, s
                       (1, 1, weight_shape, places.to(int64).unsqueeze(0), rows, False))
 
 
+def _embedding_each(call: Call) -> Result:
+    weight, indices, padding_idx, by_frequency, sparse = call.values
+    if not call.batched[0]:
+        return call.run(*call.values), True
+    if padding_idx >= 0 or by_frequency:
+        return one_by_one(call)
+    if not call.batched[1]:
+        made = weight.index_select(1, indices.reshape((-1,)))
+        return made.reshape((call.size, *indices.shape, weight.shape[2])), True
+    places = indices + row_numbers(call, indices) * weight.shape[1]
+    return call.run(weight.reshape((-1, weight.shape[2])), places, -1, False, sparse), True
+
+
 _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool "
                 "sparse=False) -> Tensor",
    kernel=moves(_embedding_spec, _rows_at),
@@ -68,7 +82,7 @@ _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bo
    samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
                  case(t(5, 3, grad=False), ints(2, 3), 1, True), case(t(5, 3), ints()),
                  case(t(5, 3), ints(0)), error(IndexError, "index out of range in self", t(2, 3), values([0, 2])),
-                 error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))), linear=True)
+                 error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))), linear=True, batch=_embedding_each)
 
 
 def _summed_rows(xp: Any, grad_output: Any, indices: Any, num_weights: int, padding_idx: int,
@@ -112,6 +126,18 @@ def _dense_backward_spec(grad_output: Tensor, indices: Tensor, num_weights: int,
     return Spec((num_weights, width), grad_output.dtype)
 
 
+def _embedding_backward_each(call: Call) -> Result:
+    _, _, count, padding_idx, by_frequency = call.values
+    if by_frequency:
+        return one_by_one(call)
+    grad, indices = call.full(0), call.full(1)
+    if padding_idx >= 0:
+        grad = grad.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
+    places = indices + row_numbers(call, indices) * count
+    made = call.run(grad, places, call.size * count, -1, False)
+    return made.reshape((call.size, count, grad.shape[-1])), True
+
+
 _DENSE_BACKWARD = op(
    "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool "
    "scale_grad_by_freq) -> Tensor",
@@ -120,7 +146,7 @@ _DENSE_BACKWARD = op(
    grad=dict(grad_output=_dense_backward_grad),
    public="",
    samples=cases(case(t(4, 3), ints(4), 5, -1, False), case(t(2, 2, 3), ints(2, 2), 5, 1, True),
-                 case(t(0, 3), ints(0), 5, -1, False)))
+                 case(t(0, 3), ints(0), 5, -1, False)), batch=_embedding_backward_each)
 
 
 def _check_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
@@ -363,10 +389,17 @@ def _one_hot_size(self: Tensor, num_classes: int) -> int:
     return num_classes
 
 
+def _one_hot_each(call: Call) -> Result:
+    if call.values[1] == -1:
+        call.level.refuse("item()")
+    return call.run(*call.values), True
+
+
 op("one_hot(Tensor self, int num_classes=-1) -> Tensor",
    kernel=moves(lambda self, num_classes: Spec((*self._array.shape, _one_hot_size(self, num_classes)), int64),
                 lambda xp, self, num_classes, spec: (self[..., None] == xp.arange(spec.shape[-1])).astype(
                     np.int64, order="C")),
    public="nn.functional",
    samples=cases(case(values([0, 2, 1]), 3), case(ints(2, 2), 7), case(ints(0), 3),
-                 error(RuntimeError, "Class values must be smaller than num_classes.", values([3]), 2)))
+                 error(RuntimeError, "Class values must be smaller than num_classes.", values([3]), 2)),
+   batch=_one_hot_each)

@@ -6,6 +6,7 @@ from typing import Any
 
 from .._dtype import BOOL, COMPLEX, int64
 from .._tensor import Tensor, wrapped_dim
+from .batch import of_all_elements
 from .declare import composite, op
 from .families import computes
 from .reduce import (
@@ -120,7 +121,8 @@ def _declare_extremum(word: str, ufunc: str) -> None:
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
        samples=cases(case(t(2, 3)), case(t()), case(kinks([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
                      case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
-                     error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))))
+                     error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))),
+       batch=of_all_elements(f"a{word}", (1,)))
 
     def dim_spec(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
         if self.dtype.category == COMPLEX:

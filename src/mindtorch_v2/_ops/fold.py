@@ -9,6 +9,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import INT, dtype
 from .._tensor import Tensor
+from .batch import planewise
 from .declare import composite, op
 from .families import computes, moves
 from .rules import Spec, shape_text
@@ -114,7 +115,7 @@ _COL2IM = op(
     npu="aclnnIm2colBackward(self, output_size, kernel_size, dilation, padding, stride, out)",
     public="",
     samples=cases(case(t(2, 12, 20), (5, 6), (2, 2), (1, 1), (0, 0), (1, 1)),
-                  case(t(6, 6), (4, 5), (3, 2), (1, 2), (1, 0), (2, 1))))
+                  case(t(6, 6), (4, 5), (3, 2), (1, 2), (1, 0), (2, 1))), batch=planewise(3))
 _IM2COL = op(
     f"im2col(Tensor self, {_STEPS}",
     kernel=moves(_im2col_spec, _im2col_array),
@@ -123,7 +124,7 @@ _IM2COL = op(
     npu="aclnnIm2col(self, kernel_size, dilation, padding, stride, out)",
     public="",
     samples=cases(case(t(2, 3, 5, 6), (2, 2), (1, 1), (0, 0), (1, 1)),
-                  case(t(1, 4, 5), (3, 2), (1, 2), (1, 0), (2, 1))))
+                  case(t(1, 4, 5), (3, 2), (1, 2), (1, 0), (2, 1))), batch=planewise(4))
 _DEFAULTS = "Any dilation=1, Any padding=0, Any stride=1) -> Tensor"
 
 

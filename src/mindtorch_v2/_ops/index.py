@@ -18,6 +18,21 @@ from .._dtype import bool_, int32, int64, uint8
 from .._geometry import contiguous_strides
 from .._tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
 from .._warn import warn_once
+from .batch import (
+    Call,
+    Result,
+    aligned,
+    along_dimensions,
+    broadcast,
+    called,
+    dynamic_shape,
+    elementwise_indices,
+    in_a_row,
+    one_by_one,
+    row_numbers,
+    shifted,
+    with_samples,
+)
 from .copy import uninitialised
 from .declare import composite, function_of, op
 from .families import ArrayFamily, moves
@@ -198,6 +213,20 @@ class Picks(ArrayFamily):
         return kernel
 
 
+def _index_each(call: Call) -> Result:
+    any_index = any(call.batched[1])
+    if not any_index and not call.batched[0]:
+        return call.run(*call.values), False
+    places, moved = with_samples(call)
+    made = call.run(call.full(0), places)
+    if moved is None:
+        return made, True
+    if not any_index:  # index dimensions went to the front, before the level's
+        return made.movedim(moved, 0), True
+    rank = max(i._array.ndim for i in places if i is not None) - 1
+    return made.movedim(tuple(range(1, rank + 1)), tuple(range(moved + 1, moved + 1 + rank))), True
+
+
 index_with = function_of(op(
    "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
    kernel=Picks(index_spec, picked, widen=False),
@@ -209,7 +238,7 @@ index_with = function_of(op(
                  error(IndexError, "index 5 is out of bounds for dimension 0 with size 3", t(3), [values([5])]),
                  error(IndexError, "shape mismatch: indexing tensors could not be broadcast together with shapes [2], "
                                    "[3]", t(3, 4),
-                       [ints(2), ints(3)]))))
+                       [ints(2), ints(3)])), batch=_index_each))
 
 
 # one dimension -------------------------------------------------------------------------------------------------------
@@ -258,6 +287,16 @@ def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
     return self.take(index.reshape(-1), dim, mode="clip")
 
 
+def _index_select_each(call: Call) -> Result:
+    _, dim, index = call.values
+    if not call.batched[2]:
+        return along_dimensions(call)
+    if not call.ndim(0) or not call.ndim(2):
+        return one_by_one(call)
+    value = in_a_row(call.full(0), dim)
+    return value[row_numbers(call, index), index].movedim(1, shifted(dim, call.ndim(0))), True
+
+
 op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
    kernel=moves(_index_select_spec, _index_select),
    npu="aclnnIndexSelect(self, dim, index, out)",
@@ -266,7 +305,7 @@ op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
                  case(t(3, 4), 1, ints(0)), case(t(3, 2, layout="transposed"), 0, ints(2, high=2)),
                  error(IndexError, "index out of range in self", t(3), 0, values([3])),
                  error(IndexError, "index_select(): Index is supposed to be a vector", t(3), 0, ints(2, 2))),
-   linear=True)
+   linear=True, batch=_index_select_each)
 
 
 def check_index_sizes(self: Tensor, dim: int, index: Tensor, name: str) -> int:
@@ -355,7 +394,7 @@ op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Ten
                  case(t(2, 3, 4), -2, ints(2, 5, 4, high=3)), case(t(3), 0, ints(high=3)), case(t(2, 3), 1, ints(2, 0)),
                  error(RuntimeError, "index 3 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[3]])),
                  error(RuntimeError, "Index tensor must have the same number of dimensions as input tensor", t(2, 3),
-                       1, ints(2))), linear=True)
+                       1, ints(2))), linear=True, batch=elementwise_indices(like=2))
 
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
@@ -404,13 +443,20 @@ def _take(xp: Any, self: Any, index: Any) -> Any:
         raise
 
 
+def _take_each(call: Call) -> Result:
+    index, n = call.values[1], math.prod(call.args[0].shape)
+    places = (index % n if n else index).reshape((*index.shape[: call.batched[1]], -1))
+    value = call.full(0).reshape((call.size, n))
+    return value.gather(1, call.expanded(places, call.batched[1])).reshape((call.size, *call.args[1].shape)), True
+
+
 op("take(Tensor self, Tensor index) -> Tensor", kernel=moves(_take_spec, _take),
    npu="aclnnTake(self, index, out)",
    grad=dict(self=lambda grad, self_shape, index: grad.new_zeros(self_shape).put_(index, grad, True)),
    samples=cases(case(t(2, 3), ints(4, high=6)), case(t(3, 2, layout="transposed"), ints(2, 2, high=6)),
                  case(t(2), values([-1])),
                  error(IndexError, "out of range: tried to access index 6 on a tensor of 6 elements.", t(2, 3),
-                       values([6]))), linear=True)
+                       values([6]))), linear=True, batch=_take_each)
 
 
 # masks ---------------------------------------------------------------------------------------------------------------
@@ -432,10 +478,22 @@ def _masked_select(xp: Any, self: Any, mask: Any) -> Any:
     return self[mask]
 
 
+def _masked_select_each(call: Call) -> Result:
+    if not call.batched[1]:
+        mask = call.values[1]
+        shape = broadcast_shape([call.args[0].shape, mask.shape]) or (1,)
+        value = aligned(call.values[0], True, len(shape)).expand((call.size, *shape))
+        return called("index.Tensor", value, (None, *mask.expand(shape).nonzero().unbind(1))), True
+    raise RuntimeError("vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this "
+                       "because for each batch this would return a differently shaped Tensor. Please file an issue at "
+                       "https://github.com/pytorch/pytorch/issues if you need this feature.")
+
+
 op("masked_select(Tensor self, Tensor mask) -> Tensor", kernel=moves(_masked_select_spec, _masked_select),
    grad=dict(self=lambda grad, self_shape, mask: _masked_select_grad(grad, self_shape, mask)),
    samples=cases(case(t(2, 3), bools(2, 3)), case(t(2, 3), bools(3)), case(t(3), bools(2, 1)), case(t(), bools()),
-                 error(RuntimeError, "masked_select: expected BoolTensor for mask", t(2), ints(2))))
+                 error(RuntimeError, "masked_select: expected BoolTensor for mask", t(2), ints(2))),
+   batch=_masked_select_each)
 
 
 def _masked_select_grad(grad: Tensor, self_shape: tuple[int, ...], mask: Tensor) -> Tensor:
@@ -495,6 +553,14 @@ class Chooses(ArrayFamily):
         return kernel
 
 
+def _where_each(call: Call) -> Result:
+    kinds = {v.dtype for v in call.values[1:] if isinstance(v, Tensor)}
+    for i in (1, 2):
+        if len(kinds) > 1 and call.batched[i] and not call.ndim(i):
+            call.values[i] = call.values[i].to(common_dtype(call.args[1:]))
+    return broadcast(call)
+
+
 where: Callable = function_of(op(
    "where.self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=Chooses(_where_spec, _where, widen=False),
@@ -506,7 +572,7 @@ where: Callable = function_of(op(
                  case(bools(2), t(2), ints(2)),
                  error(RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with dtype "
                                      "Long", ints(2), t(2),
-                       t(2)))))
+                       t(2))), batch=_where_each))
 
 
 @composite("where(Tensor condition) -> Tensor[]", samples=cases(case(bools(2, 3))))
@@ -535,7 +601,8 @@ def _nonzero(xp: Any, self: Any) -> Any:
 
 
 _NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _nonzero, out_types="exact"), public="",
-              samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))))
+              samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))),
+              batch=dynamic_shape)
 _nonzero_places = function_of(_NONZERO)
 
 

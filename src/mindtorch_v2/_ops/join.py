@@ -10,6 +10,7 @@ from .._dispatch.registry import Operator, registry
 from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
 from .._storage import MOST_DIMS, refuse_rank
 from .._tensor import Tensor, element_strides, wrap, wrapped_dim
+from .batch import Call, Result, Rule, dynamic_shape, in_front, shifted, spread
 from .copy import channels_last_strides, stored_number, suggested_strides, uninitialised
 from .create import checked_size
 from .declare import DECLARATIONS, composite, function_of, op
@@ -129,6 +130,16 @@ def _cat_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]], dim: int) 
     return grads
 
 
+def _joined(*, new_dimension: bool) -> Rule:
+    def rule(call: Call) -> Result:
+        parts = [call.expanded(v, b) for v, b in zip(call.values[0], call.batched[0], strict=True)]
+        if not new_dimension:  # an empty vector joins anything
+            parts = [p for p in parts if p._array.shape[1:] != (0,)] or parts
+        return call.run(tuple(parts), shifted(call.values[1], parts[0]._array.ndim - 1 + new_dimension)), True
+
+    return rule
+
+
 cat = function_of(op(
    "cat(Tensor[] tensors, int dim=0) -> Tensor",
    kernel=Joins(_cat_spec, _cat, np.concatenate),
@@ -141,7 +152,7 @@ cat = function_of(op(
                  error(RuntimeError, "Tensors must have same number of dimensions: got 2 and 1", [t(2, 3), t(3)]),
                  error(RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size "
                                      "2 for tensor "
-                       "number 1 in the list.", [t(2, 3), t(2, 2)])), linear=True))
+                       "number 1 in the list.", [t(2, 3), t(2, 2)])), linear=True, batch=_joined(new_dimension=False)))
 
 
 def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
@@ -189,7 +200,7 @@ stack = function_of(op(
                  error(RuntimeError, "stack expects a non-empty TensorList", []),
                  error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] "
                                      "at entry 1",
-                       [t(2, 3), t(2, 2)])), linear=True))
+                       [t(2, 3), t(2, 2)])), linear=True, batch=_joined(new_dimension=True)))
 
 
 def _refuse_none(tensors: Sequence[Tensor], name: str) -> None:
@@ -270,7 +281,7 @@ op("repeat(Tensor self, int[] repeats) -> Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
                  error(RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions "
                                      "of tensor",
-                       t(2, 3), (2,))), linear=True)
+                       t(2, 3), (2,))), linear=True, batch=spread(lambda call: 1))
 
 
 @composite("tile(Tensor self, int[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)),
@@ -322,7 +333,7 @@ def _repeat_interleave(self, repeats, dim, output_size):
 
 _counts_to_places = function_of(op(
    "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
-   kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2])))))
+   kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2]))), batch=dynamic_shape))
 
 
 @composite("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
@@ -502,7 +513,8 @@ constant_pad_nd: Callable = function_of(op(
    npu="aclnnConstantPadNd(self, pad, value, out)", public="torch",
    grad=dict(self=lambda grad, pad: constant_pad_nd(grad, tuple([-n for n in pad]))),
    samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3),
-                                                                                                   (1, 1, 1, 1)))))
+                                                                                                   (1, 1, 1, 1))),
+   batch=in_front))
 
 _PADDED_INPUTS = ("Supported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last "
                   "dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: "

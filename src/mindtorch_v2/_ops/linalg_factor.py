@@ -5,6 +5,7 @@ from typing import Any
 from .._dtype import int32
 from .._tensor import Tensor
 from .._warn import warn_once
+from .batch import in_front
 from .declare import composite, function_of, op
 from .families import computes, moves
 from .join import cat
@@ -64,7 +65,8 @@ _cholesky_ex = function_of(op(
                   case(values([[[1.0, 0.5], [0.5, 2.0]], [[1.0, 0.5], [0.5, 1.0]]])),
                   error(RuntimeError, "linalg.cholesky: A must be batches of square matrices, but they are 2 by 3",
                         t(2, 3)),
-                  error(RuntimeError, "linalg.cholesky: The input tensor A must have at least 2 dimensions.", t(3)))))
+                  error(RuntimeError, "linalg.cholesky: The input tensor A must have at least 2 dimensions.", t(3))),
+    batch=in_front))
 
 
 @composite("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", public="", aliases=("linalg.cholesky",),
@@ -145,7 +147,8 @@ _lu_factor_ex = function_of(op(
                   case(values([[1.0, 2.0], [2.0, 4.0]])),
                   error(RuntimeError, "torch.lu_factor: Expected tensor with 2 or more dimensions. Got size: [3]",
                         t(3)),
-                  error(RuntimeError, "LU without pivoting is not implemented on the CPU", t(3, 3), pivot=False))))
+                  error(RuntimeError, "LU without pivoting is not implemented on the CPU", t(3, 3), pivot=False)),
+    batch=in_front))
 
 
 @composite("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", public="",
@@ -262,7 +265,8 @@ _ldl_factor_ex = function_of(op(
     kernel=computes(_ldl_spec, _ldl), grad=dict(self=no_derivative("linalg_ldl_factor_ex")),
     public="", aliases=("linalg.ldl_factor_ex",),
     samples=cases(case(POSITIVE), case(INDEFINITE), case(INDEFINITE, hermitian=True), case(t(0, 3, 3)),
-                  error(RuntimeError, "torch.linalg.ldl_factor_ex: A must be batches of square matrices", t(2, 3)))))
+                  error(RuntimeError, "torch.linalg.ldl_factor_ex: A must be batches of square matrices", t(2, 3))),
+    batch=in_front))
 
 
 @composite("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", public="",
@@ -329,7 +333,7 @@ linalg_qr = function_of(op(
     samples=cases(case(t(4, 3)), case(t(3, 3)), case(t(3, 4)), case(t(2, 4, 3)), case(t(3, 3), "complete"),
                   case(t(0, 3)),
                   error(RuntimeError, "unrecognized mode 'x'", t(3, 3), "x"),
-                  error(RuntimeError, "must have at least 2 dimensions", t(3)))))
+                  error(RuntimeError, "must have at least 2 dimensions", t(3))), batch=in_front))
 
 
 @composite("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
@@ -361,7 +365,7 @@ def _geqrf_grad(grads: tuple) -> Any:
 
 op("geqrf(Tensor self) -> (Tensor a, Tensor tau)", kernel=computes(_geqrf_spec, _geqrf), grad=dict(self=_geqrf_grad),
    samples=cases(case(t(4, 3)), case(t(2, 3, 4)), case(t(0, 3)),
-                 error(RuntimeError, "torch.geqrf: input must have at least 2 dimensions.", t(3))))
+                 error(RuntimeError, "torch.geqrf: input must have at least 2 dimensions.", t(3))), batch=in_front)
 
 
 # Householder reflectors ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from .._device import META
 from .._dispatch.keys import FUNC_MASK
 from .._dtype import BOOL, COMPUTE, FLOAT, dtype, promote_types
 from .._tensor import Tensor, wrapped_dim
+from .batch import in_front
 from .declare import composite, function_of, op
 from .extreme import kinks
 from .families import computes
@@ -69,7 +70,7 @@ def _cofactors(A: Any, grad: Any) -> Any:
 
 
 _det_of = function_of(op("_linalg_det(Tensor A) -> Tensor", kernel=computes(_det_spec, lambda xp, A: xp.linalg.det(A)),
-                         grad=dict(A=_det_grad), public=""))
+                         grad=dict(A=_det_grad), public="", batch=in_front))
 _DETERMINANTS = cases(case(REGULAR), case(t(2, 3, 3)), case(t(0, 0)), case(t(2, 0, 0)),
                       error(RuntimeError, "must be batches of square matrices, but they are 2 by 3 matrices", t(2, 3)))
 
@@ -104,7 +105,7 @@ def _slogdet_grad(grads: tuple, A: Any, sign: Any) -> Any:
 _slogdet_of = function_of(op(
     "_linalg_slogdet(Tensor A, str name='linalg.slogdet') -> (Tensor sign, Tensor logabsdet)",
     kernel=computes(_slogdet_spec, lambda xp, A, name: tuple(xp.linalg.slogdet(A))), grad=dict(A=_slogdet_grad),
-    npu="aclnnSlogdet(A, sign, logabsdet)", public=""))
+    npu="aclnnSlogdet(A, sign, logabsdet)", public="", batch=in_front))
 
 
 @composite("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", public="", aliases=("linalg.slogdet",),
@@ -345,7 +346,8 @@ matrix_exp = function_of(op(
     "linalg_matrix_exp(Tensor self) -> Tensor", kernel=computes(_exp_spec, _exp), grad=dict(self=_exp_grad), public="",
     aliases=("linalg.matrix_exp", "torch.matrix_exp", "Tensor.matrix_exp"),
     samples=cases(case(t(3, 3)), case(t(2, 3, 3, low=-9.0, high=9.0)), case(t(0, 0)), case(t(0, 3, 3)), case(t(1, 1)),
-                  error(RuntimeError, "linalg.matrix_exp: A must be batches of square matrices", t(2, 3)))))
+                  error(RuntimeError, "linalg.matrix_exp: A must be batches of square matrices", t(2, 3))),
+    batch=in_front))
 
 
 def _check_chain(tensors: Sequence[Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from .._dtype import INT, int32
 from .._tensor import Tensor
 from .._warn import warn_once
+from .batch import Call, Result, aligned, in_front, matrices
 from .declare import composite, function_of, op
 from .families import computes
 from .linalg import (
@@ -80,6 +81,16 @@ def _solve_grads(grads: tuple, A: Any, B_shape: tuple, result: Any, left: bool, 
     return -(of_b @ result.mH) if left else -(result.mH @ of_b), of_b
 
 
+def _solve_each(call: Call) -> Result:
+    matrix, other, *rest = call.values
+    shape = call.args[0].shape
+    is_vector = call.ndim(1) == 1 or call.ndim(0) - 1 == call.ndim(1) and shape[:-1] == call.args[1].shape
+    other = call.full(1).unsqueeze(-1) if is_vector else call.full(1)
+    ndim = max(call.ndim(0), other._array.ndim - 1)
+    result, info = call.run(aligned(call.full(0), True, ndim), aligned(other, True, ndim), *rest)
+    return (result.squeeze(-1) if is_vector else result, info.reshape((call.size, *shape[:-2]))), True
+
+
 _solve_ex = function_of(op(
     "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
     kernel=computes(_solve_spec, _solve), grad={"A, B": _solve_grads}, public="", aliases=("linalg.solve_ex",),
@@ -87,7 +98,8 @@ _solve_ex = function_of(op(
                   case(REGULAR, t(2, 2, 3), left=False), case(t(0, 0), t(0, 2)), case(t(3, 3), t(3, 0)),
                   error(RuntimeError, "linalg.solve: Incompatible shapes of A and B for the equation AX = B (3x3 and "
                                       "4x1)", t(3, 3), t(4)),
-                  error(RuntimeError, "linalg.solve: A must be batches of square matrices", t(2, 3), t(3, 2)))))
+                  error(RuntimeError, "linalg.solve: A must be batches of square matrices", t(2, 3), t(3, 2))),
+    batch=_solve_each))
 
 
 @composite("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", public="", aliases=("linalg.solve",),
@@ -120,7 +132,8 @@ linalg_inv_ex = function_of(op(
     kernel=computes(_inv_spec, _inv), grad=dict(A=_inv_grad), public="", aliases=("linalg.inv_ex",),
     samples=cases(case(REGULAR), case(t(2, 3, 3, low=1.0, high=4.0)), case(t(0, 0)),
                   error(RuntimeError, "linalg.inv: A must be batches of square matrices", t(2, 3)),
-                  error(RuntimeError, "linalg.inv: The input tensor A must have at least 2 dimensions.", t(3)))))
+                  error(RuntimeError, "linalg.inv: The input tensor A must have at least 2 dimensions.", t(3))),
+    batch=in_front))
 
 
 def _inverse(A: Any, name: str = "linalg.inv") -> Any:
@@ -277,7 +290,7 @@ _torch_cholesky_solve = function_of(op(
     kernel=computes(_cholesky_solve_spec, _cholesky_solve), grad={"self, input2": _cholesky_solve_grads},
     samples=cases(case(t(3, 2), POSITIVE), case(t(2, 3, 2), POSITIVE, True), case(t(0, 2), t(0, 0)),
                   error(RuntimeError, "Incompatible matrix sizes for cholesky_solve: each A matrix is 3 by 3 but each"
-                                      " b matrix is 4 by 2", t(4, 2), t(3, 3)))))
+                                      " b matrix is 4 by 2", t(4, 2), t(3, 3))), batch=matrices))
 
 
 def _cholesky_inverse_spec(self: Tensor, upper: bool) -> Spec:
@@ -300,7 +313,8 @@ def _cholesky_inverse_grad(grad: Any, self: Any, result: Any, upper: bool) -> An
 op("cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
    kernel=computes(_cholesky_inverse_spec, _cholesky_inverse), grad=dict(self=_cholesky_inverse_grad),
    samples=cases(case(POSITIVE), case(POSITIVE, True), case(t(0, 0)),
-                 error(RuntimeError, "cholesky_inverse: A must be batches of square matrices", t(2, 3))))
+                 error(RuntimeError, "cholesky_inverse: A must be batches of square matrices", t(2, 3))),
+   batch=in_front)
 
 
 def _ldl_solve_spec(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool) -> Spec:

@@ -6,6 +6,7 @@ from .._dispatch.argument_checks import expected
 from .._dispatch.keys import DUAL_MASK, FUNC_MASK, modes
 from .._dtype import COMPLEX, int64
 from .._tensor import Tensor
+from .batch import in_front
 from .declare import composite, function_of, op
 from .extreme import kinks
 from .families import computes
@@ -67,7 +68,7 @@ def _eigh_grad(grads: tuple, eigenvalues: Any, eigenvectors: Any) -> Any:
 
 _eigh_of = function_of(op(
     "_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)",
-    kernel=computes(_eigh_spec, _eigh), grad=dict(A=_eigh_grad), public=""))
+    kernel=computes(_eigh_spec, _eigh), grad=dict(A=_eigh_grad), public="", batch=in_front))
 
 
 @composite("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", public="",
@@ -132,11 +133,11 @@ _eig_of = function_of(op(
     kernel=computes(lambda self: _eig_specs("linalg.eig", self), _eig), grad=dict(self=_eig_grad), public="",
     aliases=("linalg.eig",),
     samples=cases(case(REGULAR), case(t(0, 0)), case(t(0, 3, 3)),
-                  error(RuntimeError, "linalg.eig: A must be batches of square matrices", t(2, 3)))))
+                  error(RuntimeError, "linalg.eig: A must be batches of square matrices", t(2, 3))), batch=in_front))
 
 _eigvals_of = function_of(op(
     "_linalg_eigvals(Tensor self) -> Tensor",
-    kernel=computes(lambda self: _eig_specs("linalg.eigvals", self)[0], _eigvals), public=""))
+    kernel=computes(lambda self: _eig_specs("linalg.eigvals", self)[0], _eigvals), public="", batch=in_front))
 
 
 @composite("linalg_eigvals(Tensor self) -> Tensor", public="", aliases=("linalg.eigvals",),
@@ -211,7 +212,7 @@ def _svd_grad(grads: tuple, U: Any, S: Any, Vh: Any) -> Any:
 
 linalg_svd_of = function_of(op(
     "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S,"
-    " Tensor Vh)", kernel=computes(_svd_spec, _svd), grad=dict(A=_svd_grad), public=""))
+    " Tensor Vh)", kernel=computes(_svd_spec, _svd), grad=dict(A=_svd_grad), public="", batch=in_front))
 
 
 @composite("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",

@@ -4,6 +4,7 @@ from typing import Any
 
 from .._tensor import Tensor
 from .._warn import warn_once
+from .batch import matrices
 from .declare import composite, function_of, op
 from .families import computes
 from .linalg import check_kernel, check_matrix, check_same_type, check_square, check_system, columns, named, placed
@@ -46,7 +47,7 @@ solve_triangular = function_of(op(
                   case(t(0, 0), t(0, 2), upper=True),
                   error(RuntimeError, "must be batches of square matrices", t(2, 3), t(3, 2), upper=True),
                   error(RuntimeError, "Incompatible shapes of A and B for the equation AX = B (3x3 and 4x2)", t(3, 3),
-                        t(4, 2), upper=True))))
+                        t(4, 2), upper=True)), batch=matrices))
 
 
 def check_right_side(name: str, b: Any, A: Any, square: str = "") -> None:

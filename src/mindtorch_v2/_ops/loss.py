@@ -9,6 +9,7 @@ from typing import Any
 from .._dispatch.registry import registry
 from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
 from .._tensor import Tensor
+from .batch import Call, Result, elementwise
 from .declare import composite, function_of, op
 from .families import computes
 from .matmul import check_same_scalar
@@ -107,11 +108,23 @@ def _mse_grad(grad, self, target, reduction):
     return difference * (_spread(grad, difference, reduction) * 2)
 
 
+def _loss_each(call: Call) -> Result:
+    at = call.operator.schema.index["reduction"]
+    reduction, call.values[at] = call.values[at], NONE
+    if any(call.batched):  # losses have the shape of the input
+        call.values[0], call.batched[0] = call.full(0), True
+    losses, _ = elementwise(call)
+    if reduction == NONE or losses._array.ndim == 1:
+        return losses, True
+    inner = tuple(range(1, losses._array.ndim))
+    return (losses.mean(inner) if reduction == MEAN else losses.sum(inner)), True
+
+
 op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
    kernel=_distance("mse_cpu", lambda xp, d: d * d),
    npu="aclnnMseLoss(self, target, reduction, out) empty=nan",
    grad=dict(self=_mse_grad, target=lambda grad, self, target, reduction: -_mse_grad(grad, self, target, reduction)),
-   public="_nn", samples=_distance_samples())
+   public="_nn", samples=_distance_samples(), batch=_loss_each)
 
 
 def _check_beta(beta: float) -> None:
@@ -137,7 +150,7 @@ op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) 
              target=lambda grad, self, target, reduction, beta: -_smooth_l1_grad(grad, self, target, reduction, beta)),
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
-                             error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)))
+                             error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)), batch=_loss_each)
 
 
 def _check_delta(delta: float) -> None:
@@ -161,7 +174,8 @@ op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> 
              target=lambda grad, self, target, reduction, delta: -_huber_grad(grad, self, target, reduction, delta)),
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
-                             error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)))
+                             error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)),
+   batch=_loss_each)
 
 
 @composite("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples())
@@ -221,7 +235,7 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
    grad=dict(self=_binary_grad, target=_binary_target_grad),
    public="_nn",
    samples=cases(case(t(2, 3, **_P), t(2, 3, **_P)), case(t(2, 3, **_P), t(2, 3, **_P), t(3, grad=False), 0),
-                 case(t(2, 3, **_P), t(2, 3, **_P), None, 2)))
+                 case(t(2, 3, **_P), t(2, 3, **_P), None, 2)), batch=_loss_each)
 
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"

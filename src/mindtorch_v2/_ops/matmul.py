@@ -8,6 +8,7 @@ from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
 from .._tensor import Tensor
+from .batch import Call, Result, aligned, one_by_one
 from .copy import stored_number
 from .declare import composite, function_of, op
 from .families import ArrayFamily, computes
@@ -161,6 +162,53 @@ def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
     return Spec((a[0], b[1]), kind)
 
 
+# rules for vmap ------------------------------------------------------------------------------------------------------
+
+
+def _product_each(call: Call) -> Result:
+    ndim = max(call.ndim(0), call.ndim(1))
+    one, other = (aligned(call.values[i], call.batched[i], ndim) for i in (0, 1))
+    return one.matmul(other), True
+
+
+def _matrix_vector(call: Call, i: int, j: int) -> Any:
+    matrix, vector = call.values[i], call.values[j]
+    if not call.batched[i]:
+        return vector.matmul(matrix.transpose(-1, -2))
+    return matrix.matmul(vector.unsqueeze(-1)).squeeze(-1) if call.batched[j] else matrix.matmul(vector)
+
+
+def _mv_each(call: Call) -> Result:
+    return _matrix_vector(call, 0, 1), True
+
+
+def _dot_each(call: Call) -> Result:
+    return (call.values[0] * call.values[1]).sum(-1), True
+
+
+def _vdot_each(call: Call) -> Result:
+    return (call.values[0].conj() * call.values[1]).sum(-1), True
+
+
+def _addmv_each(call: Call) -> Result:
+    return _added(call, _matrix_vector(call, 1, 2))
+
+
+def _add_product_each(call: Call) -> Result:
+    return _added(call, call.values[1].matmul(call.values[2]))
+
+
+def _added(call: Call, product: Any) -> Result:
+    bias, _, _, beta, alpha = call.values
+    if not (call.batched[1] or call.batched[2]):
+        product = call.expanded(product, False)
+    product = product if alpha == 1 else product * alpha
+    if beta != 0:
+        bias = aligned(bias, call.batched[0], product._array.ndim - 1)
+        product = product + (bias if beta == 1 else bias * beta)
+    return call.written(product)
+
+
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
    kernel=_Quick(_mm_spec, lambda xp, self, mat2: self.dot(mat2), _quick_mm),
    npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
@@ -169,7 +217,7 @@ _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
                  case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
-                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each")
+                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each", batch=_product_each)
 
 
 def _check_factors(kind: dtype, *factors: Any) -> None:
@@ -229,7 +277,8 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
                        t(4, 5)),
                  error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (5) at "
                                      "non-singleton "
-                       "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))))
+                       "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))),
+   batch=_add_product_each)
 
 
 def _scaled(grad: Any, factor: Any) -> Any:
@@ -267,7 +316,8 @@ op("mv(Tensor self, Tensor vec) -> Tensor",
    npu="aclnnMv(self, vec, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
-                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))), linear="each")
+                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))), linear="each",
+   batch=_mv_each)
 
 
 def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -286,7 +336,8 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
    inplace=True,
    samples=cases(case(t(2), t(2, 3), t(3)), case(t(1), t(2, 3), t(3), beta=0.5, alpha=2), case(t(), t(2, 3), t(3)),
                  case(t(2), t(2, 0), t(0), beta=0),
-                 error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))))
+                 error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))),
+   batch=_addmv_each)
 
 
 def _dot_spec(self: Tensor, other: Tensor) -> Spec:
@@ -316,11 +367,11 @@ op("dot(Tensor self, Tensor tensor) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, tensor: self.dot(tensor)),
    npu="aclnnDot(self, tensor, out) empty=0",
    grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
-   samples=_DOT_SAMPLES, linear="each")
+   samples=_DOT_SAMPLES, linear="each", batch=_dot_each)
 op("vdot(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, other: xp.vdot(self, other)),
    grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
-   samples=_DOT_SAMPLES)
+   samples=_DOT_SAMPLES, batch=_vdot_each)
 
 
 # batches -------------------------------------------------------------------------------------------------------------
@@ -356,7 +407,7 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
                  error(RuntimeError, "batch1 must be a 3D tensor", t(2, 3), t(2, 3, 4)),
                  error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: "
                                      "[3, 4].",
-                       t(2, 3, 4), t(3, 4, 5))), linear="each")
+                       t(2, 3, 4), t(3, 4, 5))), linear="each", batch=_product_each)
 
 
 def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -389,7 +440,8 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    inplace=True,
    samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
                                                       "size (5) at "
-                                        "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))))
+                                        "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))),
+   batch=_add_product_each)
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -472,6 +524,21 @@ def _rows_times(rows: Any, weight: Any) -> Any:
     return rows.mm(weight) if rows.dim() == 2 else rows.matmul(weight)
 
 
+def _linear_each(call: Call) -> Result:
+    input, weight, bias = call.values
+    if call.ndim(1) != 2:
+        return one_by_one(call)
+    if not call.batched[1]:
+        made = call.run(input, weight, None if call.batched[2] else bias)
+        if not call.batched[2]:
+            return made, True
+    else:
+        rows = input.reshape((*input.shape[: call.batched[0]], math.prod(call.args[0].shape[:-1]), input.shape[-1]))
+        made = rows.matmul(weight.transpose(1, 2))
+        made = made.reshape((call.size, *input.shape[call.batched[0] : -1], weight.shape[1]))
+    return (made if bias is None else made + aligned(bias, call.batched[2], call.ndim(0))), True
+
+
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    kernel=_Quick(_linear_spec, _linear_array, _quick_linear),
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
@@ -483,7 +550,8 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
                  case(t(2, 2, 3), t(4, 3), t(4)),
                  case(t(2, 3), t(3)), case(t(3), t(3), t()), case(t(0, 3), t(4, 3), t(4)), case(t(2, 0), t(4, 0), t(4)),
                  case(t(2, 3, layout="transposed"), t(4, 3, layout="sliced"), t(4)), case(t(2, 3), t(4, 3), t(2, 4)),
-                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))))
+                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))),
+   batch=_linear_each)
 
 
 def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
@@ -498,13 +566,22 @@ def _weight_grad_array(xp: Any, rows: Any, input: Any) -> Any:
     return rows.reshape((count, *features)).T.dot(input.reshape((count, input.shape[-1])))
 
 
+def _linear_weight_grad_each(call: Call) -> Result:
+    rows, input = call.full(0), call.full(1)
+    features = rows.shape[input._array.ndim - 1 :]
+    count = math.prod(input.shape[1:-1])
+    rows = rows.reshape((call.size, count, math.prod(features)))
+    made = rows.transpose(1, 2).matmul(input.reshape((call.size, count, input.shape[-1])))
+    return made.reshape((call.size, *features, input.shape[-1])), True
+
+
 _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
    kernel=computes(_weight_grad_spec, _weight_grad_array),
    grad=dict(rows=lambda grad, input: linear(conj(input), grad),
              input=lambda grad, rows: _rows_times(conj(rows), grad)),
    public="",
    samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)),
-                 case(t(0, 4), t(0, 3))))
+                 case(t(0, 4), t(0, 3))), batch=_linear_weight_grad_each)
 
 _mm = function_of(_MM)
 linear: Callable = function_of(_LINEAR)
@@ -534,7 +611,7 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))),
-   linear="each")
+   linear="each", batch=_product_each)
 batch_matmul: Callable = function_of(_BATCH_MATMUL)
 
 

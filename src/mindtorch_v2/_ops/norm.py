@@ -9,6 +9,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.keys import modes
 from .._dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
 from .._tensor import Tensor
+from .batch import decomposed
 from .declare import composite, function_of, op
 from .families import computes
 from .rules import Spec, broadcast_shape, c_name, shape_text
@@ -238,6 +239,20 @@ def _layer_norm_grad(grads, input, normalized_shape, mean, rstd, weight, bias, n
     return of_input, made[1], made[2]
 
 
+def _widened(value: Any) -> Any:
+    return value.float() if value.dtype.itemsize == 2 else value
+
+
+def _layer_norm_by_parts(input, normalized_shape, weight, bias, eps):
+    x, dims = _widened(input), _trailing(normalized_shape)
+    mean = x.mean(dims, keepdim=True)
+    centred = x - mean
+    rstd = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
+    made = centred * rstd
+    made = made if weight is None else made * weight
+    return (made if bias is None else made + bias).to(input.dtype), mean, rstd
+
+
 _NORM_SAMPLES = (case(t(2, 3, 4), (4,), t(4), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, None, 1e-5),
                  case(t(4), (4,), t(4), None, 1e-5), case(t(0, 4), (4,), t(4), t(4), 1e-5),
                  case(t(3, 4, layout="transposed"), (4,), t(4), t(4), 1e-5))
@@ -248,7 +263,7 @@ _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tenso
    kernel=computes(_layer_norm_specs, _layer_norm_array),
    npu="aclnnLayerNorm(input, normalized_shape, weight, bias, eps, output, mean, rstd)",
    grad={"input, weight, bias": _layer_norm_grad},
-   public="", samples=cases(*_NORM_SAMPLES))
+   public="", samples=cases(*_NORM_SAMPLES), decomposition=_layer_norm_by_parts, batch=decomposed)
 layer_norm_with_statistics = function_of(_LAYER_NORM)
 
 
@@ -304,6 +319,26 @@ def _layer_norm_backward_grad(grads, grad_out, input, normalized_shape, mean, rs
     return of_grad, of_centre, None if of_centre is None else -of_centre, of_rstd, of_weight
 
 
+def _reduced_to(value: Any, shape: Sequence[int]) -> Any:
+    """Summed over all dimensions before those that are normalised."""
+    extra = value.dim() - len(shape)
+    return value.sum(tuple(range(extra))) if extra else value
+
+
+def _of_weight(value: Any, weight: Any) -> Any:
+    return None if weight is None else _reduced_to(value, weight.shape).to(weight.dtype)
+
+
+def _layer_norm_backward_by_parts(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
+    unit = (input - mean) * rstd
+    project = _projection(unit, _trailing(normalized_shape), subtracts_mean=True)
+    scaled = grad_out if weight is None else grad_out * weight
+    of_input, of_weight, of_bias = output_mask
+    return ((project(scaled) * rstd).to(input.dtype) if of_input else None,
+            _of_weight(grad_out * unit, weight) if of_weight else None,
+            _reduced_to(grad_out, normalized_shape) if of_bias else None)
+
+
 _LAYER_NORM_BACKWARD = op(
    "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, "
    "Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
@@ -313,7 +348,8 @@ _LAYER_NORM_BACKWARD = op(
    grad={"grad_out, input, mean, rstd, weight": _layer_norm_backward_grad},
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), t(3), t(3), (True, True, True)),
-                 case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), None, None, (True, False, False))))
+                 case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), None, None, (True, False, False))),
+   decomposition=_layer_norm_backward_by_parts, batch=decomposed)
 
 
 # rms_norm ------------------------------------------------------------------------------------------------------------
@@ -343,6 +379,13 @@ def _rms_norm_grad(grads, input, normalized_shape, rstd, weight, needs):
     return extra if made[0] is None else made[0] + extra, made[1]
 
 
+def _rms_norm_by_parts(input, normalized_shape, weight, eps):
+    x = _widened(input)
+    rstd = ((x * x).mean(_trailing(normalized_shape), keepdim=True) + eps).rsqrt()
+    made = x * rstd
+    return (made if weight is None else made * weight).to(input.dtype), rstd
+
+
 _RMS_SAMPLES = (case(t(2, 3, 4), (4,), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, 1e-5),
                 case(t(0, 4), (4,), t(4), 1e-5))
 
@@ -351,7 +394,7 @@ _rms_norm = function_of(op(
     "rstd)",
     kernel=computes(_rms_norm_specs, _rms_norm_array),
     grad={"input, weight": _rms_norm_grad},
-    public="", samples=cases(*_RMS_SAMPLES)))
+    public="", samples=cases(*_RMS_SAMPLES), decomposition=_rms_norm_by_parts, batch=decomposed))
 
 
 @composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
@@ -398,6 +441,15 @@ def _rms_norm_backward_grad(grads, grad_out, input, normalized_shape, rstd, weig
     return second_derivative((*grads, None), grad_out, input, rstd, weight, _trailing(normalized_shape), False)
 
 
+def _rms_norm_backward_by_parts(grad_out, input, normalized_shape, rstd, weight, output_mask):
+    unit = input * rstd
+    project = _projection(unit, _trailing(normalized_shape), subtracts_mean=False)
+    scaled = grad_out if weight is None else grad_out * weight
+    of_input, of_weight = output_mask
+    return ((project(scaled) * rstd).to(input.dtype) if of_input else None,
+            _of_weight(grad_out * unit, weight) if of_weight else None)
+
+
 _RMS_NORM_BACKWARD = op(
    "_native_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight,"
    " bool[2] output_mask) -> (Tensor result, Tensor result1)",
@@ -405,7 +457,8 @@ _RMS_NORM_BACKWARD = op(
    grad={"grad_out, input, rstd, weight": _rms_norm_backward_grad},
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), t(3), (True, True)),
-                 case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), None, (True, False))))
+                 case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), None, (True, False))),
+   decomposition=_rms_norm_backward_by_parts, batch=decomposed)
 
 
 # measures of vectors -------------------------------------------------------------------------------------------------

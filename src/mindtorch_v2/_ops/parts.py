@@ -9,6 +9,7 @@ from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
 from .._dispatch.registry import Operator
 from .._dtype import INT, int64
 from .._tensor import Tensor, tracked_view, wrap, wrapped_dim
+from .batch import Call, Result, along_dimensions, one_by_one
 from .declare import DECLARATIONS, composite, function_of, op
 from .families import View, computes, moves, view, views
 from .join import cat, stack
@@ -512,13 +513,17 @@ def _unfold(self: Tensor, dimension: int, size: int, step: int) -> Geometry:
                                                             stride), 0
 
 
+def _unfold_each(call: Call) -> Result:
+    return along_dimensions(call) if call.ndim(0) else one_by_one(call)
+
+
 op("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
    kernel=view(_unfold), public="Tensor",
    grad=dict(self=lambda grad, self_shape, dimension, size, step: unfold_backward(grad, self_shape, dimension, size,
                                                                                   step)),
    samples=cases(case(t(2, 5), 1, 2, 1), case(t(5), 0, 3, 2), case(t(6, 2), 0, 2, 3), case(t(), 0, 1, 1),
                  error(RuntimeError, "maximum size for tensor at dimension 0 is 2 but size is 3", t(2, 3), 0, 3, 1),
-                 error(RuntimeError, "step is 0 but must be > 0", t(2, 3), 1, 2, 0)))
+                 error(RuntimeError, "step is 0 but must be > 0", t(2, 3), 1, 2, 0)), batch=_unfold_each)
 
 
 def _summed_windows(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, size: int, step: int) -> Any:

@@ -14,6 +14,7 @@ from .._dispatch.registry import registry
 from .._dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
 from .._geometry import contiguous_strides
 from .._tensor import Tensor
+from .batch import planewise
 from .copy import suggested_strides, uninitialised
 from .declare import composite, function_of, op
 from .families import computes
@@ -437,7 +438,8 @@ def _declare_max_pool(rank: int) -> None:
         npu=f"aclnnMaxPool{words}Backward(grad_output, self, indices, {shown.replace('|[]', '')}, out)",
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank), *[(n,) * rank for n in (2, 2, 0, 1)], False,
-                           t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False)))))
+                           t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False))),
+        batch=planewise(rank + 2)))
 
     def grad(grads, self, kernel_size, stride, padding, dilation, ceil_mode, result1):
         steps = stride or kernel_size
@@ -447,7 +449,7 @@ def _declare_max_pool(rank: int) -> None:
         f"{name}_with_indices(Tensor self, {settings}) -> (Tensor result, Tensor result1)",
         kernel=computes(specs, array), public="_nn",
         npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)",
-        grad=dict(self=grad), samples=cases(*samples)))
+        grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2)))
 
     @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples))
     def _max_pool(self, *given):
@@ -646,7 +648,7 @@ def _declare_avg_pool(rank: int) -> None:
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank), (2,) * rank, (2,) * rank, (0,) * rank, False,
                            True, None),
                       case(t(1, 2, *(3,) * rank), t(1, 2, *(5,) * rank), (3,) * rank, (2,) * rank, (1,) * rank, False,
-                           False, None))))
+                           False, None)), batch=planewise(rank + 2)))
 
     def grad(grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
         steps = stride or kernel_size
@@ -657,7 +659,8 @@ def _declare_avg_pool(rank: int) -> None:
         kernel=computes(lambda self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override:
                         check(self, kernel_size, stride, padding, ceil_mode, divisor_override), array),
         npu=f"aclnnAvgPool{rank}d(self, {row}, out)",
-        grad=dict(self=grad), samples=cases(*(_MEANS if rank == 2 else _of_rank_3(_MEANS)))))
+        grad=dict(self=grad), samples=cases(*(_MEANS if rank == 2 else _of_rank_3(_MEANS))),
+        batch=planewise(rank + 2)))
 
 
 _declare_avg_pool(2)

@@ -8,6 +8,7 @@ from typing import Any
 from .._dispatch.registry import registry
 from .._dtype import BOOL, INT, REDUCED, bool_, promote_types
 from .._tensor import Tensor, wrapped_dim
+from .batch import along_one
 from .declare import composite, function_of, op
 from .families import moves
 from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
@@ -140,7 +141,7 @@ _linalg_cross: Callable = function_of(op(
     public="", aliases=("linalg.cross",),
     samples=cases(case(t(2, 3), t(2, 3)), case(t(3, 2), t(3, 2), dim=0), case(t(1, 3), t(2, 3)), case(t(0, 3), t(0, 3)),
                   error(RuntimeError, "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4", t(2, 4),
-                        t(2, 4))), linear="each"))
+                        t(2, 4))), linear="each", batch=along_one))
 
 
 @composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",

@@ -25,6 +25,7 @@ from .._dtype import (
 )
 from .._generator import Generator, default_generator
 from .._tensor import Tensor
+from .batch import Call, Draws, Result, drawn_once, one_by_one
 from .copy import fits, preserved_strides, stored_number, uninitialised
 from .create import LIKE, OPTIONS, Factory, checked_size
 from .declare import composite, op
@@ -138,8 +139,10 @@ _LIKE = LIKE.replace("*, ", "*, Generator? generator=None, ", 1)
 
 op(f"rand(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.uniform, _check_uniform))
 op(f"randn(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.normal, _check_normal))
-op(f"rand_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.uniform, _check_uniform), public="torch")
-op(f"randn_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.normal, _check_normal), public="torch")
+op(f"rand_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.uniform, _check_uniform), public="torch",
+   batch=Draws(same=drawn_once))
+op(f"randn_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.normal, _check_normal), public="torch",
+   batch=Draws(same=drawn_once))
 
 
 def _check_std(std: Any) -> None:
@@ -291,11 +294,11 @@ def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest
 
 
 op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
-   kernel=Factory(_randint_like_spec, _randint_like), public="torch")
+   kernel=Factory(_randint_like_spec, _randint_like), public="torch", batch=Draws(same=drawn_once))
 op(f"randint_like(Tensor self, int high, {_LIKE}) -> Tensor",
    kernel=Factory(lambda self, high, *rest: _randint_like_spec(self, 0, high, *rest),
                   lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)),
-   public="torch")
+   public="torch", batch=Draws(same=drawn_once))
 
 
 def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -443,10 +446,14 @@ def _multinomial_spec(self: Tensor, num_samples: int, replacement: bool, generat
     return Spec((*shape[:-1], num_samples), int64)
 
 
+def _multinomial_each(call: Call) -> Result:
+    return one_by_one(call) if call.ndim(0) > 1 else (call.run(*call.values), True)
+
+
 op("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
    kernel=moves(_multinomial_spec, lambda xp, self, num_samples, replacement, generator:
                 _random.multinomial(generator or default_generator, self, num_samples, replacement)),
-   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)))
+   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)), batch=Draws(different=_multinomial_each))
 
 
 def _poisson_spec(self: Tensor, generator: Any) -> Spec:

@@ -9,6 +9,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
 from .._tensor import Tensor, wrapped_dim
+from .batch import Call, Result, along_dimensions
 from .declare import composite, op
 from .families import ArrayFamily, computes
 from .rules import Spec, anywhere, shape_text
@@ -288,11 +289,15 @@ def _test(ufunc: str) -> ArrayFamily:
     return computes(_test_spec, array, out_types="exact")
 
 
+def _test_each(call: Call) -> Result:
+    return along_dimensions(call, empty_means_all=False)
+
+
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
     op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
        npu=f"aclnn{_name.title()}(self, dim|[], keepdim, out) empty={_name == 'all'}",
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
-                     case(t(0, 3)), case(t(0, 3), 0)))
+                     case(t(0, 3)), case(t(0, 3), 0)), batch=_test_each)
 
 
 # products ------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._dispatch.callers import compile_function
 from .._dtype import FLOAT, REDUCED, float64, uint8
+from .batch import planewise
 from .copy import suggested_strides
 from .declare import function_of, op
 from .families import computes
@@ -241,7 +242,7 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
         kernel=computes(backward_infer, backward_array), public="", npu=backward_row,
         grad=dict(grad_output=formula(f"grad, output_size, {rest}",
                                       f"functions['forward'](grad, output_size, {rest})")),
-        samples=cases(case(t(*large), large[2:], small, *align))))
+        samples=cases(case(t(*large), large[2:], small, *align)), batch=planewise(None)))
     functions["forward"] = function_of(op(
         f"{name}(Tensor self, {', '.join(types)}) -> Tensor",
         kernel=computes(infer, array), public="_nn", npu=forward_row,
@@ -251,7 +252,7 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
                       *([case(t(*small), large[2:], True)] if aligns else []),
                       case(t(*small), tuple([2 * n for n in small[2:]]), *align, *(2.0 if planes else 2.1,) * rank),
                       error(RuntimeError, f"It is expected output_size equals to {rank}, but got size {rank + 1}",
-                            t(*small), (2,) * (rank + 1), *align))))
+                            t(*small), (2,) * (rank + 1), *align)), batch=planewise(None)))
 
 
 for _rank in (1, 2, 3):

@@ -12,6 +12,7 @@ from .._dispatch.registry import Operator, registry
 from .._dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, float32, float64
 from .._storage import refuse_reach
 from .._tensor import Tensor
+from .batch import Call, Result, in_front
 from .declare import composite, function_of, op
 from .families import Composite, Family, view
 from .rules import shape_text
@@ -85,10 +86,17 @@ def _as_strided_grad(grad: Tensor, self_shape: tuple[int, ...], size: tuple[int,
     return (storage.index_select(0, read) / shown).reshape(self_shape)
 
 
+def _as_strided_each(call: Call) -> Result:
+    value, size, stride, offset, _, begin = call.values
+    own = value.storage_offset()
+    return call.run(value, (call.size, *size), (value.stride(0), *stride), own + offset - begin, value.stride(),
+                    own), True
+
+
 _as_strided_view = function_of(op(
    "_as_strided(Tensor(a) self, int[] size, int[] stride, int storage_offset, int[] self_stride, int self_offset) -> "
    "Tensor(a)",
-   kernel=view(_as_strided), grad=dict(self=_as_strided_grad), public=""))
+   kernel=view(_as_strided), grad=dict(self=_as_strided_grad), public="", batch=_as_strided_each))
 
 
 @composite("as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)",
@@ -150,7 +158,7 @@ def retyped_geometry(self: Tensor, kind: dtype) -> tuple[tuple[int, ...], tuple[
     return (*shape[:-1], shape[-1] // ratio), (*strides[:-1], new)
 
 
-op("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", kernel=Retyped(), public="Tensor")
+op("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", kernel=Retyped(), public="Tensor", batch=in_front)
 
 
 _PAIRS = {float16: complex32, float32: complex64, float64: complex128}
@@ -186,11 +194,11 @@ def _view_as_real(self: Tensor) -> tuple:
 view_as_complex: Callable = function_of(op(
    "view_as_complex(Tensor(a) self) -> Tensor(a)",
    kernel=view(_view_as_complex), grad=dict(self=lambda grad: view_as_real(grad)), public="torch",
-   samples=cases(error(RuntimeError, "Tensor must have a last dimension of size 2", t(2, 3)))))
+   samples=cases(error(RuntimeError, "Tensor must have a last dimension of size 2", t(2, 3))), batch=in_front))
 view_as_real: Callable = function_of(op(
    "view_as_real(Tensor(a) self) -> Tensor(a)",
    kernel=view(_view_as_real), grad=dict(self=lambda grad: view_as_complex(grad.contiguous())), public="torch",
-   samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2)))))
+   samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2))), batch=in_front))
 
 
 @composite("real(Tensor(a) self) -> Tensor(a)", public="torch", samples=cases(case(t(2, 3))))
@@ -219,7 +227,7 @@ _attach_part("imag", _imaginary_part)
 
 alias = function_of(op(
    "alias(Tensor(a) self) -> Tensor(a)", kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
-   grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3)))))
+   grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3))), batch=in_front))
 
 
 # geometry changed in place -------------------------------------------------------------------------------------------

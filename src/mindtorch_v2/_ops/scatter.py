@@ -8,11 +8,25 @@ import numpy as np
 
 from .._determinism import alert_not_deterministic, determinism
 from .._device import CPU, META
+from .._dispatch.callers import call_bound
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
 from .._storage import refuse_reach
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
+from .batch import (
+    Call,
+    Result,
+    aligned,
+    broadcast,
+    called,
+    elementwise_indices,
+    in_a_row,
+    one_by_one,
+    row_numbers,
+    shifted,
+    with_samples,
+)
 from .copy import stored_number
 from .declare import composite, function_of, op
 from .families import moves
@@ -152,6 +166,19 @@ def _index_put_grad(grad: Tensor, indices: Sequence[Tensor | None], accumulate: 
     return grad if accumulate else grad.index_put(indices, grad.new_zeros(()))
 
 
+def _index_put_each(call: Call) -> Result:
+    _, _, values, accumulate = call.values
+    any_index, value = any(call.batched[1]), call.full(0)
+    places, moved = with_samples(call)
+    if moved is not None or not any_index and places[1] is None:
+        return one_by_one(call)
+    rank = max(i._array.ndim for i in places if i is not None) - any_index
+    result_ndim = rank + value._array.ndim - 1 - sum(p is not None for p in places[1:])
+    if call.batched[2]:
+        values = aligned(values, True, result_ndim)
+    return call.run(value, places, values, accumulate), True
+
+
 op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
    kernel=Updates(_check_index_put, _index_put, expanded="tensor[indices] = tensor"),
    npu="aclnnIndexPutImpl(self, indices, values, accumulate, unsafe=True)", mixes_devices=True,
@@ -161,7 +188,7 @@ op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=Fal
                  case(t(3, 4), [bools(3, 4)], t()),
                  error(RuntimeError, "shape mismatch: value tensor of shape [2, 2] cannot be broadcast to indexing "
                                      "result of shape [2, 3]",
-                       t(2, 3), [values([0, 1])], t(2, 2))))
+                       t(2, 3), [values([0, 1])], t(2, 2))), batch=_index_put_each)
 
 
 # along one dimension -------------------------------------------------------------------------------------------------
@@ -238,6 +265,25 @@ def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> T
     return grad.index_select(dim, index).reshape(shape)
 
 
+def _update_each(call: Call) -> Result:
+    """Updates of places along one dimension; places of different samples are numbered through."""
+    _, dim, index, source, *rest = call.values
+    if not call.ndim(0) or not call.ndim(2) or isinstance(source, Tensor) and call.ndim(3) != call.ndim(0):
+        return one_by_one(call)
+    source = call.full(3) if isinstance(source, Tensor) else source
+    if not call.batched[2]:
+        return call.run(call.full(0), shifted(dim, call.ndim(0)), index, source, *rest), True
+    target = in_a_row(call.full(0), dim)
+    shape, n = target.shape, target.shape[1]
+    index = ((index % n if n else index) + row_numbers(call, index) * n).reshape((-1,))
+    if isinstance(source, Tensor):
+        source = in_a_row(source, dim)
+        source = source.reshape((-1, *source.shape[2:]))
+    functional = call.operator.declaration.inplace_of or call.operator
+    made = call_bound(functional, (target.reshape((-1, *shape[2:])), 0, index, source, *rest))
+    return call.written(made.reshape(shape).movedim(1, shifted(dim, call.ndim(0))))
+
+
 op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
    kernel=Updates(_check_index_add, _index_add, preserves=False),
    npu="aclnnIndexAdd(self, dim, index, source, alpha, out)",
@@ -247,7 +293,7 @@ op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha
    samples=cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4)), case(t(3, 4), -1, values([1, 3]), t(3, 2), alpha=2),
                  case(t(), 0, values(0), t()), case(t(3), 0, values([2, 2]), t(2)),
                  error(RuntimeError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0,
-                       values([0, 5]), t(2, 3))))
+                       values([0, 5]), t(2, 3))), batch=_update_each)
 
 
 def _scaled(grad: Tensor, alpha: Any) -> Tensor:
@@ -301,7 +347,7 @@ op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
                  case(t(3), 0, values([1]), t(1)),
                  error(IndexError, "index_copy_(): index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0,
                        values([0, 5]),
-                       t(2, 3))))
+                       t(2, 3))), batch=_update_each)
 
 
 def _check_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> None:
@@ -358,7 +404,8 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
              value=lambda grad, dim, index: (grad - grad.index_fill(dim, index, 0)).sum()),
    samples=cases(case(t(3, 4), 0, values([0, 2]), 1.5), case(t(3, 4), -1, values([1, 3]), t()),
                  case(t(), 0, values(0), 2),
-                 error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)))
+                 error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)),
+   batch=_update_each)
 
 
 def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
@@ -484,7 +531,7 @@ op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor
                  case(t(), 0, values(0), t()),
                  case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), 1.5), case(t(3), 0, values([2, 0]), 2),
                  error(RuntimeError, "index 5 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[5]]),
-                       t(2, 3))))
+                       t(2, 3))), batch=elementwise_indices(like=0))
 
 _LEGACY = {"add": np.add, "multiply": np.multiply}
 
@@ -502,7 +549,8 @@ op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str
    npu=("aclnnInplaceScatter(self, dim, index, src, reduce{replace,add,multiply})",
         "aclnnInplaceScatterValue(self, dim, index, src, reduce{replace,add,multiply})"),
    samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add"),
-                 case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")))
+                 case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")),
+   batch=elementwise_indices(like=0))
 
 op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    kernel=Updates(_check_scatter, _scattered(lambda flat, places, src: combine_at(np.add, flat, places, src)),
@@ -512,7 +560,7 @@ op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    samples=cases(case(t(3, 4), 1, ints(3, 2, high=4), t(3, 2)), case(t(3), 0, values([2, 2]), t(2)),
                  case(t(2, 3), 0, ints(2, 3, high=2), t(2, 3)),
                  error(RuntimeError, "Index tensor must have the same number of dimensions as self tensor", t(2, 3), 1,
-                       ints(2), t(2, 3))))
+                       ints(2), t(2, 3))), batch=elementwise_indices(like=0))
 
 _REDUCTIONS = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
@@ -591,7 +639,7 @@ op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *
                    for reduce in _REDUCTIONS for include_self in (True, False)),
                  error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got zz", t(2), 0,
                        ints(2, high=2), t(2),
-                       "zz")))
+                       "zz")), batch=elementwise_indices(like=0))
 
 
 # masks ---------------------------------------------------------------------------------------------------------------
@@ -624,6 +672,14 @@ def _masked_fill(xp: Any, self: Any, mask: Any, value: Any) -> None:
         xp.copyto(self, value, where=mask)
 
 
+def _masked_fill_each(call: Call) -> Result:
+    if not call.batched[2]:
+        return broadcast(call)
+    ndim = max(call.ndim(0), call.ndim(1))
+    target, mask, number = (aligned(v, b, ndim) for v, b in zip(call.values, call.batched, strict=True))
+    return call.written(called("where.self", mask, number.to(target.dtype), target))
+
+
 op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
    kernel=Updates(_check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False,
                   expanded="tensor[mask] = scalar"),
@@ -636,7 +692,7 @@ op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
                        ints(2), 1),
                  error(RuntimeError, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 "
                                      "dimension(s).", t(2),
-                       bools(2), t(1))))
+                       bools(2), t(1))), batch=_masked_fill_each)
 
 
 def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:

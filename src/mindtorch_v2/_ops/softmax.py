@@ -10,6 +10,7 @@ from .._backends.cpu.blocks import SERVED
 from .._dispatch.callers import call_bound
 from .._dtype import COMPUTE, FLOAT, dtype, float64, get_default_dtype
 from .._tensor import Tensor, wrapped_dim
+from .batch import along_one
 from .declare import composite, op
 from .families import computes
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded_shape, reduced_dims, summed, unfolded
@@ -143,14 +144,14 @@ _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, in
              output=lambda grad, grad_output, output, dim:
              grad * (grad_output - (grad_output * output).sum((dim,), True))
              - grad_output * (grad * output).sum((dim,), True)),
-   samples=_BACKWARD_CASES)
+   samples=_BACKWARD_CASES, batch=along_one)
 _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
                        "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
    npu="aclnnLogSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: grad - (grad * output.exp()).sum((dim,), True),
              output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum((dim,), True)),
-   samples=_BACKWARD_CASES)
+   samples=_BACKWARD_CASES, batch=along_one)
 
 
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int) -> Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 
 from .._dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
 from .._tensor import Tensor, wrapped_dim
+from .batch import Call, Result, against_a_set, of_all_elements, one_by_one
 from .copy import store, uninitialised
 from .declare import composite, op
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
@@ -235,7 +236,8 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
        samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)),
                      case(t(0)),
-                     error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))))
+                     error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))),
+       batch=of_all_elements(f"{name}.dim", 1))
     op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
        npu=None if ignore_nan else "aclnnMedianDim(self, dim, keepdim, values, indices)",
        samples=cases(case(_DISTINCT, 1), case(_DISTINCT, 0, True), case(t(), 0),
@@ -394,6 +396,18 @@ def _search_rows(xp: Any, sequences: Any, wanted: Any, side: str) -> Any:
     return contiguous(places[..., start : start + wanted.shape[-1]])
 
 
+def _searchsorted_each(call: Call) -> Result:
+    _, value, *options = call.values
+    if not call.batched[0] and call.ndim(0) == 1 and options[3] is None:
+        return call.run(*call.values), True
+    if not isinstance(value, Tensor) or options[3] is not None:
+        return one_by_one(call)
+    if call.ndim(0) == 1:
+        made = call.run(call.full(0), call.full(1).reshape((call.size, -1)), *options)
+        return made.reshape((call.size, *call.args[1].shape)), True
+    return call.run(call.full(0), call.full(1), *options), True
+
+
 op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool right=False, str? "
    "side=None, Tensor? sorter=None) -> "
    "Tensor", kernel=computes(_search_spec, _search, out_types="exact"), public="torch",
@@ -401,7 +415,8 @@ op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=F
                  case(values([1, 3, 5]), 3, right=True), case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8)),
                  case(values([1, 3, 5]), ints(3), side="right"),
                  case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
-                 error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))))
+                 error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))),
+   batch=_searchsorted_each)
 
 
 def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) -> Spec:
@@ -417,4 +432,4 @@ op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bo
    npu="aclnnBucketize(self, boundaries, out_int32, right, out)",
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
                  error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),
-                       t(2, 2))))
+                       t(2, 2))), batch=against_a_set)

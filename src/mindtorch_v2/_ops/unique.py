@@ -10,6 +10,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, float32, float64, int64
 from .._tensor import Tensor, wrapped_dim
+from .batch import against_a_set, dynamic_shape, in_front
 from .declare import composite, op
 from .extreme import NAN, kinks
 from .families import ArrayFamily, computes, moves
@@ -63,7 +64,7 @@ _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False
               "(Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
    grad=dict(self=_not_derived("_unique2")),
    samples=cases(case(ints(6)), case(ints(2, 3), True, True, True),
-                 case(kinks([1.0, NAN, NAN]), True, True)))
+                 case(kinks([1.0, NAN, NAN]), True, True)), batch=dynamic_shape)
 
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -126,7 +127,8 @@ _UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return
                  "Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True),
                  public="",
    grad=dict(self=_not_derived("unique_dim")),
-   samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)))
+   samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)),
+                 batch=dynamic_shape)
 
 
 def _runs(xp: Any, self: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> tuple[Any, Any, Any]:
@@ -152,7 +154,7 @@ _UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bo
                   "Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
    grad=dict(self=_not_derived("unique_consecutive")),
    samples=cases(case(values([3, 1, 1, 3]), True, True),
-                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)))
+                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)), batch=dynamic_shape)
 
 
 def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bool) -> Any:
@@ -208,7 +210,7 @@ op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
    kernel=DataDependent(_bincount_spec, _bincount, widen=True),
    grad=dict(weights=_not_derived("bincount")),
    samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6, grad=False)), case(ints(0)),
-                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)))
+                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)), batch=dynamic_shape)
 
 
 def _histc_spec(self: Tensor, bins: int, min: Any, max: Any) -> Spec:
@@ -261,14 +263,14 @@ def _isin(xp: Any, elements: Any, test: Any, assume_unique: bool, invert: bool) 
 _ISIN_CASES = cases(case(ints(6), ints(3)), case(t(2, 3), t(2)), case(ints(2, 3), ints(0)),
                     case(ints(6), ints(3), invert=True),
                     error(RuntimeError, "Unsupported input type encountered for isin(): Bool", bools(2), bools(2)))
-for _overload, _arguments, _row, _samples in (
-    ("Tensor_Tensor", "Tensor elements, Tensor test_elements", None, _ISIN_CASES),
+for _overload, _arguments, _row, _batch, _samples in (
+    ("Tensor_Tensor", "Tensor elements, Tensor test_elements", None, against_a_set, _ISIN_CASES),
     ("Tensor_Scalar", "Tensor elements, Scalar test_element",
-     "aclnnIsInTensorScalar(elements, test_element, assume_unique, invert, out)",
+     "aclnnIsInTensorScalar(elements, test_element, assume_unique, invert, out)", in_front,
      cases(case(ints(6), 2), case(t(2, 3), 1.5, invert=True))),
     ("Scalar_Tensor", "Scalar element, Tensor test_elements",
-     "aclnnIsInScalarTensor(element, test_elements, assume_unique, invert, out)",
+     "aclnnIsInScalarTensor(element, test_elements, assume_unique, invert, out)", None,
      cases(case(2, ints(6)), case(9, ints(6)))),
 ):
     op(f"isin.{_overload}({_arguments}, *, bool assume_unique=False, bool invert=False) -> Tensor",
-       kernel=computes(_isin_spec, _isin, out_types="exact"), npu=_row, samples=_samples)
+       kernel=computes(_isin_spec, _isin, out_types="exact"), npu=_row, samples=_samples, batch=_batch)

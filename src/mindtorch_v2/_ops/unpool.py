@@ -6,6 +6,7 @@ from typing import Any
 from .._determinism import alert_not_deterministic
 from .._dtype import int64
 from .._tensor import Tensor
+from .batch import planewise
 from .copy import suggested_strides
 from .declare import op
 from .families import moves
@@ -73,7 +74,7 @@ op("max_unpool2d(Tensor self, Tensor indices, int[2] output_size) -> Tensor", pu
    kernel=moves(lambda self, indices, output_size: _unpooled_spec(self, 2, indices, output_size, (1, 1), (0, 0)),
                 lambda xp, self, indices, output_size, spec: _unpooled(xp, self, 2, indices, output_size, spec)),
    npu="aclnnMaxUnpool2d(self, indices, output_size, out)",
-   grad=dict(self=lambda grad, indices: taken_at(grad, indices, 2)), samples=_samples(2))
+   grad=dict(self=lambda grad, indices: taken_at(grad, indices, 2)), samples=_samples(2), batch=planewise(4))
 
 op("max_unpool3d(Tensor self, Tensor indices, int[3] output_size, int[3] stride, int[3] padding) -> Tensor",
    public="_nn",
@@ -81,4 +82,5 @@ op("max_unpool3d(Tensor self, Tensor indices, int[3] output_size, int[3] stride,
                 _unpooled_spec(self, 3, indices, output_size, stride, padding),
                 lambda xp, self, indices, output_size, stride, padding, spec:
                 _unpooled(xp, self, 3, indices, output_size, spec)),
-   grad=dict(self=lambda grad, indices: taken_at(grad, indices, 3)), samples=_samples(3, (2, 2, 2), (0, 0, 0)))
+   grad=dict(self=lambda grad, indices: taken_at(grad, indices, 3)), samples=_samples(3, (2, 2, 2), (0, 0, 0)),
+   batch=planewise(5))

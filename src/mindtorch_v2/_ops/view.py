@@ -17,6 +17,7 @@ from .._dispatch.registry import registry
 from .._geometry import contiguous_strides
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
+from .batch import Call, Result, called, inner, shifted, sized, spread
 from .declare import composite, function_of, op
 from .families import Composite, moves, view
 from .rules import Spec, broadcast_shape, shape_text, type_text
@@ -132,19 +133,20 @@ op("view(Tensor(a) self, int[] size) -> Tensor(a)",
                  error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2)),
                  error(RuntimeError, "Use .reshape(...) instead", t(3, 2, layout="transposed"), (6,)),
                  error(RuntimeError, "only one dimension can be inferred", t(2, 3), (-1, -1)),
-                 error(RuntimeError, "invalid shape dimension -2 at index 0 of shape [-2, 3]", t(2, 3), (-2, 3))))
+                 error(RuntimeError, "invalid shape dimension -2 at index 0 of shape [-2, 3]", t(2, 3), (-2, 3))),
+   batch=sized)
 
 _unsafe_view = function_of(op(
    "_unsafe_view(Tensor self, int[] size) -> Tensor",
    kernel=moves(lambda self, size: Spec(resolved_size(size, self._array.size), self.dtype),
                 lambda xp, self, size, spec: xp.ascontiguousarray(self).reshape(spec.shape)),
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="",
-   samples=cases(case(t(3, 2), (6,))), linear=True))
+   samples=cases(case(t(3, 2), (6,))), linear=True, batch=sized))
 
 
 _reshape_alias = function_of(op(
    "_reshape_alias(Tensor(a) self, int[] size) -> Tensor(a)",
-   kernel=view(_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public=""))
+   kernel=view(_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="", batch=sized))
 
 
 @composite("reshape(Tensor(a) self, int[] shape) -> Tensor(a)",
@@ -199,10 +201,18 @@ def _flipped(array: Any) -> Any:
     return array.transpose() if array.ndim < 3 else None
 
 
+def _t_each(call: Call) -> Result:
+    value = call.values[0]
+    if call.ndim(0) > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {call.ndim(0)}D")
+    return (called("transpose", value, 1, 2) if call.ndim(0) == 2 else value.view(value.shape)), True
+
+
 op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, "a.T if a.ndim == 2 else None"),
    grad=dict(self=lambda grad: grad.t()),
    samples=cases(case(t(2, 3)), case(t(3)), case(t()),
-                 error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))))
+                 error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))),
+   batch=_t_each)
 
 
 _known_orders: set[tuple[int, ...]] = set()  # that were checked: NumPy wraps large numbers around
@@ -238,12 +248,22 @@ def inverse_order(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(made)
 
 
+def _permute_each(call: Call) -> Result:
+    dims = call.values[1]
+    if len(dims) != call.ndim(0):
+        raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not match the length "
+                           f"of the desired ordering of dimensions i.e. input.dim() = {call.ndim(0)} is not equal to "
+                           f"len(dims) = {len(dims)}")
+    return call.run(call.values[0], (0, *shifted(dims, call.ndim(0)))), True
+
+
 op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
    kernel=view(_permute, "a.transpose(dims) if dims in known else None", known=_known_orders),
    grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
                  error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),
-                 error(RuntimeError, "permute(): duplicate dims are not allowed.", t(2, 3), (0, 0))))
+                 error(RuntimeError, "permute(): duplicate dims are not allowed.", t(2, 3), (0, 0))),
+   batch=_permute_each)
 
 
 # size-1 dimensions ---------------------------------------------------------------------------------------------------
@@ -298,7 +318,8 @@ op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)",
                  error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (3) at "
                                      "non-singleton "
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]", t(2, 3), (2, 4)),
-                 error(RuntimeError, "isn't allowed in a leading, non-existing dimension 0", t(2, 3), (-1, 2, 3))))
+                 error(RuntimeError, "isn't allowed in a leading, non-existing dimension 0", t(2, 3), (-1, 2, 3))),
+   batch=spread(lambda call: call.size))
 
 
 def _without(self: Tensor, dims: set[int] | range) -> Geometry:
@@ -345,19 +366,29 @@ def distinct_dims(dims: Sequence[int], ndim: int) -> set[int]:
 
 _OUT_OF_RANGE_3 = "Dimension out of range (expected to be in range of [-2, 1], but got 3)"
 
+
+def _squeeze_each(call: Call) -> Result:
+    return called("squeeze.dims", call.values[0], inner(call.values[0])), True
+
+
+def _squeeze_dims_each(call: Call) -> Result:
+    value, dim = call.values
+    return (call.run(value, shifted(dim, call.ndim(0))) if call.ndim(0) else value.view(value.shape)), True
+
 op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
    kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0),
-                 error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)))
+                 error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)), batch=_squeeze_dims_each)
 op("squeeze(Tensor(a) self) -> Tensor(a)",
    kernel=view(lambda self: _without(self, range(self._array.ndim)), lambda array: array.squeeze()),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
-   samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))))
+   samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))), batch=_squeeze_each)
 op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
    kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), (0, 2)), case(t(1, 2, 1), ()), case(t(1, 2, 1), (0, 1)),
-                 error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(1, 2), (0, 0))))
+                 error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(1, 2), (0, 0))),
+   batch=_squeeze_dims_each)
 
 
 def _unsqueeze(self: Tensor, dim: int) -> Geometry:
@@ -380,12 +411,16 @@ def _with_one(array: ndarray, dim: int) -> ndarray | None:
     return array.reshape((*shape[:dim], 1, *shape[dim:]))
 
 
+def _unsqueeze_each(call: Call) -> Result:
+    return call.run(call.values[0], shifted(call.values[1], call.ndim(0) + 1)), True
+
+
 unsqueeze = function_of(op(
    "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
    kernel=view(_unsqueeze, _with_one), grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
    samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3),
-                       3))))
+                       3)), batch=_unsqueeze_each))
 
 
 # written as the above ------------------------------------------------------------------------------------------------
