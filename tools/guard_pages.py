@@ -163,7 +163,7 @@ def _factored(kind: torch.dtype, batch: tuple[int, ...], rows: int, columns: int
 
 def onednn() -> int:
     """What oneDNN computes, of many shapes, forwards and backwards, and gradients with sizes that do not fit."""
-    from mindtorch_v2._backends.cpu import onednn_kernels
+    from mindtorch_v2._backends.cpu.kernels import onednn as onednn_kernels
 
     onednn_kernels._LITTLE = 1
     chance = random.Random(0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-DEVICE_TYPES = ("cpu", "cuda", "npu", "meta")
+DEVICE_TYPES = ["cpu", "cuda", "npu", "meta"]
 # PyTorch's other device types parse, so that a program may ask about them; nothing runs there.
 _FOREIGN_TYPES = ("mps", "xpu", "hpu", "xla", "vulkan", "mtia", "privateuseone", "ipu", "lazy")
 
@@ -74,6 +74,12 @@ class device:
 
     def __exit__(self, *exc: object) -> None:
         _default.stack = _default.stack[:-1]
+
+
+def add_type(name: str) -> None:
+    """Makes devices of another type known."""
+    if name not in DEVICE_TYPES:
+        DEVICE_TYPES.append(name)
 
 
 def _accelerator() -> str:

@@ -1,7 +1,7 @@
 """Shapes and strides, whatever the memory."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,3 +48,12 @@ def is_dense(array: Any) -> bool:
             return False
         step *= n
     return True
+
+
+class Steps(NamedTuple):
+    """How the windows of a convolution lie on its input."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int = 1

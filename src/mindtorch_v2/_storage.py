@@ -389,20 +389,9 @@ class MetaStorage(UntypedStorage):
 
 def _class_on(where: _device) -> type[UntypedStorage]:
     """The class of the storages of a device."""
-    if where.type == "npu":
-        from ._backends.npu.array import NpuStorage
+    from ._backends.interface import backend_of
 
-        return NpuStorage
-    if where.type == "cuda":
-        from ._backends.cuda.runtime import require
-
-        require()
-        from ._backends.cuda.array import CudaStorage
-
-        return CudaStorage
-    if where.type not in ("cpu", "meta"):
-        raise NotImplementedError(f"there is no memory on devices of type '{where.type}'")
-    return MetaStorage if where is META else UntypedStorage
+    return backend_of(where.type).storage_class
 
 
 class TypedStorage:

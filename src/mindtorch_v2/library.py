@@ -6,7 +6,7 @@ from typing import Any
 
 from ._autograd.function import Function
 from ._dispatch.callers import call_bound
-from ._dispatch.keys import AUTOGRAD_MASK, BACKENDS, VIEW_MASK, DispatchKey, changed_modes, modes
+from ._dispatch.keys import AUTOGRAD_MASK, BACKENDS, DEVICE_MASKS, VIEW_MASK, DispatchKey, changed_modes, modes
 from ._dispatch.registry import Around, Operator, registry
 from ._dispatch.schema import Schema
 from ._schema_inference import infer_schema
@@ -26,7 +26,6 @@ __all__ = [
     "register_vmap",
 ]
 
-_KEYS_OF_DEVICE = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA, "npu": DispatchKey.NPU, "meta": DispatchKey.Meta}
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "")
 
 
@@ -150,7 +149,7 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
 
     def register(function: Callable) -> Callable:
         for kind in (types,) if isinstance(types, str) else types:
-            keys = BACKENDS if kind == "default" else (_KEYS_OF_DEVICE[kind.lower()],)
+            keys = BACKENDS if kind == "default" else (DispatchKey(DEVICE_MASKS[kind.lower()].bit_length() - 1),)
             for key in keys:
                 registry.register_kernel(_existing(qualname).name, key, _below_autograd(function))
         return function

@@ -1,10 +1,128 @@
-"""How the operators' declarations find what a device has for them."""
+"""What a device implements. Families make the operators' kernels of it; nothing else asks which device it is.
+
+A device is a folder here with a module `backend` that has a `BACKEND`, or an object that a program registers. One whose
+memory an array namespace computes on has every operator, once it gives `xp` and the methods under "arrays".
+"""
 
 import importlib
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from .. import _device
+from .._device import device
+from .._dispatch.keys import BACKEND_MASK, CPU_MASK, DEVICE_MASKS, PRIVATE_MASK, DispatchKey
+from .._dispatch.registry import Operator
+
+
+class Backend:
+    """One type of device."""
+
+    type: str  # as in torch.device(type)
+    xp: Any = None  # the namespace that `array` functions compute over; None where there is none
+    direct = False  # whether the array of a tensor is itself one of that namespace, NumPy's
+
+    # the devices -----------------------------------------------------------------------------------------------
+
+    def require(self, operator: Operator) -> None:
+        """Raises unless there is a device that runs an operator."""
+
+    def current_device(self) -> int:
+        return 0
+
+    def place(self, named: device | None, args: Sequence[Any]) -> device:
+        """Where the result of a call is: the device it names, its first tensor's of this type, the current one."""
+        if named is not None and named.type == self.type:
+            return named if named.index is not None else device(self.type, self.current_device())
+        for arg in args:
+            for value in arg if arg.__class__ in (tuple, list) else (arg,):
+                if hasattr(value, "_array") and value._device.type == self.type:
+                    return value._device
+        return device(self.type, self.current_device())
+
+    # memory ----------------------------------------------------------------------------------------------------
+
+    @property
+    def storage_class(self) -> Any:
+        """The class of the storages of these devices."""
+        raise NotImplementedError
+
+    def empty(self, spec: Any, where: Any) -> Any:
+        """An uninitialised tensor of the spec's geometry."""
+        raise NotImplementedError
+
+    def copy(self, target: Any, source: Any, non_blocking: bool = False) -> None:
+        """Writes a tensor into another, broadcast and cast; one of them may be on the host."""
+        raise NotImplementedError
+
+    # arrays ----------------------------------------------------------------------------------------------------
+
+    def array_of(self, tensor: Any, where: Any = None) -> Any:
+        """The memory of a tensor as an array of the namespace; a CPU tensor is copied to the device first."""
+        raise NotImplementedError
+
+    def cast(self, array: Any, kind: Any) -> Any:
+        """An array in another type."""
+        return array.astype(kind)
+
+    def finished(self, array: Any, spec: Any, where: Any = None) -> Any:
+        """What an `array` function made, as a tensor of the type and layout that were inferred."""
+        raise NotImplementedError
+
+    # kernels ---------------------------------------------------------------------------------------------------
+
+    def kernel(self, operator: Operator) -> Callable:
+        """The kernel of an operator: one its declaration names, else what its family makes."""
+        self.require(operator)
+        return operator.declaration.family.kernel(operator, self)
+
+    def inplace_kernel(self, operator: Operator, functional: Operator) -> Callable:
+        self.require(operator)
+        return functional.declaration.family.inplace_kernel(operator, functional, self)
+
+    def array_function(self, operator: Operator, generic: Callable) -> Callable:
+        """The `array` or `compute` function of an operator here; `generic` is its family's."""
+        return generic
 
 
 def named_kernel(device_type: str, name: str) -> Any:
     """What a declaration names for a device: `rows.softmax` is `softmax` in rows.py of the device's `kernels`."""
     module, _, function = name.partition(".")
     return getattr(importlib.import_module(f".{device_type}.kernels.{module}", __package__), function)
+
+
+_known: dict[str, Backend] = {}
+_private: list[str] = []  # the name of the device that a program added
+
+
+def backend_of(device_type: str) -> Backend:
+    """The implementation of a type of device."""
+    found = _known.get(device_type)
+    if found is None:
+        if device_type not in DEVICE_MASKS:
+            raise NotImplementedError(f"there is no memory on devices of type '{device_type}'")
+        found = _known[device_type] = importlib.import_module(f".{device_type}.backend", __package__).BACKEND
+    return found
+
+
+def backend_for(key: DispatchKey) -> Backend:
+    if key is not DispatchKey.PrivateUse1:
+        return backend_of(key.name.lower())
+    if not _private:
+        raise NotImplementedError("no device was registered for the key PrivateUse1")
+    return backend_of(_private[0])
+
+
+def accelerator_among(mask: int) -> Backend | None:
+    """The one device beside the CPU that keys name; None if they name another mixture."""
+    others = mask & BACKEND_MASK & ~CPU_MASK
+    return next((backend_of(name) for name, own in DEVICE_MASKS.items() if own == others and name != "meta"), None)
+
+
+def register(backend: Backend) -> None:
+    """Adds a device, under the key PrivateUse1; tensors go there by its type's name. There can be one."""
+    if _private and _private[0] != backend.type:
+        raise RuntimeError(f"torch.register_privateuse1_backend() has already been set! Current backend: {_private[0]}")
+    _private[:] = [backend.type]
+    _known[backend.type] = backend
+    DEVICE_MASKS[backend.type] = PRIVATE_MASK
+    _device.add_type(backend.type)

@@ -17,51 +17,53 @@ class DispatchKey(IntEnum):
     CPU = 0
     CUDA = 1
     NPU = 2
-    Meta = 3
+    # A device that a program adds (_backends/interface.py: register).
+    PrivateUse1 = 3
+    Meta = 4
     # Tensors of layout sparse_coo, and of sparse_csr and sparse_csc: their arrays hold other tensors (_sparse.py).
-    SparseCPU = 4
-    SparseCsrCPU = 5
+    SparseCPU = 5
+    SparseCsrCPU = 6
     # A tensor inside a transform of torch.func: its array wraps a tensor of the level below (_dispatch/levels.py).
-    FuncTorch = 6
+    FuncTorch = 7
     # A subclass of Tensor, or a mode, whose __torch_dispatch__ answers the call below autograd.
-    PythonDispatch = 7
+    PythonDispatch = 8
     # A tensor made in inference mode, or a call inside it: results are marked, writes from outside refused.
-    Inference = 8
-    Autograd = 9
-    AutogradMeta = 10
-    AutogradNPU = 11
-    AutogradCUDA = 12
-    AutogradCPU = 13
+    Inference = 9
+    Autograd = 10
+    AutogradMeta = 11
+    AutogradPrivateUse1 = 12
+    AutogradNPU = 13
+    AutogradCUDA = 14
+    AutogradCPU = 15
     # A view of a tensor that does not need grad. Its base may come to need it through an in-place write
     # on a sibling, and then so does the view: the key's kernel looks before the call goes on.
-    ADInplaceOrView = 14
+    ADInplaceOrView = 16
     # A tensor that carries a tangent (_autograd/forward.py).
-    ForwardAD = 15
-    Functionalize = 16
-    Autocast = 17
-    Pipeline = 18
+    ForwardAD = 17
+    Functionalize = 18
+    Autocast = 19
+    Pipeline = 20
     # A call inside vmap: operators that draw random numbers ask what to do about it.
-    FuncTorchVmapMode = 19
+    FuncTorchVmapMode = 21
     # A subclass of Tensor, or a mode, whose __torch_function__ sees the call first.
-    Python = 20
+    Python = 22
     # A call while a profiler runs: its time, and what it calls, are written down.
-    Profiler = 21
+    Profiler = 23
 
 
-BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.NPU, DispatchKey.Meta)
-AUTOGRAD_OF = {DispatchKey.CPU: DispatchKey.AutogradCPU, DispatchKey.CUDA: DispatchKey.AutogradCUDA,
-               DispatchKey.NPU: DispatchKey.AutogradNPU, DispatchKey.Meta: DispatchKey.AutogradMeta}
+BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.NPU, DispatchKey.PrivateUse1, DispatchKey.Meta)
+AUTOGRAD_OF = {key: DispatchKey[f"Autograd{key.name}"] for key in BACKENDS}
 
 
 def mask_of(*keys: DispatchKey) -> int:
     return sum(1 << key for key in keys)
 
 
-CPU_MASK, CUDA_MASK, NPU_MASK, META_MASK = (1 << key for key in BACKENDS)
+CPU_MASK, CUDA_MASK, NPU_MASK, PRIVATE_MASK, META_MASK = (1 << key for key in BACKENDS)
 COO_MASK, COMPRESSED_MASK = 1 << DispatchKey.SparseCPU, 1 << DispatchKey.SparseCsrCPU
 SPARSE_MASK = COO_MASK | COMPRESSED_MASK
 FUNC_MASK = 1 << DispatchKey.FuncTorch
-BACKEND_MASK = CPU_MASK | CUDA_MASK | NPU_MASK | META_MASK | SPARSE_MASK | FUNC_MASK
+BACKEND_MASK = mask_of(*BACKENDS) | SPARSE_MASK | FUNC_MASK
 INFERENCE_MASK = 1 << DispatchKey.Inference
 VIEW_MASK = 1 << DispatchKey.ADInplaceOrView
 REQUIRES_GRAD = 1 << DispatchKey.Autograd
@@ -77,6 +79,7 @@ TORCH_DISPATCH_MASK = 1 << DispatchKey.PythonDispatch
 SUBCLASS_MASK = PYTHON_MASK | TORCH_DISPATCH_MASK
 ALL_KEYS = (1 << len(DispatchKey)) - 1
 
+# by device type; a device that a program adds brings its own name
 DEVICE_MASKS = {"cpu": CPU_MASK, "cuda": CUDA_MASK, "npu": NPU_MASK, "meta": META_MASK}
 # backend bits -> the same with the autograd bits of that backend
 WITH_GRAD = {1 << b: mask_of(b, DispatchKey.Autograd, AUTOGRAD_OF[b]) for b in BACKENDS}

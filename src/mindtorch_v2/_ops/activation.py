@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from .._backends.cpu.blocks import blockwise, served
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, finfo, float16, float64
@@ -13,7 +12,7 @@ from .._tensor import Tensor
 from .batch import in_front
 from .copy import stored_number
 from .declare import PUBLIC, composite, op
-from .families import Composite, computes, moves, pointwise
+from .families import Composite, blockwise, computes, moves, pointwise
 from .pointwise import conj
 from .rules import Spec, floating
 from .samples import case, cases, error, t, unary, values
@@ -240,7 +239,6 @@ functional(CELU, "celu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Ten
 # sigmoid and its relatives -------------------------------------------------------------------------------------------
 
 
-@served("sigmoid")
 @blockwise
 def sigmoid(xp: Any, self: Any) -> Any:
     made = xp.exp(xp.negative(self))
@@ -265,19 +263,17 @@ SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Te
    grad=dict(grad_output=lambda grad, output: grad * ((1 - output) * output), output=_sigmoid_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 op("sigmoid(Tensor self) -> Tensor",
-   kernel=pointwise(sigmoid, floating),
+   kernel=pointwise(sigmoid, floating), kernels={"cpu": "onednn.sigmoid"},
    npu="aclnnSigmoid(self, out)",
    grad=dict(self=lambda grad, result: call_bound(SIGMOID_BACKWARD, (grad, result))),
    public="torch Tensor nn.functional", aliases=("special.expit",), samples=unary())
 
 
-@served("silu")
 @blockwise
 def _silu(xp: Any, self: Any) -> Any:
     return self / (1 + xp.exp(xp.negative(self)))
 
 
-@served("silu_backward")
 @blockwise
 def _silu_backward(xp: Any, grad_output: Any, self: Any) -> Any:
     gate = sigmoid(xp, self)
@@ -295,12 +291,12 @@ def _silu_double(grad: Tensor, grad_output: Tensor, self: Tensor) -> Tensor:
 
 
 SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-   kernel=pointwise(_silu_backward, excluding=(BOOL, INT)),
+   kernel=pointwise(_silu_backward, excluding=(BOOL, INT)), kernels={"cpu": "onednn.silu_backward"},
    npu="aclnnSiluBackward(grad_output, self, out)",
    grad=dict(grad_output=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self)), self=_silu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 SILU = op("silu(Tensor self) -> Tensor",
-   kernel=pointwise(_silu, excluding=(BOOL, INT)),
+   kernel=pointwise(_silu, excluding=(BOOL, INT)), kernels={"cpu": "onednn.silu"},
    npu="aclnnSilu(self, out)",
    grad=dict(self=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self))), public="", samples=unary())
 functional(SILU, "silu(Tensor input, Any inplace=False) -> Tensor")
@@ -385,7 +381,6 @@ def _check_gelu(*args: Any) -> None:
         raise RuntimeError("approximate argument must be either none or tanh.")
 
 
-@served("gelu")
 @blockwise
 def _gelu(xp: Any, self: Any, approximate: str) -> Any:
     made = xp.tanh(_gelu_inner(self)) if approximate == "tanh" else xp.erf(self * self.dtype.type(ROOT_HALF))
@@ -400,7 +395,6 @@ def _gelu_inner(self: Any) -> Any:
     return (ROOT_2_OVER_PI * self) * (1 + CUBIC * (self * self))
 
 
-@served("gelu_backward")
 @blockwise
 def _gelu_backward(xp: Any, grad_output: Any, self: Any, approximate: str) -> Any:
     square = self * self
@@ -435,12 +429,14 @@ def _gelu_double(grad: Tensor, grad_output: Tensor, self: Tensor, approximate: s
 
 GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu_backward, excluding=NOT_FLOATING, named="GeluBackwardKernelImpl"),
+   kernels={"cpu": "onednn.gelu_backward"},
    npu="aclnnGeluBackwardV2(grad_output, self, approximate, out)",
    grad=dict(grad_output=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate)),
              self=_gelu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), approximate="tanh")))
 op("gelu(Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu, excluding=NOT_FLOATING, check=_check_gelu, named="GeluKernelImpl"),
+   kernels={"cpu": "onednn.gelu"},
    npu="aclnnGeluV2(self, approximate{none,tanh}, out)",
    grad=dict(self=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate))),
    public="nn.functional", inplace=False,

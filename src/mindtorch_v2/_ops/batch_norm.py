@@ -62,9 +62,6 @@ def _specs(input: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Spec, Spe
 
 
 def _normalised(xp: Any, input: Any, weight: Any, bias: Any, eps: float, spec: tuple[Spec, ...]) -> tuple:
-    served = xp.onednn and xp.onednn.batch_norm(input, weight, bias, eps, spec[0].strides is not None)
-    if served:
-        return served
     x = _Channels(xp, input, spec[0].strides is not None or math.prod(input.shape[2:]) == 1)
     mean = xp.zeros(input.shape[1], input.dtype)
     for block in x.blocks:
@@ -104,7 +101,7 @@ def _along(parameter: Any, input: Any) -> Any:
 # All three results have derivatives here, so that derivatives of any order come out right.
 batch_norm_with_statistics = function_of(op(
     "_batch_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> (Tensor output, Tensor mean, Tensor rstd)",
-    kernel=computes(_specs, _normalised), public="",
+    kernel=computes(_specs, _normalised), kernels={"cpu": "onednn.batch_norm"}, public="",
     npu="aclnnBatchNorm(input, weight, bias, None, None, True, momentum=0.0, eps, output, mean, rstd)",
     grad={"input, weight, bias": _grad},
     samples=cases(case(t(4, 3), t(3), t(3), 1e-5), case(t(2, 3, 4), None, None, 1e-5),
@@ -123,10 +120,6 @@ def _backward_specs(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, 
 def _gradients(xp: Any, grad_out: Any, input: Any, weight: Any, mean: Any, rstd: Any, eps: float, output_mask: tuple,
                spec: tuple) -> tuple:
     in_rows = spec[0] is not None and spec[0].strides is not None
-    served = xp.onednn and output_mask[0] and xp.onednn.batch_norm_gradients(grad_out, input, mean, rstd, weight,
-                                                                             in_rows)
-    if served:
-        return served
     as_rows = math.prod(input.shape[2:]) == 1 or in_rows
     x, grad = _Channels(xp, input, as_rows), _Channels(xp, grad_out, as_rows)
     of_bias, of_weight = xp.zeros(input.shape[1], input.dtype), xp.zeros(input.shape[1], input.dtype)
@@ -163,7 +156,7 @@ def _backward_grad(grads, grad_out, input, weight, mean, rstd):
 _BACKWARD = op(
    "_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, float eps, "
    "bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
-   kernel=computes(_backward_specs, _gradients), public="",
+   kernel=computes(_backward_specs, _gradients), kernels={"cpu": "onednn.batch_norm_backward"}, public="",
    npu="aclnnBatchNormBackward(grad_out, input, weight, None, None, mean, rstd, True, eps, output_mask, result, "
        "result1, result2)",
    grad={"grad_out, input, weight, mean, rstd": _backward_grad},

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._backends.cpu import xp as cpu_xp
+from .._backends.interface import Backend
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, float32, int32
@@ -111,9 +111,9 @@ class _Clamp(Pointwise):
                 stored_number(bound, spec.dtype)
         return spec, kind, at
 
-    def cpu(self, operator: Operator) -> Callable:
-        general, compute = super().cpu(operator), self.compute
-        if len(operator.schema.arguments) == 2:
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        general, compute, xp = super().kernel(operator, backend), self.compute, backend.xp
+        if len(operator.schema.arguments) == 2 or not backend.direct:
             return general
 
         def kernel(self: Tensor, min: Any, max: Any) -> Tensor:
@@ -121,7 +121,7 @@ class _Clamp(Pointwise):
             array = self._array
             if (array.dtype is float32.np and array.flags.c_contiguous and 1 not in array.shape and _is_ordinary(min)
                     and _is_ordinary(max)):
-                return wrap(compute(cpu_xp, array, min, max))
+                return wrap(compute(xp, array, min, max))
             return general(self, min, max)
 
         return kernel

@@ -5,11 +5,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._backends.cpu import xp as cpu_xp
-from .._backends.cpu.convolution import Steps
-from .._backends.meta import MetaArray
+from .._device import META
 from .._dispatch.callers import call_bound
-from .._dtype import FLOAT, INT, WIDER, bfloat16, cast, float16, float32, int64
+from .._dtype import FLOAT, INT, WIDER, bfloat16, float16, float32, int64
+from .._geometry import Steps
 from .._tensor import Tensor
 from .._warn import warn_once
 from .batch import Call, Result
@@ -169,7 +168,7 @@ def _runs_in_onednn(input: Tensor, weight: Tensor, groups: int) -> bool:
     if input.dtype is not float32:
         return input.dtype in _QUICK
     kernel, planes = weight._array.shape[2:], input._array.shape[:4]  # a sequence is computed as a row
-    return input._array.__class__ is not MetaArray and (
+    return input._device is not META and (
         groups > 1 or planes[0] > 1 or len(kernel) > 1 and min(kernel[-2:]) > 3 or math.prod(planes) > 20480)
 
 
@@ -220,17 +219,17 @@ def _convolved_shape(input: Tensor, weight: Tensor, bias: Tensor | None, stride:
 def _convolution_array(xp: Any, input: Any, weight: Any, bias: Any, stride: tuple, padding: tuple, dilation: tuple,
                        transposed: bool, output_padding: tuple, groups: int, spec: Spec) -> Any:
     steps = _steps(weight.ndim - 2, stride, padding, dilation, groups)
-    conv = xp.onednn or xp.convolution
+    conv = xp.convolution
     compute = conv.to_input if transposed else conv.forward
     return compute(input, weight, bias, uninitialised(spec, xp), steps)
 
 
-def _widened(array: Any) -> Any:
-    """Half precision as float32, but bfloat16 as it is where oneDNN multiplies it: it rounds once, as PyTorch does."""
+def _widened(backend: Any, array: Any) -> Any:
+    """Half precision as float32, but bfloat16 as it is where that is multiplied: it is rounded once, as in PyTorch."""
     wide = WIDER.get(array.dtype)
-    if wide is None or array.dtype == bfloat16.np and cpu_xp.onednn is not None:
+    if wide is None or array.dtype == bfloat16.np and backend.xp.convolution.TAKES_BFLOAT16:
         return array
-    return cast(array, wide)
+    return backend.cast(array, wide)
 
 
 def _convolution_grad(grad, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs):
@@ -316,7 +315,7 @@ def _backward_specs(grad_output: Tensor, input: Tensor, weight: Tensor, bias_siz
 def _backward_array(xp: Any, grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: tuple, padding: tuple,
                     dilation: tuple, transposed: bool, output_padding: tuple, groups: int, output_mask: tuple,
                     spec: tuple) -> tuple:
-    steps, conv = _steps(weight.ndim - 2, stride, padding, dilation, groups), xp.onednn or xp.convolution
+    steps, conv = _steps(weight.ndim - 2, stride, padding, dilation, groups), xp.convolution
     of_input = of_weight = of_bias = None
     if output_mask[0]:
         compute = conv.forward if transposed else conv.to_input

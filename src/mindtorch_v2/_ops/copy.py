@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from .._allocation import out_of_memory
+from .._backends.interface import Backend, backend_of
 from .._determinism import determinism, filler
 from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
+from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import (
     BOOL,
@@ -36,7 +38,16 @@ from .._warn import warn_once
 from .batch import Call, Result, aligned, broadcast, in_front
 from .declare import composite, op
 from .families import ArrayFamily, writes
-from .rules import Spec, broadcast_shape, check_overlap, check_writable, pointwise_strides, shape_text, writable_copy
+from .rules import (
+    Spec,
+    at_hand,
+    broadcast_shape,
+    check_overlap,
+    check_writable,
+    pointwise_strides,
+    shape_text,
+    writable_copy,
+)
 from .samples import case, cases, error, t, unary
 
 # geometry ------------------------------------------------------------------------------------------------------------
@@ -54,7 +65,7 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def suggested_strides(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Channels-last strides for a result of this shape if `self` lies so, else None."""
     own = self._array.shape
-    if len(own) not in (4, 5) or (1 not in own and self._array.__class__ is np.ndarray
+    if len(own) not in (4, 5) or (1 not in own and at_hand(self._array)
                                   and self._array.flags.c_contiguous):
         return None
     return _suggested(own, element_strides(self._array), tuple(shape))
@@ -97,7 +108,7 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
     array = self._array
     if wanted is not None and wanted is not preserve_format:
         return format_strides(array.shape, wanted)
-    if array.__class__ is np.ndarray and array.flags.c_contiguous and 1 not in array.shape and array.size:
+    if at_hand(array) and array.flags.c_contiguous and 1 not in array.shape and array.size:
         return None
     strides = element_strides(array) if array.size else self.stride()
     if strides == contiguous_strides(array.shape):
@@ -202,9 +213,21 @@ class Copies(ArrayFamily):
     def __init__(self, infer: Callable, array: Callable) -> None:
         super().__init__(infer, array, widen=False)
 
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        named, waits = (operator.schema.index.get(name) for name in ("device", "non_blocking"))
+
+        def copied(*args: Any) -> Tensor:
+            where = backend.place(None if named is None else args[named], args)
+            made = backend.empty(self.infer(*args), where)
+            if made._array.size:
+                backend.copy(made, args[0], waits is not None and args[waits])
+            return made
+
+        return super().kernel(operator, backend) if backend.direct else copied
+
 
 def _copied(xp: Any, self: Any, spec: Spec) -> Any:
-    if self.__class__ is not np.ndarray:
+    if not at_hand(self):  # it comes from another device
         self = self.to_host()
     kind, wanted = self.dtype, spec.dtype.np
     if spec.strides is None:
@@ -236,13 +259,7 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
 
 def is_current(where: device) -> bool:
     """Whether naming this device's type alone would mean this device."""
-    if where.type == "npu":
-        from .._backends.npu.runtime import current_device
-    elif where.type == "cuda":
-        from .._backends.cuda.runtime import current_device
-    else:
-        return True
-    return where.index == current_device()
+    return where.index is None or where.index == backend_of(where.type).current_device()
 
 
 def converted(self: Tensor, kind: dtype | None, where: device | None = None, copy: bool = False,

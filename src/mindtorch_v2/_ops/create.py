@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._backends import pins_memory
-from .._backends.cpu import xp as cpu_xp
+from .._backends.interface import Backend
 from .._determinism import determinism
 from .._device import layout as layout_type
 from .._device import strided
@@ -59,7 +59,9 @@ class Factory(Copies):
         self.out_types = "own"
         self.by_parts = by_parts  # then `array` makes complex32 too, for which others make complex64
 
-    def cpu(self, operator: Operator) -> Callable:
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        if not backend.direct:
+            return self._elsewhere(operator, backend)
         schema = operator.schema
         names = ", ".join(schema.names)
         passed = ", ".join(
@@ -80,14 +82,26 @@ class Factory(Copies):
             "        raise\n"
             "    return required(made) if requires_grad else made\n"
         )
-        scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "new": object.__new__, "Tensor": Tensor,
+        scope = {"infer": self.infer, "array": self.array, "xp": backend.xp, "new": object.__new__, "Tensor": Tensor,
                  "required": required, "operator": operator, "narrow": None if self.by_parts else complex32,
                  "complex64": complex64, "cast": cast, "other_layout": _other_layout, "refuse_rank": refuse_rank,
                  "__opname__": f"{operator.name} cpu"}
         return compile_function(schema.base_name, source, scope)
 
-    def meta(self, operator: Operator) -> Callable:
-        kernel = super().meta(operator)
+    def _elsewhere(self, operator: Operator, backend: Backend) -> Callable:
+        at = operator.schema.index
+
+        def kernel(*args: Any) -> Tensor:
+            _check_options(operator, args[at["layout"]], args[at["pin_memory"]])
+            spec, where = self.infer(*args), backend.place(args[at["device"]], args)
+            arrays = [backend.array_of(v, where) if hasattr(v, "_array") else v for v in args]
+            made = backend.finished(self.array(backend.xp, *arrays, spec=spec), spec, where)
+            return required(made) if args[at["requires_grad"]] else made
+
+        return kernel
+
+    def described(self, operator: Operator) -> Callable:
+        kernel = super().described(operator)
         grad, layout, pinned = (operator.schema.index[name] for name in ("requires_grad", "layout", "pin_memory"))
 
         def factory(*args: Any) -> Tensor:

@@ -12,7 +12,7 @@ from .._tensor import Tensor
 from .batch import Call, Result, one_by_one, row_numbers
 from .declare import composite, function_of, op
 from .families import computes, moves, writes
-from .rules import Spec, type_text
+from .rules import Spec, at_hand, type_text
 from .samples import case, cases, error, ints, t, values
 
 arange, cat, searchsorted = (
@@ -375,7 +375,7 @@ def _one_hot_size(self: Tensor, num_classes: int) -> int:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return num_classes
-    if self._array.__class__ is not np.ndarray:
+    if not at_hand(self._array):
         if num_classes < 0:
             raise RuntimeError("one_hot on a meta tensor needs num_classes: there are no values to infer it from.")
         return num_classes

@@ -13,16 +13,12 @@ import numpy as np
 
 from .._autograd.node import VersionCounter
 from .._autograd.views import MULTI_OUTPUT, creation_now, wake
-from .._backends.cpu import xp as cpu_xp
+from .._backends.interface import Backend, accelerator_among, backend_for, backend_of
 from .._device import CPU
 from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.keys import (
-    BACKEND_MASK,
     BACKENDS,
-    CPU_MASK,
-    CUDA_MASK,
     FUNC_MASK,
-    NPU_MASK,
     VIEW_MASK,
     DispatchKey,
     modes,
@@ -64,31 +60,14 @@ _ndarray = np.ndarray
 _new = object.__new__
 
 
-def npu_kernel(operator: Operator, functional: Operator | None = None) -> Callable:
-    """The kernel on an NPU, made when first needed; for an in-place form, with its functional one."""
-    from .._backends.npu.families import inplace_kernel_of, kernel_of
-
-    return kernel_of(operator) if functional is None else inplace_kernel_of(operator, functional)
-
-
-def cuda_kernel(operator: Operator, functional: Operator | None = None) -> Callable:
-    """The same on a GPU; AssertionError, as from a PyTorch built without CUDA, where there is none."""
-    from .._backends.cuda.runtime import require
-
-    require()
-    from .._backends.cuda.families import inplace_kernel_of, kernel_of
-
-    return kernel_of(operator) if functional is None else inplace_kernel_of(operator, functional)
-
-
 def _mixed_devices(operator: Operator, mask: int) -> Callable:
     """The kernel of a call whose tensors are on several devices: a CPU tensor without dimensions joins the others."""
-    refuse = refuse_mixed(operator, mask)
-    if mask & BACKEND_MASK not in (CPU_MASK | NPU_MASK, CPU_MASK | CUDA_MASK):
+    refuse, backend = refuse_mixed(operator, mask), accelerator_among(mask)
+    if backend is None:
         return refuse
 
     def kernel(*args: Any) -> Any:
-        moved = with_numbers_moved(args, "npu" if mask & NPU_MASK else "cuda")
+        moved = with_numbers_moved(args, backend.type)
         return refuse(*args) if moved is None else call_bound(operator, moved)
 
     return kernel
@@ -133,41 +112,44 @@ class Family:
         return next((function for function in given if isinstance(function, FunctionType)), None)
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        return {
-            DispatchKey.CPU: Lazy(lambda: self.cpu(operator)),
-            DispatchKey.Meta: Lazy(lambda: self.meta(operator)),
-            DispatchKey.NPU: Lazy(lambda: npu_kernel(operator)),
-            DispatchKey.CUDA: Lazy(lambda: cuda_kernel(operator)),
-        }
+        return {key: Lazy(functools.partial(_kernel_on, key, operator)) for key in BACKENDS}
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        """Kernels of the in-place form: the functional one, and one write path."""
+        return {key: Lazy(functools.partial(_inplace_kernel_on, key, operator, functional)) for key in BACKENDS}
 
-        def kernel(self: Tensor, *args: Any) -> Tensor:
-            check_writable(self)
-            result = functional.lookup(self._backend_mask())(self, *args)
-            check_result_fits(self, Spec(result._array.shape, result.dtype))
-            if self._array.__class__ is _ndarray:
-                assign(self._array, result._array)
-            self._bump_version()
-            return self
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        """The kernel on a device that has an array namespace."""
+        raise NotImplementedError(f"{operator.name} has no kernel for device type '{backend.type}'")
 
-        prepared = self.inplace_arguments
-
-        def around(kernel: Callable) -> Callable:
-            if prepared is None:
-                return kernel
-            return lambda target, *args: kernel(target, *prepared(functional, target, *args))
-
-        return {DispatchKey.CPU: around(kernel), DispatchKey.Meta: around(kernel),
-                DispatchKey.NPU: Lazy(lambda: around(npu_kernel(operator, functional))),
-                DispatchKey.CUDA: Lazy(lambda: around(cuda_kernel(operator, functional)))}
-
-    def cpu(self, operator: Operator) -> Callable:
+    def described(self, operator: Operator) -> Callable:
+        """The kernel that says what comes out and computes nothing: Meta's."""
         raise NotImplementedError
 
-    def meta(self, operator: Operator) -> Callable:
-        raise NotImplementedError
+    def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        """The kernel of the in-place form: the functional one, and one write path."""
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            check_writable(target)
+            result = functional.lookup(target._backend_mask())(target, *args)
+            check_result_fits(target, Spec(result._array.shape, result.dtype))
+            if target._array.size:
+                backend.copy(target, result)
+            target._bump_version()
+            return target
+
+        return kernel
+
+
+def _kernel_on(key: DispatchKey, operator: Operator) -> Callable:
+    return backend_for(key).kernel(operator)
+
+
+def _inplace_kernel_on(key: DispatchKey, operator: Operator, functional: Operator) -> Callable:
+    kernel = backend_for(key).inplace_kernel(operator, functional)
+    prepared = functional.declaration.family.inplace_arguments
+    if prepared is None:
+        return kernel
+    return lambda target, *args: kernel(target, *prepared(functional, target, *args))
 
 
 class ArrayFamily(Family):
@@ -180,39 +162,45 @@ class ArrayFamily(Family):
     def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False,
                  out_types: str = "castable", widened: Callable | None = None) -> None:
         self.infer, self.array, self.widen, self.inplace, self.out_types = infer, array, widen, inplace, out_types
-        self.widened = widened or _widened  # on the CPU
+        self.widened = widened or _widened
 
-    def cpu(self, operator: Operator) -> Callable:
-        schema = operator.schema
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        schema, xp = operator.schema, backend.xp
+        taken = "{}._array" if backend.direct else "array_of({}, where)"
+        take = f"widened({taken})" if self.widen else taken
         passed = []
         for a in schema.arguments:
-            take = "_widened({})" if self.widen else "{}"
+            one = take.format(a.name)
             if not a.is_tensor:
                 passed.append(a.name)
             elif a.is_list:
-                each = f"[None if t is None else {take.format('t._array')} for t in {a.name}]"
+                each = f"[None if t is None else {take.format('t')} for t in {a.name}]"
                 passed.append(f"None if {a.name} is None else {each}" if a.optional else each)
             elif a.type == "Tensor|Scalar":
                 absent = f"{a.name} is None or " if a.optional else ""
-                passed.append(f"{a.name} if {absent}{a.name}.__class__ in NUMBERS else "
-                              f"{take.format(a.name + '._array')}")
-            elif a.optional:
-                passed.append(f"None if {a.name} is None else {take.format(a.name + '._array')}")
+                passed.append(f"{a.name} if {absent}{a.name}.__class__ in NUMBERS else {one}")
             else:
-                passed.append(take.format(a.name + "._array"))
+                passed.append(f"None if {a.name} is None else {one}" if a.optional else one)
+        array = backend.array_function(operator, self.array)
         if "spec" in _parameters(self.array):
             passed.append("spec=spec")
         names = ", ".join(schema.names)
-        finish = "wrap_one" if len(schema.returns) == 1 and not schema.returns[0].is_list else "wrap_all"
+        place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
+        finish = "finished" if len(schema.returns) == 1 and not schema.returns[0].is_list else "all_finished"
         source = (f"def {schema.base_name}({names}):\n"
-                  f"    spec = infer({names})\n"
-                  f"    return {finish}(array(xp, {', '.join(passed)}), spec)\n")
-        scope = {"infer": self.infer, "array": self.array, "xp": cpu_xp, "wrap_one": wrap_one, "NUMBERS": NUMBERS,
-                 "wrap_all": lambda arrays, specs: result_of(operator, map(_wrap_wanted, arrays, specs)),
-                 "_widened": self.widened, "__opname__": f"{operator.name} cpu"}
+                  f"    spec = infer({names})\n{place}"
+                  f"    return {finish}(array(xp, {', '.join(passed)}), spec{where})\n")
+
+        def all_finished(arrays: Iterable[Any], specs: Iterable[Spec | None], where: Any = None) -> Any:
+            return result_of(operator, [None if spec is None else backend.finished(made, spec, where)
+                                        for made, spec in zip(arrays, specs, strict=True)])
+
+        scope = {"infer": self.infer, "array": array, "xp": xp, "finished": backend.finished, "NUMBERS": NUMBERS,
+                 "all_finished": all_finished, "widened": functools.partial(self.widened, backend),
+                 "array_of": backend.array_of, "place": backend.place, "__opname__": f"{operator.name} {backend.type}"}
         return compile_function(schema.base_name, source, scope)
 
-    def meta(self, operator: Operator) -> Callable:
+    def described(self, operator: Operator) -> Callable:
         infer = self.infer
 
         def kernel(*args: Any) -> Any:
@@ -224,7 +212,7 @@ class ArrayFamily(Family):
 
 def computes(infer: Callable, array: Callable, *, inplace: bool = False, out_types: str = "castable",
              widened: Callable | None = None) -> ArrayFamily:
-    """An operator that does arithmetic: half precision is computed in float32, unless `widened(array)` leaves it."""
+    """An operator that does arithmetic: half precision in float32, unless `widened(backend, array)` leaves it."""
     return ArrayFamily(infer, array, widen=True, inplace=inplace, out_types=out_types, widened=widened)
 
 
@@ -238,21 +226,9 @@ def _parameters(function: Callable) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _widened(array: np.ndarray) -> np.ndarray:
+def _widened(backend: Backend, array: Any) -> Any:
     wide = WIDER.get(array.dtype)
-    return array if wide is None else cast(array, wide)
-
-
-def wrap_one(array: Any, spec: Spec) -> Tensor:
-    """A kernel's array as a tensor of the type that was inferred."""
-    if array.__class__ is not _ndarray:
-        array = np.asarray(array)
-    kind = spec.dtype.np
-    if array.dtype is not kind and array.dtype != kind:
-        array = cast(array, kind)
-    made = _new(Tensor)
-    made._array = array
-    return made
+    return array if wide is None else backend.cast(array, wide)
 
 
 def meta_of(spec: Spec) -> Tensor:
@@ -260,11 +236,6 @@ def meta_of(spec: Spec) -> Tensor:
     if strides is not None:
         strides = tuple(s * spec.dtype.itemsize for s in strides)
     return wrap_meta(spec.shape, spec.dtype.np, strides)
-
-
-def _wrap_wanted(array: Any, spec: Spec | None) -> Tensor | None:
-    """One of several outputs; None for one that the call did not ask for."""
-    return None if spec is None else wrap_one(array, spec)
 
 
 def _meta_wanted(spec: Spec | None) -> Tensor | None:
@@ -337,10 +308,11 @@ class Pointwise(Family):
             known = self.known_types[key] = COMPUTE.get(compute, compute), out
         return known
 
-    def computed(self, args: Sequence[Any], kind: dtype, at: Sequence[int]) -> Any:
+    def computed(self, backend: Backend, compute: Callable, args: Sequence[Any], kind: dtype, at: Sequence[int],
+                 where: Any) -> Any:
         """The array that `compute` gives for these arguments, the operands among them cast to `kind`."""
-        values = list(args)
-        narrow = kind.np
+        values, wide = list(args), kind.np
+        narrow = wide
         if any(args[i].__class__ not in NUMBERS and args[i]._array.dtype in REDUCED for i in at):
             narrow = common_dtype([args[i] for i in at]).np
         halves = narrow in REDUCED
@@ -348,29 +320,37 @@ class Pointwise(Family):
             value = values[i]
             if value.__class__ in NUMBERS:
                 array = number_array(value, kind)
-                values[i] = cast(cast(np.asarray(array), narrow), kind.np) if halves and self.rounds_numbers else array
+                if halves and self.rounds_numbers:
+                    array = cast(cast(np.asarray(array), narrow), wide)
+                values[i] = array if backend.direct else np.asarray(array)[()]
             else:
-                array = value._array
+                array = backend.array_of(value, where)
                 if halves and not array.ndim and self.rounds_numbers and array.dtype != narrow:
-                    array = cast(array, narrow)
-                values[i] = array if array.dtype is kind.np else cast(array, kind.np)
+                    array = backend.cast(array, narrow)
+                values[i] = array if array.dtype == wide else backend.cast(array, wide)
         if self.rounds and halves:
-            return self.compute(cpu_xp, *values, rounded=lambda array: array.astype(narrow).astype(kind.np))
-        return self.compute(cpu_xp, *values)
+            return compute(backend.xp, *values, rounded=lambda array: array.astype(narrow).astype(wide))
+        return compute(backend.xp, *values)
 
-    def cpu(self, operator: Operator) -> Callable:
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        compute = backend.array_function(operator, self.compute)
+
         def general(*args: Any) -> Tensor:
             spec, kind, at = self.plan(operator, args)
-            array = self.computed(args, kind, at)
+            where = backend.place(None, args)
+            array = self.computed(backend, compute, args, kind, at, where)
+            operands = [args[i] for i in at]
+            if not backend.direct:
+                spec = spec._replace(strides=pointwise_strides(spec.shape, operands))
             if array.shape != spec.shape:  # an operand that only tells the shape
-                array = np.broadcast_to(array, spec.shape).copy()
-            elif array.ndim > 1:
-                array = laid_out(array, [args[i] for i in at])
-            return wrap_one(array, spec)
+                array = backend.xp.broadcast_to(array, spec.shape).copy()
+            elif backend.direct and array.ndim > 1:
+                array = laid_out(array, operands)
+            return backend.finished(array, spec, where)
 
-        return self._quick(operator, general, inplace=False)
+        return self._quick(operator, general, compute, backend.xp, inplace=False) if backend.direct else general
 
-    def _quick(self, operator: Operator, general: Callable, *, inplace: bool) -> Callable:
+    def _quick(self, operator: Operator, general: Callable, compute: Callable, xp: Any, *, inplace: bool) -> Callable:
         """A kernel for operands of one plain type straight into the array function, else `general`."""
         arguments = operator.schema.arguments
         operands = [a for a in arguments if a.is_tensor]
@@ -395,11 +375,11 @@ class Pointwise(Family):
             "Tensor": Tensor,
             "plan": self.plan,
             "operator": operator,
-            "xp": cpu_xp,
+            "xp": xp,
             "copyto": np.copyto,
             "wrap": wrap,
-            "ufunc": getattr(cpu_xp, self.ufunc) if self.ufunc else None,
-            "compute": self.compute,
+            "ufunc": getattr(xp, self.ufunc) if self.ufunc else None,
+            "compute": compute,
             "check_overlap": check_overlap,
             "check": self.check,
             "check_writable": check_writable,
@@ -417,7 +397,7 @@ class Pointwise(Family):
         compute, out = self.result(kind)
         return compute is kind and (out is kind or out is bool_)
 
-    def meta(self, operator: Operator) -> Callable:
+    def described(self, operator: Operator) -> Callable:
         def kernel(*args: Any) -> Tensor:
             spec, _, at = self.plan(operator, args)
             return meta_of(spec._replace(strides=pointwise_strides(spec.shape, [args[i] for i in at])))
@@ -429,30 +409,41 @@ class Pointwise(Family):
         if self.check is not None:
             self.check(target, *args)
 
-    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        def general(self_: Tensor, *args: Any) -> Tensor:
-            self.check_write(functional, self_, args)
-            check_writable(self_)
+    def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        compute = backend.array_function(functional, self.compute)
+
+        def general(target: Tensor, *args: Any) -> Tensor:
+            self.check_write(functional, target, args)
+            check_writable(target)
             for value in args:
                 if hasattr(value, "_array"):
-                    check_overlap(self_, value)
-            spec, kind, at = self.plan(functional, (self_, *args), self_)
-            check_result_fits(self_, spec)
-            if self_._array.__class__ is _ndarray:
-                for row in _rows_in_turn(self_, args, at):
-                    assign(row[0]._array, self.computed(row, kind, at))
-            self_._bump_version()
-            return self_
+                    check_overlap(target, value)
+            spec, kind, at = self.plan(functional, (target, *args), target)
+            check_result_fits(target, spec)
+            if backend.direct:
+                for row in _rows_in_turn(target, args, at):
+                    assign(row[0]._array, self.computed(backend, compute, row, kind, at, None))
+            elif backend.xp is not None and target._array.size:
+                where = target._device
+                made = self.computed(backend, compute, (target, *args), kind, at, where)
+                backend.copy(target, backend.finished(made, Spec(made.shape, spec.dtype), where))
+            target._bump_version()
+            return target
 
-        return {
-            DispatchKey.CPU: Lazy(lambda: self._quick(functional, general, inplace=True)),
-            DispatchKey.Meta: general,
-            DispatchKey.NPU: Lazy(lambda: npu_kernel(operator, functional)),
-            DispatchKey.CUDA: Lazy(lambda: cuda_kernel(operator, functional)),
-        }
+        return self._quick(functional, general, compute, backend.xp, inplace=True) if backend.direct else general
 
 
 pointwise = Pointwise
+
+
+def blockwise(compute: Callable) -> Callable:
+    """`compute(xp, *arguments)` of each element alone, in blocks where that keeps what lies between its steps in cache."""
+
+    @functools.wraps(compute)
+    def in_blocks(xp: Any, *arguments: Any) -> Any:
+        return xp.in_blocks(compute, *arguments)
+
+    return in_blocks
 
 
 def _rows_in_turn(target: Tensor, args: Sequence[Any], at: Sequence[int]) -> Iterable[tuple]:
@@ -532,8 +523,8 @@ class View(Family):
 
         kernel = many if self.several else one
         operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
-        return {DispatchKey.CPU: kernel if array_view is None else Lazy(quick), DispatchKey.Meta: kernel,
-                DispatchKey.NPU: kernel, DispatchKey.CUDA: kernel}
+        made = dict.fromkeys(BACKENDS, kernel)
+        return made if array_view is None else made | {DispatchKey.CPU: Lazy(quick)}
 
 
 def view(geometry: Callable, array: "Callable | str | None" = None, **names: Any) -> View:
@@ -578,28 +569,23 @@ class Writes(Family):
     def __init__(self, check: Callable, write: Callable, *, repeats: bool = False) -> None:
         self.check, self.write, self.repeats = check, write, repeats
 
-    def cpu(self, operator: Operator) -> Callable:
-        check, write, repeats = self.check, self.write, self.repeats
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        check, write, repeats, xp, array_of = self.check, self.write, self.repeats, backend.xp, backend.array_of
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
             if not repeats:
                 check_writable(target)
             check(target, *args)
-            write(cpu_xp, target._array, *[getattr(a, "_array", a) for a in args])
+            if xp is not None:
+                where = target._device
+                write(xp, array_of(target), *[array_of(a, where) if hasattr(a, "_array") else a for a in args])
             target._bump_version()
             return target
 
         return kernel
 
-    def meta(self, operator: Operator) -> Callable:
-        def kernel(target: Tensor, *args: Any) -> Tensor:
-            if not self.repeats:
-                check_writable(target)
-            self.check(target, *args)
-            target._bump_version()
-            return target
-
-        return kernel
+    def described(self, operator: Operator) -> Callable:
+        return self.kernel(operator, backend_of("meta"))
 
 
 writes = Writes

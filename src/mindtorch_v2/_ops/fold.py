@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from .._backends.cpu.convolution import Steps
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import INT, dtype
+from .._geometry import Steps
 from .._tensor import Tensor
 from .batch import planewise
 from .declare import composite, op

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._backends.cpu import xp as cpu_xp
-from .._backends.cpu.blocks import BLOCK
+from .._backends.interface import Backend
 from .._dispatch.registry import Operator
 from .._dtype import FLOAT, REDUCED
 from .._tensor import Tensor
@@ -19,6 +18,7 @@ from .families import Family
 from .rules import check_writable
 
 Step = Callable[..., None]
+BLOCK = 1 << 15  # elements that are stepped at a time
 _PLAIN = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
 
@@ -28,8 +28,8 @@ class FusedStep(Family):
     def __init__(self, prepare: Callable[..., Step], state_lists: int, *, counts: bool = True) -> None:
         self.prepare, self.state_lists, self.counts = prepare, state_lists, counts
 
-    def cpu(self, operator: Operator) -> Callable:
-        schema = operator.schema
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        schema, xp = operator.schema, backend.xp
         arrays_in = 2 + self.state_lists
         first_option = arrays_in + self.counts
         names = schema.names[first_option:-2]
@@ -44,18 +44,18 @@ class FusedStep(Family):
             numbers = [step.item() for step in args[arrays_in]] if self.counts else [None] * len(args[0])
             steps = {number: self.prepare(number, **options) for number in set(numbers)}
             for number, *tensors in zip(numbers, *lists, strict=True):
-                arrays = [tensor._array for tensor in tensors]
+                arrays = [backend.array_of(tensor) for tensor in tensors]
                 if scale is None and _is_little(arrays):
-                    steps[number](cpu_xp, *arrays)
+                    steps[number](xp, *arrays)
                 else:
                     _check(tensors, schema.base_name)
-                    _run(steps[number], arrays, scale)
+                    _run(xp, steps[number], arrays, scale)
                 for tensor in tensors if scale is not None else (tensors[0], *tensors[2:]):
                     tensor._bump_version()  # a gradient is written only where its scale is taken out
 
         return kernel
 
-    def meta(self, operator: Operator) -> Callable:
+    def described(self, operator: Operator) -> Callable:
         return lambda *args: None
 
 
@@ -82,18 +82,18 @@ def _is_little(arrays: list[Any]) -> bool:
     )
 
 
-def _run(step: Step, arrays: list[Any], scale: Tensor | None) -> None:
+def _run(xp: Any, step: Step, arrays: list[Any], scale: Tensor | None) -> None:
     """One parameter's step; half types are computed in float32."""
     if scale is not None:
         arrays[1] /= scale.item()
     if arrays[0].dtype in REDUCED:
         wide = [array.astype(np.float32) for array in arrays]
-        step(cpu_xp, *(array.reshape(-1) for array in wide))
+        step(xp, *(array.reshape(-1) for array in wide))
         for array, computed in zip(arrays, wide, strict=True):
             array[...] = computed
     else:
         for parts in _in_blocks(arrays):
-            step(cpu_xp, *parts)
+            step(xp, *parts)
 
 
 def _in_blocks(arrays: list[Any]) -> Iterator[list[Any]]:

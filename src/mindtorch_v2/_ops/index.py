@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cpu import xp as cpu_xp
+from .._backends.interface import Backend
 from .._device import META
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
@@ -36,7 +36,7 @@ from .batch import (
 from .copy import uninitialised
 from .declare import composite, function_of, op
 from .families import ArrayFamily, moves
-from .rules import Spec, broadcast_shape, common_dtype, pointwise_strides, shape_text
+from .rules import Spec, at_hand, broadcast_shape, common_dtype, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
 _KIND_INT64 = int64.np
@@ -137,7 +137,7 @@ def check_places(shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int]) 
         return places
     for nr, d in enumerate(at):
         n, index = shape[d], key[d]
-        if index.__class__ is not np.ndarray:  # a device is not waited for
+        if not at_hand(index):
             continue
         outside = index[(index >= n) | (index < -n)]
         if outside.size:
@@ -194,13 +194,17 @@ def _index_strides(self: Tensor, indices: Sequence[Tensor | None], result: tuple
 
 
 class Picks(ArrayFamily):
-    """Indexing: on the CPU its shape is not inferred beforehand, since a mask's is in its data."""
+    """Indexing: of ndarrays its shape is not inferred beforehand, since a mask's is in its data."""
 
-    def cpu(self, operator: Operator) -> Callable:
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        xp = backend.xp
+        if not backend.direct:
+            return super().kernel(operator, backend)
+
         def kernel(source: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
             array = source._array
             arrays = [None if index is None else index._array for index in indices]
-            made = picked(cpu_xp, array, arrays)
+            made = picked(xp, array, arrays)
             if array.size and (not array.flags.c_contiguous or 1 in array.shape):
                 key = whole_key(array.shape, arrays, warns=False)
                 spec = index_spec(source, [None if part.__class__ is slice else wrap(part) for part in key])
@@ -265,7 +269,7 @@ _FEW = 32  # up to so many elements Python is quicker than a reduction
 
 def in_range(xp: Any, index: Any, n: int) -> bool:
     """Whether all indices are between 0 and n - 1; in one pass, since a negative one is large without its sign."""
-    if index.__class__ is not np.ndarray:  # a device is not waited for
+    if not at_hand(index):
         return True
     if index.size <= _FEW:
         numbers = index.reshape(-1).tolist()
@@ -537,8 +541,10 @@ def _where(xp: Any, condition: Any, self: Any, other: Any, spec: Spec) -> Any:
 class Chooses(ArrayFamily):
     """`where`: operands of one type, one shape and row-major go straight to NumPy."""
 
-    def cpu(self, operator: Operator) -> Callable:
-        general = super().cpu(operator)
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        general, choose = super().kernel(operator, backend), backend.xp.where
+        if not backend.direct:
+            return general
 
         def kernel(condition: Tensor, chosen: Any, other: Any) -> Tensor:
             if chosen.__class__ in NUMBERS or other.__class__ in NUMBERS:
@@ -548,7 +554,7 @@ class Chooses(ArrayFamily):
                 return general(condition, chosen, other)
             if 1 in a.shape or not (mask.flags.c_contiguous and a.flags.c_contiguous and b.flags.c_contiguous):
                 return general(condition, chosen, other)
-            return wrap(cpu_xp.where(mask, a, b))
+            return wrap(choose(mask, a, b))
 
         return kernel
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._backends.interface import Backend
 from .._device import META, channels_last, channels_last_3d, contiguous_format
 from .._dispatch.registry import Operator, registry
 from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
@@ -91,8 +92,10 @@ class Joins(ArrayFamily):
         super().__init__(infer, array, widen=False, out_types="joined")
         self.joined = joined
 
-    def cpu(self, operator: Operator) -> Callable:
-        general, joined = super().cpu(operator), self.joined
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        general, joined = super().kernel(operator, backend), self.joined
+        if not backend.direct:
+            return general
 
         def kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
             if not tensors:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._backends.interface import Backend
 from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
@@ -124,8 +125,10 @@ class _Quick(ArrayFamily):
         super().__init__(infer, array, widen=True)
         self.quick = quick
 
-    def cpu(self, operator: Operator) -> Callable:
-        general, quick = super().cpu(operator), self.quick
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        general, quick = super().kernel(operator, backend), self.quick
+        if not backend.direct:
+            return general
 
         def kernel(*args: Any) -> Tensor:
             made = quick(*args)

@@ -99,9 +99,6 @@ def _row_means(xp: Any, rows: Any) -> Any:
 
 def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> tuple[Any, Any, Any]:
     """Rows brought to mean 0 (if `centred`) and mean square 1, scaled, shifted; their means and inverse deviations."""
-    served = xp.onednn and centred and xp.onednn.layer_norm(x, weight, bias, eps)
-    if served:
-        return served
     rows, width = x.shape
     made = xp.empty(x.shape, x.dtype)
     mean: Any = _row_means(xp, x) if centred else None
@@ -124,10 +121,6 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bo
 
 def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, wanted: Sequence[bool]) -> tuple:
     """Gradients of rows, weight and bias; `mean` is None where rows were not centred."""
-    onednn = xp.onednn if wanted[0] and mean is not None else None
-    served = onednn and onednn.layer_norm_gradients(grad, x, mean, rstd, weight)
-    if served:
-        return served
     rows, width = x.shape
     of_input = xp.empty(x.shape, x.dtype) if wanted[0] else None
     of_weight = xp.zeros(width, x.dtype) if wanted[1] else None
@@ -261,6 +254,7 @@ _NORM_SAMPLES = (case(t(2, 3, 4), (4,), t(4), t(4), 1e-5), case(t(2, 3, 4), (3, 
 _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
    " -> (Tensor output, Tensor mean, Tensor rstd)",
    kernel=computes(_layer_norm_specs, _layer_norm_array),
+   kernels={"cpu": "onednn.layer_norm"},
    npu="aclnnLayerNorm(input, normalized_shape, weight, bias, eps, output, mean, rstd)",
    grad={"input, weight, bias": _layer_norm_grad},
    public="", samples=cases(*_NORM_SAMPLES), decomposition=_layer_norm_by_parts, batch=decomposed)
@@ -343,6 +337,7 @@ _LAYER_NORM_BACKWARD = op(
    "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, "
    "Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_layer_norm_backward_specs, _layer_norm_backward_array),
+   kernels={"cpu": "onednn.layer_norm_backward"},
    npu="aclnnLayerNormBackward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask, result, "
        "result1, result2)",
    grad={"grad_out, input, mean, rstd, weight": _layer_norm_backward_grad},

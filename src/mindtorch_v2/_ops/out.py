@@ -4,11 +4,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .._autograd.node import NotDerived
 from .._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
-from .._device import META
+from .._backends.interface import backend_of
 from .._dispatch.callers import call_bound, keys_of
 from .._dispatch.keys import (
     AUTOCAST_MASK,
@@ -21,7 +19,7 @@ from .._dispatch.keys import (
     modes,
 )
 from .._dispatch.registry import Operator
-from .._dtype import FLOAT, assign, can_cast, get_default_dtype
+from .._dtype import FLOAT, can_cast, get_default_dtype
 from .._geometry import contiguous_strides
 from .._tensor import Tensor
 from .families import Composite
@@ -380,9 +378,6 @@ def _store(target: Tensor, value: Tensor, family: Any, operands: Iterator[Tensor
         shape = tuple(value.shape)
         strides = value.stride() if family.elementwise else contiguous_strides(shape)
         show(target, target.untyped_storage(), target.storage_offset(), shape, strides)
-    if target._array.__class__ is not np.ndarray and target._device is not META:
-        target.copy_(value)  # type: ignore[attr-defined]  # which counts as the write
-        return
-    if target._device is not META:
-        assign(target._array, value._array)
+    if target._array.size:
+        backend_of(target._device.type).copy(target, value)
     target._bump_version()

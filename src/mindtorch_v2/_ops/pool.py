@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from .._dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
@@ -19,7 +17,7 @@ from .copy import suggested_strides, uninitialised
 from .declare import composite, function_of, op
 from .families import computes
 from .join import constant_pad_nd
-from .rules import Spec, shape_text
+from .rules import Spec, at_hand, shape_text
 from .samples import Case, case, cases, error, t
 
 maximum = function_of(registry.get("maximum"))
@@ -156,7 +154,7 @@ def _pooled_spec(self: Tensor, name: str, rank: int, kernel_size: Sizes, stride:
 def in_strides(array: Any, spec: Spec) -> Any:
     """The array, laid out as the spec says."""
     array = array.reshape(spec.shape)
-    if spec.strides is None or array.__class__ is not np.ndarray:  # elsewhere the family sees to it
+    if spec.strides is None or not at_hand(array):  # elsewhere the family sees to it
         return array
     made = uninitialised(spec)
     made[...] = array

@@ -31,7 +31,7 @@ from .create import LIKE, OPTIONS, Factory, checked_size
 from .declare import composite, op
 from .families import moves, writes
 from .implicit import STANDARD_GAMMA_GRAD
-from .rules import Spec, broadcast_shape
+from .rules import Spec, at_hand, broadcast_shape
 from .samples import case, cases, error, ints, t
 from .special import not_differentiable
 
@@ -149,7 +149,7 @@ def _check_std(std: Any) -> None:
     if hasattr(std, "_array"):
         if std.dtype.category == COMPLEX:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if std._array.__class__ is np.ndarray and not (std._array >= 0).all():
+        if at_hand(std._array) and not (std._array >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")

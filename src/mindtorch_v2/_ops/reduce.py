@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._backends.interface import Backend
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
@@ -12,7 +13,7 @@ from .._tensor import Tensor, wrapped_dim
 from .batch import Call, Result, along_dimensions
 from .declare import composite, op
 from .families import ArrayFamily, computes
-from .rules import Spec, anywhere, shape_text
+from .rules import Spec, anywhere, at_hand, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
 PLAIN = frozenset((float32.np, float64.np))
@@ -88,7 +89,7 @@ def folded(reduce: Callable, array: Any, axes: tuple[int, ...] | None, keepdim: 
 
 def summed(array: Any, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
     """The sum over the axes (None for all), exact to a few units in the last place however many are added."""
-    if array.__class__ is not _ndarray:  # a GPU adds in many lanes anyhow
+    if not at_hand(array):  # a GPU adds in many lanes anyhow
         return array.sum(axis=axes, keepdims=keepdim)
     if array.size <= BLOCK * 8 or array.dtype.kind not in "fc":
         return folded(np.add.reduce, array, axes, keepdim)
@@ -146,8 +147,10 @@ class Reduction(ArrayFamily):
         super().__init__(infer, array, widen=True, out_types=out_types)
         self.ufunc, self.finish, self.empty = ufunc, finish, empty
 
-    def cpu(self, operator: Operator) -> Callable:
-        general, arity = super().cpu(operator), len(operator.schema.arguments)
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        general, arity = super().kernel(operator, backend), len(operator.schema.arguments)
+        if not backend.direct:
+            return general
         reduce, finish, plain = getattr(np, self.ufunc).reduce, self.finish, PLAIN
         smallest, largest = 0 if self.empty else 1, BLOCK * 8
 

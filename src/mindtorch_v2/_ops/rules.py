@@ -50,6 +50,11 @@ def c_name(kind: dtype) -> str:
 _WITH_TENSOR_TYPE = frozenset(("Half", "Float", "Double", "Char", "Byte", "Short", "Int", "Long"))
 
 
+def at_hand(array: Any) -> bool:
+    """Whether the elements can be looked at before a kernel runs: a device is not waited for."""
+    return array.__class__ is _ndarray
+
+
 def type_text(tensor: Tensor) -> str:
     """How errors call a tensor's device and type: `torch.FloatTensor`, but `CPUBoolType`."""
     kind, where = tensor.dtype.scalar_name, tensor._device.type

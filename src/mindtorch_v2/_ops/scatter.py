@@ -43,7 +43,7 @@ from .index import (
     shown_shape,
     whole_key,
 )
-from .rules import Spec, anywhere, broadcast_shape, shape_text
+from .rules import Spec, anywhere, at_hand, broadcast_shape, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 from .updates import LITTLE, Updates, combine_at, on_flat
 
@@ -95,7 +95,7 @@ def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Ten
 def _check_put_shapes(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> None:
     """Raises for what PyTorch looks at before it looks at types and places: sizes of 0, and how values broadcast."""
     arrays = [None if index is None else index._array for index in indices]
-    if not all(array is None or array.__class__ is np.ndarray for array in arrays):
+    if not all(array is None or at_hand(array) for array in arrays):
         return
     shape, key = self._array.shape, whole_key(self._array.shape, arrays, warns=False)
     at = [d for d, k in enumerate(key) if k.__class__ is not slice]
@@ -122,7 +122,7 @@ def _cells(xp: Any, shape: tuple[int, ...], key: Sequence[Any], at: Sequence[int
     for d, n in enumerate(shape):
         step = math.prod(shape[d + 1 :])
         if d in at:
-            known = key[d].__class__ is np.ndarray and key[d].size and key[d].min() >= 0  # a device is not waited for
+            known = at_hand(key[d]) and key[d].size and key[d].min() >= 0
             index = key[d] if known else xp.where(key[d] < 0, key[d] + n, key[d])
             made = made + (index * step).reshape((*index.shape, *(1,) * (len(kept) - front)))
         elif n:
@@ -159,7 +159,7 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
         xp.add.at(self, tuple(key), values)
         return
     cells = _cells(xp, self.shape, key, at, places)
-    on_flat(self, lambda flat: combine_at(xp.add, flat, cells, values, widen=False))
+    on_flat(self, lambda flat: combine_at(xp, "add", flat, cells, values, widen=False))
 
 
 def _index_put_grad(grad: Tensor, indices: Sequence[Tensor | None], accumulate: bool) -> Tensor:
@@ -257,7 +257,7 @@ def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any
     elif source.size:
         cells = _row_cells(xp, self.shape, dim, index)
         rows = xp.broadcast_to(_outer_first(source, dim), cells.shape)
-        on_flat(self, lambda flat: combine_at(xp.add, flat, cells, rows, widen=self.ndim > 1))
+        on_flat(self, lambda flat: combine_at(xp, "add", flat, cells, rows, widen=self.ndim > 1))
 
 
 def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -497,7 +497,7 @@ def _check_scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, reduc
 
 
 def _scattered(change: Callable[..., None]) -> Callable:
-    """A `write` that runs `change(flat target, flat places, values)`."""
+    """A `write` that runs `change(xp, flat target, flat places, values)`."""
 
     def write(xp: Any, self: Any, dim: int, index: Any, src: Any, *rest: Any) -> None:
         if not index.size:
@@ -510,12 +510,12 @@ def _scattered(change: Callable[..., None]) -> Callable:
             src = src.reshape(-1)[: index.size]
         elif src.shape != index.shape:
             src = src[tuple([slice(n) for n in index.shape])]
-        on_flat(self, lambda flat: change(flat, places, src, *rest))
+        on_flat(self, lambda flat: change(xp, flat, places, src, *rest))
 
     return write
 
 
-def _put_at(flat: Any, places: Any, src: Any) -> None:
+def _put_at(xp: Any, flat: Any, places: Any, src: Any) -> None:
     flat[places] = src.reshape(-1) if getattr(src, "ndim", 0) else src
 
 
@@ -533,7 +533,7 @@ op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor
                  error(RuntimeError, "index 5 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[5]]),
                        t(2, 3))), batch=elementwise_indices(like=0))
 
-_LEGACY = {"add": np.add, "multiply": np.multiply}
+_LEGACY = ("add", "multiply")
 
 
 def _check_legacy(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> None:
@@ -542,7 +542,7 @@ def _check_legacy(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str) 
         raise RuntimeError("reduce argument must be either add or multiply.")
 
 
-_write_legacy = _scattered(lambda flat, places, src, reduce: combine_at(_LEGACY[reduce], flat, places, src))
+_write_legacy = _scattered(lambda xp, flat, places, src, reduce: combine_at(xp, reduce, flat, places, src))
 
 op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str reduce) -> Tensor",
    kernel=Updates(_check_legacy, _write_legacy, preserves=False),
@@ -553,7 +553,7 @@ op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str
    batch=elementwise_indices(like=0))
 
 op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-   kernel=Updates(_check_scatter, _scattered(lambda flat, places, src: combine_at(np.add, flat, places, src)),
+   kernel=Updates(_check_scatter, _scattered(lambda xp, flat, places, src: combine_at(xp, "add", flat, places, src)),
                   preserves=False),
    npu="aclnnInplaceScatter(self, dim, index, src, reduce=1)",
    grad=dict(self=lambda grad: grad, src=lambda grad, dim, index: grad.gather(dim, index)),
@@ -562,7 +562,7 @@ op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
                  error(RuntimeError, "Index tensor must have the same number of dimensions as self tensor", t(2, 3), 1,
                        ints(2), t(2, 3))), batch=elementwise_indices(like=0))
 
-_REDUCTIONS = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+_REDUCTIONS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
 
 def _check_scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> None:
@@ -586,13 +586,12 @@ def start_value(reduce: str, kind: np.dtype) -> Any:
     return -np.inf if reduce == "amax" else np.inf
 
 
-def _reduce_at(flat: Any, places: Any, src: Any, reduce: str, include_self: bool) -> None:
+def _reduce_at(xp: Any, flat: Any, places: Any, src: Any, reduce: str, include_self: bool) -> None:
     if not include_self:
         flat[places] = start_value(reduce, flat.dtype)
-    combine_at(_REDUCTIONS[reduce], flat, places, src)
+    combine_at(xp, _REDUCTIONS[reduce], flat, places, src)
     if reduce == "mean":
-        counts = np.bincount(places, minlength=flat.size) + include_self
-        counts = np.maximum(counts, 1)
+        counts = xp.maximum(xp.bincount(places, minlength=flat.size) + include_self, 1)
         flat[...] = flat // counts if flat.dtype.kind in "iu" else flat / counts.astype(flat.dtype)
 
 
@@ -758,8 +757,8 @@ def _put(xp: Any, self: Any, index: Any, source: Any, accumulate: bool) -> None:
     if index.size and not self.size:
         raise IndexError("put_(): Tried to put elements into an empty tensor")
     check_flat(index, self.size)
-    on_flat(self, lambda flat: combine_at(xp.add, flat, index, source, widen=False) if accumulate
-            else _put_at(flat, index, source))
+    on_flat(self, lambda flat: combine_at(xp, "add", flat, index, source, widen=False) if accumulate
+            else _put_at(xp, flat, index, source))
 
 
 def _put_grad(grad: Tensor, index: Tensor, source_shape: tuple[int, ...], accumulate: bool) -> Tensor:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cpu.blocks import SERVED
 from .._dispatch.callers import call_bound
 from .._dtype import COMPUTE, FLOAT, dtype, float64, get_default_dtype
 from .._tensor import Tensor, wrapped_dim
@@ -47,7 +46,7 @@ def _log_softmax_into(made: Any, array: Any, axis: int) -> None:
     np.subtract(made, np.log(total, out=total), out=made)
 
 
-def _normalised(fill: Callable, served: bool = False) -> Callable:
+def _normalised(fill: Callable) -> Callable:
     """The `array` of a softmax: `fill(made, array, axis)`, by blocks of rows where the dimension is the innermost."""
 
     def array(xp: Any, self: Any, dim: int, dtype: dtype | None, spec: Spec) -> Any:
@@ -56,12 +55,9 @@ def _normalised(fill: Callable, served: bool = False) -> Callable:
         made = xp.empty(self.shape, self.dtype)
         if not self.size:
             return made
-        along_rows, onednn = dim in (-1, self.ndim - 1), xp.onednn if served and self.size >= SERVED else None
-        if along_rows and onednn is not None and onednn.softmax(made, self):
-            return made
         if not self.ndim:
             fill(made.reshape(1), self.reshape(1), 0)
-        elif self.size <= BLOCK or not along_rows or not self.flags.c_contiguous:
+        elif self.size <= BLOCK or dim not in (-1, self.ndim - 1) or not self.flags.c_contiguous:
             fill(made, self, dim % self.ndim)
         else:
             width = self.shape[-1]
@@ -80,7 +76,8 @@ _SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case
                         2))
 
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
-   kernel=computes(_spec("softmax"), _normalised(_softmax_into, served=True), out_types="exact"),
+   kernel=computes(_spec("softmax"), _normalised(_softmax_into), out_types="exact"),
+   kernels={"cpu": "onednn.softmax"},
    npu="aclnnSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
@@ -114,10 +111,6 @@ def _backward_spec(grad_output: Tensor, output: Tensor, dim: int, input_dtype: d
 def _softmax_data(xp: Any, grad_output: Any, output: Any, dim: int, input_dtype: dtype) -> Any:
     if not output.ndim:
         return output * (grad_output - grad_output * output)
-    onednn = xp.onednn if output.size >= SERVED and dim in (-1, output.ndim - 1) else None
-    made = None if onednn is None else onednn.softmax_gradient(grad_output, output)
-    if made is not None:
-        return made
     made = xp.multiply(grad_output, output, order="C")
     total = xp.add.reduce(made, dim, keepdims=True)
     xp.subtract(grad_output, total, out=made)
@@ -138,7 +131,7 @@ _BACKWARD_CASES = cases(case(t(2, 3), t(2, 3), 1, float64), case(t(2, 3), t(2, 3
 
 _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype)"
                    " -> Tensor",
-   kernel=computes(_backward_spec, _softmax_data),
+   kernel=computes(_backward_spec, _softmax_data), kernels={"cpu": "onednn.softmax_backward"},
    npu="aclnnSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: _softmax_backward(grad, output, dim),
              output=lambda grad, grad_output, output, dim:

@@ -23,7 +23,7 @@ class DataDependent(ArrayFamily):
     """An operator whose result has as many elements as the data tells; `infer` gives types, and there is no Meta "
     "kernel."""
 
-    def meta(self, operator: Operator) -> Callable:
+    def described(self, operator: Operator) -> Callable:
         def kernel(*args: Any) -> Any:
             self.infer(*args)
             raise NotImplementedError(f"{operator.name}: attempted to run this operator with Meta tensors, but the "

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backends.cpu import xp as cpu_xp
-from .._dispatch.keys import DispatchKey
+from .._backends.interface import Backend
 from .._dispatch.registry import Operator
 from .._dtype import REDUCED
 from .._geometry import is_dense
@@ -40,10 +39,10 @@ class Updates(Family):
         same = self.preserves and shape == source._array.shape
         return Spec(shape, source.dtype, preserved_strides(source, None) if same else None)
 
-    def cpu(self, operator: Operator) -> Callable:
-        check, write, keeps_shape = self.check, self.write, self.shape is None
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        check, write, keeps_shape, xp = self.check, self.write, self.shape is None, backend.xp
 
-        def kernel(source: Tensor, *args: Any) -> Tensor:
+        def on_ndarrays(source: Tensor, *args: Any) -> Tensor:
             array = source._array
             if keeps_shape and array.flags.c_contiguous:
                 check(source, *args)
@@ -51,25 +50,34 @@ class Updates(Family):
             else:
                 target = uninitialised(self.spec(source, args))
                 target[...] = array
-            write(cpu_xp, target, *map(_array_of, args))
+            write(xp, target, *[_array_of(a, backend, None) for a in args])
             return wrap(target)
 
-        return kernel
+        def kernel(source: Tensor, *args: Any) -> Tensor:
+            where = source._device
+            made = backend.empty(self.spec(source, args), where)
+            if made._array.size:
+                backend.copy(made, source)
+                write(xp, backend.array_of(made), *[_array_of(a, backend, where) for a in args])
+            return made
 
-    def meta(self, operator: Operator) -> Callable:
+        return on_ndarrays if backend.direct else kernel
+
+    def described(self, operator: Operator) -> Callable:
         return lambda source, *args: meta_of(self.spec(source, args))
 
-    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        write = self.write
+    def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        write, xp = self.write, backend.xp
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
             check_update(self, operator, target, args)
-            if target._array.__class__ is np.ndarray:
-                write(cpu_xp, target._array, *map(_array_of, args))
+            if xp is not None and (target._array.size or backend.direct):
+                where = target._device
+                write(xp, backend.array_of(target), *[_array_of(a, backend, where) for a in args])
             target._bump_version()
             return target
 
-        return super().inplace_kernels(operator, functional) | {DispatchKey.CPU: kernel, DispatchKey.Meta: kernel}
+        return kernel
 
 
 def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
@@ -108,10 +116,10 @@ def refuse_shared(target: Tensor, value: Tensor) -> None:
                            "to a single memory location. Please clone() the tensor before performing the operation.")
 
 
-def _array_of(value: Any) -> Any:
+def _array_of(value: Any, backend: Backend, where: Any) -> Any:
     if value.__class__ in (tuple, list):
-        return [_array_of(v) for v in value]
-    return getattr(value, "_array", value)
+        return [_array_of(v, backend, where) for v in value]
+    return backend.array_of(value, where) if hasattr(value, "_array") else value
 
 
 def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
@@ -124,17 +132,12 @@ def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
         target[...] = flat.reshape(target.shape)
 
 
-def combine_at(combine: Any, flat: Any, places: Any, source: Any, *, widen: bool = True) -> None:
-    """Combines values into places of a flat array, of which some may be named several times.
+def combine_at(xp: Any, name: str, flat: Any, places: Any, source: Any, *, widen: bool = True) -> None:
+    """Combines values by a ufunc into places of a flat array, of which some may be named several times.
 
     Half types are combined in float32 and rounded once, or, as PyTorch does here and there, after each step.
     """
-    if flat.__class__ is not np.ndarray:
-        from .._backends.cuda.namespace import combine_rounded
-
-        combine_rounded(combine.__name__, flat, places.reshape(-1), source, widen)
-        return
-    places, source = places.reshape(-1), np.asarray(source)
+    combine, places, source = getattr(xp, name), places.reshape(-1), xp.asarray(source)
     if source.ndim:
         source = source.reshape(-1)
     if widen and flat.dtype in REDUCED:

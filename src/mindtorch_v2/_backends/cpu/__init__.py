@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import convolution, lapack
-from .blocks import blockwise
+from .blocks import in_blocks
 from .bound import at_least, at_most
 from .choose import where, zero_where
 from .memory import keep_freed_memory
@@ -17,7 +17,6 @@ from .rows import bag_sums, summed_rows
 _ERF_COEFFICIENTS = (1.1283792, 0.10276905, -1.9183078e-4, -6.197847e-4, 8.763733e-5, -5.6684762e-6, 1.4185227e-7)
 
 
-@blockwise
 def _erf32(xp: Any, x: Any) -> Any:
     square = x * x
     inner = square * _ERF_COEFFICIENTS[-1]
@@ -38,9 +37,15 @@ def _onednn_kernels() -> Any:
 
     if library() is None:
         return None
-    from . import onednn_kernels
+    from .kernels import onednn
 
-    return onednn_kernels
+    return onednn
+
+
+def onednn_kernels() -> Any:
+    """The kernels that are oneDNN's; None where it is not installed, or was switched off."""
+    switches = sys.modules.get(_ONEDNN_SWITCHES)
+    return _onednn_kernels() if switches is None or switches.enabled else None
 
 
 class Namespace:
@@ -54,7 +59,6 @@ class Namespace:
     summed_rows = staticmethod(summed_rows)
     bag_sums = staticmethod(bag_sums)
     lapack = lapack
-    convolution = convolution
 
     @functools.cached_property
     def fft(self) -> Any:
@@ -64,10 +68,13 @@ class Namespace:
         return scipy.fft
 
     @property
-    def onednn(self) -> Any:
-        """What oneDNN computes (onednn_kernels); None where it is not installed, or was switched off."""
-        switches = sys.modules.get(_ONEDNN_SWITCHES)
-        return _onednn_kernels() if switches is None or switches.enabled else None
+    def convolution(self) -> Any:
+        """What convolves: oneDNN, or products of matrices."""
+        return onednn_kernels() or convolution
+
+    def in_blocks(self, compute: Any, *arguments: Any) -> Any:
+        """`compute(xp, *arguments)`, which works on each element alone, a part at a time that stays in cache."""
+        return in_blocks(self, compute, *arguments)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(np, name, None)
@@ -87,7 +94,7 @@ class Namespace:
             import scipy.special
 
             return scipy.special.erf(x, out=out)
-        value = _erf32(self, x)
+        value = in_blocks(self, _erf32, x)
         if out is None:
             return value
         np.copyto(out, value)

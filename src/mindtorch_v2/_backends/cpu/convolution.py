@@ -7,23 +7,17 @@ The result is written into `made`, an array of any layout and type. Shapes: inpu
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ..._geometry import Steps
+
 BLOCK = 1 << 20  # elements unfolded at a time
 COLUMNS = 8192  # so many make a product efficient: samples are joined up to it
 _ALL = slice(None)
-
-
-class Steps(NamedTuple):
-    """How windows lie on the input."""
-
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int = 1
+TAKES_BFLOAT16 = False  # else it is multiplied as float32
 
 
 def windows(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Steps) -> Any:

@@ -12,9 +12,10 @@ from typing import Any
 import cupy
 from cupy.lib.stride_tricks import as_strided
 
-from ..cpu.convolution import Steps, check_reach, inside
+from ..._geometry import Steps
+from ..cpu.convolution import TAKES_BFLOAT16, check_reach, inside
 
-__all__ = ["add_windows", "forward", "inside", "padded", "to_input", "to_weight", "windows"]
+__all__ = ["TAKES_BFLOAT16", "add_windows", "forward", "inside", "padded", "to_input", "to_weight", "windows"]
 
 _COLUMNS = 1 << 28  # elements unfolded at a time
 _ALL = slice(None)

@@ -318,6 +318,9 @@ class Namespace:
     def zero_where(self, condition: Any, values: Symbol) -> Symbol:
         return self.where(condition, values.np.type(0), values)  # type: ignore[union-attr]
 
+    def in_blocks(self, compute: Callable, *arguments: Any) -> Any:
+        return compute(self, *arguments)
+
     def at_least(self, x: Any, bound: Any) -> Any:
         return self.maximum(x, bound)
 

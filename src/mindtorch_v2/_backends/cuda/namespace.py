@@ -134,19 +134,6 @@ def combine_at(name: str, array: Any, indices: Any, values: Any) -> None:
     _combine_in_rounds(name, array, indices, values)
 
 
-def combine_rounded(name: str, flat: Any, places: Any, source: Any, widen: bool) -> None:
-    """`combine_at` on a flat array; half types in float32, rounded once, or without `widen` after each step."""
-    source = plain(source)
-    if source.__class__ is cupy.ndarray and source.ndim:
-        source = source.reshape(-1)
-    if flat.dtype.itemsize == 2 and flat.dtype.kind not in "iu" and widen:
-        wide = flat.astype(np.float32)
-        combine_at(name, wide, places, source if source.__class__ is not cupy.ndarray else source.astype(np.float32))
-        flat[...] = wide
-    else:
-        combine_at(name, flat, places, source.astype(flat.dtype) if hasattr(source, "astype") else source)
-
-
 def _combine_in_rounds(name: str, array: Any, indices: Any, values: Any) -> None:
     """The same for types without atomic operations: in each round every place gets at most one value."""
     if not isinstance(indices, tuple):
@@ -173,7 +160,9 @@ class Namespace:
     ndarray = cupy.ndarray
     lapack, convolution = lapack, convolution
     is_cuda = True
-    onednn = None  # on the CPU only
+
+    def in_blocks(self, compute: Callable, *arguments: Any) -> Any:
+        return compute(self, *arguments)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(cupy, name, None)

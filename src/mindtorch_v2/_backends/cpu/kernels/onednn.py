@@ -1,7 +1,7 @@
-"""What oneDNN computes for the CPU's kernels, each where it was measured to be quicker than NumPy.
+"""What oneDNN computes on the CPU, each where it was measured to be quicker than NumPy.
 
-A function answers None, or False where it was to fill an array, if the arrays are not what it is good at: then the
-caller takes NumPy. All of them take float32 alone. Primitives are made once for a geometry and a number of threads.
+A kernel takes the arguments of its operator's `array` function, and answers None if the arrays are not what it is good
+at: then that function is run. All take float32 alone. Primitives are made once for a geometry and a number of threads.
 """
 
 import functools
@@ -13,10 +13,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from . import convolution as by_numpy
-from .blocks import SERVED
-from .convolution import Steps
-from .onednn import (
+from ...._geometry import Steps
+from .. import convolution as by_numpy
+from ..blocks import SERVED
+from ..onednn import (
     BF16,
     BIAS,
     DIFF_DST,
@@ -52,6 +52,7 @@ _KEPT = 512  # primitives of a kind
 _F32, _BF16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
 _KINDS = {_F32: F32} | ({_BF16: BF16} if loaded().has_bf16 else {})  # what convolutions take
 _TARGETS = {"forward": 2, "to_input": 0, "to_weight": 1}
+TAKES_BFLOAT16 = True
 _CHANNELS_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 
 
@@ -223,29 +224,27 @@ def _softmax(recipe: Recipe, shape: tuple[int, int], backward: bool) -> Primitiv
                      [Operand(DST, layout), Operand(DIFF_DST, layout), Operand(DIFF_SRC, layout, True)])
 
 
-def softmax(made: Any, array: Any) -> bool:
-    """Fills `made` with the softmax over the last dimension of `array`. (Its logarithm is not exact enough there.)"""
-    if not _are_rows(array):
-        return False
-    shape = (array.size // array.shape[-1], array.shape[-1])
-    primitive = _softmax(array.size / _ELEMENTS, shape, False)
-    if primitive is None:
-        return False
-    primitive(array, made)
-    largest = np.maximum.reduce(made.reshape(-1))  # the quickest way to see a NaN
-    return bool(largest == largest)  # a row with NaN or infinity in it is NaN throughout, but oneDNN leaves some zeros
-
-
-def softmax_gradient(grad: Any, output: Any) -> Any:
-    """The gradient of what the softmax over the last dimension was made of."""
-    if grad.shape != output.shape or not _are_rows(grad, output):
+def softmax(self: Any, dim: int, dtype: Any, spec: Any) -> Any:
+    """Over the last dimension. (Its logarithm is not exact enough there.)"""
+    if not _are_rows(self) or dim not in (-1, self.ndim - 1) or dtype is not None and dtype.itemsize > 4:
         return None
-    shape = (output.size // output.shape[-1], output.shape[-1])
-    primitive = _softmax(output.size / _ELEMENTS, shape, True)
+    primitive = _softmax(self.size / _ELEMENTS, (self.size // self.shape[-1], self.shape[-1]), False)
+    if primitive is None:
+        return None
+    made = np.empty(self.shape, _F32)
+    primitive(self, made)
+    largest = np.maximum.reduce(made.reshape(-1))  # the quickest way to see a NaN
+    return made if largest == largest else None  # a row with NaN in it is NaN throughout, but oneDNN leaves some zeros
+
+
+def softmax_backward(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    if not _are_rows(output, grad_output) or dim not in (-1, output.ndim - 1) or grad_output.shape != output.shape:
+        return None
+    primitive = _softmax(output.size / _ELEMENTS, (output.size // output.shape[-1], output.shape[-1]), True)
     if primitive is None:
         return None
     made = np.empty(output.shape, _F32)
-    primitive(output, grad, made)
+    primitive(output, grad_output, made)
     return made
 
 
@@ -310,24 +309,31 @@ def _gradients(primitive: Primitive, grad: Any, x: Any, made: Any, mean: Any, rs
     return made, of_weight, of_bias
 
 
-def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple | None:
-    """Rows normalised, and columns of their means and inverse deviations."""
-    if not _are_rows(x):
+def layer_norm(input: Any, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> tuple | None:
+    if not _are_rows(input):
         return None
+    width = math.prod(normalized_shape)
+    rows = input.size // width
     flags, parameters = _parameters(weight, bias)
-    primitive = _layer_norm(x.size / _ELEMENTS, x.shape, flags, eps, False)
+    primitive = _layer_norm(input.size / _ELEMENTS, (rows, width), flags, eps, False)
     if primitive is None:
         return None
-    made, mean, rstd = _normalised(primitive, x, np.empty(x.shape, _F32), len(x), parameters, eps)
-    return made, mean[:, None], rstd[:, None]
+    made, mean, rstd = _normalised(primitive, input, np.empty(input.shape, _F32), rows, parameters, eps)
+    shape = (*input.shape[: input.ndim - len(normalized_shape)], *(1,) * len(normalized_shape))
+    return made, mean.reshape(shape), rstd.reshape(shape)
 
 
-def layer_norm_gradients(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> tuple | None:
-    if not _are_rows(x, grad):
+def layer_norm_backward(grad_out: Any, input: Any, normalized_shape: tuple, mean: Any, rstd: Any, weight: Any,
+                        bias: Any, output_mask: tuple) -> tuple | None:
+    if not output_mask[0] or not _are_rows(input, grad_out):
         return None
-    primitive = _layer_norm(x.size / _ELEMENTS, x.shape, _USE_SCALE | _USE_SHIFT, 0.0, True)
-    made = np.empty(x.shape, _F32)
-    return None if primitive is None else _gradients(primitive, grad, x, made, mean, rstd, weight, x.shape[1])
+    width = math.prod(normalized_shape)
+    geometry = (input.size // width, width)
+    primitive = _layer_norm(input.size / _ELEMENTS, geometry, _USE_SCALE | _USE_SHIFT, 0.0, True)
+    if primitive is None:
+        return None
+    made = _gradients(primitive, grad_out, input, np.empty(input.shape, _F32), mean, rstd, weight, width)
+    return made[0], *(g.reshape(normalized_shape) for g in made[1:])
 
 
 def _in_format(array: Any, channels_last: bool) -> Any:
@@ -337,26 +343,29 @@ def _in_format(array: Any, channels_last: bool) -> Any:
     return np.moveaxis(np.ascontiguousarray(array.transpose(_CHANNELS_LAST[array.ndim])), -1, 1)
 
 
-def batch_norm(x: Any, weight: Any, bias: Any, eps: float, channels_last: bool) -> tuple | None:
-    """Channels normalised, their means and inverse deviations."""
-    if x.dtype != _F32 or x.size < SERVED or not (channels_last or x.ndim == 2):
+def batch_norm(input: Any, weight: Any, bias: Any, eps: float, spec: tuple) -> tuple | None:
+    channels_last = spec[0].strides is not None
+    if input.dtype != _F32 or input.size < SERVED or not (channels_last or input.ndim == 2):
         return None  # by planes NumPy is quicker
     flags, parameters = _parameters(weight, bias)
-    primitive = _batch_norm(x.size / _ELEMENTS, x.shape, channels_last, flags, eps, False)
+    primitive = _batch_norm(input.size / _ELEMENTS, input.shape, channels_last, flags, eps, False)
     if primitive is None:
         return None
-    x = _in_format(x, channels_last)
+    x = _in_format(input, channels_last)
     return _normalised(primitive, x, np.empty_like(x), x.shape[1], parameters, eps)
 
 
-def batch_norm_gradients(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, channels_last: bool) -> tuple | None:
-    if x.dtype != _F32 or grad.dtype != _F32 or x.size < SERVED or not (channels_last or x.ndim == 2):
+def batch_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd: Any, eps: float, output_mask: tuple,
+                        spec: tuple) -> tuple | None:
+    channels_last = spec[0] is not None and spec[0].strides is not None
+    if not output_mask[0] or input.dtype != _F32 or grad_out.dtype != _F32 or input.size < SERVED \
+            or not (channels_last or input.ndim == 2):
         return None
-    primitive = _batch_norm(x.size / _ELEMENTS, x.shape, channels_last, _USE_SCALE | _USE_SHIFT, 0.0, True)
+    primitive = _batch_norm(input.size / _ELEMENTS, input.shape, channels_last, _USE_SCALE | _USE_SHIFT, 0.0, True)
     if primitive is None:
         return None
-    x = _in_format(x, channels_last)
-    return _gradients(primitive, _in_format(grad, channels_last), x, np.empty_like(x), mean, rstd, weight, x.shape[1])
+    x, grad = _in_format(input, channels_last), _in_format(grad_out, channels_last)
+    return _gradients(primitive, grad, x, np.empty_like(x), mean, rstd, weight, x.shape[1])
 
 
 # elementwise ---------------------------------------------------------------------------------------------------------
@@ -374,7 +383,7 @@ def _eltwise(recipe: Recipe, size: int, algorithm: int, backward: bool) -> Primi
 
 def _elementwise(algorithm: int, x: Any, grad: Any = None) -> Any:
     """The function of each element, or with `grad` its gradient."""
-    if x.dtype != _F32 or not (x.flags.c_contiguous or x.flags.f_contiguous):
+    if x.size < SERVED or x.dtype != _F32 or not (x.flags.c_contiguous or x.flags.f_contiguous):
         return None
     if grad is not None and (grad.dtype != _F32 or grad.shape != x.shape or grad.strides != x.strides):
         return None
@@ -386,21 +395,21 @@ def _elementwise(algorithm: int, x: Any, grad: Any = None) -> Any:
     return made
 
 
-def gelu(x: Any, approximate: str) -> Any:
-    return _elementwise(_TANH_GELU if approximate == "tanh" else _ERF_GELU, x)
+def gelu(self: Any, approximate: str) -> Any:
+    return _elementwise(_TANH_GELU if approximate == "tanh" else _ERF_GELU, self)
 
 
-def gelu_backward(grad: Any, x: Any, approximate: str) -> Any:
-    return _elementwise(_TANH_GELU if approximate == "tanh" else _ERF_GELU, x, grad)
+def gelu_backward(grad_output: Any, self: Any, approximate: str) -> Any:
+    return _elementwise(_TANH_GELU if approximate == "tanh" else _ERF_GELU, self, grad_output)
 
 
-def sigmoid(x: Any) -> Any:
-    return _elementwise(_LOGISTIC, x)
+def sigmoid(self: Any) -> Any:
+    return _elementwise(_LOGISTIC, self)
 
 
-def silu(x: Any) -> Any:
-    return _elementwise(_SWISH, x)
+def silu(self: Any) -> Any:
+    return _elementwise(_SWISH, self)
 
 
-def silu_backward(grad: Any, x: Any) -> Any:
-    return _elementwise(_SWISH, x, grad)
+def silu_backward(grad_output: Any, self: Any) -> Any:
+    return _elementwise(_SWISH, self, grad_output)

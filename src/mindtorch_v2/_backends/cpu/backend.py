@@ -1,0 +1,62 @@
+"""The CPU: tensors hold ndarrays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._dispatch.registry import Operator
+from ..._dtype import assign, cast
+from ..._storage import UntypedStorage
+from ..._tensor import Tensor
+from ..interface import Backend
+from . import onednn_kernels, xp
+
+_new = object.__new__
+
+
+class CpuBackend(Backend):
+    """Host memory, and NumPy."""
+
+    type, xp, direct = "cpu", xp, True
+    storage_class = UntypedStorage
+
+    def place(self, named: Any, args: Any) -> Any:
+        return Tensor._device
+
+    def array_of(self, tensor: Any, where: Any = None) -> Any:
+        array = tensor._array
+        return array if array.__class__ is np.ndarray else array.to_host()
+
+    def cast(self, array: Any, kind: Any) -> Any:
+        return cast(array, kind)
+
+    def finished(self, array: Any, spec: Any, where: Any = None) -> Tensor:
+        if array.__class__ is not np.ndarray:
+            array = np.asarray(array)
+        kind = spec.dtype.np
+        if array.dtype is not kind and array.dtype != kind:
+            array = cast(array, kind)
+        made = _new(Tensor)
+        made._array = array
+        return made
+
+    def copy(self, target: Tensor, source: Tensor, non_blocking: bool = False) -> None:
+        assign(target._array, self.array_of(source))
+
+    def array_function(self, operator: Operator, generic: Callable) -> Callable:
+        """The generic function behind the one that the declaration names; that gives None for what it does not take."""
+        name = operator.declaration.kernels.get("cpu")
+        if name is None:
+            return generic
+        function = name.partition(".")[2]
+
+        def attempted(xp: Any, *args: Any, **spec: Any) -> Any:
+            kernels = onednn_kernels()
+            made = None if kernels is None else getattr(kernels, function)(*args, **spec)
+            return generic(xp, *args, **spec) if made is None else made
+
+        return attempted
+
+
+BACKEND = CpuBackend()

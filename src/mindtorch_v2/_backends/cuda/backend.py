@@ -1,0 +1,65 @@
+"""NVIDIA GPUs as a device: memory of CuPy's pool, arrays of CuPy, and kernels compiled here."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..._device import device
+from ..._dispatch.registry import Operator
+from ..._tensor import Tensor
+from ..interface import Backend
+from . import runtime
+
+
+class CudaBackend(Backend):
+    """CuPy computes what has no kernel of its own."""
+
+    type = "cuda"
+
+    @property
+    def xp(self) -> Any:  # type: ignore[override]
+        from .namespace import xp
+
+        return xp
+
+    @property
+    def storage_class(self) -> Any:
+        runtime.require()
+        from .array import CudaStorage
+
+        return CudaStorage
+
+    def require(self, operator: Operator) -> None:
+        runtime.require()
+
+    def current_device(self) -> int:
+        return runtime.current_device()
+
+    def place(self, named: device | None, args: Sequence[Any]) -> device:
+        from .families import where_for
+
+        return where_for(named, args)
+
+    def empty(self, spec: Any, where: Any) -> Tensor:
+        from .families import uninitialised
+
+        return uninitialised(spec, where)
+
+    def copy(self, target: Tensor, source: Tensor, non_blocking: bool = False) -> None:
+        from .families import store
+
+        store(target._array.view, source._array.view)
+
+    def kernel(self, operator: Operator) -> Callable:
+        runtime.require()
+        from .families import kernel_of
+
+        return kernel_of(operator)
+
+    def inplace_kernel(self, operator: Operator, functional: Operator) -> Callable:
+        runtime.require()
+        from .families import inplace_kernel_of
+
+        return inplace_kernel_of(operator, functional)
+
+
+BACKEND = CudaBackend()
