@@ -2,14 +2,18 @@
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import operator_cases as samples
-from operator_cases import Call
+import pytest
+from operator_cases import Call, Declaration
 
 import mindtorch_v2 as torch
+from mindtorch_v2._dispatch.dispatcher import dispatch
+from mindtorch_v2._ops.families import Composite
 
 # Errors that the CPU finds in the data; a device is not waited for to look at it.
 FOUND_IN_DATA = ("out of bounds", "out of range", "ZeroDivisionError", "bincount only supports", "is not finite",
@@ -38,6 +42,119 @@ def plain(value: Any) -> np.ndarray:
     if value.dtype is torch.complex32:
         value = value.to(torch.complex64)
     return (value.float() if value.dtype.itemsize == 2 and value.is_floating_point() else value).numpy()
+
+
+class OnDevice:
+    """The operators' samples on a device, against the CPU."""
+
+    def __init__(self, device: str, found_in_data: Collection[str] = FOUND_IN_DATA,
+                 other_strides: Collection[str] = OTHER_STRIDES, sign_is_free: Collection[str] = (),
+                 loose: Mapping[str, float] = MappingProxyType({})) -> None:
+        self.device, self.found_in_data, self.other_strides = device, found_in_data, other_strides
+        self.sign_is_free, self.loose = sign_is_free, loose
+
+    def assert_same(self, call: Call, got: Any, wanted: Any, tolerance: float = 2e-5) -> None:
+        got, wanted = samples.leaves(got), samples.leaves(wanted)
+        assert len(got) == len(wanted), call
+        name = call.declaration.operator.name
+        for a, b in zip(got, wanted, strict=True):
+            if not isinstance(b, torch.Tensor):
+                assert a == b or a != a and b != b, call
+                continue
+            assert a.device.type == self.device, f"{call}: on {a.device}"
+            assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{call}: {a.shape} {a.dtype}, not {b.shape} {b.dtype}"
+            if b.numel() and name not in self.other_strides:
+                assert a.stride() == b.stride(), f"{call}: strides {a.stride()}, not {b.stride()}"
+            if samples.draws(call.declaration) or samples.base_name(call.declaration) in samples.UNINITIALISED:
+                continue
+            if name in self.sign_is_free and b.numel():
+                a, b = a.abs(), b.abs()
+            loose = max(tolerance, self.loose.get(name, 0.0))
+            np.testing.assert_allclose(plain(a), plain(b), rtol=loose, atol=loose, err_msg=str(call))
+
+    def check_values(self, call: Call) -> None:
+        """Values, types, shapes, strides; errors."""
+        if call.case.raises is None:
+            got = run(call, tensors_on(call, self.device), self.device)
+            self.assert_same(call, got, run(call, tensors_on(call, "cpu"), "cpu"))
+            return
+        kind, text = call.case.raises
+        if any(part in text for part in self.found_in_data):
+            return
+        with pytest.raises(kind) as raised:
+            run(call, tensors_on(call, self.device), self.device)
+        assert text in str(raised.value) or "cpu" in text.lower() or "torch.FloatTensor" in text, str(raised.value)
+
+    def check_gradients(self, call: Call) -> None:
+        if call.case.raises is not None:
+            return
+        try:
+            wanted = gradients(call, "cpu")
+        except (RuntimeError, NotImplementedError):  # no derivative
+            return
+        got = gradients(call, self.device)
+        assert len(got) == len(wanted)
+        for a, b in zip(got, wanted, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                assert a.device.type == self.device and (a.shape, a.dtype) == (b.shape, b.dtype)
+                if call.declaration.operator.name not in self.sign_is_free:
+                    np.testing.assert_allclose(plain(a), plain(b), rtol=1e-4, atol=1e-4, err_msg=str(call))
+
+    def check_in_place(self, call: Call) -> None:
+        if call.case.raises is not None:
+            return
+        try:
+            wanted = in_place(call, "cpu")
+        except (RuntimeError, NotImplementedError) as error:
+            with pytest.raises(type(error)):
+                in_place(call, self.device)
+            return
+        if wanted is not None:
+            self.assert_same(call, in_place(call, self.device), wanted)
+
+
+def gradients(call: Call, device: str) -> list[Any]:
+    """The gradients of a weighted sum of a call's results."""
+    tensors = tensors_on(call, device)
+    wanted = samples.require_grad(call, tensors)
+    outputs = [r for r in samples.leaves(run(call, tensors, device))
+               if isinstance(r, torch.Tensor) and r.requires_grad]
+    if not wanted or not outputs:
+        return []
+    weights = [torch.linspace(0.5, 1.5, o.numel()).reshape(o.shape).to(device).to(o.dtype) for o in outputs]
+    return list(torch.autograd.grad(outputs, [tensors[i] for i in wanted], weights, allow_unused=True))
+
+
+def in_place(call: Call, device: str) -> Any:
+    args, kwargs = samples.arguments(call, torch, tensors_on(call, device))
+    if not isinstance(args[0], torch.Tensor):
+        return None
+    target = args[0].clone()
+    got = dispatch(call.declaration.inplace.name, target, *args[1:], **kwargs)
+    assert got is target and target._version == 1
+    return got
+
+
+def each(declaration: Declaration, check: Callable[[Call], None]) -> None:
+    """Checks all calls of an operator, and raises the first error with notes on the others."""
+    failures = []
+    for call in samples.calls(declaration):
+        try:
+            check(call)
+        except Exception as error:  # an operator under test may raise anything
+            failures.append((call, error))
+    if failures:
+        first = failures[0][1]
+        for call, error in failures:
+            first.add_note(f"{call}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+        raise first
+
+
+def derived(sampled: Mapping[str, Declaration]) -> dict[str, Declaration]:
+    """Those operators that have derivatives to compare."""
+    return {name: d for name, d in sampled.items() if (d.grad or isinstance(d.family, Composite))
+            and not samples.draws(d)}
 
 
 def check_copies(x: Any, y: Any) -> None:

@@ -437,7 +437,7 @@ pointwise = Pointwise
 
 
 def blockwise(compute: Callable) -> Callable:
-    """`compute(xp, *arguments)` of each element alone, in blocks where that keeps what lies between its steps in cache."""
+    """`compute(xp, *arguments)`, which works on each element alone, in blocks where that keeps its steps in cache."""
 
     @functools.wraps(compute)
     def in_blocks(xp: Any, *arguments: Any) -> Any:

@@ -194,25 +194,26 @@ def _index_strides(self: Tensor, indices: Sequence[Tensor | None], result: tuple
 
 
 class Picks(ArrayFamily):
-    """Indexing: of ndarrays its shape is not inferred beforehand, since a mask's is in its data."""
+    """Indexing: its shape is not inferred beforehand, since a mask's is in its data."""
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        xp = backend.xp
-        if not backend.direct:
-            return super().kernel(operator, backend)
+        xp, array_of = backend.xp, backend.array_of
 
         def kernel(source: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-            array = source._array
-            arrays = [None if index is None else index._array for index in indices]
+            where = backend.place(None, (source, indices))
+            array = array_of(source, where)
+            arrays = [None if index is None else array_of(index, where) for index in indices]
             made = picked(xp, array, arrays)
+            spec = Spec(made.shape, source.dtype)
             if array.size and (not array.flags.c_contiguous or 1 in array.shape):
-                key = whole_key(array.shape, arrays, warns=False)
-                spec = index_spec(source, [None if part.__class__ is slice else wrap(part) for part in key])
-                if spec.strides is not None:
+                key = whole_key(array.shape, arrays, xp, warns=False)
+                spec = index_spec(source, [None if part.__class__ is slice else
+                                           wrap_meta(part.shape, part.dtype, part.strides) for part in key])
+                if spec.strides is not None and backend.direct:
                     laid_out = uninitialised(spec)
                     laid_out[...] = made
                     made = laid_out
-            return wrap(made)
+            return backend.finished(made, spec, where)
 
         return kernel
 

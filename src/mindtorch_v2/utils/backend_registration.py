@@ -1,17 +1,18 @@
-"""Names for a backend outside of PyTorch: here the only one is "npu", which is built in."""
+"""Names for a backend outside of PyTorch: "npu", which is built in, or one that a program registers."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from .._absent import refuse
+from .._device import DEVICE_TYPES
 
 __all__ = ["generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
 
 
 def rename_privateuse1_backend(backend_name: str) -> None:
-    """Nothing for "npu", which has its name already."""
-    if backend_name != "npu":
-        refuse(f"way to add a backend ({backend_name!r})", "The devices are cpu, meta, cuda and npu.")
+    """Nothing for "npu", or for a device that was registered, which have their names already."""
+    if backend_name not in DEVICE_TYPES:
+        refuse(f"backend named {backend_name!r}", "Register one: mindtorch_v2/_backends/interface.py has the interface.")
 
 
 def generate_methods_for_privateuse1_backend(for_tensor: bool = True, for_module: bool = True,
