@@ -6,10 +6,9 @@ from typing import Any
 from .._device import sparse_coo, sparse_csr, strided
 from .._dtype import FLOAT, INT, bool_, dtype, float32, iinfo, int64
 from .._ops.declare import public_functions
-from .._ops.reduce import reduced_dims
 from .._ops.sparse import indices_of, rebuilt, values_at
 from .._sparse import is_sparse
-from .._tensor import Tensor
+from .._tensor import Tensor, wrapped_dim
 
 _torch, _linalg = public_functions("torch"), public_functions("linalg")
 INF = float("inf")
@@ -32,13 +31,22 @@ def _highest(kind: dtype, name: str) -> float:
     return -_lowest(kind, name) if kind.category != INT else iinfo(kind).max
 
 
-def _dims(dim: Dims, ndim: int) -> tuple[int, ...]:
-    return reduced_dims((dim,) if isinstance(dim, int) else dim if dim is None else tuple(dim), ndim)
-
-
 def _canonical_dim(dim: Dims, ndim: int) -> tuple[int, ...]:
-    """The dimensions that are meant, counted from the front: all for None."""
-    return tuple(sorted(_dims(dim, ndim)))
+    """The dimensions that are meant, counted from the front, in order: all for None and for ()."""
+    if dim is None or dim == ():  # a NumPy number, compared so, has no truth value; PyTorch refuses it here as well
+        return tuple(range(ndim))
+    found: list[int] = []
+    for d in (dim,) if isinstance(dim, int) else dim:
+        at = wrapped_dim(d, ndim)
+        if at in found:
+            raise RuntimeError(f"dim={d} appears multiple times in the list of dims")
+        found.append(int(at) if isinstance(d, bool) else at)
+    return tuple(sorted(found))
+
+
+def _one_dim(dim: Any, ndim: int) -> int:
+    """The dimension that is meant, of several the first."""
+    return _canonical_dim(dim, ndim)[0]
 
 
 def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **options: Any) -> Tensor:
@@ -66,7 +74,7 @@ def _output_mask(op: Callable, input: Tensor, *args: Any, **options: Any) -> Ten
         return mask
     before = 1 if op.__name__ == "norm" else 0  # arguments in front of the dimensions
     dim = args[before] if len(args) > before else options.get("dim", -1 if op.__name__ == "median" else None)
-    return _any_over(mask, _dims(dim, input.ndim), bool(options.get("keepdim", False)))
+    return _any_over(mask, _canonical_dim(dim, input.ndim), bool(options.get("keepdim", False)))
 
 
 def _any_over(mask: Any, dims: Sequence[int], keepdim: bool) -> Any:
@@ -113,7 +121,7 @@ def _of_sparse(function: Callable, input: Any, dim: Dims, keepdim: bool | None, 
         kind_of_error = RuntimeError if name in ("sum", "prod") else AssertionError
         raise kind_of_error("reduction operations on CSR tensors with keepdim=False is unsupported")
     made: Any = function(input.to_dense(), dim, keepdim=keepdim, dtype=kind, mask=chosen)
-    left = _any_over(chosen, _dims(dim, input.ndim), bool(keepdim))
+    left = _any_over(chosen, _canonical_dim(dim, input.ndim), bool(keepdim))
     return made.sparse_mask(left.to_sparse(layout=input.layout))
 
 
@@ -126,10 +134,11 @@ def _filled(input: Any, mask: Tensor | None, value: float | Callable, name: str 
     return _torch["where"](_input_mask(input, mask=mask), input, input.new_tensor(value))
 
 
-def _counted(input: Tensor, mask: Tensor | None, dims: Sequence[int], keepdim: bool = False) -> Any:
+def _counted(input: Tensor, mask: Tensor | None, dim: Dims, keepdim: bool = False) -> Any:
     """How many elements fall together into one."""
-    ones = input.new_ones(input.shape, dtype=int64) if mask is None else _input_mask(input, mask=mask).to(int64)
-    return ones.sum(dims or None, keepdim)
+    if mask is None:
+        return sum(input.new_ones(input.shape, dtype=int64), dim, keepdim=keepdim)
+    return _input_mask(input, mask=mask).to(int64).sum(dim, keepdim)  # type: ignore[arg-type]
 
 
 # reductions ----------------------------------------------------------------------------------------------------------
@@ -141,7 +150,7 @@ def sum(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype:
     if is_sparse(input):
         return _of_sparse(sum, input, dim, keepdim, dtype, mask)
     filled = _filled(input, mask, 0)
-    return filled.sum(_dims(dim, input.ndim) or None, bool(keepdim), dtype=dtype)
+    return filled.sum(_canonical_dim(dim, input.ndim) or None, bool(keepdim), dtype=dtype)
 
 
 def prod(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
@@ -150,7 +159,7 @@ def prod(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
     if is_sparse(input):
         return _of_sparse(prod, input, dim, keepdim, dtype, mask)
     made = _filled(input, mask, 1)
-    for d in sorted(_dims(dim, input.ndim), reverse=True):
+    for d in reversed(_canonical_dim(dim, input.ndim)):
         made = made.prod(d, bool(keepdim), dtype=dtype)
     return made if input.ndim else made.prod(dtype=dtype)
 
@@ -158,13 +167,15 @@ def prod(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Running sums along a dimension, to which masked-out elements add nothing."""
     _strided_only(input, "cumsum")
-    return _filled(input, mask, 0).cumsum(dim, dtype=dtype or input.dtype).to(dtype or input.dtype)
+    at = _one_dim(dim, input.ndim)
+    return _filled(input, mask, 0).cumsum(at, dtype=dtype or input.dtype).to(dtype or input.dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Running products along a dimension, which masked-out elements leave as they are."""
     _strided_only(input, "cumprod")
-    return _filled(input, mask, 1).cumprod(dim, dtype=dtype or input.dtype).to(dtype or input.dtype)
+    at = _one_dim(dim, input.ndim)
+    return _filled(input, mask, 1).cumprod(at, dtype=dtype or input.dtype).to(dtype or input.dtype)
 
 
 def amax(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
@@ -173,7 +184,7 @@ def amax(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
     if is_sparse(input):
         return _of_sparse(amax, input, dim, keepdim, dtype, mask)
     filled = _filled(input, mask, _lowest, "amax")
-    return filled.amax(_dims(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
+    return filled.amax(_canonical_dim(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
 
 
 def amin(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
@@ -182,7 +193,7 @@ def amin(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
     if is_sparse(input):
         return _of_sparse(amin, input, dim, keepdim, dtype, mask)
     filled = _filled(input, mask, _highest, "amin")
-    return filled.amin(_dims(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
+    return filled.amin(_canonical_dim(dim, input.ndim), bool(keepdim)).to(dtype or input.dtype)
 
 
 def argmax(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: dtype | None = None,
@@ -213,16 +224,16 @@ def mean(input: Tensor, dim: Dims = None, *, keepdim: bool | None = False, dtype
         word = "Input" if dtype is None else "Optional"
         raise ValueError(f"mean(): Could not infer output dtype. {word} dtype must be either a floating point or "
                          f"complex dtype. Got: {kind}")
+    count = _counted(input, mask, dim, bool(keepdim))
     total: Any = sum(input, dim, keepdim=keepdim, dtype=kind, mask=mask)
-    return total / _counted(input, mask, _dims(dim, input.ndim), bool(keepdim))
+    return total / count
 
 
 def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: dtype | None = None,
            mask: Tensor | None = None) -> Tensor:
     """The median of unmasked elements along a dimension, NaN where there is none."""
     _strided_only(input, "median")
-    kind, dims = dtype or input.dtype, _dims(dim, input.ndim)
-    at = dims[0] if input.ndim else 0
+    kind, at = dtype or input.dtype, _one_dim(dim, input.ndim)
     is_floating = input.dtype.is_floating_point
     filled = _filled(input if is_floating else input.to(float32), mask, float("nan"))
     made = filled.nanmedian(at, bool(keepdim)).values
@@ -237,7 +248,7 @@ def norm(input: Tensor, ord: float | None = 2.0, dim: Dims = None, *, keepdim: b
     _strided_only(input, "norm")
     order = 2.0 if ord is None else ord
     filled = _filled(input, mask, INF if order == -INF else 0)
-    return _linalg["vector_norm"](filled, order, _dims(dim, input.ndim), bool(keepdim), dtype=dtype)
+    return _linalg["vector_norm"](filled, order, _canonical_dim(dim, input.ndim), bool(keepdim), dtype=dtype)
 
 
 def logsumexp(input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None,
@@ -245,7 +256,7 @@ def logsumexp(input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: 
     """The logarithm of the sum of exponentials of unmasked elements."""
     _strided_only(input, "logsumexp")
     filled = _filled(input, mask, _lowest, "logsumexp")
-    return filled.logsumexp(_dims(dim, input.ndim), keepdim).to(dtype or input.dtype)
+    return filled.logsumexp(_canonical_dim(dim, input.ndim), keepdim).to(dtype or input.dtype)
 
 
 def _variance(input: Any, dim: Dims, unbiased: bool | None, correction: float | None, keepdim: bool | None,
@@ -256,11 +267,10 @@ def _variance(input: Any, dim: Dims, unbiased: bool | None, correction: float | 
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
     kind = kind or (input.dtype if input.dtype.category >= FLOAT else float32)
-    dims = _dims(dim, input.ndim)
     values = input.to(kind)
-    count = _counted(input, mask, dims, True)
-    centred = values - sum(values, dims, keepdim=True, mask=mask) / count  # type: ignore[operator]
-    total: Any = sum(centred * centred.conj(), dims, keepdim=keepdim, mask=mask)
+    count = _counted(input, mask, dim, True)
+    centred = values - sum(values, dim, keepdim=True, mask=mask) / count  # type: ignore[operator]
+    total: Any = sum(centred * centred.conj(), dim, keepdim=keepdim, mask=mask)
     return (total / (count.reshape(total.shape) - correction).clamp(min=0)).to(kind)
 
 
@@ -282,19 +292,22 @@ def std(input: Tensor, dim: Dims = None, unbiased: bool | None = None, *, correc
 def softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Exponentials that sum to one along a dimension; masked-out elements get zero."""
     _strided_only(input, "softmax")
-    return _filled(input, mask, _lowest, "softmax").softmax(dim, dtype=dtype)
+    at = _one_dim(dim, input.ndim)
+    return _filled(input, mask, _lowest, "softmax").softmax(at, dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """The logarithm of `softmax`."""
     _strided_only(input, "log_softmax")
-    return _filled(input, mask, _lowest, "log_softmax").log_softmax(dim, dtype=dtype)
+    at = _one_dim(dim, input.ndim)
+    return _filled(input, mask, _lowest, "log_softmax").log_softmax(at, dtype=dtype)
 
 
 def softmin(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """The softmax of the negated input."""
     _strided_only(input, "softmin")
-    return (-_filled(input, mask, _highest, "softmin")).softmax(dim, dtype=dtype)
+    at = _one_dim(dim, input.ndim)
+    return (-_filled(input, mask, _highest, "softmin")).softmax(at, dtype=dtype)
 
 
 def normalize(input: Any, ord: float, dim: int, *, eps: float = 1e-12, dtype: dtype | None = None,
