@@ -194,12 +194,12 @@ def _promoted(type1: dtype, type2: dtype) -> dtype:
         raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
                            f"{type1.scalar_name} and {type2.scalar_name}")
     low, high = sorted((type1, type2), key=lambda d: d.category)
+    if high.category == INT and (low in _WIDE_UNSIGNED or high in _WIDE_UNSIGNED):
+        raise RuntimeError("Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+                           f"{type1.scalar_name} and {type2.scalar_name}")
     if low.category == BOOL:
         return high
     if high.category == INT:
-        if low in _WIDE_UNSIGNED or high in _WIDE_UNSIGNED:
-            raise RuntimeError("Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
-                               f"{type1.scalar_name} and {type2.scalar_name}")
         return OF_ARRAY[np.promote_types(low.np, high.np)]
     if low.category == INT:
         return high
@@ -218,7 +218,7 @@ def of_number(value: Any) -> dtype:
     if kind is bool:
         return bool_
     if kind is int:
-        return int64
+        return int64 if value < 2**63 else uint64
     if kind is float:
         return _Default.dtype
     if kind is complex:

@@ -114,11 +114,12 @@ def _array_of_data(data: Any, kind: dtype | None) -> np.ndarray:
             return _as_array(flat if flat.__class__ is list else list(flat), kind or _inferred(kinds), kinds).reshape(
                 shape
             )
-    if isinstance(data, str):
-        raise TypeError("new(): invalid data type 'str'")
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     found: list[dtype] = []
+    no_integers: list[Any] = []
     try:
-        plain = _plain(data, found)
+        plain = _plain(data, found, no_integers)
     except _NotANumber as error:
         if kind is None:
             raise RuntimeError(str(error)) from None
@@ -128,23 +129,43 @@ def _array_of_data(data: Any, kind: dtype | None) -> np.ndarray:
         kind = found[0]
         for other in found[1:]:
             kind = promote_types(kind, other)
+    if kind is not None and kind.category <= INT:
+        _refuse_as_integers(no_integers, kind)
     return _array_of_data(plain, kind)
 
 
-def _plain(data: Any, found: list[dtype]) -> Any:
-    """`data` with tensors, NumPy values and other sequences as numbers and lists; `found` gets the leaves' types."""
+def _refuse_as_integers(leaves: list[Any], kind: dtype) -> None:
+    """Raises for tensors and NumPy values that do not convert to an integer; to a bool, a bool does."""
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        if not (kind.category == BOOL and leaf.dtype == bool):
+            raise TypeError(f"'numpy.{leaf.dtype.type.__name__}' object cannot be interpreted as an integer")
+
+
+def _plain(data: Any, found: list[dtype], no_integers: list[Any]) -> Any:
+    """`data` with tensors, NumPy values and other sequences as numbers and lists.
+
+    `found` gets the leaves' types, `no_integers` those leaves that Python would not take for an integer.
+    """
     if isinstance(data, Tensor):
         if data.numel() != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         found.append(data.dtype)
+        if data.dtype.category > INT:
+            no_integers.append(data)
         return data.item()
     if isinstance(data, np.generic) and data.dtype in _ARRAY_KINDS:
         found.append(OF_ARRAY[data.dtype])
+        if not isinstance(data, (np.integer, float, complex)):  # of which NumPy's doubles are subclasses
+            no_integers.append(data)
         return data.item()
     if isinstance(data, np.ndarray):
         if data.dtype not in _ARRAY_KINDS:
             raise TypeError(_refused_kind(data))
         found.append(OF_ARRAY[data.dtype])
+        if data.size and data.dtype.kind not in "iu" and data.dtype.itemsize < 8:
+            no_integers.append(data)
         return data.tolist()
     if isinstance(data, (bool, int, float, complex)):
         number = next(base(data) for base in (bool, int, float, complex) if isinstance(data, base))  # type: ignore[arg-type]
@@ -159,7 +180,7 @@ def _plain(data: Any, found: list[dtype]) -> Any:
         if items and isinstance(items[0], np.ndarray):
             warn_once("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting "
                       "the list to a single numpy.ndarray with numpy.array() before converting to a tensor.", 5)
-        plain = [_plain(item, found) for item in items]
+        plain = [_plain(item, found, no_integers) for item in items]
         _check_one_depth(plain)
         return plain
     if hasattr(data, "__index__") and not isinstance(data, type):
@@ -356,7 +377,7 @@ def new_tensor(
     return _fresh(data, kind, where, requires_grad)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor: itself, or on its memory, wherever type and device allow."""
     kind = None if dtype is None else as_dtype(dtype)
     if isinstance(data, Tensor):
@@ -434,6 +455,7 @@ def _on_storage(storage: UntypedStorage | TypedStorage, kind: dtype | None) -> T
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A tensor of one dimension on the memory of an object with Python's buffer protocol."""
+    _check_flag("frombuffer", "requires_grad", requires_grad)
     kind = as_dtype(dtype)
     try:
         view = memoryview(buffer)

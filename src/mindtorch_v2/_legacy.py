@@ -29,6 +29,7 @@ from ._from_data import _fresh
 from ._ops.copy import converted, unwritten
 from ._ops.create import checked_size
 from ._ops.rules import Spec
+from ._sparse import LAYOUT_NAMES
 from ._storage import TypedStorage, UntypedStorage
 from ._tensor import Tensor, legacy_constructor, wrap
 from ._warn import warn_once
@@ -87,8 +88,8 @@ def _of_data(kind: dtype, data: Any) -> Tensor:
         return wrap(np.empty((0,), kind.np)).set_(data)  # type: ignore[attr-defined]
     if hasattr(data, "numel") and isinstance(data, tuple):  # a torch.Size
         return legacy_tensor(kind, tuple(data), None, size=data)
-    if isinstance(data, str):
-        raise TypeError("new(): invalid data type 'str'")
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
     return _fresh(data, kind, CPU, False)
@@ -153,7 +154,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         return converted(self, dtype.dtype, CPU)
     if dtype.__class__ is OF_ARRAY[self._array.dtype].__class__:
         return converted(self, dtype)
-    if dtype is Tensor or dtype == "torch.Tensor":
+    if dtype is Tensor or (isinstance(dtype, str) and dtype == "torch.Tensor"):
         return converted(self, get_default_dtype(), CPU)
     named = _BY_NAME.get(dtype) if isinstance(dtype, str) else None
     if named is None:
@@ -167,6 +168,10 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the type of another."""
     if not isinstance(other, Tensor):
         raise TypeError(f"type_as(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}")
+    if self.layout is not other.layout:
+        raise RuntimeError("to(options) doesn't support converting to a different layout, but got self.layout being "
+                           f"{LAYOUT_NAMES.get(self.layout, 'Strided')} and options.layout set as "
+                           f"{LAYOUT_NAMES.get(other.layout, 'Strided')}")
     return converted(self, other.dtype, other.device)
 
 

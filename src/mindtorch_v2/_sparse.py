@@ -223,7 +223,7 @@ def check_counts(nnz: int, values: Tensor) -> None:
 
 
 def refuse_negative(indices: Tensor) -> None:
-    for dim, least in enumerate(indices._array.min(1).tolist()):
+    for dim, least in enumerate(np.asarray(indices.cpu()._array).min(1).tolist()):
         if least < 0:
             raise RuntimeError(f"found negative index {least} for dim {dim}")
 

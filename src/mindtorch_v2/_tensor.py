@@ -168,9 +168,7 @@ class Tensor(TensorBase):
             return _size(Size, self._array.shape)
         if dim.__class__ is not int or not LEAST <= dim <= MOST:
             dim = checked_int("size", "dim", dim, 1)
-        if not self._array.ndim:
-            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-        return self._array.shape[wrapped_dim(dim, self._array.ndim)]
+        return self._array.shape[proper_dim(dim, self._array.ndim)]
 
     def stride(self, dim: int | None = None) -> Any:
         """How many elements lie from one index to the next: in all dimensions, or in one."""
@@ -914,6 +912,13 @@ def settle_empty(tensor: Tensor) -> None:
     ):
         strides = contiguous_strides(array.shape, array.itemsize)
         tensor._array = np.ndarray(array.shape, array.dtype, _NO_BYTES, 0, strides)
+
+
+def proper_dim(dim: int, ndim: int) -> int:
+    """`dim` counted from the front, of a tensor that must have dimensions."""
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return wrapped_dim(dim, ndim)
 
 
 def wrapped_dim(dim: int, ndim: int) -> int:

@@ -5,6 +5,7 @@ oneDNN, where it is used, follows.
 
 import ctypes
 import functools
+import operator
 import os
 import re
 from typing import Any
@@ -50,8 +51,9 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(num: int) -> None:
-    if not isinstance(num, int) or isinstance(num, bool):
+    if not hasattr(num, "__index__") or isinstance(num, bool):
         raise RuntimeError(f"set_num_threads expects an int, but got {type(num).__name__}")
+    num = operator.index(num)
     if num <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     if num >= 2**31:

@@ -157,7 +157,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 
 def cartesian_prod(*tensors: Any) -> Tensor:
     """All combinations of one element of each vector, a row each."""
-    return _cartesian_prod(_listed(tensors))
+    return _cartesian_prod(tensors)
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:

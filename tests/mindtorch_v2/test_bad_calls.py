@@ -41,6 +41,13 @@ OTHER_WORDS = {
     "torch.sum(a, 0, False, None)": "sum() takes from 1 to 3 positional arguments but 4 were given",
     "torch.cat(tensor=[a])": "cat() got an unexpected keyword argument 'tensor'",
     "a.sum(axis=0, dim=1)": "sum() got multiple values for argument 'axis'",
+    "a.norm(2, 0, keepdims=True)": "norm() got an unexpected keyword argument 'keepdims'",
+    "torch.unique(a, axis=0)": "unique() got an unexpected keyword argument 'axis'",
+    "torch.where(m, 1, a, out=a)": "where() received an invalid combination of arguments",
+    "torch.gradient(a, dim=(0, 'x'))": "gradient(): argument 'dim' must be int, not str",
+    "torch.masked.mean(a, 1.5, mask=m)": "sum(): argument 'dim' (position 1) must be tuple of ints, not float",
+    "torch.sparse.sum(a.to_sparse(), [1, 'x'])": "must be tuple of ints, but found element of type str at pos 1",
+    "F.huber_loss(a, a, delta=numpy.array('x'))": "argument 'delta' (position 4) must be float, not ndarray",
     # The first of several faults is another.
     "torch.mm(a, meta)": "Expected all tensors to be on the same device, but found at least two devices, cpu and meta!",
     "F.cross_entropy(a, idx.to('meta'))": "found at least two devices, cpu and meta! (in aten::cross_entropy_loss",
@@ -49,6 +56,12 @@ OTHER_WORDS = {
     "a.masked_fill_(x3 > 0, 0)": "The size of tensor a (4) must match the size of tensor b (3)",
     "a.masked_scatter_(torch.ones(4).bool(), a)": "The size of tensor a (4) must match the size of tensor b (3)",
     # PyTorch's text tells less, or what is not so.
+    "torch.roll(a, -2**63)": "shifts expected to contain only concrete integers",
+    "torch.autograd.grad(g.sum(), g, create_graph=10**30)": "unsigned byte integer is greater than maximum",
+    "F.max_unpool2d(torch.ones(1, 1, 1, 1), torch.tensor([[[[3]]]]), 2, output_size=torch.tensor((2, 2)))":
+        "output_size should hold ints, but got Tensor",
+    "F.conv2d(x4, w4[0], padding='same')": "3-dimensional weight [3, 3, 3], but got 4-dimensional input of size",
+    "F.conv2d(x4, x4[None], padding='same')": "weight [1, 2, 3, 6, 6], but got 4-dimensional input of size",
     "a.fliplr(3)": "fliplr() takes 0 positional arguments but 1 was given",
     "a.t_(1)": "t_() takes 0 positional arguments but 1 was given",
     "a.is_conj(1)": "is_conj() takes 0 positional arguments but 1 was given",

@@ -307,3 +307,29 @@ def test_the_tensor_class_and_its_name_are_the_default_type():
         torch.set_default_dtype(torch.float32)
     with pytest.raises(ValueError, match="invalid type: 'Parameter'"):
         numbers.type(torch.nn.Parameter)
+
+
+def test_a_factor_may_stand_behind_a_number() -> None:
+    x = torch.arange(3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.add(x, 2, 3).tolist() == [6.0, 7.0, 8.0]
+        assert x.clone().sub_(1.0, 2).tolist() == [-2.0, -1.0, 0.0]
+        assert torch.rsub(x, 1, 2).tolist() == [1.0, -1.0, -3.0]
+    with pytest.raises(TypeError):
+        torch.rsub(x, x, 2)
+
+
+def test_a_tensor_of_one_element_is_one_number_for_all_of_a_list() -> None:
+    x, one = torch.arange(6.0).reshape(2, 3), torch.tensor([1])
+    assert x.sum(one).tolist() == [3.0, 12.0]
+    assert x.amax(torch.tensor(True)).tolist() == [2.0, 5.0]
+    assert torch.nn.functional.max_pool1d(x, 2, one).tolist() == [[1.0, 2.0], [4.0, 5.0]]
+    with pytest.raises(TypeError):
+        x.sum(torch.tensor([1.0]))
+
+
+def test_numpy_computes_with_an_array_on_the_right_of_a_bitwise_operator() -> None:
+    x, array = torch.tensor([1, 2]), np.array([3, 3])
+    assert x.__or__(array) is NotImplemented and x.__xor__(array) is NotImplemented
+    assert (x | array).tolist() == [3, 3] and (x ^ array).tolist() == [2, 1]

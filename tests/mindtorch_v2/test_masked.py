@@ -128,3 +128,9 @@ def test_gradients_reach_the_elements_of_sparse_input():
 def test_where_of_sparse_masks_has_the_chosen_elements(layout):
     made = torch.masked._where(CHOSEN.to_sparse(layout=layout), MATRIX.to_sparse(layout=layout), torch.tensor(9.0))
     assert made.layout is layout and made._nnz() == 3 and made.values().tolist() == [1.0, 3.0, 0.0]
+
+
+def test_masked_functions_of_one_dimension_take_the_first_of_several() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    assert torch.masked.cumsum(x, (1, 0)).tolist() == x.cumsum(0).tolist()
+    assert torch.masked.amin(x, True).tolist() == [0.0, 3.0]

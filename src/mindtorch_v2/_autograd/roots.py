@@ -1,5 +1,6 @@
 """Where a backward pass begins: `Tensor.backward` and the gradients of the tensors that it starts from."""
 
+import operator
 from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any
@@ -46,6 +47,9 @@ def check_flags(retain_graph: Any, create_graph: Any) -> None:
     for flag in (create_graph,) if retain_graph is None else (retain_graph, create_graph):
         if not isinstance(flag, int) and not hasattr(flag, "__index__"):
             raise TypeError(f"'{type(flag).__name__}' object cannot be interpreted as an integer")
+        if flag.__class__ is not bool and not 0 <= operator.index(flag) <= 255:
+            which = "less than minimum" if operator.index(flag) < 0 else "greater than maximum"
+            raise OverflowError(f"unsigned byte integer is {which}")
 
 
 def several(value: Any) -> tuple:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .schema import MISSING, Schema, to_int
+from .schema import MISSING, Schema, to_float, to_int
 
 
 def takes(signature: str) -> Callable[[Callable], Callable]:
@@ -28,6 +28,14 @@ def checked_int(function: str, argument: str, value: Any, position: int | None =
     converted = to_int(value)
     if converted is MISSING:
         raise TypeError(expected(function, argument, "int", value, position))
+    return converted
+
+
+def checked_float(function: str, argument: str, value: Any, position: int | None = None) -> float:
+    """The real number that an argument is, or TypeError."""
+    converted = to_float(value)
+    if converted is MISSING:
+        raise TypeError(expected(function, argument, "float", value, position))
     return converted
 
 

@@ -139,7 +139,7 @@ def _unless_int(name: str) -> str:
 def _quick_check(argument: Argument) -> list[str]:
     """Lines that leave for the slow path unless the argument is as kernels take it."""
     name, leave = argument.name, "return __slow__"
-    unless_none = f"{name} is not None and " if argument.optional else ""
+    unless_none = f"{name} is not None and " if argument.optional or argument.refuses_none else ""
     if argument.is_list:
         if argument.is_tensor:
             return []
@@ -226,7 +226,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     for a in positional:
         if a.name == varargs:
             break
-        unset = needs_dim and a.name in ("dim", "keepdim")
+        unset = (needs_dim and a.name in ("dim", "keepdim")) or a.refuses_none
         signature.append(f"{a.name}=MISSING" if unset else f"{a.name}=__default_{a.name}__")
     if varargs:
         rest = [a for a in positional[schema.index[varargs] :] if a.name != varargs]
@@ -242,7 +242,11 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     passed = "".join(f"{n}, " for n in given)
     slow = f"__bound_call__(({passed}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'None'})"
     leave = " or ".join(["unexpected", *(["out is not None"] if takes_out else [])])
-    body = [*_KEEPDIM_LINES] if needs_dim else []
+    # An argument that may be left out, but not be None:
+    refusing = [a.name for a in positional if a.refuses_none]
+    body = [f"if {n} is None: raise __expected__('{n}', None)" for n in refusing]
+    body += _KEEPDIM_LINES if needs_dim else []
+    body += [f"if {n} is MISSING: {n} = None" for n in refusing]
     if varargs:
         # one tuple given: take it; integers given one by one: they are the tuple
         body += [f"if not extra or {leave}: return {slow}",
@@ -262,7 +266,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
              "    keys = (keys | include) & allow",
              f"try: return (table.get(keys) or lookup(keys))({', '.join(schema.names)})",
              *_REFUSALS,
-             "except AttributeError:",
+             "except (AttributeError, TypeError):",
              f"    if not __holds_class__(({''.join(f'{n}, ' for n in schema.names)})): raise",
              f"    return {slow}"]
     text = "\n".join("    " + line.replace("return __slow__", f"return {slow}") for line in body)
@@ -361,6 +365,7 @@ def _caller_scope(operator: Operator) -> dict[str, Any]:
         "lookup": operator.lookup,
         "__dtype__": dtype, "__device__": device, "__layout__": layout, "__memory_format__": memory_format,
         "__device_keys__": device_keys, "__named_device__": _named_device, "__holds_class__": _holds_class,
+        "__expected__": operator.schema.expected,
         "__without_dim__": lambda: TypeError(f'{operator.schema.base_name}() missing 1 required positional arguments: '
                                              '"dim"'),
         "__opname__": operator.name,
@@ -409,7 +414,7 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
                 "        keys = (keys | include) & allow\n"
                 f"    try: return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n"
                 + "".join(f"    {line}\n" for line in _REFUSALS)
-                + "    except AttributeError:\n"
+                + "    except (AttributeError, TypeError):\n"
                   "        if not __holds_class__((other,)): raise\n"
                   "        return NotImplemented\n")
 

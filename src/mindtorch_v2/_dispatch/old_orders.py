@@ -1,4 +1,7 @@
-"""Orders of arguments that PyTorch still takes, with a warning: `torch.add(a, 2, b)` for `a + 2 * b`."""
+"""Orders of arguments that PyTorch still takes, with a warning: `torch.add(a, 2, b)` for `a + 2 * b`.
+
+Without one it takes a factor in its place behind a number: `torch.add(a, 1, 2)` for `a + 2 * 1`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +12,8 @@ from .schema import MISSING, Schema, to_number
 _PRODUCTS = {"addmm": "mat1 mat2", "addbmm": "batch1 batch2", "baddbmm": "batch1 batch2", "addmv": "mat vec",
              "addr": "vec1 vec2"}  # fmt: skip
 _ORDERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("add", "sub"), ("self alpha other",)),
+    **dict.fromkeys(("add", "sub"), ("self alpha other", "self other alpha")),
+    "rsub": ("self other alpha",),
     **dict.fromkeys(("addcmul", "addcdiv"), ("self value tensor1 tensor2",)),
     **{name: (f"beta self alpha {factors}", f"beta self {factors}") for name, factors in _PRODUCTS.items()},
 }
@@ -25,6 +29,10 @@ def named_by_old_order(schema: Schema, args: Sequence[Any], kwargs: dict[str, An
         if len(args) > len(names) or len(args) + len(kwargs) != len(names):
             continue
         given = dict(zip(names, args)) | kwargs
+        if names[-1] == "alpha":
+            if len(args) == len(names) and hasattr(given["self"], "_keys") and not hasattr(given["other"], "_keys"):
+                return given
+            continue
         if set(given) == set(names) and all(_fits(schema, name, value) for name, value in given.items()):
             shown = ", ".join("input" if name == "self" else name for name in names)
             warn_once(f"This overload of {schema.base_name} is deprecated:\n\t{schema.base_name}({shown})\nConsider "
@@ -35,5 +43,6 @@ def named_by_old_order(schema: Schema, args: Sequence[Any], kwargs: dict[str, An
 
 def _fits(schema: Schema, name: str, value: Any) -> bool:
     if schema.arguments[schema.index[name]].is_tensor:
-        return hasattr(value, "_keys")
+        takes_number = name == "self" and schema.arguments[0].type == "Tensor|Scalar"
+        return hasattr(value, "_keys") or takes_number and to_number(value) is not MISSING
     return to_number(value) is not MISSING

@@ -37,6 +37,9 @@ _READ_FIRST = {
     "softsign": "abs", "tanhshrink": "tanh", "norm": "layout", "functional_group_norm": "dim",
     "softmax.functional": "softmax", "log_softmax.functional": "log_softmax",
 }  # fmt: skip
+# NumPy's spellings, and functions that do not take them: those that PyTorch writes in Python.
+_NUMPYS_NAMES = frozenset(("axis", "keepdims", "x", "a", "x1", "x2"))
+_WITHOUT_NUMPYS_NAMES = frozenset((*_READ_FIRST, "softmin", "unique", "unique_consecutive"))
 # What fits into 64 bits.
 LEAST, MOST, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 
@@ -72,6 +75,11 @@ class Argument:
         return self.type in ("Tensor", "Tensor|Scalar")
 
     @property
+    def refuses_none(self) -> bool:
+        """Whether None stands for having been left out, but may not be given: `int m=None`, without a question mark."""
+        return self.default is None and not self.optional and self.type != "Any"
+
+    @property
     def shown_name(self) -> str:
         return "input" if self.name == "self" else self.name  # what PyTorch's functions call it
 
@@ -102,6 +110,8 @@ class Argument:
             return values
         if self.type == "Tensor" or self.size is None:
             raise Mismatch(self._expected(value))
+        if self.type == "int" and is_tensor(value):
+            converter = _to_list_int
         return (self._converted(converter, value),) * self.size
 
     def _converted_ints(self, items: Sequence[Any]) -> tuple[int, ...]:
@@ -182,7 +192,7 @@ def _to_bool(value: Any) -> Any:
     return value if value.__class__ is bool else MISSING
 
 
-def _to_float(value: Any) -> Any:
+def to_float(value: Any) -> Any:
     value = to_number(value)
     return MISSING if value is MISSING or value.__class__ is complex else float(value)
 
@@ -225,7 +235,7 @@ def _instance_of(kind: type | tuple) -> Callable[[Any], Any]:
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "Tensor": _to_tensor, "Tensor|Scalar": _to_tensor_or_number, "Scalar": to_number, "int": to_int,
-    "float": _to_float, "bool": _to_bool, "str": _to_str, "ScalarType": _to_dtype, "Device": _to_device,
+    "float": to_float, "bool": _to_bool, "str": _to_str, "ScalarType": _to_dtype, "Device": _to_device,
     "Layout": _instance_of(layout), "MemoryFormat": _instance_of(memory_format), "Any": lambda value: value,
     "Generator": lambda value: value if hasattr(value, "manual_seed") else MISSING,
 }
@@ -417,7 +427,7 @@ class Schema:
         values[: len(args)] = args
         for name, value in kwargs.items():
             at = self.index.get(name)
-            if at is None:
+            if at is None and not (name in _NUMPYS_NAMES and self._is_written_in_python()):
                 at = self.index.get(KEYWORD_ALIASES.get(name, ""))
             if at is None:
                 raise Mismatch(f"got an unexpected keyword argument '{name}'")
@@ -439,6 +449,14 @@ class Schema:
                     named.value = value if asked else MISSING
                     raise named from None
         return values
+
+    def expected(self, name: str, value: Any) -> TypeError:
+        """What is raised for an argument of another type."""
+        argument = self.arguments[self.index[name]]
+        return TypeError(f"{self.base_name}(): {argument._expected(value)}. Schema: {self}")
+
+    def _is_written_in_python(self) -> bool:
+        return self.name in _WITHOUT_NUMPYS_NAMES or self.base_name in _WITHOUT_NUMPYS_NAMES
 
     def gathers(self, is_method: bool) -> bool:
         """Whether integers may be given without a tuple: x.flip(0, 1) and zeros(2, 3), but not flip(x, 0, 1)."""

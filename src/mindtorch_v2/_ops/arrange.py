@@ -5,7 +5,7 @@ from typing import Any
 
 from .._device import channels_last, channels_last_3d, contiguous_format
 from .._dtype import INT, dtype, int64
-from .._tensor import Tensor, wrapped_dim
+from .._tensor import Tensor, proper_dim, wrapped_dim
 from .batch import Call, Result, in_front, shifted
 from .copy import store, suggested_strides, uninitialised
 from .create import FACTORY, Factory, checked_size
@@ -61,14 +61,12 @@ def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int] | None) 
     dims = dims or ()
     if not shifts:
         raise RuntimeError("`shifts` required")
+    if any(shift < -(2**62) for shift in shifts):  # the bits of which PyTorch reads as a symbol
+        raise RuntimeError("shifts expected to contain only concrete integers")
     if len(shifts) != len(dims) and (dims or len(shifts) != 1):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
     for d in dims if self._array.size else ():
-        if not self._array.ndim:
-            raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
-        wrapped_dim(d, self._array.ndim)
-        if not self._array.ndim:
-            raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
+        proper_dim(d, self._array.ndim)
     return Spec(self._array.shape, self.dtype)
 
 

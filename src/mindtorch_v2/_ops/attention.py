@@ -16,7 +16,7 @@ from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
 from .recorded import recorded_gradients
-from .rules import Spec, broadcast_shape, shape_text
+from .rules import Spec, broadcast_shape, shape_misfit
 from .samples import bools, case, cases, error, t
 
 dropout = function_of(registry.get("dropout"))
@@ -274,8 +274,7 @@ def _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_ca
         scores = (*batch, query.size(-2), key.size(-2))
         together = broadcast_shape((scores, tuple(attn_mask.shape)))
         if together != scores:
-            raise RuntimeError(f"output with shape {shape_text(scores)} doesn't match the broadcast shape "
-                               f"{shape_text(together)}")
+            raise shape_misfit(scores, together)
     if plain:
         return call_bound(_ATTENTION, (query, key, value, attn_mask, is_causal, factor))[0]
     return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)

@@ -40,9 +40,13 @@ def _equal(self, other):
 def _check_isclose(self: Tensor, other: Tensor, rtol: float, atol: float) -> None:
     if self.dtype is not other.dtype:
         raise RuntimeError(f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}")
-    for name, tolerance in (("rtol", rtol), ("atol", atol)):
-        if not tolerance >= 0:
-            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance:g}")
+    check_tolerance("rtol", rtol)
+    check_tolerance("atol", atol)
+
+
+def check_tolerance(name: str, tolerance: float) -> None:
+    if not tolerance >= 0:
+        raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance:g}")
 
 
 @composite("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",

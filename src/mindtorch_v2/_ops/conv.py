@@ -47,12 +47,16 @@ def _size_text(size: Sequence[int]) -> str:
     return f"({' x '.join(map(str, size))})"
 
 
-def _check_channels(input: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool, groups: int) -> None:
-    shape, own = weight._array.shape, input._array.shape
+def _check_ranks(shape: Sequence[int], own: Sequence[int]) -> None:
     if len(shape) != len(own):
         raise RuntimeError(f"Expected {len(shape)}-dimensional input for {len(shape)}-dimensional weight "
                            f"{shape_text(shape)}, but got {len(own)}-dimensional input of size {shape_text(own)} "
                            "instead")
+
+
+def _check_channels(input: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool, groups: int) -> None:
+    shape, own = weight._array.shape, input._array.shape
+    _check_ranks(shape, own)
     if shape[0] < groups:
         raise RuntimeError(f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got "
                            f"weight of size {shape_text(shape)} instead")
@@ -413,6 +417,7 @@ def _padded_to_same(input: Any, weight: Any, stride: tuple, dilation: tuple) -> 
         raise RuntimeError("padding='same' is not supported for strided convolutions")
     if weight.dim() < 3:
         raise RuntimeError("weight should have at least three dimensions")
+    _check_ranks(weight.shape, input.shape)
     total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
     if any(n % 2 for n in total):
         warn_once("Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of "

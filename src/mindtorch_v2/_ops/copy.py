@@ -45,7 +45,7 @@ from .rules import (
     check_overlap,
     check_writable,
     pointwise_strides,
-    shape_text,
+    shape_misfit,
     writable_copy,
 )
 from .samples import case, cases, error, t, unary
@@ -359,9 +359,7 @@ def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
         check_overlap(self, src)
         shape = broadcast_shape([self._array.shape, src._array.shape])
         if shape != self._array.shape:
-            raise RuntimeError(
-                f"output with shape {shape_text(self.shape)} doesn't match the broadcast shape {shape_text(shape)}"
-            )
+            raise shape_misfit(self._array.shape, shape)
     else:
         check_overlap(self, src)
 

@@ -35,7 +35,7 @@ from .._tensor import Tensor
 from .batch import Call, Result, called, in_front, sized
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised, unwritten
 from .declare import composite, op
-from .rules import Spec, shape_text
+from .rules import Spec, c_name, shape_text
 from .samples import case, cases, error, ints, t
 
 OPTIONS = (
@@ -175,7 +175,7 @@ def _sized(name: str) -> Callable[..., Spec]:
 
 
 def _full_spec(size: tuple[int, ...], fill_value: Any, dtype: dtype | None, *rest: Any) -> Spec:
-    return Spec(checked_size(size, "full"), dtype or of_number(fill_value))
+    return Spec(checked_size(size, "full"), dtype or (int64 if fill_value.__class__ is int else of_number(fill_value)))
 
 
 _SIZES = cases(case((2, 3)), case((0, 2)), case(()))
@@ -256,7 +256,7 @@ def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
     return Spec((n, n if m is None else m), dtype or get_default_dtype())
 
 
-op(f"eye(int n, int? m=None, {FACTORY}) -> Tensor",
+op(f"eye(int n, int m=None, {FACTORY}) -> Tensor",
    kernel=Factory(_eye_spec, lambda xp, *rest, spec: xp.eye(*spec.shape, dtype=spec.dtype.np)),
    samples=cases(case(3), case(2, 3), case(0), error(RuntimeError, "n must be greater or equal to 0, got -1", -1)))
 
@@ -355,9 +355,9 @@ def _range_bounds(name: str, kind: dtype, *numbers: Any) -> tuple[Any, ...]:
 
 def _arange_bounds(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
     """What arange(end), arange(start, end) and arange(start, end, step) count over."""
-    if end is not None:
+    if end is not None and (start is not None or step == 1):
         return 0 if start is None else start, end, step
-    if start is None:
+    if start is None and end is None:
         raise TypeError("arange() received an invalid combination of arguments - got (), but expected one of: (Number "
                         "end), (Number start, Number end, Number step)")
     if step != 1:
@@ -409,7 +409,7 @@ def _stepped(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -
     return xp.concatenate((vectors.reshape(-1), rest_)).astype(kind)
 
 
-op(f"arange.start_step(Scalar? start=None, Scalar? end=None, Scalar step=1, {FACTORY}) -> Tensor",
+op(f"arange.start_step(Scalar start=None, Scalar end=None, Scalar step=1, {FACTORY}) -> Tensor",
    kernel=Factory(_arange_spec, _arange),
    samples=cases(case(5), case(2.5), case(0), case(1, 5), case(1, 2, 0.25), case(5, 0, -2),
                  error(RuntimeError, "step must be nonzero", 0, 5, 0),
@@ -439,9 +439,12 @@ def _spaced_spec(name: str) -> Callable[..., Spec]:
             raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {shown}.")
         if steps < 0:
             raise RuntimeError("number of steps must be non-negative")
-        kind = rest[-5]
+        kind, is_complex = rest[-5], any(_is_complex(n) for n in (start, end))
         if kind is None:
-            kind = default_complex() if any(_is_complex(n) for n in (start, end)) else get_default_dtype()
+            kind = default_complex() if is_complex else get_default_dtype()
+        elif is_complex and not kind.is_complex:
+            raise RuntimeError(f"torch.{name}(): inferred dtype {c_name(default_complex())} can't be safely cast to "
+                               f"passed dtype {kind.scalar_name}")
         if kind.category == BOOL and steps > 1:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
         return Spec((steps,), kind)

@@ -6,7 +6,7 @@ from typing import Any
 from .._dispatch.registry import registry
 from .._dtype import COMPUTE, FLOAT, get_default_dtype
 from .._geometry import contiguous_strides
-from .._tensor import Tensor, wrapped_dim
+from .._tensor import Tensor, proper_dim
 from .create import FACTORY
 from .declare import composite, function_of, op
 from .families import computes
@@ -142,9 +142,7 @@ def _promoted(self: Any, *, to_complex: bool) -> Any:
 
 
 def _wrapped(dim: int, self: Any) -> int:
-    if not self.dim():
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    return wrapped_dim(dim, self.dim())
+    return proper_dim(dim, self.dim())
 
 
 def _checked_count(n: int) -> int:
@@ -294,7 +292,7 @@ for _name, _first, _last in (("fftfreq", lambda n: -(n // 2), lambda n: (n + 1) 
 
 def _shift(distance: Callable[[int], int]) -> Callable:
     def shift(self: Any, dim: Sequence[int] | None) -> Any:
-        dims = reduced_dims(dim, self.dim())
+        dims = () if dim == () else reduced_dims(dim, self.dim())
         return self.roll([distance(self.shape[d]) for d in dims], dims)
 
     return shift

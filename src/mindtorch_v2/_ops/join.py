@@ -349,6 +349,9 @@ def _repeat_interleave_int(self, repeats, dim, output_size):
         self, dim = self.flatten(), 0
     dim = wrapped_dim(dim, self._array.ndim)
     shape = self._array.shape
+    if output_size is not None and output_size != shape[dim] * repeats:
+        raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {shape[dim] * repeats} but got "
+                           f"{output_size}")
     grown = self.unsqueeze(dim + 1).expand((*shape[: dim + 1], repeats, *shape[dim + 1 :]))
     return grown.clone(memory_format=contiguous_format).flatten(dim, dim + 1)
 

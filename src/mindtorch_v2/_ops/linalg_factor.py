@@ -404,7 +404,7 @@ def householder_product(input, tau):
     m, n = input.shape[-2:]
     if m < n:
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
-    if n < tau.shape[-1]:
+    if n < tau.size(-1):
         raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
     _check_reflectors(name, input, tau)
     check_same_type(f"{name}: tau dtype {{}} does not match input dtype {{}}", tau.dtype, input.dtype)
@@ -429,7 +429,7 @@ def _ormqr(self, input2, input3, left, transpose):
     for argument, tensor in (("input", self), ("other", input3)):
         if tensor.dim() < 2:
             raise RuntimeError(f"{name}: {argument} must have at least 2 dimensions.")
-    if input3.shape[side] < input2.shape[-1]:
+    if input3.shape[side] < input2.size(-1):
         raise RuntimeError(f"{name}: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
     if input2.shape[-1] != min(input3.shape[side], self.shape[-1]):
         raise RuntimeError(f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")

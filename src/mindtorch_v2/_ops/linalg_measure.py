@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._device import META
+from .._dispatch.argument_checks import expected
 from .._dispatch.keys import FUNC_MASK
+from .._dispatch.schema import MISSING, to_number
 from .._dtype import BOOL, COMPUTE, FLOAT, dtype, promote_types
 from .._tensor import Tensor, wrapped_dim
 from .batch import in_front
@@ -154,6 +156,16 @@ def _matrix_dims(A: Any, dim: Sequence[int]) -> tuple[int, int]:
     return one, other
 
 
+def _order(function: str, argument: str, order: Any) -> Any:
+    """The order of a norm as a word or a number, or TypeError."""
+    if isinstance(order, (str, bytes)):
+        return order if isinstance(order, str) else order.decode(errors="replace")
+    number = to_number(order)
+    if number is MISSING:
+        raise TypeError(expected(function, argument, "Number or str", order))
+    return number
+
+
 def matrix_norm(A: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False,
                 dtype: dtype | None = None) -> Any:
     """The norm of matrices that lie in two dimensions of a tensor."""
@@ -197,7 +209,7 @@ _MATRIX_NORMS = [case(t(3, 4), ord) for ord in ("fro", "nuc", 1, -1, 2, -2, INF,
                          error(RuntimeError, "linalg.matrix_norm: The input tensor A must have at least 2 dimensions.",
                                t(3))))
 def _matrix_norm(self, ord, dim, keepdim, dtype):
-    return matrix_norm(self, ord, dim, keepdim, dtype)
+    return matrix_norm(self, _order("linalg_matrix_norm", "ord", ord), dim, keepdim, dtype)
 
 
 @composite("linalg_norm(Tensor self, Any ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) ->"
@@ -216,6 +228,7 @@ def _linalg_norm(self, ord, dim, keepdim, dtype):
                            f"{self.dim()}D.")
     if ord is None:
         return vector_norm(self, 2, dim, keepdim, dtype=dtype)
+    ord = _order("linalg_norm", "ord", ord)
     if isinstance(ord, str) or len(dim if dim is not None else self.shape) == 2:
         return matrix_norm(self, ord, (-2, -1) if dim is None else dim, keepdim, dtype)
     return vector_norm(self, ord, dim, keepdim, dtype=dtype)
@@ -246,6 +259,7 @@ def _frobenius_norm(self, dim, keepdim):
                          error(RuntimeError, "linalg.cond(ord=fro): A must be batches of square matrices", t(3, 2),
                                "fro")))
 def _cond(self, p):
+    p = None if p is None else _order("linalg_cond", "p", p)
     if self.dim() < 2 and not isinstance(p, str):
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
     shown = p if isinstance(p, str) or p is None else f"{p:g}"

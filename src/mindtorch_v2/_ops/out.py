@@ -161,9 +161,26 @@ def takes_out(place: str, name: str) -> bool:
     return place != "Tensor" and shown not in _WITHOUT_OUT and not name.startswith("_foreach_")
 
 
+# Forms of functions with `out=` that have none: by schema, and those in which a number stands for a tensor.
+_FORMS_WITHOUT_OUT = frozenset(("bernoulli.p", "where", "argsort"))
+_NUMBERS_WITHOUT_OUT = frozenset(("remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift",
+                                  "bitwise_right_shift", "where"))
+
+
+def _check_form(operator: Operator, values: Sequence[Any]) -> None:
+    """Raises if PyTorch has no `out=` for these arguments."""
+    name = operator.schema.base_name
+    numbers = values[1:] if name == "where" else values[:1]
+    if operator.schema.name in _FORMS_WITHOUT_OUT or (
+            name in _NUMBERS_WITHOUT_OUT and not all(isinstance(v, Tensor) for v in numbers)):
+        raise TypeError(f"{name}() received an invalid combination of arguments: there is no `out=` beside them. "
+                        f"Schema: {operator.schema}")
+
+
 def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     """Runs an operator and stores its results in the tensors given as `out=`."""
     name = operator.schema.base_name
+    _check_form(operator, values)
     targets = _checked_targets(operator, out)
     keys = keys_of(operator, values)
     if keys & TORCH_DISPATCH_MASK or modes.include & TORCH_DISPATCH_MASK or _answered(targets):
@@ -207,6 +224,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
                 _check_exact(targets[0], name, family, values)
             raise
         results = result if isinstance(result, (tuple, list)) else (result,)
+        if len(results) != len(targets):
+            raise RuntimeError(f"{name}_out expected an out= argument of size {len(results)}, got size {len(targets)}")
         for target, value in zip(targets, results, strict=True):
             measured = name == "abs" and values[0].dtype.is_complex  # whose result has another type anyway
             _check_fits(target, value, "" if measured else name, family)

@@ -97,7 +97,7 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
                     error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)])
 
 
-@composite("rsub(Tensor self, Tensor|Scalar other, Scalar alpha=1) -> Tensor", public="torch", samples=binary())
+@composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", public="torch", samples=binary())
 def _rsub(self, other, alpha):
     return Tensor.sub(other, self, alpha=alpha)
 

@@ -11,7 +11,7 @@ from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from .._dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
 from .._geometry import contiguous_strides
-from .._tensor import Tensor
+from .._tensor import Tensor, proper_dim
 from .batch import planewise
 from .copy import suggested_strides, uninitialised
 from .declare import composite, function_of, op
@@ -127,8 +127,8 @@ def _pooled_shape(shape: Sizes, name: str, rank: int, kernel_size: Sizes, stride
     """The shape that pooling gives; raises for shapes and settings that will not do."""
     lengths = dict(kernel_size=kernel_size, stride=stride, padding=padding)
     check_lengths(name, rank, **lengths if mean else dict(**lengths, dilation=dilation))
-    if mean and rank == 2 and len(shape) == 2:
-        raise IndexError("Dimension out of range (expected to be in range of [-2, 1], but got -3)")
+    if mean and rank == 2 and len(shape) < 3:  # where PyTorch asks for the channels first
+        proper_dim(-3, len(shape))
     if len(shape) not in (rank + 1, rank + 2) and not (mean and rank == 2):
         raise RuntimeError(f"non-empty {_RANKS[rank]} (batch mode) tensor expected for input")
     windows = _windows(shape, kernel_size, stride, padding, dilation, ceil_mode, rank)

@@ -117,8 +117,8 @@ def _operator(function: Callable, name: str, special: str, reflected: bool) -> C
 
 
 _UNARY = ("__neg__", "__abs__")
-# The operators that take an ndarray on their right; NumPy computes the others.
-_OF_ARRAYS = frozenset(("__eq__", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__"))
+# The operator that takes an ndarray on its right; NumPy computes the others.
+_OF_ARRAYS = frozenset(("__eq__",))
 
 
 def _of_array(array: np.ndarray) -> Tensor:

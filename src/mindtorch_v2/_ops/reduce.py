@@ -345,7 +345,7 @@ def joined(first: Tensor, second: Tensor, dim: int) -> Tensor:
     return call_bound(registry.get("aten::cat"), ((first, second), dim))
 
 
-op("prod(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod,
                    out_types="any"),
    npu=("aclnnProdDim(self, dim, keepdim, out.dtype, out) empty=1", "aclnnProd(self, out.dtype, out) empty=1"),

@@ -265,8 +265,12 @@ def check_type_fits(made: dtype, wanted: dtype) -> None:
 
 def check_shape_fits(target: Tensor, shape: tuple[int, ...]) -> None:
     if shape != target._array.shape:
-        raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast shape "
-                           f"{shape_text(shape)}")
+        raise shape_misfit(target._array.shape, shape)
+
+
+def shape_misfit(target: tuple[int, ...], shape: tuple[int, ...]) -> RuntimeError:
+    """What is raised for a result that its target cannot hold."""
+    return RuntimeError(f"output with shape {shape_text(target)} doesn't match the broadcast shape {shape_text(shape)}")
 
 
 def laid_out(array: np.ndarray, operands: Sequence[Any]) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._dispatch.argument_checks import checked_int
 from .._dispatch.keys import modes
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
@@ -284,7 +285,8 @@ def _at_coordinates(self: Tensor, f: Any, dim: int, coordinates: Any, edge_order
                          error(RuntimeError, "torch.gradient expected each dimension size to be at least edge_order+1",
                                t(1))))
 def _gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> tuple:
-    dims = tuple(range(self.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = tuple(range(self.dim())) if dim is None else tuple(
+        checked_int("gradient", "dim", d) for d in (dim if isinstance(dim, (list, tuple)) else (dim,)))
     each = isinstance(spacing, (list, tuple))
     if not (each or spacing is None or isinstance(spacing, (int, float, complex))
             or isinstance(spacing, Tensor) and not spacing.dim()):
@@ -297,6 +299,13 @@ def _gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> tuple:
                            "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim "
                            f"arguments to have the same length, but got a spacing argument of length {len(spacing)} "
                            f"and a dim argument of length {len(dims)}.")
+    if each and not all(isinstance(h, (int, float, complex)) for h in spacing):
+        for i, h in enumerate(spacing):
+            if not isinstance(h, Tensor):
+                raise TypeError(f"expected Tensor as element {i} in argument 1, but got {type(h).__name__}")
+            if h.dim() != 1:
+                raise RuntimeError("torch.gradient expected each element of spacing to have one dimension, but got an "
+                                   f"element with {h.dim()} dimensions!")
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     at = reduced_dims(dims, self.dim()) if dims else ()
@@ -320,6 +329,11 @@ def _check_integrand(name: str, y: Tensor, x: Tensor | None) -> None:
         raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
     if x is not None and x.dtype.category == BOOL:
         raise RuntimeError(f"{name}: received a bool input for `x`, but bool is not supported")
+
+
+def _check_distance(name: str, dx: Any) -> None:
+    if dx is not None and dx.__class__ not in (int, float):
+        raise RuntimeError(f"{name}: Currently, we only support dx as a real number.")
 
 
 def _strips(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
@@ -349,6 +363,7 @@ def _trapezoid(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     if not y.dim():
         raise IndexError("Dimension specified as -1 but tensor has no dimensions")
     _check_integrand("trapezoid", y, x)
+    _check_distance("trapezoid", dx)
     if not y.size(dim):
         return y.sum(dim) if y.dtype.category >= FLOAT else y.sum(dim, dtype=y.dtype)
     return _strips("trapezoid", y, x, dx, dim).sum(dim)
@@ -359,6 +374,7 @@ def _cumulative_trapezoid(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Ten
     if not y.dim():
         raise IndexError("Dimension specified as -1 but tensor has no dimensions")
     _check_integrand("cumulative_trapezoid", y, x)
+    _check_distance("cumulative_trapezoid", dx)
     return _strips("cumulative_trapezoid", y, x, dx, dim).cumsum(dim)
 
 

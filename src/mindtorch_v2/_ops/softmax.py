@@ -13,7 +13,7 @@ from .batch import along_one
 from .declare import composite, op
 from .families import computes
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded_shape, reduced_dims, summed, unfolded
-from .rules import Spec, shape_text
+from .rules import Spec, shape_misfit, shape_text
 from .samples import case, cases, error, ints, t
 
 # Rows are worked on in blocks of this many elements, so that all passes over a block but the first find it in cache.
@@ -192,6 +192,8 @@ def _softmin(input, dim, _stacklevel, dtype):
 def _logsumexp_spec(self: Tensor, dim: Any, keepdim: bool) -> Spec:
     shape = self._array.shape
     kind = self.dtype if self.dtype.category >= FLOAT else get_default_dtype()
+    if not dim and shape and not keepdim and 0 not in shape:  # which PyTorch folds, and then fails to shape
+        raise shape_misfit((), (1,) * len(shape))
     return Spec(folded_shape(shape, reduced_dims(dim, len(shape)), keepdim), kind)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from .._dispatch.argument_checks import expected
 from .._dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
 from .._tensor import Tensor, wrapped_dim
 from .batch import Call, Result, against_a_set, of_all_elements, one_by_one
@@ -300,6 +301,8 @@ def _check_quantile(self: Tensor, q: Tensor, interpolation: str) -> None:
 def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
     """The sorted rows read at fractional places."""
     if not hasattr(q, "_keys"):
+        if q.__class__ is complex:
+            raise TypeError(expected("quantile", "q", "float", q))
         if not 0 <= q <= 1:
             raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q:g}")
         q = self.new_full((), q)

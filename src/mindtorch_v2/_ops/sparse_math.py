@@ -11,7 +11,8 @@ from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
 from .._dtype import dtype, int64
 from .._sparse import compressed_of, coo, coo_of, is_sparse, wrap_sparse
-from .._tensor import Tensor, wrap, wrapped_dim
+from .._tensor import Tensor, wrap
+from .reduce import reduced_dims
 from .rules import Spec, broadcast_shape, check_result_fits, common_dtype, shape_text
 from .sparse import (
     LAYOUT_KEYS,
@@ -218,7 +219,7 @@ def sum_over(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tens
     """The sum over dimensions of a COO tensor, sparse as long as a sparse dimension is left; differentiable."""
     self = coalesce(self)
     array, ndim = self._array, self.dim()
-    summed = {wrapped_dim(d, ndim) for d in (range(ndim) if dim is None or dim == () else dim)}
+    summed = set(reduced_dims(dim, ndim)) if dim is None or dim else set()
     inner = [d - array.sparse_dim + 1 for d in sorted(summed) if d >= array.sparse_dim]
     values = values_of(self)
     values = values.sum(inner, keepdim=keepdim, dtype=dtype) if inner else values.to(dtype or values.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, float32, float64, int64
-from .._tensor import Tensor, wrapped_dim
+from .._tensor import Tensor, proper_dim
 from .batch import against_a_set, dynamic_shape, in_front
 from .declare import composite, op
 from .extreme import NAN, kinks
@@ -69,11 +69,7 @@ _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
     shape = self._array.shape
-    if not shape:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    at = wrapped_dim(dim, len(shape))
-    if not shape:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    at = proper_dim(dim, len(shape))
     if any(not n for d, n in enumerate(shape) if d != at):
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     return _unique_spec(self)

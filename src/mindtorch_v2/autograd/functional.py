@@ -16,7 +16,7 @@ _OUTPUTS = "outputs of the user-provided function"
 
 def _tensors(values: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
     """(whether a tuple was given, the tensors)."""
-    several = isinstance(values, (tuple, list))
+    several = isinstance(values, tuple)
     made = tuple(values) if several else (values,)
     for i, value in enumerate(made):
         if not isinstance(value, Tensor):

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device import sparse_coo, sparse_csc, strided
+from .._dispatch.argument_checks import checked_float
+from .._ops.compare import check_tolerance
 from .._sparse import compress, coo, is_sparse, wrap_sparse
 from .._tensor import Tensor, wrap
 
@@ -216,6 +218,8 @@ def gradcheck(
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     given = _as_tuple(inputs)
+    for position, (name, tolerance) in enumerate((("rtol", rtol), ("atol", atol)), 3):
+        check_tolerance(name, checked_float("allclose", name, tolerance, position))
     try:
         check = _check_between_vectors if fast_mode else _check
         check(func, given, eps, atol, rtol, nondet_tol, backward=check_backward_ad, forward=check_forward_ad,

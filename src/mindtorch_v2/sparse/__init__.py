@@ -26,8 +26,12 @@ sampled_addmm: Callable[..., Tensor] = public_functions("sparse")["sampled_addmm
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: dtype | None = None) -> Tensor:
     """The sum over all or some dimensions; its gradient lies where the input has elements."""
-    dims = (dim,) if isinstance(dim, (int, np.integer)) else dim
-    return sum_over(input, dims, False, dtype)
+    return _sum(input, dim, dtype=dtype)
+
+
+@takes("_sparse_sum(Tensor input, int[1]? dim=None, *, ScalarType? dtype=None)")
+def _sum(input: Tensor, dim: tuple[int, ...] | None, dtype: dtype | None) -> Tensor:
+    return sum_over(input, dim, False, dtype)
 
 
 def _softmax(input: Tensor, dim: int, dtype: dtype | None, *, log: bool) -> Tensor:

@@ -95,8 +95,8 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     _warn_of_broadcast(input, target)
     code = get_enum(reduction)
     if weight is None:
-        return _huber_loss(input, target, code, float(delta))
-    losses = _weighted(_huber_loss(input, target, 0, float(delta)), weight, input, 0)
+        return _huber_loss(input, target, code, delta)
+    losses = _weighted(_huber_loss(input, target, 0, delta), weight, input, 0)
     return losses if code == 0 else losses.mean() if code == 1 else losses.sum()
 
 

@@ -103,7 +103,10 @@ def _unpooled_size(input: Any, kernel_size: tuple, stride: tuple, padding: tuple
                          f"length of '{len(output_size)}'")
     for d, n in enumerate(usual):
         step = stride[d]
-        if not n - step < output_size[d] < n + step:
+        fits = n - step < output_size[d] < n + step
+        if not isinstance(fits, bool):  # as the elements of tensors and arrays compare
+            raise TypeError(f"output_size should hold ints, but got {type(output_size[d]).__name__}")
+        if not fits:
             raise ValueError(f'invalid output_size "{output_size}" (dim {d} must be between {n - step} and '
                              f"{n + step})")
     return list(output_size)

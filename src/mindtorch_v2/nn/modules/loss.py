@@ -91,6 +91,11 @@ class HuberLoss(_Loss):
     reduction: str = "mean"
     delta: float = 1.0
 
+    def _keep(self, **values: Any) -> None:
+        if not isinstance(values["delta"], (float, int)):
+            raise TypeError(f"delta must be a float or int, got: {type(values['delta'])}")
+        super()._keep(**values)
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 

@@ -132,8 +132,8 @@ def unpad_sequence(padded_sequences: torch.Tensor, lengths: torch.Tensor,
     """The sequences of a padded batch, each in its own length."""
     if not batch_first:
         padded_sequences.transpose_(0, 1)  # PyTorch turns the caller's tensor, too
-    return [sequence[: int(length)].clone(memory_format=torch.contiguous_format)
-            for sequence, length in zip(padded_sequences, lengths, strict=True)]
+    steps = torch.arange(padded_sequences.shape[1], device=lengths.device)
+    return [sequence[steps < length] for sequence, length in zip(padded_sequences, lengths, strict=True)]
 
 
 def pack_sequence(sequences: list[torch.Tensor], enforce_sorted: bool = True) -> PackedSequence:
