@@ -21,6 +21,7 @@ from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
 from .._tensor import Tensor
 from .batch import DIMENSIONS, Draws, Rule, along_dimensions, elementwise
+from .documentation import docstring
 from .families import Composite, Family
 from .out import takes_out, write_out
 from .source import Declared
@@ -297,10 +298,7 @@ def _public(operators: Sequence[Operator], is_method: bool = False, has_out: boo
     if function is not None:
         return function
     first = operators[0]
-    doc = "\n".join([str(o.schema) for o in operators])
-    written = first.declaration.family.written
-    if written is not None and written.__doc__:
-        doc = f"{written.__doc__}\n\n{doc}"
+    doc = docstring(operators)
     store = None if not has_out or first.declaration.family.is_view or first.schema.writes else write_out
     if len(operators) == 1:
         function = make_caller(first, first.schema.base_name, store, doc, is_method)

@@ -1,0 +1,54 @@
+"""The docstrings of operators: words and an example for each, and the examples give what they show."""
+
+import doctest
+import warnings
+
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2._ops import documentation
+from mindtorch_v2._ops.declare import DECLARATIONS, PUBLIC
+
+# Functions that PyTorch has among the public ones, but with an underscore, are for its own use.
+OPERATORS = {operator.schema.base_name: operator for place in PUBLIC.values() for operators in place.values()
+             for operator in operators if not operator.schema.base_name.startswith("_")}
+FAMILIES = sorted({operator.declaration.module.partition("_ops.")[2] for operator in OPERATORS.values()})
+
+
+def globals_of_examples():
+    return {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if documentation.sections(name)])
+def test_every_operator_has_words_and_an_example(family):
+    for name, operator in OPERATORS.items():
+        if operator.declaration.module.endswith(f"_ops.{family}") and operator.declaration.inplace_of is None:
+            text = documentation.text_on(operator)
+            assert ">>> " in text, f"docs/{family}.md says nothing of {name}, or shows no example"
+            assert len(text.partition(">>> ")[0].split()) >= 5, f"docs/{family}.md says too little of {name}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_examples_give_what_they_show(family):
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    for name, text in documentation.sections(family).items():
+        torch.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            runner.run(doctest.DocTestParser().get_doctest(text, globals_of_examples(), name, family, 0))
+    assert not runner.summarize(verbose=False).failed
+
+
+def test_sections_are_of_operators_of_their_family():
+    declared = {(d.module.partition("_ops.")[2], d.operator.schema.base_name) for d in DECLARATIONS.values()}
+    for file in documentation.FOLDER.rglob("*.md"):
+        family = ".".join(file.relative_to(documentation.FOLDER).with_suffix("").parts)
+        for name in documentation.sections(family):
+            assert (family, name) in declared, f"{file.name}: there is no {name} in that family"
+
+
+def test_functions_show_them():
+    assert torch.softmax.__doc__.startswith("Elements along a dimension")
+    assert torch.Tensor.softmax.__doc__ == torch.softmax.__doc__
+    assert torch.Tensor.relu_.__doc__.startswith("`relu`, written into the tensor itself")
+    assert "aten::softmax(Tensor self, int dim" in torch.softmax.__doc__
