@@ -12,7 +12,7 @@ __all__ = ["generate_methods_for_privateuse1_backend", "rename_privateuse1_backe
 def rename_privateuse1_backend(backend_name: str) -> None:
     """Nothing for "npu", or for a device that was registered, which have their names already."""
     if backend_name not in DEVICE_TYPES:
-        refuse(f"backend named {backend_name!r}", "Register one: mindtorch_v2/_backends/interface.py has the interface.")
+        refuse(f"backend named {backend_name!r}", "Register one, see mindtorch_v2/_backends/interface.py.")
 
 
 def generate_methods_for_privateuse1_backend(for_tensor: bool = True, for_module: bool = True,
