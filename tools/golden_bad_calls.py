@@ -16,7 +16,6 @@ sys.path.insert(0, str(TESTS))
 
 from bad_calls import BAD_CALLS, outcome  # noqa: E402 - found once the path is set
 
-
 GOLDEN = TESTS / "golden" / "bad_calls.json"
 TIMES = 3  # a call that reads memory outside of its own answers one way or another
 
