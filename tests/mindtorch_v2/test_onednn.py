@@ -361,3 +361,15 @@ def test_gradients_with_sizes_that_do_not_fit_are_refused():
             backward(x, x, [4096], statistics, statistics, torch.ones(width), None, [True, True, True])
     with pytest.raises(RuntimeError, match="expected mean to have 64 elements"):
         backward(x, x, [4096], statistics[:3], statistics, torch.ones(4096), None, [True, True, True])
+
+
+@needs_library
+def test_windows_of_unfold_and_fold_lie_as_without_the_library():
+    x = torch.arange(48.0).reshape(1, 3, 4, 4).requires_grad_()
+
+    def compute():
+        blocks = F.unfold(x, 2, padding=1, stride=2)
+        folded = F.fold(blocks, (4, 4), 2, padding=1, stride=2)
+        return blocks, folded, *torch.autograd.grad(folded.square().sum(), x)
+
+    assert_agree(*both(compute))

@@ -53,6 +53,8 @@ _F32, _BF16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
 _KINDS = {_F32: F32} | ({_BF16: BF16} if loaded().has_bf16 else {})  # what convolutions take
 _TARGETS = {"forward": 2, "to_input": 0, "to_weight": 1}
 TAKES_BFLOAT16 = True
+# Where windows lie is a question of strides, which NumPy answers.
+add_windows, inside, padded, windows = by_numpy.add_windows, by_numpy.inside, by_numpy.padded, by_numpy.windows
 _CHANNELS_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 
 
