@@ -571,12 +571,15 @@ class Writes(Family):
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
         check, write, repeats, xp, array_of = self.check, self.write, self.repeats, backend.xp, backend.array_of
+        direct = backend.direct
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
             if not repeats:
                 check_writable(target)
             check(target, *args)
-            if xp is not None:
+            if direct:
+                write(xp, target._array, *[getattr(a, "_array", a) for a in args])
+            elif xp is not None:
                 where = target._device
                 write(xp, array_of(target), *[array_of(a, where) if hasattr(a, "_array") else a for a in args])
             target._bump_version()

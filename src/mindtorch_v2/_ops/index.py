@@ -197,7 +197,13 @@ class Picks(ArrayFamily):
     """Indexing: its shape is not inferred beforehand, since a mask's is in its data."""
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        xp, array_of = backend.xp, backend.array_of
+        xp, array_of, finished, direct = backend.xp, backend.array_of, backend.finished, backend.direct
+
+        def on_ndarrays(source: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+            array = source._array
+            if array.flags.c_contiguous and 1 not in array.shape:
+                return wrap(picked(xp, array, [None if index is None else index._array for index in indices]))
+            return kernel(source, indices)
 
         def kernel(source: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
             where = backend.place(None, (source, indices))
@@ -209,13 +215,13 @@ class Picks(ArrayFamily):
                 key = whole_key(array.shape, arrays, xp, warns=False)
                 spec = index_spec(source, [None if part.__class__ is slice else
                                            wrap_meta(part.shape, part.dtype, part.strides) for part in key])
-                if spec.strides is not None and backend.direct:
+                if spec.strides is not None and direct:
                     laid_out = uninitialised(spec)
                     laid_out[...] = made
                     made = laid_out
-            return backend.finished(made, spec, where)
+            return finished(made, spec, where)
 
-        return kernel
+        return on_ndarrays if direct else kernel
 
 
 def _index_each(call: Call) -> Result:
