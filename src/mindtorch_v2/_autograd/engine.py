@@ -276,7 +276,7 @@ class Task:
         at = self.captures.get((id(leaf), -1))
         if at is not None and not self.accumulate_grad:
             self.captured[at] = grad
-        if not self.accumulate_grad or (self.needed is not None and at is None) or grad is None:
+        if not self.accumulate_grad or (self.needed is not None and at is None):
             return
         node = leaf._accumulator() if leaf._accumulator is not None else None
         if node is not None and node.pre_hooks:
@@ -286,7 +286,7 @@ class Task:
                     (grad,) = _checked_tuple(hook, (grad,), replaced)
         if leaf._edge is not None:
             raise RuntimeError("leaf variable has been moved into the graph interior")
-        if leaf._keys & REQUIRES_GRAD:
+        if grad is not None and leaf._keys & REQUIRES_GRAD:
             accumulate(leaf, grad)
         if leaf._post_accumulate_hooks:
             for hook in list(leaf._post_accumulate_hooks.values()):
@@ -371,9 +371,7 @@ def _expandable(shape: tuple, target: tuple) -> bool:
 
 def run_tensor_hooks(hooks: HookDict, grad: Any) -> Any:
     for hook in list(hooks.values()):
-        if grad is None:
-            break
-        replaced = hook(grad)
+        replaced = hook(grad)  # None for a gradient that is not there: PyTorch's hooks are called for it too
         if replaced is not None:
             _check_replaced(hook, grad, replaced)
             grad = replaced

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._autograd.function import Function
 from .._device import sparse_coo, sparse_csc, strided
 from .._dispatch.argument_checks import checked_float
 from .._ops.compare import check_tolerance
 from .._sparse import compress, coo, is_sparse, wrap_sparse
 from .._tensor import Tensor, wrap
+from .._wrapper_subclass import WrapperArray
 
 
 class GradcheckError(RuntimeError):
@@ -50,10 +52,13 @@ def _checked_inputs(inputs: Sequence[Any], warns: bool = True) -> list[Tensor]:
 
 
 def _host(tensor: Tensor) -> np.ndarray:
-    """A tensor's elements: its memory itself on the CPU, a copy of any other device's or layout's."""
+    """A tensor's elements: its memory itself on the CPU, a copy of any other device's, layout's or subclass's."""
     if is_sparse(tensor):
         tensor = tensor.detach().to_dense()  # type: ignore[attr-defined]
-    array = tensor._array
+    array: Any = tensor._array
+    if array.__class__ is WrapperArray:
+        elements = [element.item() for element in tensor.detach().reshape(-1)]  # type: ignore[attr-defined]
+        return np.array(elements, array.dtype).reshape(array.shape)
     return array if array.__class__ is np.ndarray else tensor.detach().cpu()._array
 
 
@@ -257,12 +262,16 @@ def _tangents(function: Callable, inputs: Sequence[Any], target: Tensor, tangent
 
     made = []
     with forward_ad.dual_level():
-        dual = forward_ad.make_dual(target, _on(target, tangent))
-        for output in _floating(function(*(dual if x is target else x for x in inputs))):
+        dual = forward_ad.make_dual(target.detach(), _on(target, tangent))
+        for output in _floating(function(*(dual if x is target else _detached(x) for x in inputs))):
             found = forward_ad.unpack_dual(output).tangent
             array = np.array(_host((output if found is None else found).detach()), copy=True).reshape(-1)
             made.append(np.zeros_like(array) if found is None else array)
     return made
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) and value.requires_grad else value
 
 
 def _check_outputs(outputs: Sequence[Tensor]) -> None:
@@ -435,24 +444,52 @@ def _check_between_vectors(func: Callable, inputs: tuple, eps: float, atol: floa
             _agree(np.vdot(found[0], direction).real, expected, rtol, allowed, "", j, i)
 
 
+class _WithoutGradient(Function):
+    """A tensor as it is, whose gradient goes no further."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.clone()  # type: ignore[attr-defined]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> None:
+        return None
+
+
 def _check_undefined(func: Callable, inputs: tuple, chosen: list[Tensor]) -> None:
-    """A missing gradient of one output must count as zero."""
+    """Gradients that are missing, all of them or that of one output, must count as zeros."""
+    count = len(_differentiable_outputs(func(*inputs)))
+    for missing in [range(count), *([i] for i in range(count) if count > 1)]:
+        outputs = _differentiable_outputs(func(*inputs))
+        _check_undefined_outputs(
+            [_WithoutGradient.apply(o) if i in missing else o for i, o in enumerate(outputs)], chosen
+        )
+
+
+def _check_undefined_outputs(outputs: list[Tensor], chosen: list[Tensor]) -> None:
     from . import grad
 
-    outputs = _differentiable_outputs(func(*inputs))
-    if len(outputs) < 2:
-        return
-    for i in range(len(outputs)):
-        others = [o for j, o in enumerate(outputs) if j != i]
-        seeds = [o.detach().new_ones(o.shape) for o in others]
-        missing = grad(others, chosen, seeds, retain_graph=True, allow_unused=True)
-        zeros = [outputs[i].detach().new_zeros(outputs[i].shape)]
-        given = grad([*others, outputs[i]], chosen, seeds + zeros, retain_graph=True, allow_unused=True)
-        for a, b in zip(missing, given, strict=True):
-            left = 0 if a is None else _host(a)
-            right = 0 if b is None else _host(b)
-            if not np.allclose(left, right, equal_nan=True):
-                raise GradcheckError("Expected backward function to handle undefined output grads.")
+    notes = 'Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+    try:
+        zeros = [o.detach().new_zeros(o.shape) for o in outputs]
+        found = grad(outputs, chosen, zeros, allow_unused=True) if outputs else ()
+    except RuntimeError as error:
+        _warn_of_undefined()
+        raise GradcheckError(f"Expected backward function to handle undefined output grads. {notes}") from error
+    if any(gradient is not None and _host(gradient).any() for gradient in found):
+        _warn_of_undefined()
+        raise GradcheckError(
+            f"Expected all input grads to be undefined or zero when all output grads are undefined or zero. {notes}"
+        )
+
+
+def _warn_of_undefined() -> None:
+    warnings.warn(
+        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may "
+        "break existing callers of this function. If this is true for you, you can call this function with "
+        '"check_undefined_grad=False" to disable the feature',
+        stacklevel=5,
+    )
 
 
 def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5,
@@ -473,6 +510,9 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
 
     def gradients(*args: Any) -> tuple:
         values, seeds = args[:count], args[count:]
+        for value, given in zip(values, inputs, strict=True):
+            if isinstance(given, Tensor) and given.requires_grad:
+                value.requires_grad_()  # which forward mode has taken away
         made = _differentiable_outputs(func(*values))
         wanted = [v for v in values if isinstance(v, Tensor) and v.requires_grad]
         result = grad(made, wanted, seeds, create_graph=True, allow_unused=True)

@@ -109,3 +109,111 @@ def test_gradcheck_names_the_part_of_a_complex_output(make, kind, text) -> None:
 
     with pytest.raises(GradcheckError, match=text):
         gradcheck(shifted, (torch.ones(2, dtype=kind, requires_grad=True),))
+
+
+class _Two(torch.autograd.Function):
+    """Twice and three times a tensor, with gradients that may be missing."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+
+class _Handles(_Two):
+    @staticmethod
+    def backward(ctx, first, second):
+        parts = [grad * factor for grad, factor in ((first, 2), (second, 3)) if grad is not None]
+        return sum(parts) if parts else None
+
+
+class _MakesOnes(_Two):
+    @staticmethod
+    def backward(ctx, first, second):
+        return torch.ones(2, dtype=torch.float64) if first is None else _Handles.backward(ctx, first, second)
+
+
+class _Raises(_Two):
+    @staticmethod
+    def backward(ctx, first, second):
+        if first is None or second is None:
+            raise RuntimeError("a gradient is missing")
+        return first * 2 + second * 3
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_gradcheck_leaves_gradients_out(fast_mode) -> None:
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(_Handles.apply, (x,), fast_mode=fast_mode)
+    with (
+        pytest.raises(GradcheckError, match="^Expected all input grads to be undefined or zero when all output"),
+        pytest.warns(UserWarning, match="New undefined gradient support checking feature"),
+    ):
+        gradcheck(lambda x: sum(_MakesOnes.apply(x)), (x,), fast_mode=fast_mode)
+
+
+def test_gradcheck_calls_hooks_for_gradients_that_are_missing() -> None:
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+    def hooked(x):
+        made = x * 2
+        made.register_hook(lambda grad: grad * 1)
+        return made.sin()
+
+    with pytest.raises(TypeError, match="NoneType"):
+        gradcheck(hooked, (x,))
+    assert gradcheck(hooked, (x,), check_undefined_grad=False)
+
+
+@pytest.mark.filterwarnings("ignore:Backwards compatibility")
+def test_gradcheck_of_a_backward_that_refuses_missing_gradients() -> None:
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+    def both(x):
+        return sum(_Raises.apply(x))
+
+    with pytest.raises(GradcheckError, match="^Expected backward function to handle undefined output grads"):
+        gradcheck(both, (x,))
+    assert not gradcheck(both, (x,), raise_exception=False)
+    assert gradcheck(both, (x,), check_undefined_grad=False)
+
+
+class _Wrapper(torch.Tensor):
+    """A tensor that holds another, and hands it every call."""
+
+    @staticmethod
+    def __new__(cls, held):
+        return torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype, strides=held.stride())
+
+    def __init__(self, held):
+        self.held = held
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        def plain(value):
+            return value.held if isinstance(value, cls) else value
+
+        found = function(*map(plain, args), **{name: plain(value) for name, value in (kwargs or {}).items()})
+        if isinstance(found, (tuple, list)):
+            return type(found)(cls(one) for one in found)
+        return cls(found) if isinstance(found, torch.Tensor) else found
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_gradcheck_of_a_wrapper_moves_what_it_holds(fast_mode) -> None:
+    x = _Wrapper(torch.tensor([0.3, -1.2], dtype=torch.float64)).requires_grad_()
+    assert gradcheck(torch.sin, (x,), fast_mode=fast_mode)
+    assert x.held.tolist() == [0.3, -1.2]
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        gradcheck(lambda x: x * x.detach(), (x,), fast_mode=fast_mode)
+
+
+def test_forward_mode_is_checked_on_tensors_without_a_graph() -> None:
+    def needs_graph(x):
+        made = x * 2
+        made.retain_grad()
+        return made
+
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="can't retain_grad on Tensor that has requires_grad=False"):
+        gradcheck(needs_graph, (x,), check_forward_ad=True)

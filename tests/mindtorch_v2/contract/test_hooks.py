@@ -379,3 +379,40 @@ def test_a_post_accumulate_hook_runs_before_those_of_the_accumulator_and_returns
     x.register_post_accumulate_grad_hook(lambda tensor: 3)
     with pytest.raises(RuntimeError, match="Tensor post accumulate grad hooks should return None."):
         y.backward()
+
+
+class _Stops(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+def test_hooks_are_called_with_none_for_a_gradient_that_is_missing() -> None:
+    seen: list[object] = []
+    x = torch.ones(2, requires_grad=True)
+    first, second = x.unbind()
+    first.register_hook(lambda grad: seen.append(("unused", grad)))
+    second.backward()
+    inner, leaf = x * 2, torch.ones(2, requires_grad=True)
+    inner.register_hook(lambda grad: seen.append(("inner", grad)))
+    _Stops.apply(inner).sum().backward()
+    leaf.register_hook(lambda grad: seen.append(("leaf", grad)))
+    leaf.register_post_accumulate_grad_hook(lambda leaf: seen.append(("accumulated", leaf.grad)))
+    accumulator = leaf.view_as(leaf).grad_fn.next_functions[0][0]
+    accumulator.register_prehook(lambda grads: seen.append(("before", *grads)))
+    accumulator.register_hook(lambda made, grads: seen.append(("after", *grads)))
+    _Stops.apply(leaf).sum().backward()
+    names = ["unused", "inner", "leaf", "before", "accumulated", "after"]
+    assert seen == [(name, None) for name in names]
+    assert leaf.grad is None
+
+
+def test_a_missing_gradient_cannot_be_replaced() -> None:
+    leaf = torch.ones(2, requires_grad=True)
+    leaf.register_hook(lambda grad: torch.ones(2))
+    with pytest.raises(RuntimeError, match="can't replace a None gradient with a non-None value"):
+        _Stops.apply(leaf).sum().backward()
