@@ -101,6 +101,9 @@ def _made_of(operator: Operator, key: DispatchKey) -> str:
     if key is DispatchKey.NPU:
         rows = (declaration if declaration.inplace_of is None else declaration.inplace_of.declaration).npu
         return "no row" if not rows else "; ".join((rows,) if isinstance(rows, str) else rows)
+    functional = declaration if declaration.inplace_of is None else declaration.inplace_of.declaration
+    if key.name.lower() in functional.kernels:
+        return f"_backends/{key.name.lower()}/kernels: {functional.kernels[key.name.lower()]}"
     family = declaration.family
     return type(family).__name__ + (f" of {_where(family.written)}" if family.written else " as declared")
 

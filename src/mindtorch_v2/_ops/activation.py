@@ -158,7 +158,7 @@ def _slopes(xp: Any, self: Any, lower: float, upper: float, generator: Any) -> A
 
 
 _SLOPES = op("_rrelu_slopes(Tensor self, Scalar lower, Scalar upper, Generator? generator=None) -> Tensor",
-   kernel=moves(_slopes_spec, _slopes), public="")
+   kernel=moves(_slopes_spec, _slopes), public="", kernels={"cuda": "random.rrelu_slopes"})
 
 
 @composite("rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator?"

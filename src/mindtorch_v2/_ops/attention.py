@@ -164,6 +164,7 @@ _ATTENTION = op(
    "_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> (Tensor output, "
    "Tensor norms)",
    kernel=computes(_attention_specs, _attention_array),
+   kernels={"cuda": "attention.attention"},
    grad={"query, key, value": _attention_grad}, public="",
    decomposition=lambda *args: (_composed_of(*args), None))
 
@@ -196,6 +197,7 @@ _BACKWARD = op(
    "scale, Tensor norms, Tensor output) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(lambda grad_out, query, key, value, *rest: tuple(Spec(x._array.shape, query.dtype)
                                                                     for x in (query, key, value)), _backward_array),
+   kernels={"cuda": "attention.attention_backward"},
    public="")
 
 

@@ -77,6 +77,7 @@ def _embedding_each(call: Call) -> Result:
 _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool "
                 "sparse=False) -> Tensor",
    kernel=moves(_embedding_spec, _rows_at),
+   kernels={"cuda": "embedding.embedding"},
    npu="aclnnEmbedding(weight, indices, out)",
    grad=dict(weight=_embedding_grad),
    samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
@@ -142,6 +143,7 @@ _DENSE_BACKWARD = op(
    "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool "
    "scale_grad_by_freq) -> Tensor",
    kernel=computes(_dense_backward_spec, _summed_rows),
+   kernels={"cuda": "embedding.embedding_backward"},
    npu="aclnnEmbeddingDenseBackward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq, out) empty=0",
    grad=dict(grad_output=_dense_backward_grad),
    public="",
@@ -328,6 +330,7 @@ _BAG_DEFAULTS = _BAG_ARGUMENTS.format("=False", "=0", "=False", "=None", "=False
 _BAG = op(f"_embedding_bag({_BAG_DEFAULTS}, int padding_idx=-1) -> (Tensor output, Tensor offset2bag, Tensor bag_size,"
           " Tensor max_indices)",
    kernel=computes(_bag_specs, _bag_array),
+   kernels={"cuda": "embedding.embedding_bag"},
    npu="aclnnEmbeddingBag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, "
        "include_last_offset, padding_idx, output, offset2bag, bag_size, max_indices)",
    grad=dict(weight=_bag_grad, per_sample_weights=_bag_weights_grad), public="")

@@ -91,7 +91,7 @@ def _grad(grads, input, weight, groups, mean, rstd, needs):
 _GROUP_NORM = op(
    "_group_norm(Tensor input, Tensor? weight, Tensor? bias, int groups, float eps) -> (Tensor output, Tensor mean, "
    "Tensor rstd)", kernel=computes(_specs, _group_normalised), public="", grad={"input, weight, bias": _grad},
-   decomposition=composed_group_norm)
+   decomposition=composed_group_norm, kernels={"cuda": "batch_norm.group_norm"})
 group_norm_with_statistics = function_of(_GROUP_NORM)
 
 
@@ -131,4 +131,5 @@ _BACKWARD = op(
    "_group_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, int groups, "
    "bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_backward_specs, _gradients), public="",
+   kernels={"cuda": "batch_norm.group_norm_backward"},
    grad={"grad_out, input, weight, mean, rstd": _backward_grad})

@@ -241,6 +241,7 @@ def _index_each(call: Call) -> Result:
 index_with = function_of(op(
    "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
    kernel=Picks(index_spec, picked, widen=False),
+   kernels={"cuda": "index.picked_elements"},
    npu="aclnnIndex(self, indices, out)", public="", mixes_devices=True,
    grad=dict(self=lambda grad, self_shape, indices: grad.new_zeros(self_shape).index_put_(indices, grad, True)),
    samples=cases(case(t(3, 4), [ints(2, high=3)]), case(t(3, 4), [None, ints(2, 2, high=3)]),
@@ -310,6 +311,7 @@ def _index_select_each(call: Call) -> Result:
 
 op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
    kernel=moves(_index_select_spec, _index_select),
+   kernels={"cuda": "index.index_select"},
    npu="aclnnIndexSelect(self, dim, index, out)",
    grad=dict(self=lambda grad, self_shape, dim, index: grad.new_zeros(self_shape).index_add_(dim, index, grad)),
    samples=cases(case(t(3, 4), 0, ints(2, high=3)), case(t(3, 4), -1, ints(5, high=3)), case(t(), 0, values([0])),
@@ -398,6 +400,7 @@ def _gather_grad(grad: Tensor, shape: tuple[int, ...], dim: int, index: Tensor, 
 
 op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
    kernel=moves(_gather_spec, _gather),
+   kernels={"cuda": "index.gather"},
    npu="aclnnGather(self, dim, index, out)",
    grad=dict(self=lambda grad, self_shape, dim, index, sparse_grad: _gather_grad(grad, self_shape, dim, index,
                                                                                  sparse_grad)),
@@ -462,6 +465,7 @@ def _take_each(call: Call) -> Result:
 
 
 op("take(Tensor self, Tensor index) -> Tensor", kernel=moves(_take_spec, _take),
+   kernels={"cuda": "index.take"},
    npu="aclnnTake(self, index, out)",
    grad=dict(self=lambda grad, self_shape, index: grad.new_zeros(self_shape).put_(index, grad, True)),
    samples=cases(case(t(2, 3), ints(4, high=6)), case(t(3, 2, layout="transposed"), ints(2, 2, high=6)),
@@ -577,6 +581,7 @@ def _where_each(call: Call) -> Result:
 where: Callable = function_of(op(
    "where.self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=Chooses(_where_spec, _where, widen=False),
+   kernels={"cuda": "index.where"},
    npu="aclnnSWhere(condition, self:out, other:out, out)",
    grad=dict(self=lambda grad, condition: where(condition, grad, 0), other=lambda grad,
              condition: where(condition, 0, grad)),

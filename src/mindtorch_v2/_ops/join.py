@@ -146,6 +146,7 @@ def _joined(*, new_dimension: bool) -> Rule:
 cat = function_of(op(
    "cat(Tensor[] tensors, int dim=0) -> Tensor",
    kernel=Joins(_cat_spec, _cat, np.concatenate),
+   kernels={"cuda": "copy.joined"},
    npu="aclnnCat(tensors, dim, out)", grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
    samples=cases(case([t(2, 3), t(1, 3)]), case([t(2, 3), t(2, 2)], 1), case([t(2, 3), t(2, 2)], -1),
                  case([t(0), t(2, 3)], 1),
@@ -197,6 +198,7 @@ def _stacked(arrays: Sequence[np.ndarray], dim: int) -> np.ndarray:
 stack = function_of(op(
    "stack(Tensor[] tensors, int dim=0) -> Tensor",
    kernel=Joins(_stack_spec, _stack, _stacked),
+   kernels={"cuda": "copy.joined"},
    npu="aclnnStack(tensors, dim, out)",
    grad=dict(tensors=lambda grad, dim: [grad.select(dim, i) for i in range(grad.shape[dim])]),
    samples=cases(case([t(2, 3), t(2, 3)]), case([t(2, 3), t(2, 3)], 1), case([t(2, 3), t(2, 3)], -1), case([t(), t()]),

@@ -214,6 +214,7 @@ def _added(call: Call, product: Any) -> Result:
 
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
    kernel=_Quick(_mm_spec, lambda xp, self, mat2: self.dot(mat2), _quick_mm),
+   kernels={"cuda": "matmul.product"},
    npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, mat2: grad.mm(conj(mat2).t()), mat2=lambda grad, self: conj(self).t().mm(grad)),
    samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)),
@@ -268,6 +269,7 @@ class _AddsProduct(ArrayFamily):
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha:
                        _combined(mat1.dot(mat2), self, beta, alpha)),
+   kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              mat1=lambda grad, mat2, alpha: _scaled(grad.mm(conj(mat2).t()), alpha),
@@ -402,6 +404,7 @@ def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
 
 op("bmm(Tensor self, Tensor mat2) -> Tensor",
    kernel=computes(_bmm_spec, _batched),
+   kernels={"cuda": "matmul.product"},
    npu="aclnnBatchMatMul(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, mat2: grad.bmm(conj(mat2).transpose(1, 2)),
              mat2=lambda grad, self: conj(self).transpose(1, 2).bmm(grad)),
@@ -436,6 +439,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    kernel=computes(_baddbmm_spec,
                    lambda xp, self, batch1, batch2, beta, alpha:
                    _combined(_batched(xp, batch1, batch2), self, beta, alpha)),
+   kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnBaddbmm(self, batch1, batch2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              batch1=lambda grad, batch2, alpha: _scaled(grad.bmm(conj(batch2).transpose(1, 2)), alpha),
@@ -545,6 +549,7 @@ def _linear_each(call: Call) -> Result:
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    kernel=_Quick(_linear_spec, _linear_array, _quick_linear),
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
+   kernels={"cuda": "matmul.linear"},
    grad=dict(bias=lambda grad, bias_shape: grad.sum((0,)) if grad.dim() == 2 and len(bias_shape) == 1 else grad,
              input=lambda grad, weight: _rows_times(grad, conj(weight)),
              weight=lambda grad, input: _weight_grad(grad, conj(input))),
@@ -580,6 +585,7 @@ def _linear_weight_grad_each(call: Call) -> Result:
 
 _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
    kernel=computes(_weight_grad_spec, _weight_grad_array),
+   kernels={"cuda": "matmul.product"},
    grad=dict(rows=lambda grad, input: linear(conj(input), grad),
              input=lambda grad, rows: _rows_times(conj(rows), grad)),
    public="",
@@ -609,6 +615,7 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
 
 _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_broadcast_spec, _batched),
+   kernels={"cuda": "matmul.product"},
    npu="aclnnMatmul(self, other, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, other: batch_matmul(grad, conj(other).transpose(-1, -2)),
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),

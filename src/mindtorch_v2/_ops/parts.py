@@ -491,6 +491,7 @@ def _on_diagonal(xp: Any, grad: Any, input_sizes: tuple[int, ...], offset: int, 
 diagonal_backward: Callable = function_of(op(
    "diagonal_backward(Tensor self, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
    kernel=moves(lambda self, input_sizes, offset, dim1, dim2: Spec(input_sizes, self.dtype), _on_diagonal), public="",
+   kernels={"cuda": "index.diagonal_backward"},
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(2), (2, 3), 0, 0, 1), case(t(3, 2), (2, 3, 4), 1, 0, 2)), linear=True))
 

@@ -446,7 +446,7 @@ def _declare_max_pool(rank: int) -> None:
     pooled = function_of(op(
         f"{name}_with_indices(Tensor self, {settings}) -> (Tensor result, Tensor result1)",
         kernel=computes(specs, array), public="_nn",
-        npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)",
+        npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)", kernels={"cuda": "pool.max_pool"},
         grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2)))
 
     @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples))

@@ -94,9 +94,11 @@ op("uniform_(Tensor(a!) self, float from_=0, float to=1, *, Generator? generator
    kernel=writes(lambda self, from_, to, generator: _check_uniform(self.dtype, from_, to),
                  lambda xp, self, from_, to, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.uniform(g, shape, kind, from_, to))),
+   kernels={"cuda": "random.uniform_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, mean, std, generator: _check_normal(self.dtype, mean, std), _write_normal),
+   kernels={"cuda": "random.normal_"},
    grad=dict(self=_zero_grad), public="Tensor")
 
 
@@ -137,12 +139,14 @@ def _drawn_like(draw: Draw, check: Callable) -> Factory:
 
 _LIKE = LIKE.replace("*, ", "*, Generator? generator=None, ", 1)
 
-op(f"rand(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.uniform, _check_uniform))
-op(f"randn(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.normal, _check_normal))
+op(f"rand(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.uniform, _check_uniform),
+   kernels={"cuda": "random.rand"})
+op(f"randn(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.normal, _check_normal),
+   kernels={"cuda": "random.randn"})
 op(f"rand_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.uniform, _check_uniform), public="torch",
-   batch=Draws(same=drawn_once))
+   batch=Draws(same=drawn_once), kernels={"cuda": "random.rand"})
 op(f"randn_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.normal, _check_normal), public="torch",
-   batch=Draws(same=drawn_once))
+   batch=Draws(same=drawn_once), kernels={"cuda": "random.randn"})
 
 
 def _check_std(std: Any) -> None:
@@ -178,11 +182,11 @@ _NORMAL_GRAD = {
 }
 
 op("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]})
+   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]}, kernels={"cuda": "random.normal_by"})
 op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]})
+   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]}, kernels={"cuda": "random.normal_by"})
 op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD)
+   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD, kernels={"cuda": "random.normal_by"})
 def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any, dtype: dtype | None,
                   *rest: Any) -> Spec:
     spec = Spec(checked_size(size, "normal"), dtype or get_default_dtype())
@@ -193,7 +197,8 @@ def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any
 op(f"normal.float_float(float mean, float std, int[] size, {DRAWN}) -> Tensor",
    kernel=Factory(_sized_normal,
                   lambda xp, mean, std, size, generator, *rest, spec:
-                  _random.normal(generator or default_generator, spec.shape, spec.dtype.np, mean, std)))
+                  _random.normal(generator or default_generator, spec.shape, spec.dtype.np, mean, std)),
+   kernels={"cuda": "random.normal"})
 
 
 # integers ------------------------------------------------------------------------------------------------------------
@@ -251,14 +256,17 @@ op("random_.from(Tensor(a!) self, int from_, int? to, *, Generator? generator=No
    kernel=writes(lambda self, from_, to, generator: _check_range(self.dtype, from_, _end(self.dtype, to)),
                  lambda xp, self, from_, to, generator:
                  fill_drawn(self, generator, _integers(from_, _end(OF_ARRAY[self.dtype], to)))),
+   kernels={"cuda": "random.random_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, to, generator: _check_range(self.dtype, 0, to),
                  lambda xp, self, to, generator: fill_drawn(self, generator, _integers(0, to))),
+   kernels={"cuda": "random.random_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, generator: _check_full(self.dtype),
                  lambda xp, self, generator: fill_drawn(self, generator, _random.random_full)),
+   kernels={"cuda": "random.random_"},
    grad=dict(self=_zero_grad), public="Tensor")
 
 
@@ -275,10 +283,12 @@ def _randint(xp: Any, low: int, high: int, size: tuple[int, ...], generator: Any
     )
 
 
-op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint))
+op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint),
+   kernels={"cuda": "random.randint_between"})
 op(f"randint(int high, int[] size, {DRAWN}) -> Tensor",
    kernel=Factory(lambda high, *rest: _randint_spec(0, high, *rest),
-                  lambda xp, high, *rest, spec: _randint(xp, 0, high, *rest, spec=spec)))
+                  lambda xp, high, *rest, spec: _randint(xp, 0, high, *rest, spec=spec)),
+   kernels={"cuda": "random.randint"})
 
 
 def _randint_like_spec(self: Tensor, low: int, high: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -294,11 +304,12 @@ def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest
 
 
 op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
-   kernel=Factory(_randint_like_spec, _randint_like), public="torch", batch=Draws(same=drawn_once))
+   kernel=Factory(_randint_like_spec, _randint_like), public="torch", batch=Draws(same=drawn_once),
+   kernels={"cuda": "random.randint_like_between"})
 op(f"randint_like(Tensor self, int high, {_LIKE}) -> Tensor",
    kernel=Factory(lambda self, high, *rest: _randint_like_spec(self, 0, high, *rest),
                   lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)),
-   public="torch", batch=Draws(same=drawn_once))
+   public="torch", batch=Draws(same=drawn_once), kernels={"cuda": "random.randint_like"})
 
 
 def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -316,7 +327,8 @@ def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> S
 
 op(f"randperm(int n, {DRAWN}) -> Tensor",
    kernel=Factory(_randperm_spec, lambda xp, n, generator, *rest, spec:
-                  _random.randperm(generator or default_generator, n).astype(spec.dtype.np, copy=False)))
+                  _random.randperm(generator or default_generator, n).astype(spec.dtype.np, copy=False)),
+   kernels={"cuda": "random.randperm"})
 
 
 # other distributions -------------------------------------------------------------------------------------------------
@@ -358,17 +370,21 @@ def _write_geometric(xp: Any, self: Any, p: float, generator: Any) -> None:
 op("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Exponential"), lambda xp, self, lambd, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.exponential(g, shape, kind, lambd))),
+   kernels={"cuda": "random.exponential_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Cauchy"), lambda xp, self, median, sigma, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.cauchy(g, shape, kind, median, sigma))),
+   kernels={"cuda": "random.cauchy_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_log_normal, lambda xp, self, mean, std, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.log_normal(g, shape, kind, mean, std))),
+   kernels={"cuda": "random.log_normal_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
-   kernel=writes(_check_geometric, _write_geometric), grad=dict(self=_zero_grad), public="Tensor")
+   kernel=writes(_check_geometric, _write_geometric), grad=dict(self=_zero_grad), public="Tensor",
+   kernels={"cuda": "random.geometric_"})
 
 
 # bernoulli -----------------------------------------------------------------------------------------------------------
@@ -416,13 +432,16 @@ def _bernoulli_spec(self: Tensor, generator: Any) -> Spec:
 
 op("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_probabilities, _write_by_probabilities),
+   kernels={"cuda": "random.bernoulli_by_"},
    grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor")
 op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_bernoulli, lambda xp, self, p, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.bernoulli_scalar(g, shape, p))),
+   kernels={"cuda": "random.bernoulli_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_bernoulli_spec, _bernoulli_array, out_types="any"), grad=dict(self=_zero_grad))
+   kernel=moves(_bernoulli_spec, _bernoulli_array, out_types="any"), grad=dict(self=_zero_grad),
+   kernels={"cuda": "random.bernoulli"})
 
 
 @composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
@@ -453,7 +472,8 @@ def _multinomial_each(call: Call) -> Result:
 op("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
    kernel=moves(_multinomial_spec, lambda xp, self, num_samples, replacement, generator:
                 _random.multinomial(generator or default_generator, self, num_samples, replacement)),
-   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)), batch=Draws(different=_multinomial_each))
+   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)), batch=Draws(different=_multinomial_each),
+   kernels={"cuda": "random.multinomial"})
 
 
 def _poisson_spec(self: Tensor, generator: Any) -> Spec:
@@ -464,6 +484,7 @@ def _poisson_spec(self: Tensor, generator: Any) -> Spec:
 
 op("poisson(Tensor self, Generator? generator=None) -> Tensor",
    kernel=moves(_poisson_spec, lambda xp, self, generator: _random.poisson(generator or default_generator, self)),
+   kernels={"cuda": "random.poisson"},
    grad=dict(self=_zero_grad), public="torch")
 
 
@@ -480,6 +501,7 @@ def _binomial_spec(count: Tensor, prob: Tensor, generator: Any) -> Spec:
 op("binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor",
    kernel=moves(_binomial_spec, lambda xp, count, prob, generator:
                 _random.binomial(generator or default_generator, *xp.broadcast_arrays(count, prob))),
+   kernels={"cuda": "random.binomial"},
    grad=dict(count=_zero_grad, prob=lambda grad: grad * 0), public="torch",
    samples=cases(case(t(2, values=[3.0, 5.0], grad=False), t(2, values=[1.0, 0.0], grad=False)),
                  error(ValueError, "binomial only supports floating-point dtypes for count, got: Long", ints(2), t(2))))

@@ -239,6 +239,7 @@ DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range
 
 op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _sum_spec, _sum, out_types="any"),
+   kernels={"cuda": "reduce.folded"},
    npu="aclnnReduceSum(self, dim|[], keepdim, out.dtype, out) empty=0",
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
@@ -246,6 +247,7 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
+   kernels={"cuda": "reduce.folded"},
    npu="aclnnMean(self, dim|[], keepdim, out.dtype, out) empty=nan",
    grad=dict(self=lambda grad, self_shape, dim, keepdim:
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
@@ -299,6 +301,7 @@ def _test_each(call: Call) -> Result:
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
     op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
        npu=f"aclnn{_name.title()}(self, dim|[], keepdim, out) empty={_name == 'all'}",
+       kernels={"cuda": "reduce.folded"},
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
                      case(t(0, 3)), case(t(0, 3), 0)), batch=_test_each)
 
@@ -348,6 +351,7 @@ def joined(first: Tensor, second: Tensor, dim: int) -> Tensor:
 op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod,
                    out_types="any"),
+   kernels={"cuda": "reduce.folded"},
    npu=("aclnnProdDim(self, dim, keepdim, out.dtype, out) empty=1", "aclnnProd(self, out.dtype, out) empty=1"),
    grad=dict(self=_prod_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t()), case(t(), 0), case(t(0, 3)),

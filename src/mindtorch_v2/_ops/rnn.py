@@ -302,6 +302,7 @@ _LAYER = op(
    " w_hr, str mode, int[] batch_sizes, bool reverse) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor gates, Tensor"
    " kept)",
    kernel=computes(_layer_specs, _layer_array),
+   kernels={"cuda": "rnn.recurrent_layer"},
    grad={"input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr": _layer_grad},
    decomposition=lambda *args: (*_composed(args[8], *args[:8], *args[9:]), None, None),
    public="")
@@ -322,7 +323,8 @@ _LAYER_BACKWARD = op(
    " Tensor w_ih, Tensor w_hh, Tensor? w_hr, Tensor output, Tensor gates, Tensor kept, str mode, int[] batch_sizes,"
    " bool reverse, bool[8] output_mask) -> (Tensor result, Tensor result1, Tensor result2, Tensor result3, Tensor"
    " result4, Tensor result5, Tensor result6, Tensor result7)",
-   kernel=computes(_layer_backward_specs, _layer_backward_array), public="")
+   kernel=computes(_layer_backward_specs, _layer_backward_array), public="",
+   kernels={"cuda": "rnn.recurrent_layer_backward"})
 
 
 def _layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,

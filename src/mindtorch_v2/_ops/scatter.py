@@ -181,6 +181,7 @@ def _index_put_each(call: Call) -> Result:
 
 op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
    kernel=Updates(_check_index_put, _index_put, expanded="tensor[indices] = tensor"),
+   kernels={"cuda": "index.index_put"},
    npu="aclnnIndexPutImpl(self, indices, values, accumulate, unsafe=True)", mixes_devices=True,
    grad=dict(self=_index_put_grad, values=lambda grad, indices: index_with(grad, indices)),
    samples=cases(case(t(3, 4), [values([0, 2])], t(2, 4)), case(t(3, 4), [values([0, 2])], t()),
@@ -286,6 +287,7 @@ def _update_each(call: Call) -> Result:
 
 op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
    kernel=Updates(_check_index_add, _index_add, preserves=False),
+   kernels={"cuda": "index.index_add"},
    npu="aclnnIndexAdd(self, dim, index, source, alpha, out)",
    grad=dict(self=lambda grad: grad,
              source=lambda grad, dim, index, source_shape, alpha: _scaled(_rows_of(grad, dim, index, source_shape),
@@ -340,6 +342,7 @@ def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
 
 op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
    kernel=Updates(_check_index_copy, _index_copy, preserves=False),
+   kernels={"cuda": "index.index_copy"},
    npu="aclnnInplaceIndexCopy(self, dim, index, source)",
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              source=lambda grad, dim, index, source_shape: _rows_of(grad, dim, index, source_shape)),
@@ -399,6 +402,7 @@ def _cast_value(value: Any, kind: Any) -> Any:
 
 op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
    kernel=Updates(_check_index_fill, _index_fill, expanded="tensor[mask] = scalar"),
+   kernels={"cuda": "index.index_fill"},
    npu="aclnnInplaceIndexFill(self, dim, index, value)",
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              value=lambda grad, dim, index: (grad - grad.index_fill(dim, index, 0)).sum()),
@@ -523,6 +527,7 @@ _write_scatter = _scattered(_put_at)
 
 op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
    kernel=Updates(_check_scatter, _write_scatter, preserves=False),
+   kernels={"cuda": "index.scatter"},
    npu=("aclnnInplaceScatter(self, dim, index, src, reduce=0)",
         "aclnnInplaceScatterValue(self, dim, index, src, reduce=0)"),
    grad=dict(self=lambda grad, dim, index: grad.scatter(dim, index, 0), src=lambda grad, dim,
@@ -546,6 +551,7 @@ _write_legacy = _scattered(lambda xp, flat, places, src, reduce: combine_at(xp, 
 
 op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str reduce) -> Tensor",
    kernel=Updates(_check_legacy, _write_legacy, preserves=False),
+   kernels={"cuda": "index.scatter"},
    npu=("aclnnInplaceScatter(self, dim, index, src, reduce{replace,add,multiply})",
         "aclnnInplaceScatterValue(self, dim, index, src, reduce{replace,add,multiply})"),
    samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add"),
@@ -555,6 +561,7 @@ op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str
 op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    kernel=Updates(_check_scatter, _scattered(lambda xp, flat, places, src: combine_at(xp, "add", flat, places, src)),
                   preserves=False),
+   kernels={"cuda": "index.scatter"},
    npu="aclnnInplaceScatter(self, dim, index, src, reduce=1)",
    grad=dict(self=lambda grad: grad, src=lambda grad, dim, index: grad.gather(dim, index)),
    samples=cases(case(t(3, 4), 1, ints(3, 2, high=4), t(3, 2)), case(t(3), 0, values([2, 2]), t(2)),
@@ -632,6 +639,7 @@ def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Ten
 
 op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
    kernel=Updates(_check_scatter_reduce, _scattered(_reduce_at), preserves=False),
+   kernels={"cuda": "index.scatter_reduce"},
    npu="aclnnScatterReduce(self, dim, index, src, reduce{replace,sum,prod,amax,amin,mean}, include_self, out)",
    grad={"self, src": _scatter_reduce_grad},
    samples=cases(*(case(t(3, 4), 1, values([[0, 0], [2, 3], [1, 1]]), t(3, 2), reduce, include_self=include_self)
@@ -682,6 +690,7 @@ def _masked_fill_each(call: Call) -> Result:
 op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
    kernel=Updates(_check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False,
                   expanded="tensor[mask] = scalar"),
+   kernels={"cuda": "index.masked_fill"},
    npu=("aclnnInplaceMaskedFillScalar(self, mask, value)", "aclnnInplaceMaskedFillTensor(self, mask, value)"),
    grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), value=lambda grad,
              mask: grad.masked_fill(~mask, 0).sum()),
@@ -767,6 +776,7 @@ def _put_grad(grad: Tensor, index: Tensor, source_shape: tuple[int, ...], accumu
 
 op("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
    kernel=Updates(_check_put, _put),
+   kernels={"cuda": "index.put"},
    npu="aclnnInplacePut(self, index, source, accumulate)",
    grad=dict(self=_put_grad,
              source=lambda grad, index, source_shape: grad.take(index).reshape(source_shape)),

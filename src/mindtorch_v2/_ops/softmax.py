@@ -77,7 +77,7 @@ _SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case
 
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("softmax"), _normalised(_softmax_into), out_types="exact"),
-   kernels={"cpu": "onednn.softmax"},
+   kernels={"cpu": "onednn.softmax", "cuda": "softmax.softmax"},
    npu="aclnnSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
@@ -85,6 +85,7 @@ op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="to
                        1)))
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into), out_types="exact"),
+   kernels={"cuda": "softmax.softmax"},
    npu="aclnnLogSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _log_softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
@@ -131,7 +132,8 @@ _BACKWARD_CASES = cases(case(t(2, 3), t(2, 3), 1, float64), case(t(2, 3), t(2, 3
 
 _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype)"
                    " -> Tensor",
-   kernel=computes(_backward_spec, _softmax_data), kernels={"cpu": "onednn.softmax_backward"},
+   kernel=computes(_backward_spec, _softmax_data),
+   kernels={"cpu": "onednn.softmax_backward", "cuda": "softmax.softmax_backward"},
    npu="aclnnSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: _softmax_backward(grad, output, dim),
              output=lambda grad, grad_output, output, dim:
@@ -141,6 +143,7 @@ _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, in
 _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
                        "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
+   kernels={"cuda": "softmax.softmax_backward"},
    npu="aclnnLogSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: grad - (grad * output.exp()).sum((dim,), True),
              output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum((dim,), True)),

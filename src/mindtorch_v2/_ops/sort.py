@@ -91,6 +91,7 @@ def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Te
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
    kernel=computes(_sort_spec, _sort, out_types="exact"),
+   kernels={"cuda": "sort.sort"},
    npu="aclnnSort(self, stable|False, dim, descending, values, indices)", grad=dict(self=_sorted_grad),
    samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True),
                  case(t()), case(values([2, 1, 2, 1, 0]), 0, True), case(kinks([1.0, NAN, 0.0, NAN]), descending=True),
@@ -146,6 +147,7 @@ def _topk(xp: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) -> 
 
 op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
    kernel=computes(_topk_spec, _topk),
+   kernels={"cuda": "sort.topk"},
    npu="aclnnTopk(self, k, dim, largest, sorted, values, indices)", grad=dict(self=_sorted_grad),
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0), case(_DISTINCT, 5, -1, False), case(t(3, 4), 0),
                  case(t(), 1), case(kinks([1.0, NAN, 3.0]), 2),

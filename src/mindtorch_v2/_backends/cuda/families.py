@@ -14,11 +14,11 @@ import numpy as np
 from ..._determinism import determinism, filler
 from ..._device import device
 from ..._dispatch.keys import CUDA_MASK
-from ..._dispatch.registry import Operator, registry
+from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
 from ..._dtype import REDUCED, complex32, dtype, get_default_dtype
 from ..._geometry import contiguous_strides
-from ..._ops.copy import preserved_strides, stored_number
+from ..._ops.copy import stored_number
 from ..._ops.create import Factory, _check_options, required
 from ..._ops.families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
 from ..._ops.rules import (
@@ -31,16 +31,16 @@ from ..._ops.rules import (
     pointwise_strides,
 )
 from ..._ops.updates import Updates, check_update
-from ..._tensor import Tensor, wrap
+from ..._tensor import Tensor
 from ..._warn import warn_once
+from ..interface import named_kernel
 from . import runtime
-from .array import CudaArray, Layout, empty, from_host, layout_of, of_view, read_bytes
-from .kernels.arrays import ARRAYS
-from .kernels.pointwise import copying, fused
+from .array import CudaArray, Layout, empty, from_host, layout_of, of_view
 from .launch import kernel
 from .memory import allocate
 from .memory import source as memory_source
 from .namespace import xp
+from .pointwise import copying, fused
 from .streams import current
 
 _new = object.__new__
@@ -155,22 +155,33 @@ def device_among(values: Sequence[Any]) -> device:
 
 
 def infer_of(operator: Operator) -> Callable:
-    return operator.declaration.family.infer
+    """What checks a call's arguments and gives the specs of its results."""
+    family = operator.declaration.family
+    return (lambda self, *args: family.spec(self, args)) if isinstance(family, Updates) else family.infer
 
 
 # from a declaration to its kernel ------------------------------------------------------------------------------------
 
 
+class Maker:
+    """A kernel of kernels/ that is made for each operator whose declaration names it, maybe in place too."""
+
+    def __init__(self, of: Callable[[Operator], Callable],
+                 in_place: Callable[[Operator, Operator], Callable] | None = None) -> None:
+        self.of, self.in_place = of, in_place
+
+
 def kernel_of(operator: Operator) -> Callable:
-    """The kernel of an operator. AssertionError, as from a PyTorch without CUDA, where there is no device."""
-    from .kernels.all import KERNELS
+    """The kernel of an operator: the one its declaration names, else one made of it."""
+    name = operator.declaration.kernels.get("cuda")
+    if name is None:
+        return _guarded(generic_kernel(operator))
+    named = named_kernel("cuda", name)
+    return _guarded(named.of(operator) if isinstance(named, Maker) else named)
 
-    own = KERNELS.get(operator.name.removeprefix("aten::"))
-    return _guarded(own if own is not None else generic_kernel(operator))
 
-
-def generic_kernel(operator: Operator) -> Callable:
-    """The kernel that a declaration's own `array` function gives over CuPy."""
+def generic_kernel(operator: Operator, array: Callable | None = None) -> Callable:
+    """The kernel that a declaration's own `array` function, or one in its place, gives over CuPy."""
     family: Family = operator.declaration.family
     if isinstance(family, Pointwise):
         return _pointwise(operator, family)
@@ -181,7 +192,7 @@ def generic_kernel(operator: Operator) -> Callable:
     if isinstance(family, Writes):
         return _write(operator, family)
     if isinstance(family, ArrayFamily):
-        return _from_infer(operator, family)
+        return _from_infer(operator, family, array or family.array)
     return refuse(operator)
 
 
@@ -210,11 +221,12 @@ def _guarded(kernel: Callable) -> Callable:
     return guarded
 
 
-def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
+def _from_infer(operator: Operator, family: ArrayFamily, array: Callable) -> Callable:
     infer, schema, widen = family.infer, operator.schema, family.widen
-    array = ARRAYS.get(operator.name.removeprefix("aten::"), family.array)
     operands = [i for i, a in enumerate(schema.arguments) if a.is_tensor]
     takes_spec = "spec" in _parameters(array)
+    if "operator" in _parameters(array):
+        array = functools.partial(array, operator=operator)
     single = len(schema.returns) == 1 and not schema.returns[0].is_list
 
     def kernel(*args: Any) -> Any:
@@ -418,11 +430,12 @@ def _written(value: Any, where: device) -> Any:
 
 
 def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
-    """The kernel of an in-place form: the functional one, and one write path."""
-    from .kernels.all import KERNELS
-
-    own = KERNELS.get(operator.name.removeprefix("aten::"))
-    return _guarded(own) if own is not None else inplace_generic(operator, functional)
+    """The kernel of an in-place form: one that comes with the functional form's, else one made of the declaration."""
+    name = functional.declaration.kernels.get("cuda")
+    named = None if name is None else named_kernel("cuda", name)
+    if isinstance(named, Maker) and named.in_place is not None:
+        return _guarded(named.in_place(operator, functional))
+    return inplace_generic(operator, functional)
 
 
 def inplace_generic(operator: Operator, functional: Operator) -> Callable:
@@ -459,12 +472,6 @@ def _inplace_update(operator: Operator, family: Updates) -> Callable:
 # copies --------------------------------------------------------------------------------------------------------------
 
 
-def clone(self: Tensor, memory_format: Any) -> Tensor:
-    made = uninitialised(Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)), self._device)
-    copy_array(made._array, self._array)
-    return made
-
-
 def copy_array(target: CudaArray, source: CudaArray) -> None:
     """Copies elements on the device, cast to the target's type."""
     if not target.size:
@@ -477,86 +484,3 @@ def copy_array(target: CudaArray, source: CudaArray) -> None:
         launch(source.pointer, target.pointer)
     else:
         store(target.view, source.view)
-
-
-def to_copy(self: Tensor, dtype: dtype | None, device: device | None, non_blocking: bool, memory_format: Any) -> Tensor:
-    """A copy in another type or layout, from or to the host; between hosts it is never asked."""
-    spec = Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format))
-    source = self._array
-    if source.__class__ is not CudaArray:  # from the host: cast there if that makes less to copy
-        where = where_for(device, ())
-        host = np.empty(spec.shape, self._array.dtype) if not source.size else source
-        if spec.dtype.itemsize < source.itemsize:
-            host = wrap(source).to(spec.dtype)._array
-        made = uninitialised(spec, where)
-        if made._array.size:
-            moved = _moved(host, spec, where, non_blocking)
-            copy_array(made._array, moved) if moved.layout is not made._array.layout else _adopt(made, moved)
-        return made
-    where = where_for(device, (self,))
-    made = uninitialised(spec, self._device)
-    copy_array(made._array, source)
-    if where.index != self._device.index:
-        target = uninitialised(spec, where)
-        if target._array.size:
-            cupy.cuda.runtime.memcpyPeer(target._array.pointer, where.index, made._array.pointer, self._device.index,
-                                         made._array.layout.nbytes)
-        return target
-    return made
-
-
-def _moved(host: np.ndarray, spec: Spec, where: device, non_blocking: bool) -> CudaArray:
-    """A host array on the device, with its strides where they are dense as the spec's."""
-    wanted = spec.strides
-    if wanted is not None and tuple([s // host.itemsize for s in host.strides]) == wanted:
-        order = sorted(range(host.ndim), key=lambda d: (-host.strides[d], d))
-        dense = from_host(host.transpose(order), where, non_blocking)
-        return dense.storage.array(host.shape, host.dtype, 0, host.strides)
-    return from_host(host, where, non_blocking)
-
-
-def _adopt(made: Tensor, array: CudaArray) -> None:
-    array._storage = None
-    made._array = array
-
-
-def copy_(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
-    """Writes numbers, or a tensor of this or another device."""
-    registry.get("copy_").declaration.family.check(self, src, non_blocking)
-    target = self._array
-    if src is self or not target.size:
-        pass
-    elif src.__class__ in NUMBERS:
-        fill_ = stored_number(src, self.dtype)
-        if target.__class__ is CudaArray:
-            fill(target, fill_)
-        else:
-            target.fill(fill_)
-    elif target.__class__ is not CudaArray:
-        _copy_to_host(target, src, non_blocking)
-    else:
-        source = src._array
-        if source.__class__ is not CudaArray:
-            narrow = self.dtype.itemsize < src.dtype.itemsize
-            host = src.to(self.dtype)._array if narrow else source
-            source = from_host(host, self._device, non_blocking)
-        elif src._device.index != self._device.index:
-            source = src.to(self._device)._array
-        if source.shape == target.shape:
-            copy_array(target, source)
-        else:
-            store(target.view, source.view)
-    self._bump_version()
-    return self
-
-
-def _copy_to_host(target: np.ndarray, src: Tensor, non_blocking: bool) -> None:
-    source = src._array
-    if target.shape == source.shape and target.dtype == source.dtype and target.flags.c_contiguous \
-            and source.layout.contiguous:
-        read_bytes(target, source.pointer, non_blocking)
-        return
-    wrap(target).copy_(wrap(source.to_host()))
-
-
-COPIES: dict[str, Callable] = {"clone": clone, "_to_copy": to_copy, "copy_": copy_}

@@ -4,7 +4,7 @@ import ctypes
 import functools
 from typing import Any
 
-from .launch import Launch, compiled
+from .launch import Launch, c_type, compiled
 from .reduce import HEAD
 
 # A row belongs to the threads of one y: a warp, several of which share a block, or a whole block. Each thread holds
@@ -231,3 +231,13 @@ def parameter_launch(types: tuple[str, ...], wide: str, rows: int, width: int,
     text = f"typedef {wide} A;\n#define CENTRED {int(centred)}\n{named}{_PARAMETERS}"
     fixed = [ctypes.c_longlong(n) for n in (rows, width, chunk)]
     return Launch(compiled(text, "parameters"), "qqqqq", (blocks, parts), (32, 8), fixed), parts
+
+
+def widest(*arrays: Any) -> str:
+    """The type to compute in: double if any array is of 8 bytes an element."""
+    return "double" if any(a.dtype.itemsize == 8 for a in arrays) else "float"
+
+
+def c_types(*arrays: Any) -> tuple[str, ...]:
+    """How C calls the arrays' types; those of arrays that are not there are not read."""
+    return tuple([c_type(a.dtype) if a is not None else "float" for a in arrays])

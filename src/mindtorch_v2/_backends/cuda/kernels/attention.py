@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator
 from ...._ops.families import result_of
 from ...._settings import are_deterministic_algorithms_enabled
 from ...._tensor import Tensor
 from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..attention import Mask, Problem, fits, launch_of
 from ..families import copy_array, generic_kernel, layout_for, wrap_cuda
-from .plans import planned
+from ..plans import planned
 
 _TYPES = ("float32", "float16", "bfloat16", "float64")
 
@@ -106,13 +106,13 @@ def _call(query: CudaArray, key: CudaArray, value: CudaArray, mask: Tensor | Non
     return _Call(problem, aligned, Mask(given.dtype, tuple(found)), None if copied is None else layout, where)
 
 
-@planned("_attention")
-def _attention(specs: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool,
-               scale: float) -> Callable | None:
+@planned
+def attention(specs: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float,
+              operator: Operator) -> Callable | None:
     call = _call(query._array, key._array, value._array, mask, is_causal, scale)
     if call is None:
         return None
-    kind = registry.get("_attention").declaration.result_type
+    kind = operator.declaration.result_type
     launches: dict[tuple, Callable] = {}
     readable = [call.reads(each) for each in (query, key, value)]
     made_layout, norms_layout = map(layout_for, specs)
@@ -131,13 +131,13 @@ def _attention(specs: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any,
     return run
 
 
-@planned("_attention_backward")
-def _attention_backward(specs: Any, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Any,
-                        is_causal: bool, scale: float, norms: Tensor, output: Tensor) -> Callable | None:
+@planned
+def attention_backward(specs: Any, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Any,
+                       is_causal: bool, scale: float, norms: Tensor, output: Tensor,
+                       operator: Operator) -> Callable | None:
     call = _call(query._array, key._array, value._array, mask, is_causal, scale)
     if call is None:
         return None
-    operator = registry.get("_attention_backward")
     in_order = generic_kernel(operator)
     launches: dict[tuple, tuple[Callable, Callable]] = {}
     layouts = [layout_for(spec) for spec in specs]

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...._dispatch.registry import registry
+from ...._dispatch.keys import CUDA_MASK
+from ...._dispatch.registry import Operator, registry
 from ...._dtype import float32
 from ...._ops.conv import _steps
 from ...._ops.families import result_of
@@ -13,7 +14,7 @@ from ....backends import cudnn as settings
 from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..cudnn import TYPES, Convolution, library
 from ..families import copy_array, wrap_cuda
-from .plans import KERNELS, planned
+from ..plans import planned
 
 
 def _row(values: Sequence[int], rank: int, filler: int) -> tuple[int, ...]:
@@ -80,9 +81,9 @@ def _geometry(x: Layout, w: Layout, y: tuple[int, ...], strides: Any, steps: Any
     return made
 
 
-@planned("convolution")
-def _convolution(spec: Spec, input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple, padding: tuple,
-                 dilation: tuple, transposed: bool, output_padding: tuple, groups: int) -> Callable | None:
+@planned
+def convolution(spec: Spec, input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple, padding: tuple,
+                dilation: tuple, transposed: bool, output_padding: tuple, groups: int) -> Callable | None:
     source, matrix, result = input._array.layout, weight._array.layout, tuple(spec.shape)
     steps = _steps(len(matrix.shape) - 2, stride, padding, dilation, groups)
     what = "input" if transposed else "forward"
@@ -105,10 +106,10 @@ def _convolution(spec: Spec, input: Tensor, weight: Tensor, bias: Tensor | None,
     return run
 
 
-@planned("convolution_backward")
-def _convolution_backward(specs: Any, grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any,
-                          stride: tuple, padding: tuple, dilation: tuple, transposed: bool, output_padding: tuple,
-                          groups: int, output_mask: tuple) -> Callable | None:
+@planned
+def convolution_backward(specs: Any, grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any,
+                         stride: tuple, padding: tuple, dilation: tuple, transposed: bool, output_padding: tuple,
+                         groups: int, output_mask: tuple, operator: Operator) -> Callable | None:
     source, matrix, grads = input._array.layout, weight._array.layout, grad_output._array.layout
     steps = _steps(len(matrix.shape) - 2, stride, padding, dilation, groups)
     outer, inner = (grads, source) if transposed else (source, grads)
@@ -118,7 +119,7 @@ def _convolution_backward(specs: Any, grad_output: Tensor, input: Tensor, weight
     known = _geometry(outer, matrix, inner.shape, strides, steps, needed)
     if known is None:
         return None
-    operator, rank = registry.get("convolution_backward"), len(matrix.shape) - 2
+    rank, summed = len(matrix.shape) - 2, registry.get("sum").lookup(CUDA_MASK)
     taken, given = (known.y, known.x) if transposed else (known.x, known.y)
 
     def run(grad_output: Tensor, input: Tensor, weight: Tensor, *options: Any) -> Any:
@@ -137,8 +138,8 @@ def _convolution_backward(specs: Any, grad_output: Tensor, input: Tensor, weight
             made[1] = wrap_cuda(result)
         if output_mask[2]:
             wide = float32 if input.dtype.itemsize < 4 else input.dtype
-            each = KERNELS["sum"](wrap_cuda(grad), tuple(range(2, rank + 2)), False, wide)
-            made[2] = KERNELS["sum"](each, (0,), False, input.dtype)
+            each = summed(wrap_cuda(grad), tuple(range(2, rank + 2)), False, wide)
+            made[2] = summed(each, (0,), False, input.dtype)
         return result_of(operator, made)
 
     return run

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...._dispatch.keys import CUDA_MASK
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator, registry
 from ...._dispatch.schema import NUMBERS
 from ...._dtype import OF_ARRAY, REDUCED, bool_, uint8
 from ...._ops.copy import stored_number
-from ...._ops.embedding import stops_at_last_offset
-from ...._ops.families import result_of
 from ...._ops.index import index_spec, picked, place_shape, shown_shape, whole_key
 from ...._ops.rules import Spec, is_expanded
 from ...._ops.scatter import filling_mask, refuse_values, start_value
@@ -21,6 +19,7 @@ from ...._ops.updates import Updates, check_update, refuse_shared
 from ...._tensor import Tensor, wrap_meta, wrapped_dim
 from ..array import CudaArray, Layout, empty, from_host, layout_of, of_view
 from ..families import (
+    Maker,
     copy_array,
     fill,
     finished,
@@ -33,16 +32,16 @@ from ..families import (
 )
 from ..fuse import Traced, Untraceable
 from ..indexed import COMBINED, Index, Indexed, bits_of, fits, row_major
-from ..launch import ASSERTIONS, C_TYPES, kernel
+from ..launch import C_TYPES
 from ..namespace import xp
-from .plans import KERNELS, dense, dense_if_any, layouts_of, planned, pointer_of
-from .pointwise import launch_of
+from ..plans import array, dense, layouts_of, planned, with_operator
+from ..pointwise import launch_of
 
 _FLOAT32, _INT32, _PLANS = np.dtype(np.float32), np.dtype(np.int32), 4096
 _MASKS = (bool_.np, uint8.np)
 
 
-def _steps(layout: Layout) -> tuple[int, ...]:
+def steps(layout: Layout) -> tuple[int, ...]:
     """Strides in elements, none where there is one element; a tensor without dimensions is a vector."""
     size = layout.dtype.itemsize
     return tuple([0 if n == 1 else s // size for s, n in zip(layout.strides, layout.shape, strict=True)]) or (0,)
@@ -58,19 +57,19 @@ def _without(strides: Sequence[int], dim: int) -> list[int]:
 
 def _along(index: Layout, target: Layout, dim: int, rank: int) -> Index:
     """A vector of places along a dimension of `target`, in a walk of `rank` dimensions."""
-    own = _steps(index)[0]
-    return Index(index.dtype, [own if d == dim else 0 for d in range(rank)], _steps(target)[dim], _shape(target)[dim])
+    own = steps(index)[0]
+    return Index(index.dtype, [own if d == dim else 0 for d in range(rank)], steps(target)[dim], _shape(target)[dim])
 
 
 def _everywhere(index: Layout, target: Layout, dim: int) -> Index:
     """Places along a dimension, one for each point of the walk."""
-    return Index(index.dtype, _steps(index), _steps(target)[dim], _shape(target)[dim])
+    return Index(index.dtype, steps(index), steps(target)[dim], _shape(target)[dim])
 
 
 # reading -------------------------------------------------------------------------------------------------------------
 
 
-def _reading(source: Layout, shape: Sequence[int], strides: Sequence[int], indices: Sequence[Index],
+def reading(source: Layout, shape: Sequence[int], strides: Sequence[int], indices: Sequence[Index],
              wraps: bool = False) -> Indexed | None:
     if 0 in shape or not source.size or not fits(shape):
         return None
@@ -78,7 +77,7 @@ def _reading(source: Layout, shape: Sequence[int], strides: Sequence[int], indic
                    wraps=wraps)
 
 
-def _read_along(spec: Spec, self: Tensor, indexed: Indexed | None, at: int) -> Callable | None:
+def read_along(spec: Spec, self: Tensor, indexed: Indexed | None, at: int) -> Callable | None:
     """A function of the arguments, of which the index is the `at`-th."""
     layout = layout_for(spec)
     if indexed is None:
@@ -92,110 +91,119 @@ def _read_along(spec: Spec, self: Tensor, indexed: Indexed | None, at: int) -> C
     return run
 
 
-@planned("index_select", by_value=False)
-def _index_select(spec: Spec, self: Tensor, dim: int, index: Tensor) -> Callable | None:
+def _index_select_over_cupy(xp: Any, self: Any, dim: int, index: Any, spec: Any) -> Any:
+    return self.take(index.reshape(-1), dim) if self.ndim else self.copy()
+
+
+def _gather_over_cupy(xp: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    if not index.size:
+        return xp.empty(index.shape, self.dtype)
+    if not self.ndim or not index.ndim:
+        return self.reshape(-1)[index]
+    dim %= self.ndim
+    within = tuple([slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape)])
+    return xp.take_along_axis(self[within], index, dim)
+
+
+@planned(by_value=False, array=_index_select_over_cupy)
+def index_select(spec: Spec, self: Tensor, dim: int, index: Tensor) -> Callable | None:
     layout = self._array.layout
     if not layout.shape:
         return None
     dim, shape = wrapped_dim(dim, len(layout.shape)), tuple(spec.shape)
-    return _read_along(spec, self, _reading(layout, shape, _without(_steps(layout), dim),
+    return read_along(spec, self, reading(layout, shape, _without(steps(layout), dim),
                                             [_along(index._array.layout, layout, dim, len(shape))]), 1)
 
 
-@planned("gather", by_value=False)
-def _gather(spec: Spec, self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Callable | None:
+@planned(by_value=False, array=_gather_over_cupy)
+def gather(spec: Spec, self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Callable | None:
     layout, places = self._array.layout, index._array.layout
     dim = wrapped_dim(dim, len(layout.shape))
-    return _read_along(spec, self, _reading(layout, _shape(places), _without(_steps(layout), dim),
+    return read_along(spec, self, reading(layout, _shape(places), _without(steps(layout), dim),
                                             [_everywhere(places, layout, dim)]), 1)
 
 
-@planned("take", by_value=False)
-def _take(spec: Spec, self: Tensor, index: Tensor) -> Callable | None:
+@planned(by_value=False)
+def take(spec: Spec, self: Tensor, index: Tensor) -> Callable | None:
     layout, places = self._array.layout, index._array.layout
     if not layout.contiguous:
         return None
     shape = _shape(places)
-    named = Index(places.dtype, _steps(places), 1, layout.size)
-    return _read_along(spec, self, _reading(layout, shape, [0] * len(shape), [named], wraps=True), 0)
-
-
-@planned("embedding", by_value=False)
-def _embedding(spec: Spec, weight: Tensor, indices: Tensor, *options: Any) -> Callable | None:
-    layout, places = weight._array.layout, indices._array.layout
-    shape, (row, column) = tuple(spec.shape), _steps(layout)
-    strides = ([] if not places.shape else _steps(places))
-    named = Index(places.dtype, [*strides, 0], row, layout.shape[0])
-    return _read_along(spec, weight, _reading(layout, shape, [*[0] * len(strides), column], [named]), 0)
+    named = Index(places.dtype, steps(places), 1, layout.size)
+    return read_along(spec, self, reading(layout, shape, [0] * len(shape), [named], wraps=True), 0)
 
 
 # writing -------------------------------------------------------------------------------------------------------------
 
 
-def updating(name: str) -> Callable[[Callable], Callable]:
-    """Registers `prepare(target layout, *arguments)` for an operator that writes some elements, and its in-place form.
+def updating(prepare: Callable) -> Maker:
+    """The kernels of `prepare(target layout, *arguments)` for an operator that writes elements, in a copy or in place.
 
     It gives `write(target, *arguments)` for all calls of these layouts, or None for a call that is CuPy's.
     """
-    operator = registry.get(name)
-    family: Updates = operator.declaration.family
-    in_place = operator.declaration.inplace
 
-    def register(prepare: Callable) -> Callable:
-        plans: dict[tuple, tuple[Layout, Callable]] = {}
+    def make(operator: Operator) -> Callable:
+        family: Updates = operator.declaration.family
+        given, plans = with_operator(prepare, operator), dict[tuple, tuple[Layout, Callable]]()
+        slow = functools.cache(lambda: generic_kernel(operator))
 
-        def prepared(key: tuple, layout: Layout, args: Sequence[Any]) -> tuple[Layout, Callable] | None:
-            write = prepare(layout, *args)
-            if write is None:
-                return None
-            if len(plans) > _PLANS:
-                plans.clear()
-            plans[key] = layout, write
-            return plans[key]
-
-        def functional(source: Tensor, *args: Any) -> Tensor:
+        def kernel(source: Tensor, *args: Any) -> Tensor:
             try:
                 key = layouts_of((source, *args))
                 plan = plans.get(key)
             except AttributeError:
-                return functional(source, *_moved(source, args))
+                return kernel(source, *_moved(source, args))
             if plan is None:
-                plan = prepared(key, layout_for(family.spec(source, args)), args)
-                if plan is None:
+                layout = layout_for(family.spec(source, args))
+                write = given(layout, *args)
+                if write is None:
                     return slow()(source, *args)
+                plan = _kept(plans, key, (layout, write))
             made = empty(plan[0], source._device)
             copy_array(made, source._array)
             plan[1](made, *args)
             return wrap_cuda(made)
 
-        def inplace(target: Tensor, *args: Any) -> Tensor:
+        return kernel
+
+    def make_in_place(operator: Operator, functional: Operator) -> Callable:
+        family: Updates = functional.declaration.family
+        given, plans = with_operator(prepare, functional), dict[tuple, Callable]()
+        slow = functools.cache(lambda: inplace_generic(operator, functional))
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
             try:
-                key = "", *layouts_of((target, *args))
-                plan = plans.get(key)
+                key = layouts_of((target, *args))
+                write = plans.get(key)
             except AttributeError:
-                return inplace(target, *_moved(target, args))
-            if plan is None:
+                return kernel(target, *_moved(target, args))
+            if write is None:
                 if is_expanded(target._array):
-                    return slow_inplace()(target, *args)
-                check_update(family, in_place, target, args)
-                plan = prepared(key, target._array.layout, args)
-                if plan is None:
-                    return slow_inplace()(target, *args)
+                    return slow()(target, *args)
+                check_update(family, operator, target, args)
+                write = given(target._array.layout, *args)
+                if write is None:
+                    return slow()(target, *args)
+                _kept(plans, key, write)
             else:
                 for value in args:
                     if hasattr(value, "_array") and (value is target or target._base is not None
                                                      or value._base is not None or target._storage is not None):
                         refuse_shared(target, value)
-            plan[1](target._array, *args)
+            write(target._array, *args)
             target._bump_version()
             return target
 
-        slow = functools.cache(lambda: generic_kernel(operator))
-        slow_inplace = functools.cache(lambda: inplace_generic(in_place, operator))
-        KERNELS[name], KERNELS[in_place.name.removeprefix("aten::")] = functional, inplace
-        return prepare
+        return kernel
 
-    return register
+    return Maker(make, make_in_place)
+
+
+def _kept(plans: dict, key: tuple, plan: Any) -> Any:
+    if len(plans) > _PLANS:
+        plans.clear()
+    plans[key] = plan
+    return plan
 
 
 def _moved(target: Tensor, args: Sequence[Any]) -> list[Any]:
@@ -213,7 +221,7 @@ def _on_device(tensor: Tensor | None, like: Tensor) -> Tensor | None:
     return wrap_cuda(from_host(tensor._array, like._device))
 
 
-def _writing(action: str, target: Layout, shape: Sequence[int], strides: Sequence[int], indices: Sequence[Index],
+def writing(action: str, target: Layout, shape: Sequence[int], strides: Sequence[int], indices: Sequence[Index],
              source: Layout | None = None, source_strides: Sequence[int] | None = None,
              wraps: bool = False) -> Callable[..., None] | None:
     """`write(target, source or number, *index arrays)`; sums of half types are rounded once where that costs little."""
@@ -269,31 +277,28 @@ def _scattering(action: str, target: Layout, dim: int, index: Tensor, src: Any) 
     source = None if src.__class__ in NUMBERS else src._array.layout
     if source is None and action == "write":
         action = "fill"
-    return _writing(action, target, _shape(places), _without(_steps(target), dim), [_everywhere(places, target, dim)],
-                    source, None if source is None else _steps(source))
+    return writing(action, target, _shape(places), _without(steps(target), dim), [_everywhere(places, target, dim)],
+                    source, None if source is None else steps(source))
 
 
-def _scatter(action: str) -> Callable:
-    def prepare(layout: Layout, dim: int, index: Tensor, src: Any, *rest: Any) -> Callable | None:
-        scattering = _scattering(action or rest[0], layout, dim, index, src)
+@updating
+def scatter(layout: Layout, dim: int, index: Tensor, src: Any, *reduce: str, operator: Operator) -> Callable | None:
+    """`scatter`, with what it does to the elements that are there, and `scatter_add`."""
+    action = reduce[0] if reduce else "add" if operator.schema.base_name == "scatter_add" else "write"
+    scattering = _scattering(action, layout, dim, index, src)
 
-        def write(target: CudaArray, dim: int, index: Tensor, src: Any, *rest: Any) -> None:
-            scattering(target, _source(src, target.dtype, target), index._array)  # type: ignore[misc]
+    def write(target: CudaArray, dim: int, index: Tensor, src: Any, *reduce: str) -> None:
+        scattering(target, _source(src, target.dtype, target), index._array)  # type: ignore[misc]
 
-        return scattering and write
-
-    return prepare
+    return scattering and write
 
 
-updating("scatter.src")(_scatter("write"))
-updating("scatter.reduce")(_scatter(""))
-updating("scatter_add")(_scatter("add"))
 _REDUCED = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
 
-@updating("scatter_reduce")
-def _scatter_reduce(layout: Layout, dim: int, index: Tensor, src: Tensor, reduce: str,
-                    include_self: bool) -> Callable | None:
+@updating
+def scatter_reduce(layout: Layout, dim: int, index: Tensor, src: Tensor, reduce: str,
+                   include_self: bool) -> Callable | None:
     combine = _scattering(_REDUCED[reduce], layout, dim, index, src)
     if combine is None or not index._array.size:
         return combine
@@ -317,13 +322,13 @@ def _scatter_reduce(layout: Layout, dim: int, index: Tensor, src: Tensor, reduce
     return write
 
 
-@updating("index_add")
-def _index_add(layout: Layout, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Callable | None:
+@updating
+def index_add(layout: Layout, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Callable | None:
     dim, given = wrapped_dim(dim, len(layout.shape)), source._array.layout
     shape, scales = _shape(given), alpha.__class__ is not int or alpha != 1
-    adding = _writing("add", layout, shape, _without(_steps(layout), dim),
+    adding = writing("add", layout, shape, _without(steps(layout), dim),
                       [_along(index._array.layout, layout, dim, len(shape))], given,
-                      row_major(shape) if scales else _steps(given))
+                      row_major(shape) if scales else steps(given))
     multiply = registry.get("mul").lookup(CUDA_MASK)
 
     def write(target: CudaArray, dim: int, index: Tensor, source: Tensor, alpha: Any) -> None:
@@ -335,32 +340,32 @@ def _index_add(layout: Layout, dim: int, index: Tensor, source: Tensor, alpha: A
     return adding and write
 
 
-@updating("index_copy")
-def _index_copy(layout: Layout, dim: int, index: Tensor, source: Tensor) -> Callable | None:
+@updating
+def index_copy(layout: Layout, dim: int, index: Tensor, source: Tensor) -> Callable | None:
     dim, given = wrapped_dim(dim, len(layout.shape)), source._array.layout
-    copying = _writing("write", layout, _shape(given), _without(_steps(layout), dim),
-                       [_along(index._array.layout, layout, dim, len(_shape(given)))], given, _steps(given))
+    copying = writing("write", layout, _shape(given), _without(steps(layout), dim),
+                       [_along(index._array.layout, layout, dim, len(_shape(given)))], given, steps(given))
     return copying and (lambda target, dim, index, source: copying(target, source._array, index._array))
 
 
-@updating("index_fill")
-def _index_fill(layout: Layout, dim: int, index: Tensor, value: Any) -> Callable | None:
+@updating
+def index_fill(layout: Layout, dim: int, index: Tensor, value: Any) -> Callable | None:
     dim, places = wrapped_dim(dim, len(layout.shape)), index._array.layout
     shape = tuple([places.size if d == dim else n for d, n in enumerate(_shape(layout))])
     from_tensor = value.__class__ not in NUMBERS
-    filling = _writing("write" if from_tensor else "fill", layout, shape, _without(_steps(layout), dim),
+    filling = writing("write" if from_tensor else "fill", layout, shape, _without(steps(layout), dim),
                        [_along(places, layout, dim, len(shape))], layout if from_tensor else None,
                        [0] * len(shape) if from_tensor else None, wraps=True)
     return filling and (lambda target, dim, index, value:
                         filling(target, _source(value, target.dtype, target), index._array))
 
 
-@updating("put")
-def _put(layout: Layout, index: Tensor, source: Tensor, accumulate: bool) -> Callable | None:
+@updating
+def put(layout: Layout, index: Tensor, source: Tensor, accumulate: bool) -> Callable | None:
     places, size = index._array.layout, index._array.size
     if not layout.contiguous:
         return None
-    putting = _writing("add" if accumulate else "write", layout, (size,), (0,),
+    putting = writing("add" if accumulate else "write", layout, (size,), (0,),
                        [Index(places.dtype, (1,), 1, layout.size)], source._array.layout, (1,), wraps=True)
     return putting and (lambda target, index, source, accumulate: putting(target, dense(source), dense(index)))
 
@@ -379,7 +384,7 @@ def _integers(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | N
 
 def _listed(layout: Layout, indices: Sequence[Tensor | None]) -> tuple[tuple[int, ...], list[int], list[Index]]:
     """The shape that a list of integer indices shows, the strides of what they leave, and they themselves."""
-    own, at = _steps(layout), [d for d, index in enumerate(indices) if index is not None]
+    own, at = steps(layout), [d for d, index in enumerate(indices) if index is not None]
     places = place_shape([indices[d]._array.shape for d in at])  # type: ignore[union-attr]
     shape = shown_shape(layout.shape, at, places)
     front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
@@ -388,7 +393,7 @@ def _listed(layout: Layout, indices: Sequence[Tensor | None]) -> tuple[tuple[int
     for d in at:
         array: CudaArray = indices[d]._array  # type: ignore[union-attr]
         lead = front + len(places) - len(array.shape)
-        strides = [0] * lead + list(_steps(array.layout) if array.shape else ()) + [0] * (len(kept) - front)
+        strides = [0] * lead + list(steps(array.layout) if array.shape else ()) + [0] * (len(kept) - front)
         made.append(Index(array.dtype, strides, own[d], layout.shape[d]))
     return shape, [*kept[:front], *[0] * len(places), *kept[front:]], made
 
@@ -436,19 +441,16 @@ def _pick(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return run(self, placed)
 
 
-KERNELS["index.Tensor"] = picked_elements
-
-
-@updating("index_put")
-def _index_put(layout: Layout, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Callable | None:
+@updating
+def index_put(layout: Layout, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Callable | None:
     if any(i is not None and i._array.dtype in _MASKS for i in indices):
         return _put_masked
     index_spec(wrap_meta(layout.shape, layout.dtype, layout.strides), indices)
     shape, strides, named = _listed(layout, indices)
     given = values._array.layout
     refuse_values(given.shape, shape)
-    spread = [0] * (len(shape) - len(given.shape)) + list(_steps(given) if given.shape else ())
-    putting = _writing("add" if accumulate else "write", layout, shape, strides, named, given, spread, wraps=True)
+    spread = [0] * (len(shape) - len(given.shape)) + list(steps(given) if given.shape else ())
+    putting = writing("add" if accumulate else "write", layout, shape, strides, named, given, spread, wraps=True)
     return putting and (lambda target, indices, values, accumulate:
                         putting(target, values._array, *[i._array for i in indices if i is not None]))
 
@@ -457,9 +459,9 @@ def _put_masked(target: CudaArray, indices: Sequence[Tensor | None], values: Ten
     self = wrap_cuda(target)
     mask = None if accumulate else filling_mask(self, indices, values)
     if mask is not None and mask.dtype is bool_:
-        KERNELS["masked_fill_"](self, mask, values.reshape(()))
+        registry.get("masked_fill_").lookup(CUDA_MASK)(self, mask, values.reshape(()))
         return
-    KERNELS["index_put_"](self, _integers(self, indices), values, accumulate)
+    registry.get("index_put_").lookup(CUDA_MASK)(self, _integers(self, indices), values, accumulate)
 
 
 # choices -------------------------------------------------------------------------------------------------------------
@@ -493,8 +495,8 @@ def _choosing(condition: Layout, first: Any, second: Any, made: Layout) -> Calla
     return run
 
 
-@planned("where.self", by_value=False)
-def _where(spec: Spec, condition: Tensor, first: Any, second: Any) -> Callable | None:
+@planned(by_value=False)
+def where(spec: Spec, condition: Tensor, first: Any, second: Any) -> Callable | None:
     layout = layout_for(spec)
     tensors = [v for v in (first, second) if v.__class__ not in NUMBERS]
     if any(v._array.__class__ is not CudaArray for v in (condition, *tensors)):
@@ -512,7 +514,7 @@ def _where(spec: Spec, condition: Tensor, first: Any, second: Any) -> Callable |
     return choosing and run
 
 
-@updating("masked_fill")
+@updating
 def _masked_fill(layout: Layout, mask: Tensor, value: Any) -> Callable | None:
     kind = layout.dtype
     single = layout_of((), kind) if value.__class__ not in NUMBERS else value.__class__
@@ -521,10 +523,7 @@ def _masked_fill(layout: Layout, mask: Tensor, value: Any) -> Callable | None:
                          choosing(mask._array, _source(value, target.dtype, target), target, target))
 
 
-_FILLED = registry.get("masked_fill").declaration.family
-
-
-@planned("masked_fill", by_value=False, infer=lambda self, *args: _FILLED.spec(self, args))
+@planned(by_value=False)
 def _masked_copy(spec: Spec, self: Tensor, mask: Tensor, value: Any) -> Callable | None:
     layout, kind = layout_for(spec), self._array.dtype
     single = value.__class__ if value.__class__ in NUMBERS else layout_of((), kind)
@@ -538,94 +537,15 @@ def _masked_copy(spec: Spec, self: Tensor, mask: Tensor, value: Any) -> Callable
     return choosing and run
 
 
-# tables --------------------------------------------------------------------------------------------------------------
+masked_fill = Maker(_masked_copy.of, _masked_fill.in_place)
 
 
-@planned("embedding_dense_backward", by_value=False)
-def _embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
-                        scale_grad_by_freq: bool) -> Callable | None:
-    layout, places, count = layout_for(spec), indices._array.layout, indices._array.size
-    width = spec.shape[1]
-    if scale_grad_by_freq or not layout.size or not count:
-        return None
-    adding = _writing("add", layout, (count, width), (0, 1), [Index(places.dtype, (1, 0), width, num_weights)],
-                      layout_of((count, width), layout.dtype), (width, 1))
-    row = layout_of((width,), layout.dtype)
-
-    def run(grad_output: Tensor, indices: Tensor, *options: Any) -> Tensor:
-        made = wrap_cuda(empty(layout, grad_output._device))
-        fill(made._array, 0)
-        adding(made._array, dense(grad_output), dense(indices))  # type: ignore[misc]
-        if 0 <= padding_idx < num_weights:  # the gradient of that row counts nothing
-            fill(made._array.storage.array(row.shape, row.dtype, padding_idx * row.nbytes, row.strides), 0)
-        return made
-
-    return adding and run
+# diagonals -----------------------------------------------------------------------------------------------------------
 
 
-# A block for some columns of a bag; sums are made in the order of the indices. MODE: 0 sum, 1 mean, 2 largest. With
-# STOP the sum of the last bag ends at the last offset.
-_BAGS = ASSERTIONS + r"""
-extern "C" __global__ void bags(const T* table, const I* places, const O* offsets, const T* factors, T* out, P* told,
-                                P* sizes, P* more, int64 rows, int64 width, int64 count, int64 given, int64 made,
-                                int64 padding) {
-    int64 bag = blockIdx.x, column = blockIdx.y * (int64)blockDim.x + threadIdx.x;
-    if (bag >= made) {
-        if (MODE == 0 && column == 0) sizes[bag] = more[bag] = (P)0;
-        return;
-    }
-    int64 start = (int64)offsets[bag], end = bag + 1 < made ? (int64)offsets[bag + 1] : count;
-    int64 summed = STOP && bag + 1 == made ? (int64)offsets[made] : end;
-    require(start >= 0 && end <= count && start <= end && summed <= end);
-    if (told && blockIdx.y == 0) for (int64 i = start + threadIdx.x; i < end; i += blockDim.x) told[i] = (P)bag;
-    A total = 0;
-    int64 used = 0, top = 0;
-    for (int64 i = start; i < end; ++i) {
-        int64 row = (int64)places[i];
-        require(row >= 0 && row < rows);
-        if (row == padding) continue;
-        ++used;
-        if (column >= width) continue;
-        A x = (A)widened(table[row * width + column]);
-        if (MODE == 2) { if (used == 1 || (total == total && (x != x || x > total))) { total = x; top = row; } }
-        else if (i < summed) total += factors ? x * (A)widened(factors[i]) : x;
-    }
-    if (column < width) {
-        out[bag * width + column] = narrow<T>::of(MODE == 1 && used ? total / (A)used : total);
-        if (MODE == 2) more[bag * width + column] = (P)top;
-    }
-    if (column == 0) {
-        sizes[bag] = MODE ? (P)used : (P)0;
-        if (MODE != 2) more[bag] = MODE ? (P)used : (P)0;
-    }
-}
-"""
-
-
-@planned("_embedding_bag", by_value=False)
-def _embedding_bag(specs: Sequence[Spec], weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool,
-                   mode: int, sparse: bool, per_sample_weights: Tensor | None, include_last_offset: bool,
-                   padding_idx: int) -> Callable | None:
-    layouts, given, count = [layout_for(spec) for spec in specs], offsets._array.size, indices._array.size
-    (rows, width), made = weight._array.shape, specs[0].shape[0]
-    if not given or not rows or not width:
-        return None
-    types = {"T": weight._array.dtype, "I": indices._array.dtype, "O": offsets._array.dtype, "P": layouts[1].dtype}
-    named = "".join(f"typedef {C_TYPES[kind.name]} {name}; " for name, kind in types.items())
-    wide = "double" if types["T"].itemsize == 8 else "float"
-    stop = stops_at_last_offset(mode, weight.dtype, padding_idx, include_last_offset)
-    launch = kernel(f"{named}typedef {wide} A;\n#define MODE {mode}\n#define STOP {stop:d}\n{_BAGS}", "bags", "q" * 14)
-    threads = min(256, width + 31 & ~31)
-    grid = given, -(-width // threads)
-    operator = registry.get("_embedding_bag")
-
-    def run(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int, sparse: bool,
-            per_sample_weights: Tensor | None, include_last_offset: bool, padding_idx: int) -> Any:
-        results = [wrap_cuda(empty(layout, weight._device)) for layout in layouts]
-        table, places, starts = dense(weight), dense(indices), dense(offsets)
-        factors = dense_if_any(per_sample_weights)
-        launch.over(grid, (threads,), table.pointer, places.pointer, starts.pointer, pointer_of(factors),
-                    *[r._array.pointer for r in results], rows, width, count, given, made, padding_idx)
-        return result_of(operator, results)
-
-    return run
+@array
+def diagonal_backward(xp: Any, grad: Any, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Any:
+    made = xp.zeros(tuple(input_sizes), grad.dtype)
+    if grad.size:
+        made.diagonal(offset, dim1, dim2)[...] = grad
+    return made

@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator
+from ...._ops.rules import Spec
 from ...._tensor import Tensor
 from ....backends import cuda as settings
 from ..array import CudaArray, Layout, empty, layout_of
-from ..families import copy_array, fresh_tensor, generic_kernel, wrap_cuda
+from ..families import Maker, copy_array, fresh_tensor, generic_kernel, infer_of, wrap_cuda
 from ..gemm import Product, factor, is_supported, lead
-from .plans import KERNELS
+from ..plans import attempt
 
 _plans: dict[tuple, Any] = {}
 _LIMIT = 1 << 14
@@ -110,10 +111,20 @@ def _plan(a: CudaArray, b: CudaArray, how: str, shape: Callable[[], tuple[int, .
     return made
 
 
-def _product(name: str, how: str, fits: Callable[[CudaArray, CudaArray], bool]) -> None:
-    """An operator of two factors."""
-    operator = registry.get(name)
-    infer, slow = operator.declaration.family.infer, generic_kernel(operator)
+_HOW = {"mm": "mm", "bmm": "bmm", "_batch_matmul": "bmm", "_linear_weight_grad": "weight", "addmm": "mm",
+        "baddbmm": "bmm"}
+
+
+def _fits(name: str, a: CudaArray, b: CudaArray) -> bool:
+    if name == "_batch_matmul":
+        return a.shape[:-2] == b.shape[:-2]
+    return name != "_linear_weight_grad" or a.ndim == b.ndim and a.ndim > 1
+
+
+@Maker
+def product(operator: Operator) -> Callable:
+    """The kernel of an operator of two factors."""
+    name, infer, slow = operator.schema.base_name, infer_of(operator), generic_kernel(operator)
     matmul, plans = settings.matmul, dict[tuple, _Plan]()
 
     def kernel(one: Tensor, two: Tensor) -> Tensor:
@@ -122,11 +133,11 @@ def _product(name: str, how: str, fits: Callable[[CudaArray, CudaArray], bool]) 
             plan = plans[a.layout, b.layout]
         except (KeyError, AttributeError):
             spec = infer(one, two)
-            if not (is_supported(a.dtype) and a.dtype == b.dtype and a.size and b.size and fits(a, b)):
+            if not (is_supported(a.dtype) and a.dtype == b.dtype and a.size and b.size and _fits(name, a, b)):
                 return slow(one, two)
             if len(plans) > _LIMIT:
                 plans.clear()
-            plan = plans[a.layout, b.layout] = _plan(a, b, how, lambda: tuple(spec.shape))
+            plan = plans[a.layout, b.layout] = _plan(a, b, _HOW[name], lambda: tuple(spec.shape))
         made = fresh_tensor(plan.made, a.device)
         if plan.as_they_are:
             plan.product.into(a.pointer, b.pointer, made._array.pointer, matmul.allow_tf32)
@@ -134,41 +145,28 @@ def _product(name: str, how: str, fits: Callable[[CudaArray, CudaArray], bool]) 
             plan(a, b, made._array)
         return made
 
-    KERNELS[name] = kernel
+    return kernel
 
 
-_product("mm", "mm", lambda a, b: True)
-_product("bmm", "bmm", lambda a, b: True)
-_product("_batch_matmul", "bmm", lambda a, b: a.shape[:-2] == b.shape[:-2])
-_product("_linear_weight_grad", "weight", lambda a, b: a.ndim == b.ndim and a.ndim > 1)
+@attempt
+def sum_with_product(spec: Spec, self: Tensor, one: Tensor, two: Tensor, beta: Any, alpha: Any,
+                     operator: Operator) -> Tensor | None:
+    """beta * self + alpha * one @ two."""
+    a, b = one._array, two._array
+    if not (is_supported(a.dtype) and a.size and b.size) or complex in (beta.__class__, alpha.__class__):
+        return None
+    plan = _plan(a, b, _HOW[operator.schema.base_name], lambda: tuple(spec.shape))
+    made = empty(plan.made, a.device)
+    if beta != 0:
+        copy_array(made, self._array)
+    plan(a, b, made, factor(alpha, a.dtype), factor(beta, a.dtype))
+    return wrap_cuda(made)
 
 
-def _sum(name: str, how: str) -> None:
-    """An operator that adds a product to a tensor: beta * self + alpha * a @ b."""
-    operator = registry.get(name)
-    infer, slow = operator.declaration.family.infer, generic_kernel(operator)
-
-    def kernel(self: Tensor, one: Tensor, two: Tensor, beta: Any, alpha: Any) -> Tensor:
-        spec, a, b = infer(self, one, two, beta, alpha), one._array, two._array
-        if not (is_supported(a.dtype) and a.size and b.size) or complex in (beta.__class__, alpha.__class__):
-            return slow(self, one, two, beta, alpha)
-        plan = _plan(a, b, how, lambda: tuple(spec.shape))
-        made = empty(plan.made, a.device)
-        if beta != 0:
-            copy_array(made, self._array)
-        plan(a, b, made, factor(alpha, a.dtype), factor(beta, a.dtype))
-        return wrap_cuda(made)
-
-    KERNELS[name] = kernel
-
-
-_sum("addmm", "mm")
-_sum("baddbmm", "bmm")
-
-
-def _declare_linear() -> None:
-    operator = registry.get("linear")
-    infer, slow = operator.declaration.family.infer, generic_kernel(operator)
+@Maker
+def linear(operator: Operator) -> Callable:
+    """input @ weight.T + bias."""
+    infer, slow = infer_of(operator), generic_kernel(operator)
 
     def kernel(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         a, w = input._array, weight._array
@@ -182,7 +180,4 @@ def _declare_linear() -> None:
         plan(a, w, made, bias=None if bias is None else bias._array)
         return wrap_cuda(made)
 
-    KERNELS["linear"] = kernel
-
-
-_declare_linear()
+    return kernel

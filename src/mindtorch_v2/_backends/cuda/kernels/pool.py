@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator
 from ...._ops.families import result_of
 from ...._ops.pool import _windows
 from ...._ops.rules import Spec
@@ -16,7 +16,7 @@ from ...._tensor import Tensor
 from ..array import CudaArray, empty, layout_of
 from ..families import copy_array, uninitialised, wrap_cuda
 from ..launch import C_TYPES, Launch, c_type, compiled
-from .plans import dense, planned
+from ..plans import dense, planned
 
 # NaN is largest, and the last of several counts; a window that is -infinity throughout names its first element.
 _SOURCE = """
@@ -57,30 +57,26 @@ def _kernel(kind: np.dtype, rank: int) -> Any:
     return compiled(f"typedef {c_type(kind)} T;\n{text}", "largest")
 
 
-def _declare(rank: int) -> None:
-    name = f"max_pool{rank}d_with_indices"
-    operator = registry.get(name)
+@planned
+def max_pool(spec: Any, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+             operator: Operator) -> Callable | None:
+    """`max_pool2d_with_indices` and `max_pool3d_with_indices`."""
+    array, count, rank = self._array, math.prod(spec[0].shape), 2 if "2d" in operator.name else 3
+    if array.dtype.name not in C_TYPES or not count:
+        return None
+    windows = _windows(array.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank)
+    numbers = [n for length, w in zip(array.shape[-rank:], windows, strict=True)
+               for n in (length, w.results, w.size, w.stride, w.padding, w.dilation)]
+    fixed = [ctypes.c_longlong(count), (ctypes.c_longlong * len(numbers))(*numbers)]
+    launch = Launch(_kernel(array.dtype, rank), "qqq", (-(-count // 256),), (256,), fixed)
+    plain = [layout_of(tuple(s.shape), s.dtype.np) for s in spec]
 
-    def prepare(spec: Any, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-                ceil_mode: bool) -> Callable | None:
-        array, count = self._array, math.prod(spec[0].shape)
-        if array.dtype.name not in C_TYPES or not count:
-            return None
-        windows = _windows(array.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank)
-        numbers = [n for length, w in zip(array.shape[-rank:], windows, strict=True)
-                   for n in (length, w.results, w.size, w.stride, w.padding, w.dilation)]
-        fixed = [ctypes.c_longlong(count), (ctypes.c_longlong * len(numbers))(*numbers)]
-        launch = Launch(_kernel(array.dtype, rank), "qqq", (-(-count // 256),), (256,), fixed)
-        plain = [layout_of(tuple(s.shape), s.dtype.np) for s in spec]
+    def run(self: Tensor, *settings: Any) -> Any:
+        source, made = dense(self), [empty(layout, self._device) for layout in plain]
+        launch(source.pointer, made[0].pointer, made[1].pointer)
+        return result_of(operator, map(_laid, made, spec))
 
-        def run(self: Tensor, *settings: Any) -> Any:
-            source, made = dense(self), [empty(layout, self._device) for layout in plain]
-            launch(source.pointer, made[0].pointer, made[1].pointer)
-            return result_of(operator, map(_laid, made, spec))
-
-        return run
-
-    planned(name)(prepare)
+    return run
 
 
 def _laid(array: CudaArray, spec: Spec) -> Tensor:
@@ -90,7 +86,3 @@ def _laid(array: CudaArray, spec: Spec) -> Tensor:
         made = uninitialised(spec, array.device)
         copy_array(made._array, array)
     return made
-
-
-_declare(2)
-_declare(3)

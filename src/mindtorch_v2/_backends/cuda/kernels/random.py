@@ -7,29 +7,15 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator
 from ...._dtype import FLOAT, OF_ARRAY, float32, float64
-from ...._ops.families import result_of
 from ...._ops.rules import Spec, check_writable
 from ...._random import largest_random
 from ...._tensor import Tensor
 from ..array import CudaArray, empty, layout_of
-from ..families import (
-    copy_array,
-    device_among,
-    finished,
-    fresh,
-    infer_of,
-    layout_for,
-    leaf,
-    store,
-    uninitialised,
-    view_of,
-    wrap_cuda,
-)
-from ..families import fill as fill_all
-from ..random import drop, fill, generator_for
-from .plans import KERNELS
+from ..families import Maker, device_among, finished, fresh, leaf, store, view_of
+from ..plans import attempt
+from ..random import fill, generator_for
 
 _DRAWN_IN = {np.dtype(kind): np.dtype(real) for kind, real in (("F", "f"), ("D", "d"))}
 
@@ -70,28 +56,67 @@ def _integers(array: CudaArray, low: int, high: int, generator: Any) -> None:
     draw(array, generator, "integer", low=low, span=high - low)
 
 
-def _up_to(array: CudaArray, low: int, to: int | None, generator: Any) -> None:
-    _integers(array, low, largest_random(array.dtype) + 1 if to is None else to, generator)
-
-
 # draws into a tensor -------------------------------------------------------------------------------------------------
 
 
-def _write(name: str, into: Callable) -> None:
-    """`into(array, *arguments)` behind an operator that writes random numbers; the checks are the declaration's."""
-    check = registry.get(name).declaration.family.check
+def drawn(into: Callable) -> Maker:
+    """The kernel of an operator that writes what `into(array, *arguments)` draws; the checks are the declaration's."""
 
-    def kernel(self: Tensor, *args: Any) -> Tensor:
-        check_writable(self)
-        check(self, *args)
-        into(self._array, *args)
-        self._bump_version()
-        return self
+    def make(operator: Operator) -> Callable:
+        check = operator.declaration.family.check
 
-    KERNELS[name] = kernel
+        def kernel(self: Tensor, *args: Any) -> Tensor:
+            check_writable(self)
+            check(self, *args)
+            into(self._array, *args)
+            self._bump_version()
+            return self
+
+        return kernel
+
+    return Maker(make)
 
 
-def _geometric(array: CudaArray, p: float, generator: Any) -> None:
+@drawn
+def uniform_(array: CudaArray, low: float, high: float, generator: Any) -> None:
+    _uniform(array, low, high, generator)
+
+
+@drawn
+def normal_(array: CudaArray, mean: float, std: float, generator: Any) -> None:
+    _normal(array, mean, std, generator)
+
+
+@drawn
+def random_(array: CudaArray, *bounds: Any) -> None:
+    """Without bounds, up to one, or between two; the generator comes last."""
+    *given, generator = bounds
+    low, to = (0, None) if not given else (0, *given) if len(given) == 1 else given
+    _integers(array, low, largest_random(array.dtype) + 1 if to is None else to, generator)
+
+
+@drawn
+def exponential_(array: CudaArray, lambd: float, generator: Any) -> None:
+    draw(array, generator, "exponential", lambd)
+
+
+@drawn
+def cauchy_(array: CudaArray, median: float, sigma: float, generator: Any) -> None:
+    draw(array, generator, "cauchy", median, sigma)
+
+
+@drawn
+def log_normal_(array: CudaArray, mean: float, std: float, generator: Any) -> None:
+    draw(array, generator, "log_normal", mean, std)
+
+
+@drawn
+def bernoulli_(array: CudaArray, p: float, generator: Any) -> None:
+    draw(array, generator, "bernoulli", p, 1.0)
+
+
+@drawn
+def geometric_(array: CudaArray, p: float, generator: Any) -> None:
     if OF_ARRAY[array.dtype].category == FLOAT:
         draw(array, generator, "geometric", p)
     else:
@@ -100,50 +125,76 @@ def _geometric(array: CudaArray, p: float, generator: Any) -> None:
         store(array.view, drawn.view)
 
 
-_write("uniform_", _uniform)
-_write("normal_", _normal)
-_write("random_.from", _up_to)
-_write("random_.to", lambda array, to, generator: _integers(array, 0, to, generator))
-_write("random_", lambda array, generator: _up_to(array, 0, None, generator))
-_write("exponential_", lambda array, lambd, generator: draw(array, generator, "exponential", lambd))
-_write("cauchy_", lambda array, median, sigma, generator: draw(array, generator, "cauchy", median, sigma))
-_write("log_normal_", lambda array, mean, std, generator: draw(array, generator, "log_normal", mean, std))
-_write("geometric_", _geometric)
-_write("bernoulli_.float", lambda array, p, generator: draw(array, generator, "bernoulli", p, 1.0))
+@drawn
+def bernoulli_by_(array: CudaArray, p: Tensor, generator: Any) -> None:
+    """With a probability for each element."""
+    if array.size:
+        drawn = _uniforms(array.shape, float64.np if p.dtype is float64 else float32.np, array.device, generator)
+        store(array.view, drawn < view_of(p, array.device))
 
 
 # factories -----------------------------------------------------------------------------------------------------------
 
 
-def _make(name: str, into: Callable) -> None:
-    """A factory whose elements `into(array, *arguments)` draws."""
-    operator = registry.get(name)
+def making(into: Callable) -> Maker:
+    """The kernel of a factory whose elements `into(array, generator, *arguments)` draws."""
 
-    def kernel(*args: Any) -> Tensor:
-        made = fresh(operator, args)
-        into(made._array, *args)
-        return leaf(operator, made, args)
+    def make(operator: Operator) -> Callable:
+        at = operator.schema.index["generator"]
 
-    KERNELS[name] = kernel
+        def kernel(*args: Any) -> Tensor:
+            made = fresh(operator, args)
+            into(made._array, args[at], *args)
+            return leaf(operator, made, args)
+
+        return kernel
+
+    return Maker(make)
 
 
-def _permuted(array: CudaArray, n: int, generator: Any, *rest: Any) -> None:
+@making
+def rand(array: CudaArray, generator: Any, *args: Any) -> None:
+    """`rand` and `rand_like`."""
+    _uniform(array, 0.0, 1.0, generator)
+
+
+@making
+def randn(array: CudaArray, generator: Any, *args: Any) -> None:
+    """`randn` and `randn_like`."""
+    _normal(array, 0.0, 1.0, generator)
+
+
+@making
+def randint(array: CudaArray, generator: Any, high: int, *args: Any) -> None:
+    _integers(array, 0, high, generator)
+
+
+@making
+def randint_between(array: CudaArray, generator: Any, low: int, high: int, *args: Any) -> None:
+    _integers(array, low, high, generator)
+
+
+@making
+def randint_like(array: CudaArray, generator: Any, self: Tensor, high: int, *args: Any) -> None:
+    _integers(array, 0, high, generator)
+
+
+@making
+def randint_like_between(array: CudaArray, generator: Any, self: Tensor, low: int, high: int, *args: Any) -> None:
+    _integers(array, low, high, generator)
+
+
+@making
+def normal(array: CudaArray, generator: Any, mean: float, std: float, *args: Any) -> None:
+    _normal(array, mean, std, generator)
+
+
+@making
+def randperm(array: CudaArray, generator: Any, n: int, *args: Any) -> None:
     keys = empty(layout_of((n,), np.dtype(np.int64)), array.device)
     draw(keys, generator, "bits")
     if n:
         store(array.view, cupy.argsort(keys.view))
-
-
-_make("rand", lambda array, size, generator, *_: _uniform(array, 0.0, 1.0, generator))
-_make("rand_like", lambda array, self, generator, *_: _uniform(array, 0.0, 1.0, generator))
-_make("randn", lambda array, size, generator, *_: _normal(array, 0.0, 1.0, generator))
-_make("randn_like", lambda array, self, generator, *_: _normal(array, 0.0, 1.0, generator))
-_make("randint.low", lambda array, low, high, size, generator, *_: _integers(array, low, high, generator))
-_make("randint", lambda array, high, size, generator, *_: _integers(array, 0, high, generator))
-_make("randint_like.low", lambda array, self, low, high, generator, *_: _integers(array, low, high, generator))
-_make("randint_like", lambda array, self, high, generator, *_: _integers(array, 0, high, generator))
-_make("normal.float_float", lambda array, mean, std, size, generator, *_: _normal(array, mean, std, generator))
-_make("randperm", _permuted)
 
 
 # distributions given by tensors --------------------------------------------------------------------------------------
@@ -156,42 +207,25 @@ def _uniforms(shape: tuple[int, ...], kind: np.dtype, where: Any, generator: Any
     return made.view
 
 
-def _normal_of(name: str) -> None:
-    infer = infer_of(registry.get(name))
-
-    def kernel(mean: Any, std: Any, generator: Any) -> Tensor:
-        spec, where = infer(mean, std, generator), device_among((mean, std))
-        drawn = empty(layout_of(tuple(spec.shape), spec.dtype.np), where)
-        _normal(drawn, 0.0, 1.0, generator)
-        mean, std = (view_of(v) if hasattr(v, "_array") else v for v in (mean, std))
-        return finished(drawn.view * std + mean, spec, where)
-
-    KERNELS[name] = kernel
+@attempt
+def normal_by(spec: Spec, mean: Any, std: Any, generator: Any) -> Tensor:
+    """With a mean or a deviation for each element."""
+    where = device_among((mean, std))
+    drawn = empty(layout_of(tuple(spec.shape), spec.dtype.np), where)
+    _normal(drawn, 0.0, 1.0, generator)
+    mean, std = (view_of(v) if hasattr(v, "_array") else v for v in (mean, std))
+    return finished(drawn.view * std + mean, spec, where)
 
 
-for _name in ("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"):
-    _normal_of(_name)
-
-
-def _bernoulli_write(self: Tensor, p: Tensor, generator: Any) -> Tensor:
-    check_writable(self)
-    registry.get("bernoulli_.Tensor").declaration.family.check(self, p, generator)
-    if self._array.size:
-        kind = float64.np if p.dtype is float64 else float32.np
-        store(self._array.view, _uniforms(self._array.shape, kind, self._device, generator) < view_of(p, self._device))
-    self._bump_version()
-    return self
-
-
-def _bernoulli(self: Tensor, generator: Any) -> Tensor:
-    spec = infer_of(registry.get("bernoulli"))(self, generator)
+@attempt
+def bernoulli(spec: Spec, self: Tensor, generator: Any) -> Tensor:
     kind = float64.np if self.dtype is float64 else float32.np
     return finished(_uniforms(spec.shape, kind, self._device, generator) < view_of(self), spec, self._device)
 
 
-def _multinomial(self: Tensor, num_samples: int, replacement: bool, generator: Any) -> Tensor:
+@attempt
+def multinomial(spec: Spec, self: Tensor, num_samples: int, replacement: bool, generator: Any) -> Tensor:
     """With replacement a search in the cumulative sums; else the order of p / q, q exponential per category."""
-    spec = infer_of(registry.get("multinomial"))(self, num_samples, replacement, generator)
     weights = view_of(self).astype(np.float64)
     rows = weights.reshape(-1, weights.shape[-1])
     if replacement:
@@ -269,68 +303,19 @@ def _by_element(source: str, operands: list[Any], spec: Spec, generator: Any, wh
     return finished(made.view, spec, where)
 
 
-def _poisson(self: Tensor, generator: Any) -> Tensor:
-    spec = infer_of(registry.get("poisson"))(self, generator)
+@attempt
+def poisson(spec: Spec, self: Tensor, generator: Any) -> Tensor:
     return _by_element(_POISSON, [self], spec, generator, self._device)
 
 
-def _binomial(count: Tensor, prob: Tensor, generator: Any) -> Tensor:
-    spec = infer_of(registry.get("binomial"))(count, prob, generator)
+@attempt
+def binomial(spec: Spec, count: Tensor, prob: Tensor, generator: Any) -> Tensor:
     return _by_element(_BINOMIAL, [count, prob], spec, generator, count._device)
 
 
-# dropout -------------------------------------------------------------------------------------------------------------
-
-
-def _noise(self: Tensor, p: float, features: bool, scaled: bool) -> Tensor:
-    made = uninitialised(infer_of(registry.get("_dropout_noise"))(self, p, features, scaled), self._device)
-    array = made._array
-    if array.size:
-        flat = array if array.layout.contiguous else array.storage.array((array.size,), array.dtype, 0,
-                                                                          (array.itemsize,))
-        draw(flat, None, "bernoulli", 1 - p, 1 / (1 - p) if scaled else 1.0)
-    return made
-
-
-_dropouts: dict[Any, tuple] = {}
-
-
-def _native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
-    array = input._array
-    layouts = _dropouts.get(array.layout)
-    if layouts is None:
-        if len(_dropouts) > 4096:
-            _dropouts.clear()
-        operator = registry.get("native_dropout")
-        layouts = _dropouts[array.layout] = tuple(map(layout_for, infer_of(operator)(input, p, train)))
-    made, mask = (empty(layout, array.device) for layout in layouts)
-    if not array.size:
-        pass
-    elif train is False or p == 0:
-        fill_all(mask, True)
-        copy_array(made, array)
-    elif p < 1 and OF_ARRAY[array.dtype].category == FLOAT:
-        source = array
-        if array.layout is not made.layout or array.pointer & 15:
-            source = empty(made.layout, array.device)
-            copy_array(source, array)
-        drop(source, made, mask, p)
-    else:
-        draw(mask, None, "bernoulli", 1 - p, 1.0)
-        store(made.view, array.view * mask.view * array.dtype.type(0.0 if p == 1 else 1 / (1 - p)))
-    return result_of(registry.get("native_dropout"), [wrap_cuda(made), wrap_cuda(mask)])
-
-
-def _rrelu_slopes(self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:
-    spec = infer_of(registry.get("_rrelu_slopes"))(self, lower, upper, generator)
+@attempt
+def rrelu_slopes(spec: Spec, self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:
     kind = float64.np if self.dtype is float64 else float32.np
     made = empty(layout_of(self._array.shape, kind), self._device)
     _uniform(made, float(lower), float(upper), generator)
     return finished(cupy.where(view_of(self) > 0, kind.type(1), made.view), spec, self._device)
-
-
-KERNELS.update({
-    "bernoulli_.Tensor": _bernoulli_write, "bernoulli": _bernoulli, "multinomial": _multinomial, "poisson": _poisson,
-    "binomial": _binomial, "_dropout_noise": _noise, "native_dropout": _native_dropout,
-    "_rrelu_slopes": _rrelu_slopes,
-})

@@ -1,19 +1,19 @@
 """Reductions on a GPU: a call finds its launches by the layout of its tensor and what is to be folded."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator
 from ...._dtype import REDUCED
 from ...._ops.reduce import folded_count, reduced_dims
 from ...._tensor import Tensor
 from ..array import CudaArray, Layout, empty, layout_of
-from ..families import copy_array, generic_kernel, wrap_cuda
+from ..families import Maker, copy_array, generic_kernel, infer_of, wrap_cuda
 from ..launch import C_TYPES
 from ..reduce import Folding
-from .plans import KERNELS
 
 _FLOAT32, _LIMIT = np.dtype(np.float32), 4096
 # operator -> how it folds, and whether it divides by the count
@@ -55,9 +55,10 @@ def _folding(name: str, args: tuple, layout: Layout, spec: Any) -> Folding | Non
     return Folding(how, layout.dtype, wide, layout_of(tuple(spec.shape), made), *groups, count)
 
 
-def _declare(name: str) -> None:
-    operator = registry.get(name)
-    infer, slow = operator.declaration.family.infer, generic_kernel(operator)
+@Maker
+def folded(operator: Operator) -> Callable:
+    """The kernel of a reduction that `_FOLDED` names."""
+    name, infer, slow = operator.schema.base_name, infer_of(operator), generic_kernel(operator)
     plans: dict[tuple, Folding] = {}
 
     def kernel(self: Tensor, *options: Any) -> Tensor:
@@ -87,8 +88,4 @@ def _declare(name: str) -> None:
         copy_array(dense, array)
         return wrap_cuda(folding(dense))
 
-    KERNELS[name] = kernel
-
-
-for _name in _FOLDED:
-    _declare(_name)
+    return kernel

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ...._dispatch.callers import compile_function
-from ...._dispatch.keys import CUDA_MASK
-from ...._dispatch.registry import Operator
-from ...._dispatch.schema import NUMBERS, Argument
-from ...._dtype import FLOAT, REDUCED
-from ...._geometry import contiguous_strides
-from ...._ops.families import Pointwise
-from ...._ops.rules import (
+from ..._dispatch.callers import compile_function
+from ..._dispatch.keys import CUDA_MASK
+from ..._dispatch.registry import Operator
+from ..._dispatch.schema import NUMBERS, Argument
+from ..._dtype import FLOAT, REDUCED
+from ..._geometry import contiguous_strides
+from ..._ops.families import Pointwise
+from ..._ops.rules import (
     check_overlap,
     check_result_fits,
     check_writable,
@@ -27,12 +27,12 @@ from ...._ops.rules import (
     overlaps_itself,
     pointwise_strides,
 )
-from ...._tensor import Tensor
-from ..array import CudaArray, Layout, collapsed, layout_of
-from ..fuse import Traced, Untraceable
-from ..launch import Launch, check, compiled, launch_kernel, lock
-from ..memory import allocate, source
-from ..streams import current
+from ..._tensor import Tensor
+from .array import CudaArray, Layout, collapsed, layout_of
+from .fuse import Traced, Untraceable
+from .launch import Launch, check, compiled, launch_kernel, lock
+from .memory import allocate, source
+from .streams import current
 
 _THREADS, _PER_THREAD, _VARIANTS, _PLANS, _RANK = 256, 4, 16, 4096, 8
 _COUNTED = frozenset(("int", "float", "Scalar"))

@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from ...._device import device
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator
 from ...._ops.families import result_of
 from ...._ops.rnn import GATES, GRU, LSTM
 from ...._tensor import Tensor
@@ -19,9 +19,9 @@ from ..cells import step_launch
 from ..families import copy_array, fill, wrap_cuda
 from ..gemm import Product, is_supported, lead
 from ..launch import C_TYPES
+from ..plans import dense_if_any, planned, pointer_of
 from ..reduce import Folding
 from ..streams import current
-from .plans import dense_if_any, planned, pointer_of
 
 
 @functools.lru_cache(4096)
@@ -76,13 +76,13 @@ def _is_taken(tensors: Sequence[Any], kind: np.dtype) -> bool:
     return kind.name in C_TYPES and is_supported(kind) and all(a.size and a.dtype == kind for a in arrays)
 
 
-@planned("_recurrent_layer")
-def _layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, w_hr: Any,
-           mode: str, batch_sizes: tuple, reverse: bool) -> Callable | None:
+@planned
+def recurrent_layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
+                    w_hr: Any, mode: str, batch_sizes: tuple, reverse: bool, operator: Operator) -> Callable | None:
     layer = _Layer(input, h0, w_hh, mode, batch_sizes, reverse)
     if not _is_taken((input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr), layer.kind) or min(batch_sizes) < 1:
         return None
-    operator, gated = registry.get("_recurrent_layer"), mode in (LSTM, GRU)
+    gated = mode in (LSTM, GRU)
     states, gates, width = layer.states, layer.gates, layer.width
     project_input = layer.times(layer.rows, layer.inputs, gates, turned_b=True)
     projects = w_hr is not None
@@ -138,16 +138,17 @@ def _states_before(layer: _Layer, first: CudaArray, output: CudaArray, where: de
     return made
 
 
-@planned("_recurrent_layer_backward")
-def _layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any,
-                    w_ih: Tensor, w_hh: Tensor, w_hr: Any, output: Tensor, gates: Tensor, kept: Tensor, mode: str,
-                    batch_sizes: tuple, reverse: bool, output_mask: tuple) -> Callable | None:
+@planned
+def recurrent_layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any,
+                             w_ih: Tensor, w_hh: Tensor, w_hr: Any, output: Tensor, gates: Tensor, kept: Tensor,
+                             mode: str, batch_sizes: tuple, reverse: bool, output_mask: tuple,
+                             operator: Operator) -> Callable | None:
     layer = _Layer(input, h0, w_hh, mode, batch_sizes, reverse)
     if not _is_taken((grad_output, grad_h, grad_c, input, h0, c0, w_ih, w_hh, w_hr, output), layer.kind):
         return None
     if min(batch_sizes) < 1 or sum(batch_sizes) != layer.rows:
         return None
-    operator, kind, rows = registry.get("_recurrent_layer_backward"), layer.kind, layer.rows
+    kind, rows = layer.kind, layer.rows
     states, columns, width, projects = layer.states, layer.gates, layer.width, w_hr is not None
     preceding = [(0, 0), *layer.steps[:-1]]
     steps = [(start, size, *before, step_launch("backward", mode, kind, size, width),

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ...._dispatch.registry import Operator
 from ...._dtype import FLOAT
 from ...._ops.rules import check_writable
 from ...._tensor import Tensor
 from ..array import CudaArray
+from ..families import Maker
 from ..launch import Launch, c_type, compiled
-from .plans import KERNELS
 
 _AT_ONCE, _THREADS = 60, 256  # the table of addresses has to fit into a kernel's 4 KB of arguments
 
@@ -141,8 +142,8 @@ def _stepped(lists: Sequence[Sequence[Tensor]], steps: Sequence[Any], source: Ca
             tensor._bump_version()
 
 
-def _adagrad(params: Any, grads: Any, sums: Any, state_steps: Any, lr: Any, lr_decay: float, weight_decay: float,
-             eps: float, maximize: bool, grad_scale: Any, found_inf: Any) -> None:
+def adagrad(params: Any, grads: Any, sums: Any, state_steps: Any, lr: Any, lr_decay: float, weight_decay: float,
+            eps: float, maximize: bool, grad_scale: Any, found_inf: Any) -> None:
     _run("_fused_adagrad_", [params, grads, sums], _numbers(state_steps),
          lambda kind: _launch(kind, 3, _ADAGRAD_SETUP, _ADAGRAD, maximize),
          (_number(lr), lr_decay, 0.0, weight_decay, eps, 0.0), grad_scale, found_inf)
@@ -157,15 +158,20 @@ def _number(value: Any) -> float:
     return float(value.item()) if hasattr(value, "item") else float(value)
 
 
-def _sgd(params: Any, grads: Any, buffers: Any, weight_decay: float, momentum: float, lr: Any, dampening: float,
-         nesterov: bool, maximize: bool, is_first_step: bool, grad_scale: Any, found_inf: Any) -> None:
+def sgd(params: Any, grads: Any, buffers: Any, weight_decay: float, momentum: float, lr: Any, dampening: float,
+        nesterov: bool, maximize: bool, is_first_step: bool, grad_scale: Any, found_inf: Any) -> None:
     lists = [params, grads, *([buffers] if momentum else [])]
     text = _SGD.format(momentum=_MOMENTUM.format(first=int(is_first_step), nesterov=int(nesterov)) if momentum else "")
     _run("_fused_sgd_", lists, [], lambda kind: _launch(kind, len(lists), "", text, maximize),
          (_number(lr), momentum, 0.0, weight_decay, 0.0, dampening), grad_scale, found_inf)
 
 
-def _adam(name: str, decoupled: bool) -> Callable:
+@Maker
+def adam(operator: Operator) -> Callable:
+    """The kernel of `_fused_adam_` or `_fused_adamw_`."""
+    name = operator.schema.base_name
+    decoupled = name == "_fused_adamw_"
+
     def kernel(params: Any, grads: Any, means: Any, squares: Any, greatest: Any, state_steps: Any, lr: Any,
                beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool,
                grad_scale: Any, found_inf: Any) -> None:
@@ -192,7 +198,3 @@ def _run(name: str, lists: list, steps: list, source: Callable, numbers: tuple, 
 def _laid_out_as(source: Tensor, model: Tensor) -> Tensor:
     made: Any = model.detach().clone()
     return made.copy_(source)
-
-
-KERNELS.update({"_fused_sgd_": _sgd, "_fused_adam_": _adam("_fused_adam_", False),
-                "_fused_adamw_": _adam("_fused_adamw_", True), "_fused_adagrad_": _adagrad})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator, registry
 from ...._ops.copy import suggested_strides
 from ...._ops.families import result_of
 from ...._ops.rules import Spec, check_writable
@@ -16,10 +16,10 @@ from ..channels import Geometry, folding, moving, planes, rows, scaling, settlin
 from ..families import copy_array, layout_for, wrap_cuda
 from ..launch import C_TYPES, c_type
 from ..namespace import xp
-from .plans import KERNELS, dense, dense_if_any, planned, pointer_of
+from ..plans import dense, dense_if_any, planned, pointer_of
 
 
-def laid(tensor: Tensor, layout: Layout) -> CudaArray:
+def _laid(tensor: Tensor, layout: Layout) -> CudaArray:
     """A tensor's array in a layout, at a place that is a multiple of 16 bytes."""
     array = tensor._array
     if not array.pointer & 15 and (array.layout is layout or array.layout.contiguous and layout.contiguous):
@@ -61,18 +61,18 @@ def _takes(input: Tensor) -> bool:
     return bool(input._array.size) and input._array.dtype.name in C_TYPES
 
 
-def _forward(name: str, specs: Any, input: Tensor, groups: int | None, weight: Any, bias: Any) -> Callable | None:
+def _forward(operator: Operator, specs: Any, input: Tensor, groups: int | None, weight: Any,
+             bias: Any) -> Callable | None:
     """`run(input, weight, bias, eps)`, which gives the result, means and inverse deviations."""
     if not _takes(input):
         return None
     norm, layouts = _Norm(input, specs[0].strides is not None, groups), [layout_for(spec) for spec in specs]
-    operator = registry.get(name)
     gather, settle = folding(norm.gathering, False), settling(norm.gathering, norm.count)
     scale = scaling(norm.scaling, False, W=_type(weight), B=_type(bias), M=c_type(norm.wide))
     parts_of = norm.parts(norm.gathering, 3)
 
     def run(input: Tensor, weight: Any, bias: Any, eps: float) -> Any:
-        source, where = laid(input, layouts[0]), input._device
+        source, where = _laid(input, layouts[0]), input._device
         factors, addends = dense_if_any(weight), dense_if_any(bias)
         made, means, rstds = (empty(layout, where) for layout in layouts)
         parts = empty(parts_of, where)
@@ -84,20 +84,21 @@ def _forward(name: str, specs: Any, input: Tensor, groups: int | None, weight: A
     return run
 
 
-@planned("_batch_norm")
-def _batch_norm(specs: Any, input: Tensor, weight: Any, bias: Any, eps: float) -> Callable | None:
-    return _forward("_batch_norm", specs, input, None, weight, bias)
+@planned
+def batch_norm(specs: Any, input: Tensor, weight: Any, bias: Any, eps: float, operator: Operator) -> Callable | None:
+    return _forward(operator, specs, input, None, weight, bias)
 
 
-@planned("_group_norm")
-def _group_norm(specs: Any, input: Tensor, weight: Any, bias: Any, groups: int, eps: float) -> Callable | None:
-    run = _forward("_group_norm", specs, input, groups, weight, bias)
+@planned
+def group_norm(specs: Any, input: Tensor, weight: Any, bias: Any, groups: int, eps: float,
+               operator: Operator) -> Callable | None:
+    run = _forward(operator, specs, input, groups, weight, bias)
     return run and (lambda input, weight, bias, groups, eps: run(input, weight, bias, eps))
 
 
-@planned("_batch_norm_running")
-def _by_running(spec: Spec, input: Tensor, weight: Any, bias: Any, mean: Tensor | None, var: Tensor,
-                eps: float) -> Callable | None:
+@planned
+def by_running_statistics(spec: Spec, input: Tensor, weight: Any, bias: Any, mean: Tensor | None, var: Tensor,
+                          eps: float) -> Callable | None:
     if not _takes(input) or mean is not None and mean.dtype is not var.dtype:
         return None
     layout = layout_for(spec)
@@ -105,7 +106,7 @@ def _by_running(spec: Spec, input: Tensor, weight: Any, bias: Any, mean: Tensor 
     scale = scaling(geometry, False, True, W=_type(weight), B=_type(bias), M=_type(var))
 
     def run(input: Tensor, weight: Any, bias: Any, mean: Tensor | None, var: Tensor, eps: float) -> Tensor:
-        source, made = laid(input, layout), empty(layout, input._device)
+        source, made = _laid(input, layout), empty(layout, input._device)
         given = [dense_if_any(each) for each in (mean, var, weight, bias)]
         scale(source.pointer, *map(pointer_of, given), made.pointer, eps)
         return wrap_cuda(made)
@@ -113,8 +114,8 @@ def _by_running(spec: Spec, input: Tensor, weight: Any, bias: Any, mean: Tensor 
     return run
 
 
-def _backward(name: str, specs: Any, grad_out: Tensor, input: Tensor, groups: int | None, weight: Any, mean: Tensor,
-              rstd: Tensor) -> Callable | None:
+def _backward(operator: Operator, specs: Any, grad_out: Tensor, input: Tensor, groups: int | None, weight: Any,
+              mean: Tensor, rstd: Tensor) -> Callable | None:
     """`run(grad_out, input, weight, mean, rstd)`, which gives the gradients of input, weight and bias."""
     if not _takes(input) or grad_out.dtype is not input.dtype:
         return None
@@ -122,7 +123,7 @@ def _backward(name: str, specs: Any, grad_out: Tensor, input: Tensor, groups: in
     shape = input._array.shape
     strides = suggested_strides(input, shape)
     taken = layout_for(Spec(shape, input.dtype, strides))
-    norm, operator = _Norm(input, strides is not None, groups), registry.get(name)
+    norm = _Norm(input, strides is not None, groups)
     if mean._array.dtype != norm.wide or rstd._array.dtype != norm.wide:
         return None
     of_input, (of_weight, of_bias) = layouts[0], layouts[1:]
@@ -134,7 +135,7 @@ def _backward(name: str, specs: Any, grad_out: Tensor, input: Tensor, groups: in
     elements = float(norm.elements)
 
     def run(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor) -> Any:
-        source, grad, where = laid(input, taken), laid(grad_out, taken), input._device
+        source, grad, where = _laid(input, taken), _laid(grad_out, taken), input._device
         means, rstds, weights = dense(mean), dense(rstd), dense_if_any(weight)
         made = [None if layout is None else empty(layout, where) for layout in layouts]
         parts, shared = empty(parts_of, where), empty(shared_of, where)
@@ -148,25 +149,25 @@ def _backward(name: str, specs: Any, grad_out: Tensor, input: Tensor, groups: in
     return run
 
 
-@planned("_batch_norm_backward")
-def _batch_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor,
-                         eps: float, output_mask: tuple) -> Callable | None:
-    run = _backward("_batch_norm_backward", specs, grad_out, input, None, weight, mean, rstd)
+@planned
+def batch_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor,
+                        eps: float, output_mask: tuple, operator: Operator) -> Callable | None:
+    run = _backward(operator, specs, grad_out, input, None, weight, mean, rstd)
     return run and (lambda grad_out, input, weight, mean, rstd, eps, mask: run(grad_out, input, weight, mean, rstd))
 
 
-@planned("_group_norm_backward")
-def _group_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor,
-                         groups: int, output_mask: tuple) -> Callable | None:
-    run = _backward("_group_norm_backward", specs, grad_out, input, groups, weight, mean, rstd)
+@planned
+def group_norm_backward(specs: Any, grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor,
+                        groups: int, output_mask: tuple, operator: Operator) -> Callable | None:
+    run = _backward(operator, specs, grad_out, input, groups, weight, mean, rstd)
     return run and (lambda grad_out, input, weight, mean, rstd, groups, mask: run(grad_out, input, weight, mean, rstd))
 
 
 _moves: dict[tuple, Any] = {}
 
 
-def _move_statistics(self: Tensor, variance: Tensor, mean: Tensor, rstd: Tensor, momentum: float, eps: float,
-                     unbiased: float) -> Tensor:
+def move_statistics(self: Tensor, variance: Tensor, mean: Tensor, rstd: Tensor, momentum: float, eps: float,
+                    unbiased: float) -> Tensor:
     check_writable(self)
     a, b, m, r = self._array, variance._array, mean._array, rstd._array
     if not (a.layout.contiguous and b.layout.contiguous and m.dtype == r.dtype):
@@ -181,6 +182,3 @@ def _move_statistics(self: Tensor, variance: Tensor, mean: Tensor, rstd: Tensor,
         launch(a.pointer, b.pointer, m.pointer, r.pointer, momentum, eps, unbiased)
     self._bump_version()
     return self
-
-
-KERNELS["_move_statistics_"] = _move_statistics

@@ -1,0 +1,73 @@
+"""Softmax of rows on a GPU, and its gradient; along other dimensions, or of very long rows, over CuPy."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...._dispatch.registry import Operator
+from ...._ops.rules import Spec
+from ...._tensor import Tensor
+from ..families import fresh_tensor, layout_for
+from ..launch import C_TYPES
+from ..plans import dense, planned
+from ..rows import c_types, row_launch, widest
+
+
+def _over_cupy(xp: Any, self: Any, dim: int, dtype: Any, spec: Any, operator: Operator) -> Any:
+    if dtype is not None and self.dtype != dtype.np:
+        self = self.astype(dtype.np if dtype.itemsize >= 4 else "f")
+    if not self.size:
+        return self.copy()
+    axis = dim if self.ndim else None
+    made = self - self.max(axis, keepdims=True)
+    if operator.schema.base_name == "log_softmax":
+        return made - xp.log(xp.exp(made).sum(axis, keepdims=True))
+    made = xp.exp(made)
+    return made / made.sum(axis, keepdims=True)
+
+
+def _is_last(dim: int, shape: Sequence[int]) -> bool:
+    return bool(shape) and dim in (-1, len(shape) - 1)
+
+
+@planned(array=_over_cupy)
+def softmax(spec: Spec, self: Tensor, dim: int, dtype: Any, operator: Operator) -> Callable | None:
+    """`softmax` and `log_softmax`."""
+    array, layout = self._array, layout_for(spec)
+    if not array.size or not _is_last(dim, array.shape) or array.dtype.name not in C_TYPES:
+        return None
+    width = array.shape[-1]
+    launch = row_launch(operator.schema.base_name, c_types(array, layout), widest(array, layout), array.size // width,
+                        width)
+    if launch is None:
+        return None
+
+    def run(self: Tensor, dim: int, dtype: Any) -> Tensor:
+        source = dense(self)
+        made = fresh_tensor(layout, source.device)
+        launch(source.pointer, made._array.pointer)
+        return made
+
+    return run
+
+
+@planned
+def softmax_backward(spec: Spec, grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any,
+                     operator: Operator) -> Callable | None:
+    """The same of both."""
+    array, layout = output._array, layout_for(spec)
+    if not array.size or not _is_last(dim, array.shape) or grad_output._array.shape != array.shape:
+        return None
+    width = array.shape[-1]
+    name = operator.schema.base_name.removeprefix("_").removesuffix("_data")
+    launch = row_launch(name, c_types(grad_output._array, array, layout), widest(array, layout), array.size // width,
+                        width)
+    if launch is None:
+        return None
+
+    def run(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
+        grad, source = dense(grad_output), dense(output)
+        made = fresh_tensor(layout, source.device)
+        launch(grad.pointer, source.pointer, made._array.pointer)
+        return made
+
+    return run

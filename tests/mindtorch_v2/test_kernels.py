@@ -1,0 +1,102 @@
+"""The kernels that declarations name by device: read, not imported, since neither CuPy nor CANN need be installed."""
+
+import ast
+import functools
+import pathlib
+import re
+
+import pytest
+
+import mindtorch_v2
+from mindtorch_v2._ops.declare import DECLARATIONS, Declaration
+
+BACKENDS = pathlib.Path(mindtorch_v2.__file__).parent / "_backends"
+NAMED = [
+    (device, name, declaration) for declaration in DECLARATIONS.values() for device, name in declaration.kernels.items()
+]
+# decorator -> how many parameters come before those for the operator's arguments, and how many arguments it takes away
+KINDS = {"planned": (1, 0), "attempt": (1, 0), "array": (1, 0), "updating": (1, 1), "drawn": (1, 1), "making": (2, 0)}
+MAKER = "Maker"  # decorates what takes the operator alone
+COMPLETE = ["cuda"]  # devices all of whose kernels are named by declarations
+
+
+@functools.cache
+def definitions(file: pathlib.Path) -> dict[str, ast.AST]:
+    """What a module defines at its outermost level, by name."""
+    found: dict[str, ast.AST] = {}
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign):
+            found |= {
+                name.id: node for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)
+            }
+    return found
+
+
+def kind_of(node: ast.AST) -> str | None:
+    """The decorator of a function, without its options."""
+    for decorator in getattr(node, "decorator_list", []):
+        function = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(function, ast.Name) and function.id in (*KINDS, MAKER):
+            return function.id
+    return None
+
+
+def takes(node: ast.FunctionDef, declaration: Declaration) -> bool:
+    """Whether a function can be called with the operator's arguments, after what its kind gives it first."""
+    kind = kind_of(node)
+    if kind == MAKER:
+        return [a.arg for a in node.args.args] == ["operator"]
+    lead, without = KINDS.get(kind or "", (0, 0))
+    wanted = len(declaration.operator.schema.arguments) + lead - without
+    stated = [a.arg for a in node.args.args if a.arg not in ("spec", "operator")]
+    stated += ["spec"] if "spec" in [a.arg for a in node.args.args[:1]] else []
+    return len(stated) == wanted or node.args.vararg is not None and len(stated) <= wanted
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "declaration"),
+    NAMED,
+    ids=[f"{device} {declaration.operator.name}" for device, _, declaration in NAMED],
+)
+def test_named_kernels_exist_and_take_the_operator_s_arguments(device, name, declaration):
+    module, _, function = name.partition(".")
+    file = BACKENDS / device / "kernels" / f"{module}.py"
+    assert file.exists(), f"{declaration.operator.name} names {name}: there is no {file}"
+    node = definitions(file).get(function)
+    assert node is not None, f"{declaration.operator.name} names {name}: {file.name} has no {function}"
+    if isinstance(node, ast.FunctionDef):
+        assert takes(node, declaration), f"{name} does not take the arguments of {declaration.operator.schema}"
+
+
+@pytest.mark.parametrize("device", COMPLETE)
+def test_kernels_are_named_by_a_declaration_or_used_by_another_module(device):
+    named = {name for kind, name, _ in NAMED if kind == device}
+    files = sorted((BACKENDS / device / "kernels").glob("*.py"))
+    imported = set(
+        re.findall(
+            r"\w+",
+            " ".join(
+                re.findall(
+                    r"^from \.\w+ import (\([^)]*\)|.*)$", "\n".join(file.read_text() for file in files), re.MULTILINE
+                )
+            ),
+        )
+    )
+    unused = [
+        f"{file.stem}.{function}"
+        for file in files
+        for function, node in definitions(file).items()
+        if isinstance(node, ast.FunctionDef)
+        and not function.startswith("_")
+        and function not in (*KINDS, MAKER)
+        and f"{file.stem}.{function}" not in named
+        and (kind_of(node) is not None or function not in imported)
+    ]
+    assert unused == []
+
+
+def test_declarations_name_kernels_of_devices_that_there_are():
+    assert {device for device, _, _ in NAMED} <= {folder.name for folder in BACKENDS.iterdir() if folder.is_dir()}
+    assert len(NAMED) > 100
