@@ -13,6 +13,7 @@ from .batch import in_front
 from .copy import stored_number
 from .declare import PUBLIC, composite, op
 from .families import Composite, blockwise, computes, moves, pointwise
+from .out import AS_OPERAND, FOUND
 from .pointwise import conj
 from .rules import Spec, floating
 from .samples import case, cases, error, t, unary, values
@@ -69,7 +70,7 @@ RELU = op("relu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.at_least(self, 0), check=_check_relu),
    npu="aclnnRelu(self, out)",
    grad=dict(self=lambda grad, result: call_bound(THRESHOLD_BACKWARD, (grad, result, 0))),
-   samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))])
+   samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))], out=None)
 functional(RELU, "relu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
@@ -133,7 +134,8 @@ def _check_prelu(self: Tensor, weight: Tensor) -> None:
 
 @composite("prelu(Tensor self, Tensor weight) -> Tensor", public="torch Tensor nn.functional",
            samples=cases(case(t(2, 3, 4), t(3)), case(t(2, 3), t(1)), case(t(3), t(1)), case(t(), t()),
-                         error(RuntimeError, "Mismatch of parameter numbers and input channel size", t(2, 3), t(2))))
+                         error(RuntimeError, "Mismatch of parameter numbers and input channel size", t(2, 3), t(2))),
+           out=None)
 def _prelu(self, weight):
     _check_prelu(self, weight)
     if weight.numel() == 1:
@@ -165,7 +167,7 @@ _SLOPES = op("_rrelu_slopes(Tensor self, Scalar lower, Scalar upper, Generator? 
            " generator=None) -> Tensor", public="torch",
            samples=cases(case(t(2, 3)), case(t(2, 3), 0.1, 0.5), case(t(2, 3), training=True), case(t(0, 2)),
                          error(RuntimeError, "Lower bound should be less than or equal to the upper bound", t(2), 0.5,
-                               0.1)))
+                               0.1)), out=None)
 def _rrelu(self, lower, upper, training, generator):
     for name, bound in (("lower", lower), ("upper", upper)):
         stored_number(bound, float64)
@@ -219,7 +221,8 @@ SELU = op("selu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING,
                     named="elu_cpu"),
    npu="aclnnSelu(self, out)",
-   grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary())
+   grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary(),
+   out=None)
 functional(SELU, "selu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 
@@ -233,7 +236,7 @@ CELU = op("celu(Tensor self, Scalar alpha=1.0) -> Tensor",
                     check=_check_celu, named="elu_cpu"),
    npu="aclnnCelu(self, alpha, out)",
    grad=dict(self=lambda grad, self, alpha: _elu_grad(grad, self, alpha, 1, 1 / alpha)), public="torch",
-   samples=unary(alpha=(1.0, 0.5)))
+   samples=unary(alpha=(1.0, 0.5)), out=None)
 functional(CELU, "celu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
 
 # sigmoid and its relatives -------------------------------------------------------------------------------------------
@@ -318,7 +321,8 @@ def _softplus_grad(grad: Tensor, self: Tensor, beta: float, threshold: float) ->
 SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
    kernel=pointwise(_softplus, excluding=NOT_FLOATING, check=_check_numbers),
    npu="aclnnSoftplus(self, beta, threshold, out)", grad=dict(self=_softplus_grad), public="nn.functional",
-   inplace=False, samples=unary(beta=(1, 2.0), threshold=(20, 0.5)))
+   inplace=False, samples=unary(beta=(1, 2.0), threshold=(20, 0.5)),
+   out=AS_OPERAND._replace(names="nn.functional.softplus"))
 
 
 def _log_sigmoid_spec(self: Tensor) -> Spec:
@@ -334,10 +338,11 @@ def _log_sigmoid(xp: Any, self: Any) -> Any:
 
 
 op("log_sigmoid(Tensor self) -> Tensor",
-   kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C"), out_types="own"),
+   kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C")),
    npu="aclnnLogSigmoid(self, out)",
    grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
-   public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(), batch=in_front)
+   public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(),
+   out=FOUND._replace(names="nn.functional.logsigmoid", resizes=True), batch=in_front)
 
 
 @blockwise
@@ -441,7 +446,8 @@ op("gelu(Tensor self, *, str approximate='none') -> Tensor",
    grad=dict(self=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate))),
    public="nn.functional", inplace=False,
    samples=lambda: [*unary(approximate=("none", "tanh"))(),
-                    error(RuntimeError, "approximate argument must be either none or tanh.", t(2), approximate="erf")])
+                    error(RuntimeError, "approximate argument must be either none or tanh.", t(2), approximate="erf")],
+   out=AS_OPERAND._replace(names="nn.functional.gelu"))
 
 # piecewise linear ----------------------------------------------------------------------------------------------------
 
@@ -515,14 +521,16 @@ op("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
                     excluding=NOT_FLOATING, check=_check_numbers),
    npu="aclnnHardshrink(self, lambd, out)",
    grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="torch Tensor nn.functional",
-   inplace=False, samples=unary(lambd=(0.5, 1.2)))
+   inplace=False, samples=unary(lambd=(0.5, 1.2)),
+   out=AS_OPERAND._replace(names="torch.hardshrink nn.functional.hardshrink"))
 op("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
    kernel=pointwise(lambda xp, self, lambd: self - _bounded(xp, self, -lambd, lambd), excluding=NOT_FLOATING,
                     check=_check_softshrink, named="softshrink_check"),
    npu="aclnnSoftshrink(self, lambd, out)",
    grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="nn.functional", inplace=False,
    samples=lambda: [*unary(lambd=(0.5, 1.2))(),
-                    error(RuntimeError, "for input dtype Float, but found -1", t(2), -1.0)])
+                    error(RuntimeError, "for input dtype Float, but found -1", t(2), -1.0)],
+   out=AS_OPERAND._replace(names="nn.functional.softshrink"))
 
 
 @composite("tanhshrink(Tensor self) -> Tensor", public="nn.functional", samples=unary())

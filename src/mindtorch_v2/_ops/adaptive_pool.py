@@ -178,7 +178,7 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
         grad=dict(self=lambda grad, self: backward(grad, self)),
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank)),
-        batch=planewise(rank + 2)))
+        batch=planewise(rank + 2), out=None))
 
     @composite(f"{name}(Tensor self, int[{rank}] output_size) -> Tensor", public="_nn",
                samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(1, 2, *(4,) * rank), 1),
@@ -201,7 +201,7 @@ _declare_adaptive_avg_pool(3)
 @composite("adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", public="torch nn.functional",
            samples=cases(case(t(2, 3, 7), 3), case(t(3, 6), (2,)),
                          error(RuntimeError, "adaptive_avg_pool1d() argument 'output_size' should contain one int (got "
-                                             "2)", t(1, 4), (1, 1))))
+                                             "2)", t(1, 4), (1, 1))), out=None)
 def _adaptive_avg_pool1d(self, output_size):
     check_one("adaptive_avg_pool1d", output_size=output_size)
     check_rank_1(self, "adaptive_avg_pool1d")
@@ -268,7 +268,7 @@ _declare_adaptive_max_pool(3)
 
 
 @composite("adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor result, Tensor result1)", public="torch",
-           samples=cases(case(t(2, 3, 7), 3), case(t(3, 6), (2,))))
+           samples=cases(case(t(2, 3, 7), 3), case(t(3, 6), (2,))), out=None)
 def _adaptive_max_pool1d(self, output_size):
     check_rank_1(self, "adaptive_max_pool1d")
     check_one("adaptive_max_pool1d", output_size=output_size)

@@ -11,6 +11,7 @@ from .copy import store, suggested_strides, uninitialised
 from .create import FACTORY, Factory, checked_size
 from .declare import composite, op
 from .families import moves
+from .out import Out
 from .reduce import contiguous, joined, reduced_dims
 from .rules import Spec, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t
@@ -39,11 +40,11 @@ op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
    samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
                  case(t(3, 2, layout="transposed"), (0,)), case(bools(2, 3), (1,)),
                  error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, 0)),
-                 error(IndexError, "Dimension out of range", t(2, 3), (2,))), linear=True)
+                 error(IndexError, "Dimension out of range", t(2, 3), (2,))), linear=True, out=None)
 
 
 @composite("fliplr(Tensor self) -> Tensor",
-           samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 2-d.", t(2))))
+           samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 2-d.", t(2))), out=None)
 def _fliplr(self):
     if self.dim() < 2:
         raise RuntimeError("Input must be >= 2-d.")
@@ -51,7 +52,7 @@ def _fliplr(self):
 
 
 @composite("flipud(Tensor self) -> Tensor",
-           samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 1-d.", t())))
+           samples=cases(case(t(2, 3)), error(RuntimeError, "Input must be >= 1-d.", t())), out=None)
 def _flipud(self):
     if self.dim() < 1:
         raise RuntimeError("Input must be >= 1-d.")
@@ -85,13 +86,13 @@ op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves
                  case(t(2, 3), 1, None),
                  case(t(0, 3), 1, 0),
                  error(RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0", t(2, 3),
-                       (1, 1))), linear=True)
+                       (1, 1))), linear=True, out=None)
 
 
 @composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
            samples=cases(*[case(t(2, 3), k) for k in (-1, 0, 1, 2, 3, 4)], case(t(2, 3, 4), 1, (1, -1)),
                          error(RuntimeError, "expected total rotation dims == 2, but got dims = 1", t(2, 3), 1, (0,)),
-                         error(RuntimeError, "expected total dims >= 2, but got total dims = 1", t(3))))
+                         error(RuntimeError, "expected total dims >= 2, but got total dims = 1", t(3))), out=None)
 def _rot90(self, k, dims):
     ndim = self.dim()
     if len(dims) != 2:
@@ -136,7 +137,7 @@ def _triangle(keep_lower: bool) -> Callable:
 
 for _name in ("tril", "triu"):
     op(f"{_name}(Tensor self, int diagonal=0) -> Tensor",
-       kernel=moves(_triangle_spec(_name), _triangle(_name == "tril"), out_types="exact"), inplace=True,
+       kernel=moves(_triangle_spec(_name), _triangle(_name == "tril")), inplace=True,
        npu=f"aclnn{_name.title()}(self, diagonal, out)", kernels={"cuda": "flip.triangle"},
        grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else
                  (lambda grad, diagonal: grad.triu(diagonal))),
@@ -183,7 +184,7 @@ for _name in ("tril", "triu"):
        kernel=Factory(_places_spec(f"{_name}_indices", _name == "tril"), _places(_name == "tril")),
        samples=cases(*[case(2, 3, k) for k in (-3, -2, -1, 0, 1, 2, 3, 4)],
                      *[case(4, 2, k) for k in (-5, -4, -1, 0, 1, 2)], case(0, 3), case(3, 3, dtype=int64),
-                     error(RuntimeError, "row must be non-negative, got-1", -1, 2)))
+                     error(RuntimeError, "row must be non-negative, got-1", -1, 2)), out=None)
 
 
 # diagonals -----------------------------------------------------------------------------------------------------------
@@ -220,12 +221,13 @@ op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
                  error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)), linear=True,
-   batch=_diag_embed_each)
+   batch=_diag_embed_each, out=None)
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor",
            samples=cases(case(t(3)), case(t(3), -1), case(t(2, 3)), case(t(3, 2), 1),
-                         error(RuntimeError, "diag(): Supports 1D or 2D tensors. Got 3D", t(2, 2, 2))))
+                         error(RuntimeError, "diag(): Supports 1D or 2D tensors. Got 3D", t(2, 2, 2))),
+           out=Out(grad="cut", by="diag_embed"))
 def _diag(self, diagonal):
     if self.dim() == 1:
         return self.diag_embed(diagonal)
@@ -235,7 +237,7 @@ def _diag(self, diagonal):
 
 
 @composite("diagflat(Tensor self, int offset=0) -> Tensor",
-           samples=cases(case(t(2, 3)), case(t(), 1), case(ints(3), -1)))
+           samples=cases(case(t(2, 3)), case(t(), 1), case(ints(3), -1)), out=None)
 def _diagflat(self, offset):
     return self.reshape(-1).diag_embed(offset)
 
@@ -267,7 +269,7 @@ def _refuse_volumes(self):
            samples=cases(case(t(1, 8, 2, 3), 2), case(t(9, 1, 2), 3),
                          error(RuntimeError, "pixel_shuffle expects its input's 'channel' dimension to be divisible by "
                                              "the square of upscale_factor, but input.size(-3)=3 is not divisible by 4",
-                               t(3, 2, 2), 2)))
+                               t(3, 2, 2), 2)), out=None)
 def _pixel_shuffle(self, upscale_factor):
     _check_factor(self, "pixel_shuffle", "upscale_factor", upscale_factor)
     _refuse_volumes(self)
@@ -283,7 +285,7 @@ def _pixel_shuffle(self, upscale_factor):
 @composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", public="torch nn.functional",
            samples=cases(case(t(1, 2, 4, 6), 2), case(t(1, 3, 6), 3),
                          error(RuntimeError, "pixel_unshuffle expects height to be divisible by downscale_factor, but "
-                                             "input.size(-2)=3 is not divisible by 2", t(4, 3, 3), 2)))
+                                             "input.size(-2)=3 is not divisible by 2", t(4, 3, 3), 2)), out=None)
 def _pixel_unshuffle(self, downscale_factor):
     _check_factor(self, "pixel_unshuffle", "downscale_factor", downscale_factor)
     _refuse_volumes(self)
@@ -301,7 +303,7 @@ def _pixel_unshuffle(self, downscale_factor):
            aliases=("native_channel_shuffle",),
            samples=cases(case(t(1, 4, 2, 2), 2), case(t(2, 6, 3), 3),
                          error(RuntimeError, "Number of channels must be divisible by groups. Got 4 channels and 3 "
-                                             "groups.", t(1, 4, 4), 3)))
+                                             "groups.", t(1, 4, 4), 3)), out=None)
 def _channel_shuffle(self, groups):
     if self.dim() < 3:
         raise RuntimeError("channel_shuffle expects input with > 2 dims, but got input with sizes "
@@ -338,7 +340,7 @@ def _fill_diagonal(self, fill_value, wrap):
 @composite("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
            samples=cases(*[case(t(3, grad=False), *given) for given in ((), (2, True), (0,), (1,))], case(ints(4), 3),
                          error(RuntimeError, "x must be a one-dimensional tensor.", t(2, 2, grad=False)),
-                         error(RuntimeError, "N must be non-negative.", t(2, grad=False), -1)))
+                         error(RuntimeError, "N must be non-negative.", t(2, grad=False), -1)), out=None)
 def _vander(x, N, increasing):
     """A matrix whose columns are powers of a vector."""
     if x.dim() != 1:

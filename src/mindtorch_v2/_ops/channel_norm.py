@@ -84,8 +84,7 @@ def _by_running_statistics(input: Any, *arguments: Any) -> Any:
 
 
 @composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
-           "(Tensor result, Tensor result1, Tensor result2)",
-           out_types="exact")
+           "(Tensor result, Tensor result1, Tensor result2)")
 def _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps):
     return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
@@ -98,7 +97,7 @@ def _native_batch_norm_without(input, weight, bias, training, momentum, eps):
 
 
 @composite(f"batch_norm({_BATCH_ARGUMENTS}, bool cudnn_enabled) -> Tensor",
-           samples=cases(*(case(*s.args, True) for s in _BATCH_SAMPLES)))
+           samples=cases(*(case(*s.args, True) for s in _BATCH_SAMPLES)), out=None)
 def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
     """The input with every channel normalised, by the batch's statistics in training and by running ones otherwise."""
     if not input.shape[0]:  # nothing to take statistics of
@@ -147,7 +146,7 @@ def _functional_batch_norm(input, running_mean, running_var, weight, bias, train
            " bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
            samples=cases(case(t(2, 3, 4), t(3), t(3), None, None, True, 0.1, 1e-5, True),
                          error(RuntimeError, "Expected running_mean and running_var to be defined when use_input_stats "
-                               "is false", t(2, 3, 4), None, None, None, None, False, 0.1, 1e-5, True)))
+                               "is false", t(2, 3, 4), None, None, None, None, False, 0.1, 1e-5, True)), out=None)
 def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled):
     """Every channel of every sample normalised by itself, or by running statistics."""
     if not use_input_stats and (running_mean is None or running_var is None):
@@ -209,7 +208,7 @@ def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: 
 
 @composite("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps)"
            " -> (Tensor result, Tensor result1, Tensor result2)",
-           samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)))
+           samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)), out=None)
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     if input.numel() != N * C * HxW:
         raise RuntimeError("Expected X.numel() == N * C * HxW to be true, but got false.")
@@ -221,7 +220,8 @@ def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
 
 @composite("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,"
            " bool cudnn_enabled=True) -> Tensor",
-           samples=cases(case(t(2, 6, 4), 3), case(t(2, 6), 2, t(6), t(6)), case(t(2, 4, 2, 3), 1, t(4), None, 1e-3)))
+           samples=cases(case(t(2, 6, 4), 3), case(t(2, 6), 2, t(6), t(6)), case(t(2, 4, 2, 3), 1, t(4), None, 1e-3)),
+           out=None)
 def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
     """Groups of channels of each sample normalised together."""
     _check_groups(input, num_groups, weight, bias)

@@ -13,6 +13,7 @@ from .batch import in_front
 from .copy import stored_number
 from .declare import op
 from .families import Pointwise, computes, pointwise
+from .out import AS_OPERAND, Out
 from .pointwise import conj, undifferentiated, without_derivative
 from .rules import Spec, c_name, common_dtype, floating, pointwise_strides
 from .samples import binary, case, cases, error, ints, t, unary, values
@@ -145,7 +146,7 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
                     case(t(), 0.5), case(t(0, 3), -1, 1), case(t(3, 2, layout="transposed"), -0.5, 0.5),
                     case(t(2, 3, layout="expanded"), max=0.5),
                     case(t(2, 3), t(3), t(2, 1)), case(t(2, 3), None, t(3)), case(t(2, 3), t()),
-                    error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))])
+                    error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))], out=AS_OPERAND)
 
 
 op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
@@ -296,7 +297,7 @@ op("heaviside(Tensor self, Tensor values) -> Tensor",
                     check=_check_heaviside),
    npu="aclnnHeaviside(self, values, out)",
    grad=dict.fromkeys(("self", "values"), without_derivative("heaviside")),
-   samples=undifferentiated)
+   samples=undifferentiated, out=Out("exact", "heaviside is not yet implemented for tensors with different dtypes."))
 
 
 def _ldexp(xp: Any, self: Any, other: Any, rounded: Callable | None = None) -> Any:
@@ -308,7 +309,7 @@ op("ldexp(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise(_ldexp, floating),
    grad=dict(self=lambda grad, other: grad * conj(2.0**other),
              other=lambda grad, result: grad * conj(result) * math.log(2)),
-   samples=binary(scalar=None))
+   samples=binary(scalar=None), out=Out("castable", "ldexp can't be cast to the desired output type {given}"))
 
 
 def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
@@ -321,7 +322,8 @@ def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
 op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
    grad=dict(self=lambda grad, exponent: grad / exponent.detach().exp2()),
-   samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))], batch=in_front)
+   samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))],
+   out=Out("exact", "torch.frexp() expects mantissa to have dtype {c_made} but got {c_given}"), batch=in_front)
 
 
 def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None, spec: Spec) -> Any:
@@ -343,4 +345,5 @@ def _infer_nan_to_num(self: Tensor, nan: float | None, posinf: float | None, neg
 op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
    kernel=computes(_infer_nan_to_num, _nan_to_num, inplace=True),
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
-   samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)], batch=in_front)
+   samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)],
+   out=Out("exact", "{name}: dtype of out: {given} should be same as input: {made}"), batch=in_front)

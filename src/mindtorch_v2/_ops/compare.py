@@ -6,6 +6,7 @@ from .._dtype import BOOL, COMPLEX, FLOAT, get_default_dtype
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import pointwise
+from .out import AS_OPERAND, BOOLEAN, CASTABLE
 from .rules import boolean
 from .samples import Case, binary, bools, case, cases, error, ints, t, unary, values
 
@@ -52,7 +53,7 @@ def check_tolerance(name: str, tolerance: float) -> None:
 @composite("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), rtol=0.5), case(t(2), t(2), 0.0, 0.0, True),
                          error(RuntimeError, "rtol must be greater than or equal to zero", t(2), t(2), -1.0),
-                         error(RuntimeError, "Long did not match Bool", ints(2), bools(2))))
+                         error(RuntimeError, "Long did not match Bool", ints(2), bools(2))), out=None)
 def _isclose(self, other, rtol, atol, equal_nan):
     _check_isclose(self, other, rtol, atol)
     close = self == other
@@ -76,7 +77,8 @@ def _allclose(self, other, rtol, atol, equal_nan):
 # Not every CANN has an operator for isinf: on an NPU it is composed.
 for _name, _row in (("isnan", "aclnnNeTensor(self, self, out)"), ("isinf", None),
                     ("isfinite", "aclnnIsFinite(self, out)")):
-    op(f"{_name}(Tensor self) -> Tensor", kernel=pointwise(_name, boolean), npu=_row, inplace=False, samples=unary())
+    op(f"{_name}(Tensor self) -> Tensor", kernel=pointwise(_name, boolean), npu=_row, inplace=False, samples=unary(),
+       out=None)
 
 
 def _declare_infinity(name: str, infinity: float, row: str) -> None:
@@ -85,14 +87,14 @@ def _declare_infinity(name: str, infinity: float, row: str) -> None:
             raise RuntimeError(f"{name} does not support complex inputs.")
 
     op(f"{name}(Tensor self) -> Tensor",
-       kernel=pointwise(lambda xp, self: xp.equal(self, infinity), boolean, check=check, out_types="exact"),
-       npu=row, inplace=False, samples=unary())
+       kernel=pointwise(lambda xp, self: xp.equal(self, infinity), boolean, check=check),
+       npu=row, inplace=False, samples=unary(), out=BOOLEAN)
 
 
 _declare_infinity("isposinf", float("inf"), "aclnnIsPosInf(self, out)")
 _declare_infinity("isneginf", float("-inf"), "aclnnIsNegInf(self, out)")
 op("isreal(Tensor self) -> Tensor",
-   kernel=pointwise(lambda xp, self: xp.isreal(self), boolean), inplace=False, samples=unary())
+   kernel=pointwise(lambda xp, self: xp.isreal(self), boolean), inplace=False, samples=unary(), out=None)
 
 # logic ---------------------------------------------------------------------------------------------------------------
 
@@ -120,17 +122,18 @@ for _name in ("And", "Or", "Xor"):
     op(f"bitwise_{_name.lower()}(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
        kernel=pointwise(f"bitwise_{_name.lower()}", excluding=(FLOAT, COMPLEX)),
        npu=(f"aclnnBitwise{_name}Tensor(self, other, out)", f"aclnnBitwise{_name}Scalar(self, other, out)"),
-       samples=lambda: [*_integers(), case(bools(2, 3), bools(3)), case(bools(2), 1)])
+       samples=lambda: [*_integers(), case(bools(2, 3), bools(3)), case(bools(2), 1)],
+       out=CASTABLE._replace(tensors="self"))
 op("bitwise_not(Tensor self) -> Tensor",
-   kernel=pointwise("invert", excluding=(FLOAT, COMPLEX), out_types="exact"),
+   kernel=pointwise("invert", excluding=(FLOAT, COMPLEX)),
    npu="aclnnBitwiseNot(self, out)",
-   samples=cases(case(ints(2, 3)), case(bools(3))))
+   samples=cases(case(ints(2, 3)), case(bools(3))), out=AS_OPERAND)
 op("bitwise_left_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("left_shift", excluding=(BOOL, FLOAT, COMPLEX), named="lshift_cpu"),
-   npu="aclnnLeftShift(self, other, out)", samples=_integers)
+   npu="aclnnLeftShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"))
 op("bitwise_right_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"),
-   npu="aclnnRightShift(self, other, out)", samples=_integers)
+   npu="aclnnRightShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"))
 for _name, _row in (("gcd", "aclnnGcd(self, other, out)"), ("lcm", None)):
     op(f"{_name}(Tensor self, Tensor other) -> Tensor",
        kernel=pointwise(_name, excluding=(BOOL, FLOAT, COMPLEX)), npu=_row,

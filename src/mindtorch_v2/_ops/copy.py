@@ -246,7 +246,7 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
                  lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
    kernels={"cuda": "copy.clone"},
    grad=dict(self=lambda grad: grad),
-   samples=unary(), linear=True, batch=in_front)
+   samples=unary(), linear=True, batch=in_front, out=None)
 
 _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False, "
               "MemoryFormat? memory_format=None) -> Tensor",
@@ -424,6 +424,7 @@ op("zero_(Tensor(a!) self) -> Tensor(a!)",
     "fill(Tensor self, Tensor|Scalar value) -> Tensor",
     public="torch",
     samples=cases(case(t(2, 3), 1.5), case(t(2), t())),
+    out=None,
 )
 def _filled(self: Tensor, value: Any) -> Tensor:
     return writable_copy(self, value).fill_(value)

@@ -35,6 +35,7 @@ from .._tensor import Tensor
 from .batch import Call, Result, called, in_front, sized
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised, unwritten
 from .declare import composite, op
+from .out import COUNTED, FILLED, MADE
 from .rules import Spec, c_name, shape_text
 from .samples import case, cases, error, ints, t
 
@@ -54,9 +55,10 @@ def required(tensor: Tensor) -> Tensor:
 class Factory(Copies):
     """A result out of arguments: `infer` and `array` as ever, then the options that all factories share."""
 
+    out = MADE
+
     def __init__(self, infer: Callable, array: Callable, *, by_parts: bool = False) -> None:
         super().__init__(infer, array)
-        self.out_types = "own"
         self.by_parts = by_parts  # then `array` makes complex32 too, for which others make complex64
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
@@ -182,24 +184,24 @@ _SIZES = cases(case((2, 3)), case((0, 2)), case(()))
 
 op(f"zeros(int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_sized("zeros"), lambda xp, *rest, spec: _zeros(xp, spec)),
-   npu="aclnnInplaceZero(out)", samples=_SIZES)
+   npu="aclnnInplaceZero(out)", samples=_SIZES, out=FILLED)
 op(f"ones(int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_sized("ones"), lambda xp, *rest, spec: _full(xp, spec, 1)),
-   npu="aclnnInplaceOne(out)", samples=_SIZES)
+   npu="aclnnInplaceOne(out)", samples=_SIZES, out=FILLED)
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
-                  _empty))
+                  _empty), out=FILLED)
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
    npu="aclnnInplaceFillScalar(out, fill_value)",
-   samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)))
+   samples=cases(case((2, 3), 7), case((2,), 1.5), case((), True), case((0,), 1j)), out=FILLED)
 
 
 @composite(f"scalar_tensor(Scalar s, {FACTORY}) -> Tensor",
            samples=cases(case(3), case(1.5),
-                         error(RuntimeError, "value cannot be converted to type float without overflow", 1j)))
+                         error(RuntimeError, "value cannot be converted to type float without overflow", 1j)), out=None)
 def _scalar_tensor(
     s: Any, dtype: dtype | None, layout: Any, device: Any, pin_memory: bool | None, requires_grad: bool
 ) -> Tensor:
@@ -244,9 +246,9 @@ def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dt
 
 
 op(f"empty_strided(int[] size, int[] stride, {FACTORY}) -> Tensor",
-   kernel=Factory(_strided, _empty))
+   kernel=Factory(_strided, _empty), out=None)
 op(f"empty_permuted(int[] size, int[] physical_layout, {FACTORY}) -> Tensor",
-   kernel=Factory(_permuted, _empty))
+   kernel=Factory(_permuted, _empty), out=None)
 
 
 def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
@@ -258,7 +260,8 @@ def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
 
 op(f"eye(int n, int m=None, {FACTORY}) -> Tensor",
    kernel=Factory(_eye_spec, lambda xp, *rest, spec: xp.eye(*spec.shape, dtype=spec.dtype.np)),
-   samples=cases(case(3), case(2, 3), case(0), error(RuntimeError, "n must be greater or equal to 0, got -1", -1)))
+   samples=cases(case(3), case(2, 3), case(0), error(RuntimeError, "n must be greater or equal to 0, got -1", -1)),
+   out=FILLED)
 
 
 # another tensor ------------------------------------------------------------------------------------------------------
@@ -271,21 +274,21 @@ def _like(self: Tensor, dtype: dtype | None, *rest: Any) -> Spec:
 
 
 op(f"empty_like(Tensor self, {LIKE}) -> Tensor",
-   kernel=Factory(_like, _empty), public="torch", batch=in_front)
+   kernel=Factory(_like, _empty), public="torch", batch=in_front, out=None)
 op(f"zeros_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)),
    npu="aclnnInplaceZero(out)", public="torch",
-   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))), batch=in_front)
+   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))), batch=in_front, out=None)
 op(f"ones_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _full(xp, spec, 1)),
    npu="aclnnInplaceOne(out)", public="torch",
-   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))), batch=in_front)
+   samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))), batch=in_front, out=None)
 op(f"full_like(Tensor self, Scalar fill_value, {LIKE}) -> Tensor",
    kernel=Factory(lambda self, fill_value, *rest: _like(self, *rest),
                   lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
    npu="aclnnInplaceFillScalar(out, fill_value)",
    public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)),
-   batch=in_front)
+   batch=in_front, out=None)
 
 
 def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -> Spec:
@@ -413,7 +416,8 @@ op(f"arange.start_step(Scalar start=None, Scalar end=None, Scalar step=1, {FACTO
    kernel=Factory(_arange_spec, _arange),
    samples=cases(case(5), case(2.5), case(0), case(1, 5), case(1, 2, 0.25), case(5, 0, -2),
                  error(RuntimeError, "step must be nonzero", 0, 5, 0),
-                 error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)))
+                 error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)),
+   out=COUNTED._replace(resizes=False))
 
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -427,7 +431,7 @@ def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *re
 
 
 op(f"range(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
-   kernel=Factory(_closed_range_spec, _stepped))
+   kernel=Factory(_closed_range_spec, _stepped), out=COUNTED)
 
 
 def _spaced_spec(name: str) -> Callable[..., Spec]:
@@ -525,6 +529,6 @@ _LINSPACE = cases(case(0, 1, 5), case(-1.5, 3, 4), case(0, 1, 1), case(2, 1, 0),
                   error(RuntimeError, "number of steps must be non-negative", 0, 1, -1))
 
 op(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, {FACTORY}) -> Tensor",
-   kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE)
+   kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"))
 op(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, {FACTORY}) -> Tensor",
-   kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE)
+   kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"))

@@ -23,7 +23,7 @@ from .._tensor import Tensor
 from .batch import DIMENSIONS, Draws, Rule, along_dimensions, elementwise
 from .documentation import docstring
 from .families import Composite, Family
-from .out import takes_out, write_out
+from .out import FAMILYS, Out, takes_out, write_out
 from .source import Declared
 
 DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max.dim"
@@ -50,7 +50,7 @@ class Declaration:
 
     def __init__(self, operator: Operator, family: Family, grad: dict[str, Callable], samples: Callable | None,
                  npu: Rows, inplace_of: Operator | None = None, kernels: Mapping[str, str] | None = None,
-                 decomposition: Callable | None = None) -> None:
+                 decomposition: Callable | None = None, out: Out | None = FAMILYS) -> None:
         self.operator, self.family, self.samples, self.npu = operator, family, samples, npu
         self.grad = grad
         # device type -> the kernel there that is better than one made of the family (_backends/interface.py)
@@ -58,6 +58,10 @@ class Declaration:
         # The same call as other operators: for devices without a kernel, and where the kernel and its formulas will
         # not do, as for tangents and vmap.
         self.decomposition = decomposition
+        # What `out=` does; views, and what is no tensor, cannot be stored.
+        returned = operator.schema.text.rpartition("->")[2]
+        fresh = "Tensor" in returned and "(a" not in returned and "[" not in returned
+        self.out = out if out is not FAMILYS else family.out if fresh else None
         self.linear: Linear = False
         self.batch: Rule | Draws | None = None
         self.inplace_of = inplace_of
@@ -178,7 +182,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
        mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None,
        kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
-       linear: Linear = False, batch: Rule | Draws | None = None) -> Operator:
+       linear: Linear = False, batch: Rule | Draws | None = None,
+       out: Out | None = FAMILYS) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -189,13 +194,14 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     `_backends/cuda/kernels/rows.py`, looked up at the first call. `decomposition` is the operator as a function of
     others, with its arguments in the schema's order. `linear`: it makes its own tangents, since it is linear in
     all tensors that it is derived by together, or in "each" of them alone. `batch`: its rule for vmap,
-    where the schema does not tell it (batch.py).
+    where the schema does not tell it (batch.py). `out` is what `out=` takes and does, where the family's other
+    members differ; None if PyTorch's function has none.
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
     operator.mixes_devices = mixes_devices
     declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu, kernels=kernels,
-                           decomposition=decomposition)
+                           decomposition=decomposition, out=out)
     declaration.linear, declaration.batch = linear, batch
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
@@ -212,8 +218,9 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
 
 def _declare(operator: Operator, family: Family, by_key: dict[DispatchKey, Any], grad: dict[str, Callable],
              samples: Callable | None, npu: Rows, inplace_of: Operator | None = None,
-             kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None) -> Declaration:
-    declaration = Declaration(operator, family, grad, samples, npu, inplace_of, kernels, decomposition)
+             kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
+             out: Out | None = FAMILYS) -> Declaration:
+    declaration = Declaration(operator, family, grad, samples, npu, inplace_of, kernels, decomposition, out)
     operator.declaration = DECLARATIONS[operator.name] = declaration
     for key, function in by_key.items():
         registry.register_kernel(operator.name, key, function)
@@ -264,12 +271,12 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
 
 
 def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),
-              inplace: bool = False, out_types: str = "castable") -> Callable[[Callable], Callable]:
+              inplace: bool = False, out: Out | None = FAMILYS) -> Callable[[Callable], Callable]:
     """Declares an operator that is written as other operators; decorates the function that does it."""
 
     def decorate(function: Callable) -> Callable:
-        kernel = Composite(function, inplace=inplace, out_types=out_types)
-        op(schema, kernel=kernel, samples=samples, public=public, aliases=aliases)
+        op(schema, kernel=Composite(function, inplace=inplace), samples=samples, public=public, aliases=aliases,
+           out=out)
         return function
 
     return decorate
@@ -280,7 +287,7 @@ def composite(schema: str, *, samples: Callable | None = None, public: str | Non
 
 def public_functions(place: str) -> dict[str, Callable]:
     """The functions of a public place by name; the same object wherever the same operators stand."""
-    return {name: _public(operators, is_method=place == "Tensor", has_out=takes_out(place, name))
+    return {name: _public(operators, is_method=place == "Tensor", has_out=takes_out(place, name, operators[0]))
             for name, operators in PUBLIC.get(place, {}).items()}
 
 

@@ -31,7 +31,8 @@ _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "dono
                          error(RuntimeError, "cdist only supports at least 2D tensors, X1 got: 1D", t(3), t(3)),
                          error(RuntimeError, "X1 and X2 must have the same number of columns. X1: 2 X2: 3", t(3, 2),
                                t(3, 3)),
-                         error(RuntimeError, "cdist only supports non-negative p values", t(3, 2), t(3, 2), -1.0)))
+                         error(RuntimeError, "cdist only supports non-negative p values", t(3, 2), t(3, 2), -1.0)),
+           out=None)
 def _cdist(x1, x2, p, compute_mode):
     if compute_mode not in _MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
@@ -56,7 +57,7 @@ def _cdist(x1, x2, p, compute_mode):
 @composite("pdist(Tensor self, float p=2.0) -> Tensor", public="torch nn.functional",
            samples=cases(*[case(t(4, 3), p) for p in (0.0, 1.0, 2.0, float("inf"))],
                          error(RuntimeError, "pdist only supports 2D tensors, got: 1D", t(3)),
-                         error(RuntimeError, "pdist only supports non-negative p values", t(3, 2), -1.0)))
+                         error(RuntimeError, "pdist only supports non-negative p values", t(3, 2), -1.0)), out=None)
 def _pdist(self, p):
     if self.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self.dim()}D")
@@ -122,7 +123,7 @@ def _check_weights(name, weights, observations, category_name, right):
            samples=cases(case(t(3, 5)), case(t(5)), case(t(3, 5), correction=0),
                          case(t(2, 4), fweights=ints(4, low=1)), case(t(2, 4), aweights=t(4, low=0.1, grad=False)),
                          error(RuntimeError, "cov(): expected input to have two or fewer dimensions but got an input "
-                                             "with 3 dimensions", t(2, 2, 2))))
+                                             "with 3 dimensions", t(2, 2, 2))), out=None)
 def _cov(self, correction, fweights, aweights):
     if self.dim() > 2:
         raise RuntimeError("cov(): expected input to have two or fewer dimensions but got an input with "
@@ -158,7 +159,7 @@ def _cov(self, correction, fweights, aweights):
 @composite("corrcoef(Tensor self) -> Tensor",
            samples=cases(case(t(3, 5)), case(t(5)),
                          error(RuntimeError, "corrcoef(): expected input to have two or fewer dimensions but got an "
-                                             "input with 3 dimensions", t(2, 2, 2))))
+                                             "input with 3 dimensions", t(2, 2, 2))), out=None)
 def _corrcoef(self):
     if self.dim() > 2:
         raise RuntimeError("corrcoef(): expected input to have two or fewer dimensions but got an input with "

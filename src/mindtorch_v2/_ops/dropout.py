@@ -72,7 +72,7 @@ def _is_idle(input: Tensor, p: float, train: bool) -> bool:
     return p == 0 or not train or input.numel() == 0
 
 
-@composite("dropout(Tensor input, float p, bool train) -> Tensor")
+@composite("dropout(Tensor input, float p, bool train) -> Tensor", out=None)
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     if _is_idle(input, p, train):
         return input
@@ -86,7 +86,7 @@ def _dropout_inplace(self: Tensor, p: float, train: bool) -> Tensor:
     return self if _is_idle(self, p, train) else self.mul_(_dropped(self, p))  # type: ignore[attr-defined]
 
 
-@composite("feature_dropout(Tensor input, float p, bool train) -> Tensor")
+@composite("feature_dropout(Tensor input, float p, bool train) -> Tensor", out=None)
 def _feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return input if _is_idle(input, p, train) else input * _dropped(input, p, features=True)  # type: ignore[operator]
 
@@ -112,7 +112,7 @@ def _alpha(input: Tensor, p: float, train: bool, features: bool, inplace: bool) 
     return input.mul_(factor).add_(addend) if inplace else input * factor + addend  # type: ignore[attr-defined, operator]
 
 
-@composite("alpha_dropout(Tensor input, float p, bool train) -> Tensor")
+@composite("alpha_dropout(Tensor input, float p, bool train) -> Tensor", out=None)
 def _alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return _alpha(input, p, train, features=False, inplace=False)
 
@@ -122,7 +122,7 @@ def _alpha_dropout_inplace(self: Tensor, p: float, train: bool) -> Tensor:
     return _alpha(self, p, train, features=False, inplace=True)
 
 
-@composite("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor")
+@composite("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", out=None)
 def _feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return _alpha(input, p, train, features=True, inplace=False)
 
@@ -165,7 +165,7 @@ def _native_of_one_mask(call: Call) -> Result:
 
 _NATIVE = op("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
    kernel=moves(_native_specs, _native), grad=dict(input=_native_grad),
-   batch=Draws(same=_native_of_one_mask), kernels={"cuda": "dropout.native_dropout"})
+   batch=Draws(same=_native_of_one_mask), kernels={"cuda": "dropout.native_dropout"}, out=None)
 _BACKWARD = op("native_dropout_backward(Tensor grad_output, Tensor mask, Scalar scale) -> Tensor",
    kernel=pointwise(lambda xp, grad_output, mask, scale: grad_output * mask * scale, rounds_numbers=False),
    grad=dict(grad_output=lambda grad, mask, scale: call_bound(_BACKWARD, (grad, mask, scale))), public="")

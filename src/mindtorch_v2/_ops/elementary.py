@@ -10,6 +10,7 @@ from .._dtype import BOOL, COMPLEX, FLOAT, INT, dtype, float16, float32, float64
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import pointwise
+from .out import AS_OPERAND, CASTABLE, Out
 from .pointwise import conj
 from .rules import floating
 from .samples import binary, case, cases, error, ints, t, unary
@@ -208,7 +209,7 @@ for _name, _aliases in (("floor", ()), ("ceil", ()), ("trunc", ("fix",))):
     op(f"{_name}(Tensor self) -> Tensor",
        kernel=pointwise(_rounding(_name), excluding=(BOOL,), check=_refuse_complex(_name), named=f"{_name}_vml_cpu"),
        npu=f"aclnn{_name.title()}(self, out)",
-       grad=dict(self=_zero_grad), aliases=_aliases, samples=unary())
+       grad=dict(self=_zero_grad), aliases=_aliases, samples=unary(), out=AS_OPERAND)
 
 
 def _check_round(self: Tensor, decimals: int) -> None:
@@ -229,11 +230,11 @@ op("round(Tensor self, *, int decimals=0) -> Tensor",
    kernel=pointwise(_round, check=_check_round),
    npu="aclnnRoundDecimals(self, decimals, out)", grad=dict(self=_zero_grad), public="torch Tensor special",
    samples=lambda: [*unary(decimals=(2, -1))(),
-                    error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)])
+                    error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)], out=AS_OPERAND)
 op("frac(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: self - xp.trunc(self), excluding=(BOOL, INT, COMPLEX)),
    npu="aclnnFrac(self, out)",
-   grad=dict(self=lambda grad: grad), samples=unary())
+   grad=dict(self=lambda grad: grad), samples=unary(), out=AS_OPERAND)
 
 # special functions ---------------------------------------------------------------------------------------------------
 
@@ -297,7 +298,7 @@ def _polygamma_method(self, n):
 
 @composite("mvlgamma(Tensor self, int p) -> Tensor", inplace=True, aliases=("special.multigammaln",),
            samples=cases(case(t(2, 3, low=2, high=4), 2),
-                         error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)))
+                         error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)), out=CASTABLE)
 def _mvlgamma(self, p):
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
@@ -372,7 +373,8 @@ CONJUGATE = op("_conj_physical(Tensor self) -> Tensor",
    kernel=pointwise("conjugate"), grad=dict(self=lambda grad: conj(grad)), public="", linear=True)
 
 
-@composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(), aliases=("conj",))
+@composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(), aliases=("conj",),
+           out=AS_OPERAND._replace(names="torch.conj_physical"))
 def _conj_physical(self):
     return call_bound(CONJUGATE, (self,)) if self.dtype.is_complex else self
 
@@ -443,13 +445,15 @@ def _complex_of(common: dtype) -> tuple[dtype, dtype]:
     return common, common.to_complex() if common.category >= FLOAT else common
 
 
+_COMPLEX_OUT = Out("exact", "Expected object of scalar type {made} but got scalar type {given} for argument 'out'")
 COMPLEX_OF_PARTS = op(
    "complex(Tensor real, Tensor imag) -> Tensor",
    kernel=pointwise(_joined, _complex_of, check=_check_parts),
    npu="aclnnComplex(real, imag, out)",
    grad=dict(real=lambda grad: grad.real, imag=lambda grad: grad.imag),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
-                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))
+                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))),
+   out=_COMPLEX_OUT)
 op("polar(Tensor abs, Tensor angle) -> Tensor",
    kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of,
                     check=_check_polar),
@@ -457,7 +461,8 @@ op("polar(Tensor abs, Tensor angle) -> Tensor",
    grad=dict(abs=lambda grad, angle: (conj(grad) * _unit(angle)).real,
              angle=lambda grad, result: (conj(grad) * result * 1j).real),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
-                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))))
+                 error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))),
+   out=_COMPLEX_OUT)
 
 
 def _unit(angle: Tensor) -> Tensor:

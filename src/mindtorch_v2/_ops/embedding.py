@@ -83,7 +83,8 @@ _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bo
    samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
                  case(t(5, 3, grad=False), ints(2, 3), 1, True), case(t(5, 3), ints()),
                  case(t(5, 3), ints(0)), error(IndexError, "index out of range in self", t(2, 3), values([0, 2])),
-                 error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))), linear=True, batch=_embedding_each)
+                 error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))), linear=True, batch=_embedding_each,
+   out=None)
 
 
 def _summed_rows(xp: Any, grad_output: Any, indices: Any, num_weights: int, padding_idx: int,
@@ -347,7 +348,7 @@ _FOUR = "(Tensor result, Tensor result1, Tensor result2, Tensor result3)"
                          case(t(5, 3), _BAG_INDICES, values([0, 2, 4]), include_last_offset=True),
                          error(RuntimeError, "offsets[0] has to be 0", t(5, 3), _BAG_INDICES, values([1, 2])),
                          error(RuntimeError, "Index 0 of input takes value 7 which is not in the valid range [0, 5)",
-                               t(5, 3), values([7]), values([0]))))
+                               t(5, 3), values([7]), values([0]))), out=None)
 def _embedding_bag(weight, indices, offsets, *options):
     output, *told = call_bound(_BAG, (weight, indices, offsets, *options, -1))
     return output, *(x.detach() for x in told)
@@ -355,7 +356,8 @@ def _embedding_bag(weight, indices, offsets, *options):
 
 @composite(f"embedding_bag.padding_idx({_BAG_ARGUMENTS.format(*[''] * 5)}, int? padding_idx) -> {_FOUR}",
            samples=cases(case(t(5, 3, grad=False), _BAG_INDICES, _BAG_OFFSETS, False, 1, False, None, False, 4),
-                         case(t(5, 3, grad=False), _BAG_INDICES, _BAG_OFFSETS, False, 2, False, None, False, -1)))
+                         case(t(5, 3, grad=False), _BAG_INDICES, _BAG_OFFSETS, False, 2, False, None, False, -1)),
+           out=None)
 def _embedding_bag_padded(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
                           include_last_offset, padding_idx):
     rows = weight.size(0)

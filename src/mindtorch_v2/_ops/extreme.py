@@ -9,6 +9,7 @@ from .._tensor import Tensor, wrapped_dim
 from .batch import of_all_elements
 from .declare import composite, op
 from .families import computes
+from .out import Out
 from .reduce import (
     DIM_CASES,
     DIM_ERRORS,
@@ -104,14 +105,15 @@ def _extremum(ufunc: str) -> Callable:
 def _declare_extremum(word: str, ufunc: str) -> None:
     """`amax`, `max` in its three forms, and `argmax`; or the same of the smallest."""
     op(f"a{word}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
-       kernel=Reduction(ufunc, _extremum_spec(f"a{word}", f"{word}_values_cpu"), _extremum(ufunc), empty=False,
-                        out_types="exact"),
+       kernel=Reduction(ufunc, _extremum_spec(f"a{word}", f"{word}_values_cpu"), _extremum(ufunc), empty=False),
        npu=f"aclnnA{word}(self, dim|[], keepdim, out)", kernels={"cuda": "reduce.folded"},
        grad=dict(self=lambda grad, self, result, dim, keepdim: evenly(grad, self, result, dim or (), keepdim)),
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(kinks([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), 1), case(ints(2, 3), 0),
                      case(bools(2, 3)), case(kinks([1.0, NAN, 3.0])),
                      error(IndexError, f"a{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
-                     error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))))
+                     error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))),
+       out=Out("exact", "Expected the dtype for input and out to match, but got {made} for input's dtype and {given} "
+                        "for out's dtype."))
 
     infer = _extremum_spec(word, f"{word}_all")
     op(f"{word}(Tensor self) -> Tensor",
@@ -168,7 +170,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
         return contiguous(getattr(self, f"arg{word}")(dim, keepdims=keepdim))
 
     op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-       kernel=computes(index_spec, index_array, out_types="exact"),
+       kernel=computes(index_spec, index_array),
        npu=f"aclnnArg{word.title()}(self, dim, keepdim, out)", kernels={"cuda": "extreme.place"},
        samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()),
                      case(t(), 0), case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1),

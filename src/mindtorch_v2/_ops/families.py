@@ -41,6 +41,7 @@ from .._dtype import (
     get_default_dtype,
 )
 from .._tensor import Tensor, tracked_view, wrap, wrap_meta
+from .out import CASTABLE, EXACT
 from .quick import functional_source, inplace_source, view_source
 from .rules import (
     Spec,
@@ -99,9 +100,7 @@ class Family:
     is_view = False
     elementwise = False
     changes_layout = False  # whether results may be of another layout, sparse or not, than the arguments
-    # Which types `out=` may have: those an elementwise result casts to, else the result's; "any", "exact"ly the
-    # result's, or its "own", then computed in. "joined" is castable with the error of torch.cat. See also out.py.
-    out_types = "castable"
+    out = EXACT  # what members do with `out=` unless they say otherwise
     # (functional operator, target, *others) -> the others as an in-place call takes them; raises what only it refuses.
     inplace_arguments: Callable[..., tuple] | None = None
 
@@ -160,8 +159,8 @@ class ArrayFamily(Family):
     """
 
     def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False,
-                 out_types: str = "castable", widened: Callable | None = None) -> None:
-        self.infer, self.array, self.widen, self.inplace, self.out_types = infer, array, widen, inplace, out_types
+                 widened: Callable | None = None) -> None:
+        self.infer, self.array, self.widen, self.inplace = infer, array, widen, inplace
         self.widened = widened or _widened
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
@@ -210,15 +209,15 @@ class ArrayFamily(Family):
         return kernel
 
 
-def computes(infer: Callable, array: Callable, *, inplace: bool = False, out_types: str = "castable",
+def computes(infer: Callable, array: Callable, *, inplace: bool = False,
              widened: Callable | None = None) -> ArrayFamily:
     """An operator that does arithmetic: half precision in float32, unless `widened(backend, array)` leaves it."""
-    return ArrayFamily(infer, array, widen=True, inplace=inplace, out_types=out_types, widened=widened)
+    return ArrayFamily(infer, array, widen=True, inplace=inplace, widened=widened)
 
 
-def moves(infer: Callable, array: Callable, *, inplace: bool = False, out_types: str = "castable") -> ArrayFamily:
+def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
     """An operator that only moves or compares elements: any type as it is."""
-    return ArrayFamily(infer, array, widen=False, inplace=inplace, out_types=out_types)
+    return ArrayFamily(infer, array, widen=False, inplace=inplace)
 
 
 def _parameters(function: Callable) -> tuple[str, ...]:
@@ -263,11 +262,12 @@ class Pointwise(Family):
     """
 
     inplace = elementwise = True
+    out = CASTABLE
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
                  excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None,
-                 out_types: str = "castable", rounds_numbers: bool = True) -> None:
-        self.out_types, self.rounds_numbers = out_types, rounds_numbers
+                 rounds_numbers: bool = True) -> None:
+        self.rounds_numbers = rounds_numbers
         self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
         self.ufunc = compute if isinstance(compute, str) else ufunc
         self.compute: Callable = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
@@ -539,8 +539,8 @@ def views(geometry: Callable) -> View:
 class Composite(Family):
     """Written as other operators: runs wherever they run, and has their derivative."""
 
-    def __init__(self, function: Callable, *, inplace: bool = False, out_types: str = "castable") -> None:
-        self.function, self.inplace, self.out_types = function, inplace, out_types
+    def __init__(self, function: Callable, *, inplace: bool = False) -> None:
+        self.function, self.inplace = function, inplace
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), self.function)

@@ -11,6 +11,7 @@ from .create import FACTORY
 from .declare import composite, function_of, op
 from .families import computes
 from .join import constant_pad_nd
+from .out import MADE, Out
 from .reduce import reduced_dims
 from .rules import Spec
 from .samples import case, cases, error, ints, t
@@ -251,12 +252,19 @@ _SEVERAL_CASES = (case(t(3, 4)), case(t(2, 3, 4), (2, 5)), case(t(2, 3, 4), dim=
                   error(RuntimeError, "FFT dims must be unique", t(2, 3), dim=(0, 0)),
                   error(RuntimeError, "must have the same length", t(2, 3), (2, 3), (0,)), *_COMMON_ERRORS)
 
+
+def _out(name: str) -> Out:
+    kind = "complex" if _TRANSFORMS[name.removesuffix("n")][1] == "complex" else "floating point"
+    return Out("alike", f"{name} expects a {kind} output tensor, but got {{given}}")
+
+
 for _name in _TRANSFORMS:
     composite(f"fft_{_name}(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor", public="",
-              aliases=(f"fft.{_name}",), samples=cases(*_ONE_DIM_CASES))(_one_dim(_name))
+              aliases=(f"fft.{_name}",), samples=cases(*_ONE_DIM_CASES), out=_out(_name))(_one_dim(_name))
     for _form, _dims in (("2", "int[1] dim=[-2, -1]"), ("n", "int[1]? dim=None")):
         composite(f"fft_{_name}{_form}(Tensor self, int[1]? s=None, {_dims}, str? norm=None) -> Tensor", public="",
-                  aliases=(f"fft.{_name}{_form}",), samples=cases(*_SEVERAL_CASES))(_several_dims(_name))
+                  aliases=(f"fft.{_name}{_form}",), samples=cases(*_SEVERAL_CASES),
+                  out=_out("fftn" if _name == "ifft" else f"{_name}n"))(_several_dims(_name))
 
 
 # frequencies ---------------------------------------------------------------------------------------------------------
@@ -286,7 +294,7 @@ def _frequencies(name: str, first: Callable[[int], int], last: Callable[[int], i
 for _name, _first, _last in (("fftfreq", lambda n: -(n // 2), lambda n: (n + 1) // 2),
                              ("rfftfreq", lambda n: 0, lambda n: int(n / 2) + 1)):
     composite(f"fft_{_name}(int n, float d=1.0, {FACTORY}) -> Tensor", public="", aliases=(f"fft.{_name}",),
-              out_types="own", samples=cases(case(5), case(6, 0.1), case(1), case(4, 2.0)))(
+              samples=cases(case(5), case(6, 0.1), case(1), case(4, 2.0)), out=MADE)(
                   _frequencies(_name, _first, _last))
 
 
@@ -301,4 +309,4 @@ def _shift(distance: Callable[[int], int]) -> Callable:
 for _name, _distance in (("fftshift", lambda n: n // 2), ("ifftshift", lambda n: (n + 1) // 2)):
     composite(f"fft_{_name}(Tensor self, int[1]? dim=None) -> Tensor", public="", aliases=(f"fft.{_name}",),
               samples=cases(case(t(4)), case(t(3, 4)), case(t(3, 4), 0), case(t(2, 3, 5), (2, 1)),
-                            error(IndexError, "Dimension out of range", t(3), 2)))(_shift(_distance))
+                            error(IndexError, "Dimension out of range", t(3), 2)), out=None)(_shift(_distance))

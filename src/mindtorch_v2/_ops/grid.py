@@ -153,7 +153,7 @@ def _declare(rank: int, kernel: str) -> Callable:
                samples=cases(*[case(images[0], _EXACT[rank], 0, padding % 3, padding > 2) for padding in range(4)],
                              *[case(*images, mode, padding, bool(padding)) for mode in modes for padding in range(3)],
                              error(RuntimeError, f"grid_sampler(): expected grid to have size {rank} in last dimension",
-                                   images[0], t(1, *(2,) * rank, rank + 1), 0, 0, False)))
+                                   images[0], t(1, *(2,) * rank, rank + 1), 0, 0, False)), out=None)
     def sampler(input, grid, interpolation_mode, padding_mode, align_corners):
         _check(input, grid, rank)
         if rank == 3 and interpolation_mode == _BICUBIC:
@@ -171,7 +171,7 @@ _sampler_3d = _declare(3, "grid_sampler3d_cpu")
 
 
 @composite(f"grid_sampler({_ARGUMENTS}) -> Tensor", public="torch",
-           samples=cases(case(*_PLANE, 0, 0, False), case(*_VOLUME, 0, 0, False)))
+           samples=cases(case(*_PLANE, 0, 0, False), case(*_VOLUME, 0, 0, False)), out=None)
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     """The input at the grid's points, whose coordinates are -1 at the first edge and 1 at the last."""
     sampler = _sampler_2d if input.dim() == 4 else _sampler_3d
@@ -190,7 +190,7 @@ def _coordinates(like: Any, count: int, align_corners: bool) -> Any:
            samples=cases(case(t(2, 2, 3), (2, 1, 3, 4), False), case(t(2, 2, 3), (2, 1, 3, 4), True),
                          case(t(1, 3, 4), (1, 1, 2, 3, 2), False),
                          error(RuntimeError, "AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.",
-                               t(2, 2, 3), (2, 1, 3), False)))
+                               t(2, 2, 3), (2, 1, 3), False)), out=None)
 def affine_grid_generator(theta, size, align_corners):
     """The points that affine maps bring the elements of images of this size to."""
     if len(size) not in (4, 5):

@@ -10,6 +10,7 @@ from .._dtype import COMPUTE, FLOAT, dtype, int64
 from .declare import composite, function_of, named_result
 from .rules import shape_text
 from .samples import case, cases, error, ints, t
+from .unique import HISTOGRAM_OUT
 
 _linspace, _searchsorted, _where = (function_of(registry.get(f"aten::{name}"))
                                     for name in ("linspace", "searchsorted", "where.self"))
@@ -122,7 +123,8 @@ def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any
            "hist, Tensor bin_edges)",
            samples=cases(case(t(20, grad=False), t(4, values=[-1.0, 0.0, 0.5, 2.0], grad=False)),
                          case(t(3, 4, grad=False), t(2, values=[-1.0, 1.0], grad=False),
-                              weight=t(3, 4, grad=False), density=True)))
+                              weight=t(3, 4, grad=False), density=True)),
+           out=HISTOGRAM_OUT)
 def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any:
     rows, weights = self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
     _check(rows, weights)
@@ -135,7 +137,8 @@ def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any
            samples=cases(case(t(20, grad=False), 4), case(t(20, grad=False), 5, range=(-1.0, 1.0), density=True),
                          case(t(2, 3, grad=False), 2, weight=t(2, 3, grad=False)), case(t(0, grad=False), 3),
                          error(RuntimeError, "bins must be > 0, but got 0 for dimension 0", t(3), 0),
-                         error(NotImplementedError, "\"histogramdd\" not implemented for 'Long'", ints(3), 4)))
+                         error(NotImplementedError, "\"histogramdd\" not implemented for 'Long'", ints(3), 4)),
+           out=HISTOGRAM_OUT)
 def _histogram_of_count(self: Any, bins: int, range: Any, weight: Any, density: bool) -> Any:
     rows, weights = self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
     _check(rows, weights)

@@ -195,7 +195,8 @@ STANDARD_GAMMA_GRAD = op(
         case(t(9, low=9, high=12, grad=False), t(9, low=0.9, high=30, grad=False)),
         case(t(2, 1, low=0.1, high=3, grad=False), t(3, low=0.1, high=3, grad=False)),
         case(t(0, grad=False), t(0, grad=False)),
-        error(NotImplementedError, "\"_standard_gamma_grad_cpu\" not implemented for 'Long'", ints(2), ints(2))))
+        error(NotImplementedError, "\"_standard_gamma_grad_cpu\" not implemented for 'Long'", ints(2), ints(2))),
+    out=None)
 op("_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor",
    kernel=computes(_same_kind("_dirichlet_grad_cpu"), _dirichlet_grad), public="torch",
    grad={"x, alpha, total": not_differentiable("_dirichlet_grad")},
@@ -204,4 +205,5 @@ op("_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor",
             t(60, low=10, high=30, grad=False)),
        case(t(60, low=0.01, high=0.99, grad=False), t(60, low=0.1, high=1, grad=False),
             t(60, low=1.1, high=3, grad=False)),
-       error(NotImplementedError, "\"_dirichlet_grad_cpu\" not implemented for 'Long'", ints(2), ints(2), ints(2))))
+       error(NotImplementedError, "\"_dirichlet_grad_cpu\" not implemented for 'Long'", ints(2), ints(2), ints(2))),
+   out=None)

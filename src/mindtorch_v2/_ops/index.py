@@ -36,6 +36,7 @@ from .batch import (
 from .copy import uninitialised
 from .declare import composite, function_of, op
 from .families import ArrayFamily, moves
+from .out import Out
 from .rules import Spec, at_hand, broadcast_shape, common_dtype, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
@@ -318,7 +319,8 @@ op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
                  case(t(3, 4), 1, ints(0)), case(t(3, 2, layout="transposed"), 0, ints(2, high=2)),
                  error(IndexError, "index out of range in self", t(3), 0, values([3])),
                  error(IndexError, "index_select(): Index is supposed to be a vector", t(3), 0, ints(2, 2))),
-   linear=True, batch=_index_select_each)
+   linear=True, batch=_index_select_each,
+   out=Out("exact", "{name}(): self and result must have the same scalar type", reads_first=True))
 
 
 def check_index_sizes(self: Tensor, dim: int, index: Tensor, name: str) -> int:
@@ -408,7 +410,7 @@ op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Ten
                  case(t(2, 3, 4), -2, ints(2, 5, 4, high=3)), case(t(3), 0, ints(high=3)), case(t(2, 3), 1, ints(2, 0)),
                  error(RuntimeError, "index 3 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[3]])),
                  error(RuntimeError, "Index tensor must have the same number of dimensions as input tensor", t(2, 3),
-                       1, ints(2))), linear=True, batch=elementwise_indices(like=2))
+                       1, ints(2))), linear=True, batch=elementwise_indices(like=2), out=Out(reads_first=True))
 
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
@@ -471,7 +473,9 @@ op("take(Tensor self, Tensor index) -> Tensor", kernel=moves(_take_spec, _take),
    samples=cases(case(t(2, 3), ints(4, high=6)), case(t(3, 2, layout="transposed"), ints(2, 2, high=6)),
                  case(t(2), values([-1])),
                  error(IndexError, "out of range: tried to access index 6 on a tensor of 6 elements.", t(2, 3),
-                       values([6]))), linear=True, batch=_take_each)
+                       values([6]))),
+   out=Out("exact", "{name}(): self and out expected to have the same dtype, but got self.dtype = {made} and "
+                    "out.dtype = {given}"), linear=True, batch=_take_each)
 
 
 # masks ---------------------------------------------------------------------------------------------------------------
@@ -508,7 +512,8 @@ op("masked_select(Tensor self, Tensor mask) -> Tensor", kernel=moves(_masked_sel
    grad=dict(self=lambda grad, self_shape, mask: _masked_select_grad(grad, self_shape, mask)),
    samples=cases(case(t(2, 3), bools(2, 3)), case(t(2, 3), bools(3)), case(t(3), bools(2, 1)), case(t(), bools()),
                  error(RuntimeError, "masked_select: expected BoolTensor for mask", t(2), ints(2))),
-   batch=_masked_select_each)
+   batch=_masked_select_each,
+   out=Out("exact", "{name}(): self and result must have the same scalar type"))
 
 
 def _masked_select_grad(grad: Tensor, self_shape: tuple[int, ...], mask: Tensor) -> Tensor:
@@ -590,10 +595,12 @@ where: Callable = function_of(op(
                  case(bools(2), t(2), ints(2)),
                  error(RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with dtype "
                                      "Long", ints(2), t(2),
-                       t(2))), batch=_where_each))
+                       t(2))), batch=_where_each,
+   out=Out("exact", "Expected out type to be {made} but got {given}", tensors="self other")))
 
 
-@composite("where(Tensor condition) -> Tensor[]", samples=cases(case(bools(2, 3))))
+@composite("where(Tensor condition) -> Tensor[]", samples=cases(case(bools(2, 3))),
+           out=Out(refused=True))
 def _where_true(condition):
     return condition.nonzero(as_tuple=True)
 
@@ -618,9 +625,11 @@ def _nonzero(xp: Any, self: Any) -> Any:
     return xp.array(self.nonzero()).T
 
 
-_NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _nonzero, out_types="exact"), public="",
+_NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _nonzero), public="",
               samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))),
-              batch=dynamic_shape)
+              batch=dynamic_shape,
+              out=Out("exact", "nonzero: Expected out tensor to have scalar type Long but got scalar type{given}",
+                      grad="ignored"))
 _nonzero_places = function_of(_NONZERO)
 
 
@@ -646,7 +655,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 Tensor.nonzero = nonzero  # type: ignore[assignment, method-assign]
 
 
-@composite("argwhere(Tensor self) -> Tensor", samples=cases(case(bools(2, 3)), case(bools())))
+@composite("argwhere(Tensor self) -> Tensor", samples=cases(case(bools(2, 3)), case(bools())), out=None)
 def _argwhere(self):
     return self.nonzero()
 
@@ -659,7 +668,7 @@ def _nonzero_rows(xp: Any, self: Any, size: int, fill_value: int, spec: Spec) ->
 
 
 op("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
-   kernel=moves(lambda self, size, fill_value: Spec((size, self._array.ndim), int64), _nonzero_rows, out_types="exact"),
+   kernel=moves(lambda self, size, fill_value: Spec((size, self._array.ndim), int64), _nonzero_rows),
    samples=cases(case(bools(2, 3), size=4), case(bools(2, 3), size=1)))
 
 
@@ -672,13 +681,13 @@ def _bounded(self: Any, indices: Sequence[Any]) -> list[Any]:
 
 
 @composite("_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", public="torch",
-           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 2]),), 1.5)))
+           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 2]),), 1.5)), out=None)
 def _unsafe_masked_index(self, mask, indices, fill):
     return index_with(self, _bounded(self, indices)).masked_fill(~mask, fill)
 
 
 @composite("_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
            public="torch",
-           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 0]),), t(3))))
+           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 0]),), t(3))), out=None)
 def _unsafe_masked_index_put_accumulate(self, mask, indices, values):
     return self.index_put(_bounded(self, indices), values.masked_fill(~mask, 0), True)

@@ -14,8 +14,9 @@ from .._tensor import Tensor, element_strides, wrap, wrapped_dim
 from .batch import Call, Result, Rule, dynamic_shape, in_front, shifted, spread
 from .copy import channels_last_strides, stored_number, suggested_strides, uninitialised
 from .create import checked_size
-from .declare import DECLARATIONS, composite, function_of, op
+from .declare import composite, function_of, op
 from .families import ArrayFamily, moves
+from .out import JOINED
 from .rules import Spec, common_dtype, copied_strides, shape_text, type_text
 from .samples import case, cases, error, ints, t, values
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
@@ -88,8 +89,10 @@ def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
 class Joins(ArrayFamily):
     """Arrays put beside each other: of one type and row-major, they are NumPy's matter, errors included."""
 
+    out = JOINED._replace(reads_first=True)
+
     def __init__(self, infer: Callable, array: Callable, joined: Callable) -> None:
-        super().__init__(infer, array, widen=False, out_types="joined")
+        super().__init__(infer, array, widen=False)
         self.joined = joined
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
@@ -216,33 +219,30 @@ def _refuse_none(tensors: Sequence[Tensor], name: str) -> None:
 _STACKED = cases(case([t(3), t(3)]), case([t(2, 3), t(2, 3)]), case([t(), t()]), case([t(2, 3, 2), t(2, 3, 2)]))
 
 
-@composite("hstack(Tensor[] tensors) -> Tensor", samples=_STACKED)
+@composite("hstack(Tensor[] tensors) -> Tensor", samples=_STACKED, out=JOINED._replace(by="cat"))
 def _hstack(tensors):
     _refuse_none(tensors, "hstack")
     grown = [atleast_1d(tensor) for tensor in tensors]
     return cat(grown, 0 if grown[0]._array.ndim == 1 else 1)
 
 
-@composite("vstack(Tensor[] tensors) -> Tensor", aliases=("row_stack",), samples=_STACKED)
+@composite("vstack(Tensor[] tensors) -> Tensor", aliases=("row_stack",), samples=_STACKED,
+           out=JOINED._replace(by="cat"))
 def _vstack(tensors):
     _refuse_none(tensors, "vstack")
     return cat([atleast_2d(tensor) for tensor in tensors], 0)
 
 
-@composite("dstack(Tensor[] tensors) -> Tensor", samples=_STACKED)
+@composite("dstack(Tensor[] tensors) -> Tensor", samples=_STACKED, out=JOINED._replace(by="cat"))
 def _dstack(tensors):
     _refuse_none(tensors, "dstack")
     return cat([atleast_3d(tensor) for tensor in tensors], 2)
 
 
-@composite("column_stack(Tensor[] tensors) -> Tensor", samples=_STACKED)
+@composite("column_stack(Tensor[] tensors) -> Tensor", samples=_STACKED, out=JOINED)
 def _column_stack(tensors):
     _refuse_none(tensors, "column_stack")
     return cat([a if a._array.ndim > 1 else a.reshape((a._array.size, 1)) for a in tensors], 1)
-
-
-for _name in ("hstack", "vstack", "dstack", "column_stack"):
-    DECLARATIONS[f"aten::{_name}"].family.out_types = "joined"
 
 
 # repeated ------------------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ op("repeat(Tensor self, int[] repeats) -> Tensor",
 
 
 @composite("tile(Tensor self, int[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)),
-                                                                    case(t(2, 3), ())))
+                                                                    case(t(2, 3), ())), out=None)
 def _tile(self, dims):
     return self.repeat((1,) * (self._array.ndim - len(dims)) + dims)
 
@@ -319,7 +319,7 @@ def _counted(xp: Any, repeats: Any, output_size: int | None) -> Any:
            samples=cases(case(t(2, 3), values([1, 2]), 0), case(t(2, 3), values([2]), 1), case(t(2), values([0, 2])),
                          error(RuntimeError, "repeats must have the same size as input along dim, but got "
                                              "repeats.size(0) = 3 and "
-                               "input.size(0) = 2", t(2, 3), values([1, 2, 3]), 0)))
+                               "input.size(0) = 2", t(2, 3), values([1, 2, 3]), 0)), out=None)
 def _repeat_interleave(self, repeats, dim, output_size):
     if dim is None:
         self, dim = self.flatten(), 0
@@ -338,12 +338,13 @@ def _repeat_interleave(self, repeats, dim, output_size):
 
 _counts_to_places = function_of(op(
    "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
-   kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2]))), batch=dynamic_shape))
+   kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2]))), batch=dynamic_shape,
+   out=None))
 
 
 @composite("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
            samples=cases(case(t(2, 3), 2), case(t(2, 3), 2, 0), case(t(2, 3), 0, 1), case(t(), 3),
-                         error(RuntimeError, "Repeats must be non-negative", t(2, 3), -1)))
+                         error(RuntimeError, "Repeats must be non-negative", t(2, 3), -1)), out=None)
 def _repeat_interleave_int(self, repeats, dim, output_size):
     if repeats < 0:
         raise RuntimeError("Repeats must be non-negative")
@@ -411,7 +412,7 @@ def _cartesian_prod(tensors):
 
 
 @composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", public="torch",
-           samples=cases(case(t(4)), case(t(4), 3), case(t(3), 2, True), case(t(3), 0)))
+           samples=cases(case(t(4)), case(t(4), 3), case(t(3), 2, True), case(t(3), 0)), out=None)
 def _combinations(self, r, with_replacement):
     _check_vector(self)
     if r < 0:
@@ -522,7 +523,8 @@ constant_pad_nd: Callable = function_of(op(
    grad=dict(self=lambda grad, pad: constant_pad_nd(grad, tuple([-n for n in pad]))),
    samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3),
                                                                                                    (1, 1, 1, 1))),
-   batch=in_front))
+   batch=in_front,
+   out=None))
 
 _PADDED_INPUTS = ("Supported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last "
                   "dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: "

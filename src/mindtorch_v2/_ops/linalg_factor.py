@@ -22,6 +22,7 @@ from .linalg import (
     placed,
 )
 from .linalg_triangular import solve_triangular
+from .out import Out, safely
 from .rules import Spec, shape_text
 from .samples import case, cases, error, t, values
 
@@ -77,7 +78,8 @@ def _linalg_cholesky(self, upper):
     return L
 
 
-@composite("cholesky(Tensor self, bool upper=False) -> Tensor", samples=cases(case(POSITIVE), case(POSITIVE, True)))
+@composite("cholesky(Tensor self, bool upper=False) -> Tensor", samples=cases(case(POSITIVE), case(POSITIVE, True)),
+           out=safely("cholesky"))
 def _torch_cholesky(self, upper):
     warn_once("torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future "
               "PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand"
@@ -160,7 +162,7 @@ def _linalg_lu_factor(A, pivot):
 
 
 @composite("_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor "
-           "info)", public="torch", samples=cases(case(t(3, 3)), case(t(2, 4, 3))))
+           "info)", public="torch", samples=cases(case(t(3, 3)), case(t(2, 4, 3))), out=None)
 def _lu_with_info(self, pivot, check_errors):
     return named("_lu_with_info", *_lu_factor_ex(self, pivot=pivot, check_errors=check_errors))
 
@@ -365,7 +367,8 @@ def _geqrf_grad(grads: tuple) -> Any:
 
 op("geqrf(Tensor self) -> (Tensor a, Tensor tau)", kernel=computes(_geqrf_spec, _geqrf), grad=dict(self=_geqrf_grad),
    samples=cases(case(t(4, 3)), case(t(2, 3, 4)), case(t(0, 3)),
-                 error(RuntimeError, "torch.geqrf: input must have at least 2 dimensions.", t(3))), batch=in_front)
+                 error(RuntimeError, "torch.geqrf: input must have at least 2 dimensions.", t(3))),
+   out=safely("torch.geqrf", "a"), batch=in_front)
 
 
 # Householder reflectors ----------------------------------------------------------------------------------------------
@@ -396,7 +399,7 @@ def _reflectors(input: Any, tau: Any) -> tuple[Any, Any]:
                          error(RuntimeError, "input.shape[-2] must be greater than or equal to input.shape[-1]",
                                t(2, 3), t(2)),
                          error(RuntimeError, "input.shape[-1] must be greater than or equal to tau.shape[-1]", t(3, 2),
-                               t(3))))
+                               t(3))), out=safely("torch.linalg.householder_product"))
 def householder_product(input, tau):
     name = "torch.linalg.householder_product"
     if input.dim() < 2:
@@ -423,7 +426,9 @@ def _orgqr(self, input2):
            samples=cases(case(t(4, 3), t(3), t(4, 2)), case(t(2, 4, 3), t(2, 3), t(2, 5, 4), False),
                          case(t(4, 3), t(3), t(4, 2), True, True), case(t(4, 3), t(3), t(2, 4), False, True),
                          error(RuntimeError, "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]", t(3, 2),
-                               t(2), t(4, 2))))
+                               t(2), t(4, 2))),
+           out=Out("exact", "torch.ormqr: Expected input and result to have the same dtype, but input has "
+                            "dtype{made} and result has dtype {given}"))
 def _ormqr(self, input2, input3, left, transpose):
     name, side = "torch.ormqr", -2 if left else -1
     for argument, tensor in (("input", self), ("other", input3)):

@@ -9,6 +9,7 @@ from .families import computes
 from .linalg import check_info, check_same_type, columns, named, placed
 from .linalg_solve import is_vector
 from .linalg_spectral import linalg_pinv, pinv_grad
+from .out import safely
 from .rules import Spec, broadcast_shape
 from .samples import case, cases, error, t
 
@@ -105,7 +106,7 @@ _least_squares = function_of(op(
                          error(RuntimeError, "parameter `driver` should be one of (gels, gelsy, gelsd, gelss)", t(3, 3),
                                t(3, 2), driver="x"),
                          error(RuntimeError, "torch.linalg.lstsq: input.size(-2) should match other.size(-2)", t(5, 3),
-                               t(4, 2))))
+                               t(4, 2))), out=safely("torch.linalg.lstsq", "solution"))
 def _linalg_lstsq(self, b, rcond, driver):
     solution, residuals, rank, singular_values = _least_squares(self, b, rcond, driver)
     return named("linalg_lstsq", solution, residuals, rank,

@@ -29,6 +29,7 @@ from .linalg_solve import REGULAR, _solve_ex, linalg_inv, linalg_inv_ex
 from .linalg_spectral import linalg_svd_of, linalg_svdvals
 from .matmul import conj
 from .moments import _VECTOR_NORM
+from .out import Out, safely
 from .rules import Spec, anywhere, c_name, shape_text
 from .samples import case, cases, error, t
 
@@ -82,7 +83,7 @@ def _linalg_det(A):
     return _det_of(A)
 
 
-@composite("det(Tensor self) -> Tensor", samples=_DETERMINANTS)
+@composite("det(Tensor self) -> Tensor", samples=_DETERMINANTS, out=None)
 def _torch_det(self):
     return _det_of(self)
 
@@ -122,7 +123,7 @@ def _torch_slogdet(self):
 
 
 @composite("logdet(Tensor self) -> Tensor",
-           samples=cases(case(POSITIVE), case(t(1, 1, low=0.5)), case(kinks([[-1.0]])), case(t(0, 0))))
+           samples=cases(case(POSITIVE), case(t(1, 1, low=0.5)), case(kinks([[-1.0]])), case(t(0, 0))), out=None)
 def _logdet(self):
     sign, logabsdet = _slogdet_of(self, "logdet")
     if sign.dtype.is_complex:
@@ -207,7 +208,8 @@ _MATRIX_NORMS = [case(t(3, 4), ord) for ord in ("fro", "nuc", 1, -1, 2, -2, INF,
                          error(RuntimeError, "linalg.matrix_norm: dims must be different. Got (0, 0)", t(3, 3), 1,
                                (0, 0)),
                          error(RuntimeError, "linalg.matrix_norm: The input tensor A must have at least 2 dimensions.",
-                               t(3))))
+                               t(3))),
+           out=Out("exact", "linalg.matrix_norm expected out tensor dtype {made} but got: {given}"))
 def _matrix_norm(self, ord, dim, keepdim, dtype):
     return matrix_norm(self, _order("linalg_matrix_norm", "ord", ord), dim, keepdim, dtype)
 
@@ -219,7 +221,8 @@ def _matrix_norm(self, ord, dim, keepdim, dtype):
                          error(RuntimeError, "If dim is not specified but ord is, the input must be 1D or 2D. Got 3D.",
                                t(2, 3, 4), 1),
                          error(RuntimeError, "If dim is specified, it must be of length 1 or 2. Got [0, 1, 2]",
-                               t(2, 3, 4), None, (0, 1, 2))))
+                               t(2, 3, 4), None, (0, 1, 2))),
+           out=Out("exact", "linalg.norm expected out tensor dtype {made} but got: {given}", grad="ignored"))
 def _linalg_norm(self, ord, dim, keepdim, dtype):
     if dim is not None and len(dim) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {shape_text(dim)}")
@@ -257,7 +260,7 @@ def _frobenius_norm(self, dim, keepdim):
                          case(t(2, 0, 0)),
                          error(RuntimeError, "linalg.cond got an invalid norm type: 3", t(3, 3), 3),
                          error(RuntimeError, "linalg.cond(ord=fro): A must be batches of square matrices", t(3, 2),
-                               "fro")))
+                               "fro")), out=safely("linalg.cond"))
 def _cond(self, p):
     p = None if p is None else _order("linalg_cond", "p", p)
     if self.dim() < 2 and not isinstance(p, str):
@@ -306,13 +309,14 @@ _POWERS = cases(*[case(REGULAR, n) for n in (0, 1, 2, 3, 5, -1, -2)], case(t(2, 
 
 
 @composite("linalg_matrix_power(Tensor self, int n) -> Tensor", public="", aliases=("linalg.matrix_power",),
-           samples=_POWERS)
+           samples=_POWERS, out=safely("matrix_power"))
 def _linalg_matrix_power(self, n):
     check_square("linalg.matrix_power", self)
     return _power(self, n)
 
 
-@composite("matrix_power(Tensor self, int n) -> Tensor", samples=_POWERS)
+@composite("matrix_power(Tensor self, int n) -> Tensor", samples=_POWERS,
+           out=safely("matrix_power")._replace(by="matmul"))
 def _matrix_power(self, n):
     return _linalg_matrix_power(self, n)
 
@@ -361,7 +365,7 @@ matrix_exp = function_of(op(
     aliases=("linalg.matrix_exp", "torch.matrix_exp", "Tensor.matrix_exp"),
     samples=cases(case(t(3, 3)), case(t(2, 3, 3, low=-9.0, high=9.0)), case(t(0, 0)), case(t(0, 3, 3)), case(t(1, 1)),
                   error(RuntimeError, "linalg.matrix_exp: A must be batches of square matrices", t(2, 3))),
-    batch=in_front))
+    batch=in_front, out=None))
 
 
 def _check_chain(tensors: Sequence[Any]) -> None:
@@ -409,7 +413,8 @@ def multiplied(matrices: Sequence[Any]) -> Any:
                          case([t(3), t(3, 4), t(4)]), case([t(3), t(3, 4)]), case([t(3, 0), t(0, 4)]),
                          error(RuntimeError, "multi_dot(): expected at least 2 tensors but got 1", [t(3, 3)]),
                          error(RuntimeError, "multi_dot(): tensors 0 and 1 with shapes [3, 3] and [2, 3] cannot be "
-                                             "multiplied", [t(3, 3), t(2, 3)])))
+                                             "multiplied", [t(3, 3), t(2, 3)])),
+           out=Out("exact", "multi_dot(): expected out tensor to have dtype {c_made} but got {c_given}"))
 def _multi_dot(tensors):
     _check_chain(tensors)
     first, last = tensors[0], tensors[-1]
@@ -420,7 +425,7 @@ def _multi_dot(tensors):
     return made if len(shape) == 2 else made.view(shape)
 
 
-@composite("chain_matmul(Tensor[] matrices) -> Tensor", public="")
+@composite("chain_matmul(Tensor[] matrices) -> Tensor", public="", out=Out(by="mm"))
 def _chain_matmul(matrices):
     if not matrices:
         raise RuntimeError("chain_matmul(): Expected one or more matrices")
@@ -432,7 +437,7 @@ def _chain_matmul(matrices):
 
 @composite("linalg_vander(Tensor x, *, int? N=None) -> Tensor", public="", aliases=("linalg.vander",),
            samples=cases(case(t(3)), case(t(2, 3), N=4), case(t(2, 3), N=2),
-                         error(RuntimeError, "N must be greater than 1.", t(3), N=1)))
+                         error(RuntimeError, "N must be greater than 1.", t(3), N=1)), out=None)
 def _vander(x, N):
     kind = x.dtype
     if kind.category == BOOL or kind in COMPUTE:
@@ -449,7 +454,8 @@ def _vander(x, N):
 
 @composite("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", public="", aliases=("linalg.vecdot",),
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(3, 2), t(3, 2), dim=0), case(t(3), t(3)),
-                         case(t(3, 0), t(3, 0))))
+                         case(t(3, 0), t(3, 0))),
+           out=Out("exact", "linalg.vecdot: Expected out of dtype{made} but found {given}"))
 def _vecdot(x, y, dim):
     check_floating("linalg.vecdot", x.dtype)
     check_same_type("linalg.vecdot: Expected x and y to have the same dtype, but found x of type {} and y of type {} "

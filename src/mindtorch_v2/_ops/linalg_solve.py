@@ -23,6 +23,7 @@ from .linalg import (
 )
 from .linalg_factor import POSITIVE, _lu_unpack, no_derivative
 from .linalg_triangular import check_right_side
+from .out import safely
 from .rules import Spec, broadcast_shape, shape_text
 from .samples import case, cases, error, t, values
 
@@ -160,7 +161,7 @@ def _torch_inverse(self):
            samples=cases(case(t(2, 3, 6)), case(t(6, 2, 3), ind=1),
                          error(RuntimeError, "Expected a strictly positive integer for 'ind', but got 0", t(3, 3), 0),
                          error(RuntimeError, "prod(self.shape[ind:]) == prod(self.shape[:ind]), but got 1 != 6",
-                               t(2, 3))))
+                               t(2, 3))), out=safely("tensorinv"))
 def _tensorinv(self, ind):
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
@@ -178,7 +179,7 @@ def _tensorinv(self, ind):
            aliases=("linalg.tensorsolve",),
            samples=cases(case(t(2, 3, 6), t(2, 3)), case(t(3, 2, 2, 3), t(2, 3), dims=(0, 1)),
                          error(RuntimeError, "prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got"
-                                             " 5 != 6", t(2, 3, 5), t(2, 3))))
+                                             " 5 != 6", t(2, 3, 5), t(2, 3))), out=safely("tensorsolve"))
 def _tensorsolve(self, other, dims):
     if dims is not None:
         self = self.movedim(dims, tuple(range(self.dim() - len(dims), self.dim())))
@@ -290,7 +291,8 @@ _torch_cholesky_solve = function_of(op(
     kernel=computes(_cholesky_solve_spec, _cholesky_solve), grad={"self, input2": _cholesky_solve_grads},
     samples=cases(case(t(3, 2), POSITIVE), case(t(2, 3, 2), POSITIVE, True), case(t(0, 2), t(0, 0)),
                   error(RuntimeError, "Incompatible matrix sizes for cholesky_solve: each A matrix is 3 by 3 but each"
-                                      " b matrix is 4 by 2", t(4, 2), t(3, 3))), batch=matrices))
+                                      " b matrix is 4 by 2", t(4, 2), t(3, 3))), batch=matrices,
+    out=safely("cholesky_solve")))
 
 
 def _cholesky_inverse_spec(self: Tensor, upper: bool) -> Spec:
@@ -314,7 +316,8 @@ op("cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
    kernel=computes(_cholesky_inverse_spec, _cholesky_inverse), grad=dict(self=_cholesky_inverse_grad),
    samples=cases(case(POSITIVE), case(POSITIVE, True), case(t(0, 0)),
                  error(RuntimeError, "cholesky_inverse: A must be batches of square matrices", t(2, 3))),
-   batch=in_front)
+   batch=in_front,
+   out=safely("cholesky_inverse"))
 
 
 def _ldl_solve_spec(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool) -> Spec:

@@ -25,6 +25,7 @@ from .linalg import (
 )
 from .linalg_factor import INDEFINITE, POSITIVE
 from .linalg_solve import REGULAR, linalg_solve
+from .out import CASTABLE, safely
 from .rules import Spec, broadcast_shape, shape_text
 from .samples import case, cases, error, t
 
@@ -133,7 +134,8 @@ _eig_of = function_of(op(
     kernel=computes(lambda self: _eig_specs("linalg.eig", self), _eig), grad=dict(self=_eig_grad), public="",
     aliases=("linalg.eig",),
     samples=cases(case(REGULAR), case(t(0, 0)), case(t(0, 3, 3)),
-                  error(RuntimeError, "linalg.eig: A must be batches of square matrices", t(2, 3))), batch=in_front))
+                  error(RuntimeError, "linalg.eig: A must be batches of square matrices", t(2, 3))),
+    out=safely("torch.linalg.eig", "eigenvalues"), batch=in_front))
 
 _eigvals_of = function_of(op(
     "_linalg_eigvals(Tensor self) -> Tensor",
@@ -142,7 +144,8 @@ _eigvals_of = function_of(op(
 
 @composite("linalg_eigvals(Tensor self) -> Tensor", public="", aliases=("linalg.eigvals",),
            samples=cases(case(REGULAR), case(t(0, 0)),
-                         error(RuntimeError, "linalg.eigvals: A must be batches of square matrices", t(2, 3))))
+                         error(RuntimeError, "linalg.eigvals: A must be batches of square matrices", t(2, 3))),
+           out=safely("torch.linalg.eigvals", "eigenvalues"))
 def _linalg_eigvals(self):
     return _eig_of(self)[0] if _records(self) else _eigvals_of(self)
 
@@ -321,21 +324,22 @@ _PINV_SAMPLES = (case(t(3, 3)), case(t(2, 4, 3)), case(t(3, 4)), case(INDEFINITE
            samples=cases(*_PINV_SAMPLES, case(kinks(REGULAR.values), atol=2.5),
                          case(kinks(REGULAR.values), rtol=0.6, atol=0.1),
                          error(RuntimeError, "linalg.pinv(Float{[3]}): expected a tensor with 2 or more dimensions",
-                               t(3))))
+                               t(3))), out=safely("linalg.pinv"))
 def _linalg_pinv(self, atol, rtol, hermitian):
     _check_real("torch.linalg.pinv", atol=atol, rtol=rtol)
     return linalg_pinv(self, atol, rtol, hermitian)
 
 
 @composite("linalg_pinv(Tensor self, Tensor|Scalar rcond, bool hermitian=False) -> Tensor", public="",
-           aliases=("linalg.pinv",), samples=cases(case(kinks(REGULAR.values), 0.6), case(INDEFINITE, 0.1, True)))
+           aliases=("linalg.pinv",), samples=cases(case(kinks(REGULAR.values), 0.6), case(INDEFINITE, 0.1, True)),
+           out=safely("linalg.pinv"))
 def _linalg_pinv_rcond(self, rcond, hermitian):
     _check_real("torch.linalg.pinv", rcond=rcond)
     return linalg_pinv(self, 0.0, rcond, hermitian)
 
 
 @composite("pinverse(Tensor self, float rcond=1e-15) -> Tensor",
-           samples=cases(case(t(3, 4)), case(kinks(REGULAR.values), 0.6)))
+           samples=cases(case(t(3, 4)), case(kinks(REGULAR.values), 0.6)), out=None)
 def _pinverse(self, rcond):
     return linalg_pinv(self, 0.0, rcond)
 
@@ -371,12 +375,13 @@ _rank_of = function_of(op(
            samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(3, 3), atol=1.0), case(t(3, 3), rtol=0.5),
                          case(INDEFINITE, hermitian=True), case(t(0, 3)),
                          error(RuntimeError, "torch.linalg.matrix_rank: The input tensor input must have at least 2 "
-                                             "dimensions.", t(3))))
+                                             "dimensions.", t(3))), out=CASTABLE)
 def _matrix_rank(self, atol, rtol, hermitian):
     return _rank_of(self, atol, rtol, hermitian)
 
 
 @composite("linalg_matrix_rank(Tensor self, Tensor|Scalar tol, bool hermitian=False) -> Tensor", public="",
-           aliases=("linalg.matrix_rank",), samples=cases(case(t(3, 3), 0.5), case(INDEFINITE, 0.1, True)))
+           aliases=("linalg.matrix_rank",), samples=cases(case(t(3, 3), 0.5), case(INDEFINITE, 0.1, True)),
+           out=CASTABLE)
 def _matrix_rank_tol(self, tol, hermitian):
     return _rank_of(self, tol, 0.0, hermitian)

@@ -8,6 +8,7 @@ from .batch import matrices
 from .declare import composite, function_of, op
 from .families import computes
 from .linalg import check_kernel, check_matrix, check_same_type, check_square, check_system, columns, named, placed
+from .out import FOUND
 from .rules import Spec, broadcast_shape
 from .samples import case, cases, error, t
 
@@ -47,7 +48,7 @@ solve_triangular = function_of(op(
                   case(t(0, 0), t(0, 2), upper=True),
                   error(RuntimeError, "must be batches of square matrices", t(2, 3), t(3, 2), upper=True),
                   error(RuntimeError, "Incompatible shapes of A and B for the equation AX = B (3x3 and 4x2)", t(3, 3),
-                        t(4, 2), upper=True)), batch=matrices))
+                        t(4, 2), upper=True)), batch=matrices, out=FOUND))
 
 
 def check_right_side(name: str, b: Any, A: Any, square: str = "") -> None:

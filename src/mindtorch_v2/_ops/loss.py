@@ -240,7 +240,8 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
            " int reduction=0) -> Tensor", public="torch",
-           samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)))
+           samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)),
+           out=None)
 def _binary_with_logits(self, target, weight, pos_weight, reduction):
     log_probability = _log_sigmoid(self)
     if pos_weight is not None:
@@ -252,7 +253,7 @@ def _binary_with_logits(self, target, weight, pos_weight, reduction):
 
 @composite("kl_div(Tensor self, Tensor target, int reduction=0, *, bool log_target=False) -> Tensor", public="torch",
            samples=cases(case(t(2, 3), t(2, 3, low=0.1)), case(t(2, 3), t(3), 0, log_target=True),
-                         case(t(2, 3), t(2, 3, low=0.1), 2)))
+                         case(t(2, 3), t(2, 3, low=0.1), 2)), out=None)
 def _kl_div(self, target, reduction, log_target):
     if self.dtype.category == COMPLEX or target.dtype.category == COMPLEX:
         raise RuntimeError("kl_div: Complex inputs not supported.")
@@ -265,7 +266,7 @@ def _kl_div(self, target, reduction, log_target):
 @composite("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> "
            "Tensor",
            samples=cases(case(t(2, 3), t(2, 3, low=0.1), True, False, 1e-8, 1),
-                         case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)))
+                         case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)), out=None)
 def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -279,7 +280,7 @@ def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
 
 @composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=0) -> Tensor",
            public="torch",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)))
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)), out=None)
 def _hinge_embedding_loss(self, target, margin, reduction):
     near = (margin - self).clamp_min(0).to(self.dtype).where(target != 1, 0)
     return reduced(near + self.where(target != -1, 0), reduction)
@@ -294,7 +295,7 @@ def _check_equal_ranks(*tensors: Any) -> None:
 
 @composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
            "Tensor",
-           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)))
+           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)), out=None)
 def _margin_ranking_loss(input1, input2, target, margin, reduction):
     _check_equal_ranks(input1, input2, target)
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
@@ -302,7 +303,7 @@ def _margin_ranking_loss(input1, input2, target, margin, reduction):
 
 @composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
            "Tensor",
-           samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)))
+           samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)), out=None)
 def _cosine_embedding_loss(input1, input2, target, margin, reduction):
     if target.dim() > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -320,7 +321,8 @@ def _cosine_embedding_loss(input1, input2, target, margin, reduction):
 
 @composite("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float "
            "eps=1e-06, bool swap=False, int reduction=0) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 1.0, 1e-6, True, 0)))
+           samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 1.0, 1e-6, True, 0)),
+           out=None)
 def _triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction):
     ranks = [x.dim() for x in (anchor, positive, negative)]
     if len(set(ranks)) > 1:

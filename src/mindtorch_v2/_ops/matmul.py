@@ -13,6 +13,7 @@ from .batch import Call, Result, aligned, one_by_one
 from .copy import stored_number
 from .declare import composite, function_of, op
 from .families import ArrayFamily, computes
+from .out import EXACT, Out, refusal
 from .rules import Spec, broadcast_shape, c_name, number_array, shape_text, type_text
 from .samples import case, cases, error, t
 from .view import _unsafe_view
@@ -316,12 +317,15 @@ def _mv_spec(self: Tensor, vec: Tensor) -> Spec:
     return Spec(self._array.shape[:1], vec.dtype)
 
 
+_OUT_OF_MV = Out("exact", "addmv input tensors must have the same dtype, but got {given}, {made}, and {other}")
+_OUT_OF_DOT = Out("exact", "result dtype {given} does not match input dtype {made}")
 op("mv(Tensor self, Tensor vec) -> Tensor",
    kernel=computes(_mv_spec, lambda xp, self, vec: self.dot(vec)),
    npu="aclnnMv(self, vec, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
-                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))), linear="each",
+                 error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))),
+   out=_OUT_OF_MV, linear="each",
    batch=_mv_each)
 
 
@@ -372,11 +376,11 @@ op("dot(Tensor self, Tensor tensor) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, tensor: self.dot(tensor)),
    npu="aclnnDot(self, tensor, out) empty=0",
    grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
-   samples=_DOT_SAMPLES, linear="each", batch=_dot_each)
+   samples=_DOT_SAMPLES, linear="each", batch=_dot_each, out=_OUT_OF_DOT)
 op("vdot(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, other: xp.vdot(self, other)),
    grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
-   samples=_DOT_SAMPLES, batch=_vdot_each)
+   samples=_DOT_SAMPLES, batch=_vdot_each, out=_OUT_OF_DOT)
 
 
 # batches -------------------------------------------------------------------------------------------------------------
@@ -452,10 +456,11 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-           inplace=True, out_types="own",
+           inplace=True,
            samples=cases(case(t(3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
                          error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
-                               t(3, 5), t(2, 3, 4), t(4, 5))))
+                               t(3, 5), t(2, 3, 4), t(4, 5))),
+           out=Out("exact", "self and mat2 must have the same dtype, but got {given} and {made}", resizes=True))
 def _addbmm(self, batch1, batch2, beta, alpha):
     check_expands(self, (batch1.size(1), batch2.size(2)))
     _check_batches(batch1.shape, batch2.shape)
@@ -559,7 +564,8 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
                  case(t(2, 3), t(3)), case(t(3), t(3), t()), case(t(0, 3), t(4, 3), t(4)), case(t(2, 0), t(4, 0), t(4)),
                  case(t(2, 3, layout="transposed"), t(4, 3, layout="sliced"), t(4)), case(t(2, 3), t(4, 3), t(2, 4)),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))),
-   batch=_linear_each)
+   batch=_linear_each,
+   out=Out(names="nn.functional.linear"))
 
 
 def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
@@ -625,7 +631,25 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
 batch_matmul: Callable = function_of(_BATCH_MATMUL)
 
 
-@composite("matmul(Tensor self, Tensor other) -> Tensor",
+def _check_product(target: Tensor, a: Tensor, b: Tensor) -> None:
+    """Raises where PyTorch looks at the type of a product's target before it compares those of the factors."""
+    left, right, given = a._array.shape, b._array.shape, target.dtype
+    if not left or not right:
+        return
+    first = b.dtype if len(left) <= 2 < len(right) else a.dtype  # the factors change places
+    if len(left) == len(right) == 1:
+        rule, fits = _OUT_OF_DOT, given is a.dtype
+    elif left[-1] != right[-2 if len(right) > 1 else 0] or len(left) == 2 and len(right) == 1:
+        return
+    elif len(right) == 1:
+        rule, fits = _OUT_OF_MV, given is a.dtype is b.dtype
+    else:
+        rule, fits = EXACT, given is first
+    if not fits:
+        raise RuntimeError(refusal(rule, first, given, other=b.dtype))
+
+
+@composite("matmul(Tensor self, Tensor other) -> Tensor", out=Out(check=_check_product),
            samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)),
                          case(t(2, 3, 4), t(4, 5)),
                          case(t(2, 3, 4), t(4)), case(t(3), t(2, 3, 4)), case(t(2, 3), t(5, 3, 4)),

@@ -11,6 +11,7 @@ from .._tensor import Tensor
 from .declare import composite, function_of, op, public_functions
 from .extreme import kinks
 from .families import computes
+from .out import CASTABLE, Out
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
 from .rules import Spec
 from .samples import case, cases, error, ints, t
@@ -100,14 +101,14 @@ op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor",
    grad=dict(self=_variance_grad),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
-                       ints(2, 3))))
+                       ints(2, 3))), out=CASTABLE)
 op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor",
    kernel=computes(_variance_spec("std", "std and var"), _deviation),
    grad=dict(self=lambda grad, self, result, dim, correction, keepdim:
              _variance_grad(_halved_by(grad, result), self, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
-                       ints(2, 3))))
+                       ints(2, 3))), out=CASTABLE)
 
 
 def _pair_spec(name: str) -> Callable:
@@ -130,33 +131,33 @@ op(f"var_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("var_mean"), _variance_and_mean), public="torch",
    grad=dict(self=lambda grads, self, dim, correction, keepdim:
              _both_grad(grads, lambda grad: grad, self, dim, correction, keepdim)),
-   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS))
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None)
 op(f"std_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("std_mean"), _deviation_and_mean), public="torch",
    grad=dict(self=lambda grads, self, result, dim, correction, keepdim:
              _both_grad(grads, lambda grad: _halved_by(grad, result), self, dim, correction, keepdim)),
-   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS))
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None)
 
 
-def _declare_unbiased(name: str, returns: str, public: str) -> None:
+def _declare_unbiased(name: str, returns: str, public: str, out: Out | None) -> None:
     """The two older forms, which say `unbiased` for a correction of one."""
     primitive = registry.get(f"aten::{name}.correction")
 
     @composite(f"{name}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> {returns}",
-               public=public,
+               public=public, out=out,
                samples=cases(case(t(2, 3), 1, False), case(t(2, 3), (0, 1), True, True)))
     def over_dims(self, dim, unbiased, keepdim):
         return call_bound(primitive, (self, dim, int(unbiased), keepdim))
 
-    @composite(f"{name}(Tensor self, bool unbiased=True) -> {returns}", public=public,
+    @composite(f"{name}(Tensor self, bool unbiased=True) -> {returns}", public=public, out=out,
                samples=cases(case(t(2, 3), False), case(t(2, 3), unbiased=True)))
     def over_all(self, unbiased):
         return call_bound(primitive, (self, None, int(unbiased), False))
 
 
 for _name in ("var", "std"):
-    _declare_unbiased(_name, "Tensor", "torch Tensor")
-    _declare_unbiased(f"{_name}_mean", "(Tensor, Tensor)", "torch")
+    _declare_unbiased(_name, "Tensor", "torch Tensor", CASTABLE)
+    _declare_unbiased(f"{_name}_mean", "(Tensor, Tensor)", "torch", None)
 
 
 # norms ---------------------------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, k
 
 _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *,"
                   " ScalarType? dtype=None) -> Tensor",
-   kernel=computes(_norm_spec, _norm, out_types="exact"),
+   kernel=computes(_norm_spec, _norm),
    npu="aclnnLinalgVectorNorm(self, ord, dim|[], keepdim, out.dtype, out) empty=0",
    public="", aliases=("linalg.vector_norm",),
    grad=dict(self=_norm_grad),
@@ -260,7 +261,7 @@ _vector_norm = function_of(_VECTOR_NORM)
 
 @composite("norm(Tensor self, Any p='fro', int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*[case(t(2, 3), p) for p in ("fro", 1, 2, 3, INF)], case(t(2, 3), 2, 1, True),
-                         case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)))
+                         case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)), out=Out(by="linalg_vector_norm"))
 def _torch_norm(self, p, dim, keepdim, dtype):
     if p is None or p.__class__ is str and p == "fro":
         p = 2
@@ -272,7 +273,7 @@ def _torch_norm(self, p, dim, keepdim, dtype):
 
 
 @composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)))
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)), out=None)
 def _dist(self, other, p):
     difference = self - other
     if difference.dtype.category < FLOAT:
@@ -282,7 +283,7 @@ def _dist(self, other, p):
 
 
 @composite("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
-           samples=cases(case(t(3, 4)), case(t(3, 4), 1, 1), case(t(2, 3, 4), 2, 1), case(t(2, 3), 2, -1)))
+           samples=cases(case(t(3, 4)), case(t(3, 4), 1, 1), case(t(2, 3, 4), 2, 1), case(t(2, 3), 2, -1)), out=None)
 def _norm_except_dim(v, pow, dim):
     """The norm over all dimensions but one, which is kept with the others as size one; -1 for the norm over all."""
     if dim == -1:
@@ -291,7 +292,7 @@ def _norm_except_dim(v, pow, dim):
 
 
 @composite("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
-           samples=cases(case(t(3, 4), t(3, 1)), case(t(3, 4), t(1, 4), 1), case(t(2, 3), t(), -1)))
+           samples=cases(case(t(3, 4), t(3, 1)), case(t(3, 4), t(1, 4), 1), case(t(2, 3), t(), -1)), out=None)
 def _weight_norm(v, g, dim):
     if dim in (0, v.dim() - 1) and v.dtype.category != FLOAT:
         raise NotImplementedError(f"\"weight_norm_kernel\" not implemented for '{v.dtype.scalar_name}'")

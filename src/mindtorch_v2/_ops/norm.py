@@ -262,7 +262,7 @@ layer_norm_with_statistics = function_of(_LAYER_NORM)
 
 
 @composite("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
-           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES))
+           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES), out=None)
 def _native_layer_norm(input, normalized_shape, weight, bias, eps):
     output, mean, rstd = layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)
     return output, mean.detach(), rstd.detach()
@@ -276,7 +276,7 @@ def _native_layer_norm(input, normalized_shape, weight, bias, eps):
                                              "input of size[2, 4]", t(2, 4), (3,)),
                          error(RuntimeError, "Expected weight to be of same shape as normalized_shape, but got weight "
                                              "of shape "
-                               "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))))
+                               "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))), out=None)
 def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable):
     return layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)[0]
 
@@ -397,7 +397,7 @@ _rms_norm = function_of(op(
            public="torch nn.functional",
            samples=cases(*_RMS_SAMPLES, case(t(2, 3), (3,)),
                          error(RuntimeError, "Given normalized_shape=[4], expected input with shape [*4], but got "
-                                             "input of size[2, 3]", t(2, 3), (4,))))
+                                             "input of size[2, 3]", t(2, 3), (4,))), out=None)
 def _rms_norm_output(input, normalized_shape, weight, eps):
     _check_shapes(input, normalized_shape, "", weight)
     kind = input.dtype
@@ -465,7 +465,7 @@ _RMS_NORM_BACKWARD = op(
            public="torch nn.functional",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), dim=0), case(t(2, 1, 3), t(4, 3), dim=-1),
                          error(RuntimeError, "The size of tensor a (3) must match the size of tensor b (4)", t(2, 3),
-                               t(2, 4))))
+                               t(2, 4))), out=None)
 def _cosine_similarity(x1, x2, dim, eps):
     kind = promote_types(x1.dtype, x2.dtype)
     if kind.category != FLOAT:
@@ -485,6 +485,6 @@ def _unit(x: Any, dim: int, eps: float) -> Any:
 
 @composite("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
            public="torch nn.functional",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), p=1.0, keepdim=True)))
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), p=1.0, keepdim=True)), out=None)
 def _pairwise_distance(x1, x2, p, eps, keepdim):
     return (x1 - x2 + eps).norm(p, -1, keepdim)

@@ -10,9 +10,10 @@ from .._dispatch.registry import Operator
 from .._dtype import INT, int64
 from .._tensor import Tensor, tracked_view, wrap, wrapped_dim
 from .batch import Call, Result, along_dimensions, one_by_one
-from .declare import DECLARATIONS, composite, function_of, op
+from .declare import composite, function_of, op
 from .families import View, computes, moves, view, views
 from .join import cat, stack
+from .out import Out
 from .rules import Spec, shape_text, writable_copy
 from .samples import case, cases, error, ints, t, values
 from .view import Geometry
@@ -216,12 +217,10 @@ def _narrow_tensor(self, dim, start, length):
     return self.narrow(dim, start.item(), length)
 
 
-@composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor", samples=cases(case(t(4, 3), 0, 1, 2)))
+@composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor", samples=cases(case(t(4, 3), 0, 1, 2)),
+           out=Out(resizes=True))
 def _narrow_copy(self, dim, start, length):
     return self.narrow(dim, start, length).clone(memory_format=contiguous_format)
-
-
-DECLARATIONS["aten::narrow_copy"].family.out_types = "own"
 
 # pieces --------------------------------------------------------------------------------------------------------------
 
@@ -579,7 +578,7 @@ def _replaced(self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Te
 
 
 @composite("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
-           samples=cases(case(t(2, 3), t(3), 0, 1), case(t(2, 3), t(2), -1, -1)))
+           samples=cases(case(t(2, 3), t(3), 0, 1), case(t(2, 3), t(2), -1, -1)), out=None)
 def _select_scatter(self, src, dim, index):
     return _replaced(self, src, lambda made: made.select(dim, index))
 
@@ -591,6 +590,6 @@ def _slice_scatter(self, src, dim, start, end, step):
 
 
 @composite("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-           samples=cases(case(t(3, 3), t(3)), case(t(2, 3), t(2), 1)))
+           samples=cases(case(t(3, 3), t(3)), case(t(2, 3), t(2), 1)), out=None)
 def _diagonal_scatter(self, src, offset, dim1, dim2):
     return _replaced(self, src, lambda made: made.diagonal(offset, dim1, dim2))

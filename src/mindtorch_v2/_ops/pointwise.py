@@ -11,6 +11,7 @@ from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, complex128, dtype, float6
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import Pointwise, pointwise
+from .out import AS_OPERAND, BOOLEAN, CASTABLE, Out
 from .rules import Spec, boolean, floating, real_of_complex
 from .samples import Case, binary, case, cases, error, ints, t, unary, values
 
@@ -97,7 +98,8 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
                     error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)])
 
 
-@composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", public="torch", samples=binary())
+@composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", public="torch", samples=binary(),
+           out=None)
 def _rsub(self, other, alpha):
     return Tensor.sub(other, self, alpha=alpha)
 
@@ -189,13 +191,13 @@ op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    npu=("aclnnDiv(self, other, out)", "aclnnDivs(self, other, out)"),
    grad=dict(self=lambda grad, other: grad / conj(other),
              other=lambda grad, self, other: -(grad * conj((self / other) / other))),
-   samples=binary(other_low=0.5))
+   samples=binary(other_low=0.5), out=CASTABLE._replace(by="div"))
 op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=FLOORED,
    npu=("aclnnFloorDivide(self, other, out)", "aclnnFloorDivides(self, other, out)"),
    grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
    samples=lambda: [*undifferentiated(), case(t(2, 3, grad=False), -1.5),
-                    error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
+                    error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))], out=CASTABLE._replace(grad="cut"))
 
 
 def _remainder(xp: Any, self: Any, other: Any) -> Any:
@@ -219,7 +221,8 @@ op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
         "aclnnRemainderScalarTensor(self, other, out)"),
    grad=dict(self=lambda grad: grad,
              other=lambda grad, self, other: -grad * Tensor.div(self, other, rounding_mode="floor")),
-   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))])
+   samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))],
+   out=CASTABLE._replace(tensors="self"))
 op("fmod(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_fmod, excluding=(BOOL, COMPLEX)),
    npu=("aclnnFmodTensor(self, other, out)", "aclnnFmodScalar(self, other, out)"),
@@ -239,7 +242,8 @@ def _check_neg(self: Tensor) -> None:
 op("neg(Tensor self) -> Tensor",
    kernel=pointwise("negative", check=_check_neg),
    npu="aclnnNeg(self, out)", grad=dict(self=lambda grad: -grad), aliases=("negative",),
-   samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))], linear=True)
+   samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))],
+   out=AS_OPERAND, linear=True)
 class _Absolute(Pointwise):
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         if target.dtype.is_complex:
@@ -249,7 +253,8 @@ class _Absolute(Pointwise):
 op("abs(Tensor self) -> Tensor",
    kernel=_Absolute("absolute", real_of_complex, excluding=(BOOL,)),
    npu="aclnnAbs(self, out)",
-   grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary())
+   grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary(),
+   out=AS_OPERAND._replace(types="measure"))
 
 
 
@@ -291,8 +296,8 @@ def _sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 op("sign(Tensor self) -> Tensor",
    kernel=pointwise(_sign, check=_check_sign),
-   npu="aclnnSign(self, out)", grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary())
-op("sgn(Tensor self) -> Tensor", kernel=pointwise(_sgn), grad=dict(self=_sgn_grad), samples=unary())
+   npu="aclnnSign(self, out)", grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary(), out=AS_OPERAND)
+op("sgn(Tensor self) -> Tensor", kernel=pointwise(_sgn), grad=dict(self=_sgn_grad), samples=unary(), out=AS_OPERAND)
 
 
 def _check_signbit(self: Tensor) -> None:
@@ -302,9 +307,9 @@ def _check_signbit(self: Tensor) -> None:
 
 op("signbit(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.signbit(self) if self.dtype.kind == "f" else self < 0, boolean,
-                    check=_check_signbit, out_types="exact"),
+                    check=_check_signbit),
    npu="aclnnSignbit(self, out)",
-   inplace=False, samples=unary())
+   inplace=False, samples=unary(), out=BOOLEAN)
 
 
 op("copysign(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -396,11 +401,13 @@ def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
 op("square(Tensor self) -> Tensor",
    kernel=pointwise("square", _wide_if_bool),
    npu="aclnnMul(self, self, out)", grad=dict(self=lambda grad, self: grad * (2 * conj(self))),
-   samples=unary())
+   samples=unary(), out=CASTABLE._replace(by="pow"))
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
-           samples=lambda: [*binary(0.2, 2)(), case(2.0, t(3))])
+           samples=lambda: [*binary(0.2, 2)(), case(2.0, t(3))],
+           out=Out("exact", "the output given to float_power has dtype {given} but the operation's result requires "
+                            "dtype {made}", by="pow"))
 def _float_power(self, exponent):
     wide = complex128 if COMPLEX in (dtype_of(self).category, dtype_of(exponent).category) else float64
     base, power = (value if value.__class__ in NUMBERS else value.to(wide) for value in (self, exponent))

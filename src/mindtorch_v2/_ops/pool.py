@@ -17,6 +17,7 @@ from .copy import suggested_strides, uninitialised
 from .declare import composite, function_of, op
 from .families import computes
 from .join import constant_pad_nd
+from .out import Out
 from .rules import Spec, at_hand, shape_text
 from .samples import Case, case, cases, error, t
 
@@ -449,7 +450,7 @@ def _declare_max_pool(rank: int) -> None:
         npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)", kernels={"cuda": "pool.max_pool"},
         grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2)))
 
-    @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples))
+    @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples), out=None)
     def _max_pool(self, *given):
         return pooled(self, *given)[0]
 
@@ -477,7 +478,7 @@ _ROWS = (case(t(2, 3, 7), 3, 2, 1), case(t(3, 6), 2), case(t(1, 2, 8), (3,), (1,
 
 
 @composite(f"max_pool1d_with_indices(Tensor self, {_DILATED.format(n=1)}) -> (Tensor result, Tensor result1)",
-           public="torch", samples=cases(*_ROWS))
+           public="torch", samples=cases(*_ROWS), out=None)
 def max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode):
     """The largest element of each window along the last dimension, and its index."""
     stride = stride or ()
@@ -490,7 +491,7 @@ def max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_m
 
 @composite(f"max_pool1d(Tensor self, {_DILATED.format(n=1)}) -> Tensor", public="torch",
            samples=cases(*_ROWS, error(RuntimeError, "max_pool1d() padding should be at most half of kernel size, but "
-                                                     "got padding=2 and kernel_size=2", t(1, 4), 2, 1, 2)))
+                                                     "got padding=2 and kernel_size=2", t(1, 4), 2, 1, 2)), out=None)
 def _max_pool1d(self, kernel_size, stride, padding, dilation, ceil_mode):
     if self.dim() not in (2, 3) or 0 in self.shape[-2:]:
         raise RuntimeError("max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for "
@@ -658,7 +659,8 @@ def _declare_avg_pool(rank: int) -> None:
                         check(self, kernel_size, stride, padding, ceil_mode, divisor_override), array),
         npu=f"aclnnAvgPool{rank}d(self, {row}, out)",
         grad=dict(self=grad), samples=cases(*(_MEANS if rank == 2 else _of_rank_3(_MEANS))),
-        batch=planewise(rank + 2)))
+        batch=planewise(rank + 2),
+        out=Out(names=f"nn.functional.{name}")))
 
 
 _declare_avg_pool(2)
@@ -668,7 +670,7 @@ _declare_avg_pool(3)
 @composite(f"avg_pool1d(Tensor self, {_MEAN.format(n=1)}) -> Tensor", public="torch nn.functional",
            samples=cases(case(t(2, 3, 7), 3, 2, 1), case(t(3, 6), 2), case(t(1, 2, 8), (3,), (2,), (1,), True, False),
                          error(RuntimeError, "avg_pool1d() argument 'stride' should contain one int (got 2)", t(1, 4),
-                               2, (1, 1))))
+                               2, (1, 1))), out=None)
 def _avg_pool1d(self, kernel_size, stride, padding, ceil_mode, count_include_pad):
     stride = stride or ()
     check_one("avg_pool1d", kernel_size=kernel_size, stride=stride, padding=padding)

@@ -12,13 +12,15 @@ from .batch import along_one
 from .declare import composite, function_of, op
 from .families import moves
 from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
+from .out import CASTABLE, Out
 from .rules import Spec, broadcast_shape, shape_text
 from .samples import case, cases, error, t
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),
            samples=cases(case(t(2), t(3)), case(t(0), t(3)),
-                         error(RuntimeError, "outer: Expected 1-D argument self, but got 2-D", t(2, 3), t(3))))
+                         error(RuntimeError, "outer: Expected 1-D argument self, but got 2-D", t(2, 3), t(3))),
+           out=CASTABLE._replace(by="mul"))
 def _outer(self, vec2):
     for name, tensor in (("self", self), ("vec2", vec2)):
         if tensor.dim() != 1:
@@ -29,7 +31,8 @@ def _outer(self, vec2):
 @composite("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
            samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
                          case(t(2, 3), t(2), t(3), beta=0),
-                         error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))))
+                         error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))),
+           out=CASTABLE)
 def _addr(self, vec1, vec2, beta, alpha):
     for name, tensor in (("vec1", vec1), ("vec2", vec2)):
         if tensor.dim() != 1:
@@ -88,7 +91,9 @@ _tensordot: Callable = function_of(registry.get("tensordot"))
 @composite("inner(Tensor self, Tensor other) -> Tensor",
            samples=cases(case(t(3), t(3)), case(t(2, 3), t(4, 3)), case(t(2, 3), t()),
                          error(RuntimeError, "inner() the last dimension must match on both input tensors but got "
-                                             "shapes [2, 3] and [4, 5]", t(2, 3), t(4, 5))))
+                                             "shapes [2, 3] and [4, 5]", t(2, 3), t(4, 5))),
+           out=Out("exact", "tensordot: Expected the output tensor to have dtype {made}, but got an output tensor "
+                            "with dtype {given}"))
 def _inner(self, other):
     if not self.dim() or not other.dim():
         return self * other
@@ -99,7 +104,8 @@ def _inner(self, other):
 
 
 @composite("kron(Tensor self, Tensor other) -> Tensor",
-           samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))))
+           samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))),
+           out=CASTABLE._replace(by="mul"))
 def _kron(self, other):
     rank = max(self.dim(), other.dim())
     a, b = ((1,) * (rank - x.dim()) + tuple(x.shape) for x in (self, other))
@@ -163,7 +169,7 @@ def _cross(self, other, dim):
            samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)),
                          case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),
                          error(RuntimeError, "bilinear(): input1 size does not match weight size: got 3 but expected 4",
-                               t(2, 3), t(2, 4), t(5, 4, 4))))
+                               t(2, 3), t(2, 4), t(5, 4, 4))), out=None)
 def _bilinear(input1, input2, weight, bias):
     if input1.dim() != input2.dim():
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")

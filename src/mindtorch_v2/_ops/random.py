@@ -31,6 +31,7 @@ from .create import LIKE, OPTIONS, Factory, checked_size
 from .declare import composite, op
 from .families import moves, writes
 from .implicit import STANDARD_GAMMA_GRAD
+from .out import ANY, CASTABLE, FILLED, Out
 from .rules import Spec, at_hand, broadcast_shape
 from .samples import case, cases, error, ints, t
 from .special import not_differentiable
@@ -140,13 +141,15 @@ def _drawn_like(draw: Draw, check: Callable) -> Factory:
 _LIKE = LIKE.replace("*, ", "*, Generator? generator=None, ", 1)
 
 op(f"rand(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.uniform, _check_uniform),
-   kernels={"cuda": "random.rand"})
+   kernels={"cuda": "random.rand"}, out=FILLED)
 op(f"randn(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.normal, _check_normal),
    kernels={"cuda": "random.randn"})
 op(f"rand_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.uniform, _check_uniform), public="torch",
-   batch=Draws(same=drawn_once), kernels={"cuda": "random.rand"})
+   batch=Draws(same=drawn_once),
+   out=None, kernels={"cuda": "random.rand"})
 op(f"randn_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.normal, _check_normal), public="torch",
-   batch=Draws(same=drawn_once), kernels={"cuda": "random.randn"})
+   batch=Draws(same=drawn_once),
+   out=None, kernels={"cuda": "random.randn"})
 
 
 def _check_std(std: Any) -> None:
@@ -182,11 +185,14 @@ _NORMAL_GRAD = {
 }
 
 op("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]}, kernels={"cuda": "random.normal_by"})
+   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]}, kernels={"cuda": "random.normal_by"},
+   out=CASTABLE)
 op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]}, kernels={"cuda": "random.normal_by"})
+   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]}, kernels={"cuda": "random.normal_by"},
+   out=CASTABLE)
 op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD, kernels={"cuda": "random.normal_by"})
+   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD, kernels={"cuda": "random.normal_by"},
+   out=CASTABLE)
 def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any, dtype: dtype | None,
                   *rest: Any) -> Spec:
     spec = Spec(checked_size(size, "normal"), dtype or get_default_dtype())
@@ -305,11 +311,11 @@ def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest
 
 op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
    kernel=Factory(_randint_like_spec, _randint_like), public="torch", batch=Draws(same=drawn_once),
-   kernels={"cuda": "random.randint_like_between"})
+   kernels={"cuda": "random.randint_like_between"}, out=None)
 op(f"randint_like(Tensor self, int high, {_LIKE}) -> Tensor",
    kernel=Factory(lambda self, high, *rest: _randint_like_spec(self, 0, high, *rest),
                   lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)),
-   public="torch", batch=Draws(same=drawn_once), kernels={"cuda": "random.randint_like"})
+   public="torch", batch=Draws(same=drawn_once), kernels={"cuda": "random.randint_like"}, out=None)
 
 
 def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -328,7 +334,7 @@ def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> S
 op(f"randperm(int n, {DRAWN}) -> Tensor",
    kernel=Factory(_randperm_spec, lambda xp, n, generator, *rest, spec:
                   _random.randperm(generator or default_generator, n).astype(spec.dtype.np, copy=False)),
-   kernels={"cuda": "random.randperm"})
+   kernels={"cuda": "random.randperm"}, out=FILLED)
 
 
 # other distributions -------------------------------------------------------------------------------------------------
@@ -440,11 +446,11 @@ op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None)
    kernels={"cuda": "random.bernoulli_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
-   kernel=moves(_bernoulli_spec, _bernoulli_array, out_types="any"), grad=dict(self=_zero_grad),
-   kernels={"cuda": "random.bernoulli"})
+   kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad),
+   kernels={"cuda": "random.bernoulli"}, out=ANY)
 
 
-@composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
+@composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", out=Out(refused=True))
 def _bernoulli_p(self: Tensor, p: float, generator: Any) -> Tensor:
     return self.clone().bernoulli_(p, generator=generator)
 
@@ -472,7 +478,9 @@ def _multinomial_each(call: Call) -> Result:
 op("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
    kernel=moves(_multinomial_spec, lambda xp, self, num_samples, replacement, generator:
                 _random.multinomial(generator or default_generator, self, num_samples, replacement)),
-   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)), batch=Draws(different=_multinomial_each),
+   samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)),
+   out=Out("exact", "multinomial expects Long tensor out, got: {given}", grad="ignored"),
+   batch=Draws(different=_multinomial_each),
    kernels={"cuda": "random.multinomial"})
 
 
@@ -485,7 +493,7 @@ def _poisson_spec(self: Tensor, generator: Any) -> Spec:
 op("poisson(Tensor self, Generator? generator=None) -> Tensor",
    kernel=moves(_poisson_spec, lambda xp, self, generator: _random.poisson(generator or default_generator, self)),
    kernels={"cuda": "random.poisson"},
-   grad=dict(self=_zero_grad), public="torch")
+   grad=dict(self=_zero_grad), public="torch", out=None)
 
 
 def _binomial_spec(count: Tensor, prob: Tensor, generator: Any) -> Spec:
@@ -504,7 +512,8 @@ op("binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor",
    kernels={"cuda": "random.binomial"},
    grad=dict(count=_zero_grad, prob=lambda grad: grad * 0), public="torch",
    samples=cases(case(t(2, values=[3.0, 5.0], grad=False), t(2, values=[1.0, 0.0], grad=False)),
-                 error(ValueError, "binomial only supports floating-point dtypes for count, got: Long", ints(2), t(2))))
+                 error(ValueError, "binomial only supports floating-point dtypes for count, got: Long", ints(2), t(2))),
+   out=None)
 
 
 def _gamma_spec(name: str) -> Callable[[Tensor, Any], Spec]:
@@ -531,7 +540,8 @@ def _dirichlet_array(xp: Any, self: Any, generator: Any) -> Any:
 op("_standard_gamma(Tensor self, Generator? generator=None) -> Tensor",
    kernel=moves(_gamma_spec("gamma_cpu"), _gamma_array), public="torch",
    grad=dict(self=lambda grad, self, result: grad * call_bound(STANDARD_GAMMA_GRAD, (self, result))),
-   samples=cases(error(NotImplementedError, "\"gamma_cpu\" not implemented for 'Long'", ints(2))))
+   samples=cases(error(NotImplementedError, "\"gamma_cpu\" not implemented for 'Long'", ints(2))), out=None)
 op("_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor",
    kernel=moves(_gamma_spec("dirichlet"), _dirichlet_array), grad=dict(self=not_differentiable("_sample_dirichlet")),
-   public="torch", samples=cases(error(NotImplementedError, "\"dirichlet\" not implemented for 'Long'", ints(2))))
+   public="torch", samples=cases(error(NotImplementedError, "\"dirichlet\" not implemented for 'Long'", ints(2))),
+   out=None)

@@ -13,6 +13,7 @@ from .._tensor import Tensor, wrapped_dim
 from .batch import Call, Result, along_dimensions
 from .declare import composite, op
 from .families import ArrayFamily, computes
+from .out import ANY, DIVIDED, Out
 from .rules import Spec, anywhere, at_hand, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 
@@ -143,8 +144,8 @@ class Reduction(ArrayFamily):
     """
 
     def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *,
-                 empty: bool = True, out_types: str = "castable") -> None:
-        super().__init__(infer, array, widen=True, out_types=out_types)
+                 empty: bool = True) -> None:
+        super().__init__(infer, array, widen=True)
         self.ufunc, self.finish, self.empty = ufunc, finish, empty
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
@@ -238,12 +239,12 @@ DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range
               error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, -2)))
 
 op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-   kernel=Reduction("add", _sum_spec, _sum, out_types="any"),
+   kernel=Reduction("add", _sum_spec, _sum),
    kernels={"cuda": "reduce.folded"},
    npu="aclnnReduceSum(self, dim|[], keepdim, out.dtype, out) empty=0",
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
-                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True)
+                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True, out=ANY)
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
@@ -252,7 +253,8 @@ op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype
    grad=dict(self=lambda grad, self_shape, dim, keepdim:
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
-                 error(RuntimeError, "could not infer output dtype", ints(2, 3))), linear=True)
+                 error(RuntimeError, "could not infer output dtype", ints(2, 3))),
+   out=DIVIDED, linear=True)
 
 
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",
@@ -291,7 +293,7 @@ def _test(ufunc: str) -> ArrayFamily:
     def array(xp: Any, self: Any, dim: Any, keepdim: bool) -> Any:
         return folded(getattr(xp, ufunc).reduce, self, () if dim == () else axes_of(self, dim), keepdim)
 
-    return computes(_test_spec, array, out_types="exact")
+    return computes(_test_spec, array)
 
 
 def _test_each(call: Call) -> Result:
@@ -303,7 +305,8 @@ for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
        npu=f"aclnn{_name.title()}(self, dim|[], keepdim, out) empty={_name == 'all'}",
        kernels={"cuda": "reduce.folded"},
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
-                     case(t(0, 3)), case(t(0, 3), 0)), batch=_test_each)
+                     case(t(0, 3)), case(t(0, 3), 0)),
+       out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored"), batch=_test_each)
 
 
 # products ------------------------------------------------------------------------------------------------------------
@@ -349,8 +352,7 @@ def joined(first: Tensor, second: Tensor, dim: int) -> Tensor:
 
 
 op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-   kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod,
-                   out_types="any"),
+   kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod),
    kernels={"cuda": "reduce.folded"},
    npu=("aclnnProdDim(self, dim, keepdim, out.dtype, out) empty=1", "aclnnProd(self, out.dtype, out) empty=1"),
    grad=dict(self=_prod_grad),
@@ -359,16 +361,15 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
                  case(values([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]]), 0), case(values([2.0, 0.0, 3.0])),
                  case(values([2.0, 0.0, 0.0])), case(t(3, 2, layout="transposed"), 1), case(ints(2, 3), 0),
                  case(bools(2, 3)), case(t(2, 3), dtype=float64),
-                 error(IndexError, "Dimension out of range", t(2, 3), 2)))
+                 error(IndexError, "Dimension out of range", t(2, 3), 2)), out=ANY)
 
 
 # without the undefined -----------------------------------------------------------------------------------------------
 
 
 @composite("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-           out_types="any",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
-                         case(ints(2, 3), 0)))
+                         case(ints(2, 3), 0)), out=ANY)
 def _nansum(self, dim, keepdim, dtype):
     if self.dtype.is_complex:
         raise RuntimeError("nansum on CPU does not support complex inputs")
@@ -380,10 +381,9 @@ def _nansum(self, dim, keepdim, dtype):
 
 
 @composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-           out_types="any",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
                          error(RuntimeError, "nanmean(): expected input to have floating point",
-                               ints(2, 3))))
+                               ints(2, 3))), out=ANY)
 def _nanmean(self, dim, keepdim, dtype):
     if self.dtype.category < FLOAT:
         raise RuntimeError("nanmean(): expected input to have floating point or complex dtype but got "
@@ -397,12 +397,12 @@ op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
    kernel=computes(lambda self, dim: _sum_spec(self, dim, False, int64),
                    lambda xp, self, dim: xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None)),
    samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0),
-                 case(t()), *DIM_ERRORS))
+                 case(t()), *DIM_ERRORS), out=None)
 
 
 @composite("trace(Tensor self) -> Tensor",
            samples=cases(case(t(3, 3)), case(t(2, 3)), case(ints(3, 2)),
-                         error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))))
+                         error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))), out=None)
 def _trace(self):
     if self.dim() != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.dim()}")

@@ -15,6 +15,7 @@ from .._tensor import Tensor
 from .batch import Call, Result, in_front
 from .declare import composite, function_of, op
 from .families import Composite, Family, view
+from .out import EXACT
 from .rules import shape_text
 from .samples import case, cases, error, t
 from .view import Geometry
@@ -300,7 +301,7 @@ op("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? s
    kernel=Composite(_as_strided_scatter),
    grad=dict(self=_scattered_over_grad,
              src=lambda grad, size, stride, storage_offset: grad.contiguous().as_strided(size, stride, storage_offset)),
-   samples=cases(case(t(2, 3, grad=False), t(2, 2), (2, 2), (2, 1))), linear=True)
+   samples=cases(case(t(2, 3, grad=False), t(2, 2), (2, 2), (2, 1))), linear=True, out=None)
 
 
 # views as copies -----------------------------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ def _declare_copy(name: str) -> None:
             return tuple([part.clone() for part in result])
         return result.clone(memory_format=contiguous_format)
 
-    composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch")(copied)
+    composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch", out=EXACT)(copied)
 
 
 for _name in _COPIED:

@@ -428,9 +428,9 @@ def _declare(mode: str) -> None:
         samples.append(case(t(2, 1, 3), [t(1, 1, 2), t(1, 1, 3)], [t(12, 3, grad=False), t(12, 2), t(2, 3)], False, 1,
                             0.0, False, False, False))
     op(f"{mode}.data(Tensor data, Tensor batch_sizes, {hx}, {_SETTINGS}) -> {returns}",
-       kernel=Composite(over_packed), public="torch", mixes_devices=True)
+       kernel=Composite(over_packed), public="torch", mixes_devices=True, out=None)
     op(f"{mode}.input(Tensor input, {hx}, {_SETTINGS}, bool batch_first) -> {returns}",
-       kernel=Composite(over_padded), public="torch", samples=cases(*samples))
+       kernel=Composite(over_padded), public="torch", samples=cases(*samples), out=None)
 
 
 for _mode in GATES:
@@ -465,7 +465,7 @@ _CELL_WEIGHTS = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
                          error(RuntimeError, "lstm_cell expects two hidden states", t(3, 3), [t(3, 2)],
                                *_sample_weights(LSTM)),
                          error(RuntimeError, "input has inconsistent input_size: got 4 expected 3", t(3, 4),
-                               [t(3, 2), t(3, 2)], *_sample_weights(LSTM))))
+                               [t(3, 2), t(3, 2)], *_sample_weights(LSTM))), out=None)
 def _lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh):
     if len(hx) != 2:
         raise RuntimeError("lstm_cell expects two hidden states")
@@ -479,7 +479,7 @@ def _declare_cell(mode: str) -> None:
     @composite(f"{mode}_cell(Tensor input, Tensor hx, {_CELL_WEIGHTS}) -> Tensor",
                samples=cases(case(t(3, 3), t(3, 2), *_sample_weights(mode)),
                              error(RuntimeError, "Input batch size 3 doesn't match hidden0 batch size 2", t(3, 3),
-                                   t(2, 2), *_sample_weights(mode))))
+                                   t(2, 2), *_sample_weights(mode))), out=None)
     def cell(input, hx, w_ih, w_hh, b_ih, b_hh):
         _check_cell(mode, input, (hx,), w_ih, w_hh)
         if input._keys & CUDA_MASK:
@@ -542,9 +542,9 @@ def _unpack(data: Any, batch_sizes: Any, batch_first: bool, padding_value: Any, 
 
 
 op("_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor result, Tensor result1)",
-   kernel=Composite(_pack), public="torch", mixes_devices=True)
+   kernel=Composite(_pack), public="torch", mixes_devices=True, out=None)
 op("_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> "
-   "(Tensor result, Tensor result1)", kernel=Composite(_unpack), public="torch", mixes_devices=True)
+   "(Tensor result, Tensor result1)", kernel=Composite(_unpack), public="torch", mixes_devices=True, out=None)
 
 
 @composite("pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side='right')"

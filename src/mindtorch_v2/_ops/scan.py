@@ -14,6 +14,7 @@ from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .extreme import NAN, kinks
 from .families import ArrayFamily, computes
+from .out import ANY, Out
 from .reduce import contiguous, joined, reduced_dims
 from .rules import Spec, anywhere
 from .samples import bools, case, cases, error, ints, t, values
@@ -31,11 +32,16 @@ def _running_spec(self: Tensor, dim: int, dtype: dtype | None) -> Spec:
     return Spec(self._array.shape, dtype or (int64 if self.dtype.category <= INT else self.dtype))
 
 
+_AS_INPUT = Out("exact", "expected scalar_type {made} but found {given}")
+
+
 class _Scans(ArrayFamily):
     """A running sum or product; in place, in the type of the tensor."""
 
+    out = ANY
+
     def __init__(self, ufunc: str) -> None:
-        super().__init__(_running_spec, _running(ufunc), widen=True, out_types="any")
+        super().__init__(_running_spec, _running(ufunc), widen=True)
 
     @staticmethod
     def inplace_arguments(functional: Operator, target: Tensor, dim: int, dtype: dtype | None) -> tuple:
@@ -151,7 +157,7 @@ for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
        grad=dict(self=lambda grad, indices, self_shape, dim:
                  grad.new_zeros(self_shape).scatter_add(dim, indices, grad) if self_shape else grad),
        samples=cases(*_CASES, case(kinks([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1),
-                     case(bools(2, 3), 0)))
+                     case(bools(2, 3), 0)), out=_AS_INPUT)
 
 
 # logarithm of a running sum ------------------------------------------------------------------------------------------
@@ -201,10 +207,11 @@ def _logcumsumexp_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> 
 
 
 op("logcumsumexp(Tensor self, int dim) -> Tensor",
-   kernel=computes(_logcumsumexp_spec, _logcumsumexp, out_types="exact"),
+   kernel=computes(_logcumsumexp_spec, _logcumsumexp),
    grad=dict(self=_logcumsumexp_grad),
    samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
-                 error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)))
+                 error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)),
+   out=_AS_INPUT)
 
 
 # differences ---------------------------------------------------------------------------------------------------------
@@ -227,7 +234,8 @@ def _check_joinable(self: Tensor, other: Tensor | None, dim: int) -> None:
                          case(t(2, 4), prepend=t(2, 1), append=t(2, 2)), case(t(2, 3), 5), case(ints(2, 4)),
                          case(bools(2, 4)), case(t(2, 3), 0),
                          error(RuntimeError, "order must be non-negative but got -1", t(3), -1),
-                         error(RuntimeError, "diff expects input to be at least one-dimensional", t())))
+                         error(RuntimeError, "diff expects input to be at least one-dimensional", t())),
+           out=_AS_INPUT._replace(by="sub"))
 def _diff(self, n, dim, prepend, append):
     if not self.dim():
         raise RuntimeError("diff expects input to be at least one-dimensional")
@@ -382,7 +390,7 @@ def _cumulative_trapezoid(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Ten
 
 for _name, _integral, _aliases in (("trapezoid", _trapezoid, ("trapz",)),
                                    ("cumulative_trapezoid", _cumulative_trapezoid, ())):
-    composite(f"{_name}.x({_X}) -> Tensor", samples=_X_CASES, aliases=_aliases)(
+    composite(f"{_name}.x({_X}) -> Tensor", samples=_X_CASES, aliases=_aliases, out=None)(
         lambda y, x, dim, integral=_integral: integral(y, x, None, dim))
-    composite(f"{_name}.dx({_DX}) -> Tensor", samples=_DX_CASES, aliases=_aliases)(
+    composite(f"{_name}.dx({_DX}) -> Tensor", samples=_DX_CASES, aliases=_aliases, out=None)(
         lambda y, dx, dim, integral=_integral: integral(y, None, dx, dim))

@@ -189,7 +189,7 @@ op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=Fal
                  case(t(3, 4), [bools(3, 4)], t()),
                  error(RuntimeError, "shape mismatch: value tensor of shape [2, 2] cannot be broadcast to indexing "
                                      "result of shape [2, 3]",
-                       t(2, 3), [values([0, 1])], t(2, 2))), batch=_index_put_each)
+                       t(2, 3), [values([0, 1])], t(2, 2))), batch=_index_put_each, out=None)
 
 
 # along one dimension -------------------------------------------------------------------------------------------------
@@ -409,7 +409,8 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
    samples=cases(case(t(3, 4), 0, values([0, 2]), 1.5), case(t(3, 4), -1, values([1, 3]), t()),
                  case(t(), 0, values(0), 2),
                  error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)),
-   batch=_update_each)
+   batch=_update_each,
+   out=None)
 
 
 def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
@@ -700,7 +701,7 @@ op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
                        ints(2), 1),
                  error(RuntimeError, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 "
                                      "dimension(s).", t(2),
-                       bools(2), t(1))), batch=_masked_fill_each)
+                       bools(2), t(1))), batch=_masked_fill_each, out=None)
 
 
 def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:
@@ -742,7 +743,7 @@ op("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
              source=lambda grad, mask, source_shape: _masked_scatter_backward(grad, mask, source_shape)),
    samples=cases(case(t(2, 3), bools(2, 3), t(2, 3)), case(t(2, 3), bools(3), t(7)), case(t(3), bools(2, 1), t(6)),
                  error(RuntimeError, "Number of elements of source < number of ones in mask", t(2),
-                       values([True, True]), t(1))))
+                       values([True, True]), t(1))), out=None)
 
 
 # the flattened tensor ------------------------------------------------------------------------------------------------
@@ -783,4 +784,4 @@ op("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tens
    samples=cases(case(t(2, 3), values([0, 5]), t(2)), case(t(2, 3), values([0, 0]), t(2), True),
                  case(t(3), values([[-1]]), t(1, 1)),
                  error(IndexError, "out of range: tried to access index 6 on a tensor of 6 elements.", t(2, 3),
-                       values([0, 6]), t(2))))
+                       values([0, 6]), t(2))), out=None)

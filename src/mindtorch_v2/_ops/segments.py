@@ -10,6 +10,7 @@ from .._tensor import Tensor, wrapped_dim
 from .declare import composite, function_of, op
 from .families import Composite, moves
 from .join import constant_pad_nd
+from .out import JOINED, Out
 from .reduce import folded, folded_shape, reduced_dims
 from .rules import Spec
 from .samples import case, cases, error, ints, t, values
@@ -106,7 +107,7 @@ _segment_extreme, _segment_product = (function_of(op(
                          case(t(5), "max", offsets=values([0, 2, 5])),
                          error(RuntimeError, "Either lengths or offsets must be defined.", t(3), "sum"),
                          error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got x",
-                               t(3), "x", lengths=values([3]))))
+                               t(3), "x", lengths=values([3]))), out=None)
 def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets: Any, axis: int, unsafe: bool,
                     initial: Any) -> Any:
     if reduce not in _FOLDS:
@@ -139,11 +140,12 @@ def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets:
     return made
 
 
-@composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", public="torch", out_types="joined",
+@composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", public="torch",
            samples=cases(case((t(5, grad=False), t(3, grad=False)), 0, 2),
                          case((t(2, 3, grad=False), t(2, 4, grad=False)), 1, 2),
                          case((t(3, 2, grad=False), t(3, grad=False)), 0, 2),
-                         error(RuntimeError, "_chunk_cat expects positive num_chunks", (t(3, grad=False),), 0, 0)))
+                         error(RuntimeError, "_chunk_cat expects positive num_chunks", (t(3, grad=False),), 0, 0)),
+           out=JOINED)
 def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
     if not tensors:
         raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
@@ -187,6 +189,7 @@ def _hash(xp: Any, self: Any, dim: Sequence[int], keepdim: bool, mode: int) -> A
 
 
 op("hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
-   kernel=moves(_hash_spec, _hash, out_types="exact"),
+   kernel=moves(_hash_spec, _hash),
    samples=cases(case(t(5)), case(t(2, 3), 1), case(ints(2, 3), (0,), keepdim=True), case(t(2, 3), ()), case(t()),
-                 error(RuntimeError, "Unknown hash_tensor mode: 1", t(2), mode=1)))
+                 error(RuntimeError, "Unknown hash_tensor mode: 1", t(2), mode=1)),
+   out=Out("exact", "Expected result to be of dtype uint64, but got {given}"))

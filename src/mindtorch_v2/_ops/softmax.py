@@ -12,6 +12,7 @@ from .._tensor import Tensor, wrapped_dim
 from .batch import along_one
 from .declare import composite, op
 from .families import computes
+from .out import Out
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded_shape, reduced_dims, summed, unfolded
 from .rules import Spec, shape_misfit, shape_text
 from .samples import case, cases, error, ints, t
@@ -76,21 +77,21 @@ _SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case
                         2))
 
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
-   kernel=computes(_spec("softmax"), _normalised(_softmax_into), out_types="exact"),
+   kernel=computes(_spec("softmax"), _normalised(_softmax_into)),
    kernels={"cpu": "onednn.softmax", "cuda": "softmax.softmax"},
    npu="aclnnSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
-                       1)))
+                       1)), out=Out(names="torch.softmax", grad="cut"))
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
-   kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into), out_types="exact"),
+   kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into)),
    kernels={"cuda": "softmax.softmax"},
    npu="aclnnLogSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _log_softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
-                       1)))
+                       1)), out=Out(names="torch.log_softmax", grad="cut"))
 
 
 # derivatives ---------------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, in
              output=lambda grad, grad_output, output, dim:
              grad * (grad_output - (grad_output * output).sum((dim,), True))
              - grad_output * (grad * output).sum((dim,), True)),
-   samples=_BACKWARD_CASES, batch=along_one)
+   samples=_BACKWARD_CASES, batch=along_one, out=None)
 _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
                        "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
@@ -174,12 +175,14 @@ _FUNCTIONAL_CASES = cases(case(t(2, 3), 1), case(t(2, 3), 0), case(t(4), -1), ca
                           case(t(2, 3), dim=0, dtype=float64))
 
 
-@composite(f"softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional")
+@composite(f"softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional",
+           out=Out(grad="cut"))
 def _functional_softmax(input, dim, _stacklevel, dtype):
     return input.softmax(_implicit_dim("softmax", input.dim(), _stacklevel) if dim is None else dim, dtype)
 
 
-@composite(f"log_softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional")
+@composite(f"log_softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional",
+           out=Out(grad="cut"))
 def _functional_log_softmax(input, dim, _stacklevel, dtype):
     return input.log_softmax(_implicit_dim("log_softmax", input.dim(), _stacklevel) if dim is None else dim, dtype)
 
@@ -226,4 +229,5 @@ op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="t
              unfolded(grad, self.shape, dim, keepdim)
              * (self - unfolded(result, self.shape, dim, keepdim)).exp().conj()),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (0, 1), True), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0),
-                 case(t(2, 3, low=80, high=100), 1), case(ints(2, 3), 0), *DIM_ERRORS))
+                 case(t(2, 3, low=80, high=100), 1), case(ints(2, 3), 0), *DIM_ERRORS),
+   out=Out("castable", "logsumexp(): Expected floating point type for result tensor, but got: {given}"))

@@ -12,6 +12,7 @@ from .copy import store, uninitialised
 from .declare import composite, op
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
 from .families import computes
+from .out import Out
 from .reduce import contiguous
 from .rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t, values
@@ -90,7 +91,7 @@ def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Te
 
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
-   kernel=computes(_sort_spec, _sort, out_types="exact"),
+   kernel=computes(_sort_spec, _sort),
    kernels={"cuda": "sort.sort"},
    npu="aclnnSort(self, stable|False, dim, descending, values, indices)", grad=dict(self=_sorted_grad),
    samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True),
@@ -101,7 +102,7 @@ op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) 
 
 @composite("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
            samples=cases(case(t(2, 5)), case(t(3, 2), 0, True), case(t(2, 4), stable=True),
-                         case(values([2, 1, 2, 1, 0]))))
+                         case(values([2, 1, 2, 1, 0]))), out=Out(refused=True))
 def _argsort(self, dim, descending, stable):
     return self.detach().sort(dim, descending, stable=stable)[1]
 
@@ -193,7 +194,7 @@ op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}", kernel=computes(_kthva
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0, True), case(t(), 1),
                  error(RuntimeError, "kthvalue(): selected number k out of range for dimension 1", t(2, 3), 4),
                  error(IndexError, "kthvalue(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 1,
-                       0)))
+                       0)), out=Out("exact", "output values must be of same type as input"))
 
 
 def _median_indices(xp: Any, array: Any, dim: int, ignore_nan: bool) -> Any:
@@ -274,9 +275,10 @@ def _mode(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     return chosen(xp, self, xp.moveaxis(indices, -1, dim), dim, keepdim)
 
 
-op(f"mode(Tensor self, int dim=-1, {_CHOSEN}", kernel=computes(_mode_spec, _mode, out_types="exact"), grad=_CHOSEN_GRAD,
+op(f"mode(Tensor self, int dim=-1, {_CHOSEN}", kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD,
    samples=cases(case(values([[1, 2, 2, 3, 3], [5, 5, 4, 4, 1]])), case(t(3, 4), 0, True), case(t()), case(bools(2, 5)),
-                 error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)))
+                 error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)),
+   out=Out("exact", "expected scalar type '{made}' but got '{given}' for values output"))
 
 
 # quantiles -----------------------------------------------------------------------------------------------------------
@@ -337,7 +339,8 @@ for _name in ("quantile", "nanquantile"):
               samples=cases(*[case(t(2, 5), 0.3, interpolation=word) for word in _INTERPOLATIONS],
                             case(t(2, 5), 0.5, 1, True), case(t(4, 3), values([0.1, 0.7]), 0), case(t(3), 1.0, 0),
                             error(RuntimeError, "quantile() q must be in the range [0, 1] but got 2", t(3),
-                                  2.0)))(
+                                  2.0)),
+              out=Out("exact", "quantile() out tensor must be same dtype as the input tensor", grad="ignored"))(
         lambda self, q, dim, keepdim, interpolation, ignore_nan=_name == "nanquantile":
         _quantile(ignore_nan, self, q, dim, keepdim, interpolation))
 
@@ -401,6 +404,9 @@ def _search_rows(xp: Any, sequences: Any, wanted: Any, side: str) -> Any:
     return contiguous(places[..., start : start + wanted.shape[-1]])
 
 
+_PLACES_OUT = Out("exact", "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or "
+                           "Long(int64) depending on whether out_int32 flag is True, but we got output tensor's dtype "
+                           "{given} and out_int32 flag is False", grad="ignored")
 def _searchsorted_each(call: Call) -> Result:
     _, value, *options = call.values
     if not call.batched[0] and call.ndim(0) == 1 and options[3] is None:
@@ -415,13 +421,14 @@ def _searchsorted_each(call: Call) -> Result:
 
 op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool right=False, str? "
    "side=None, Tensor? sorter=None) -> "
-   "Tensor", kernel=computes(_search_spec, _search, out_types="exact"), public="torch",
+   "Tensor", kernel=computes(_search_spec, _search), public="torch",
    samples=cases(case(values([1.0, 3.0, 5.0]), t(2, 3, high=6)), case(values([1, 3, 5]), 3),
                  case(values([1, 3, 5]), 3, right=True), case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8)),
                  case(values([1, 3, 5]), ints(3), side="right"),
                  case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
                  error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))),
-   batch=_searchsorted_each)
+   batch=_searchsorted_each,
+   out=_PLACES_OUT)
 
 
 def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) -> Spec:
@@ -433,8 +440,9 @@ def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) ->
 op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
    public="torch",
    kernel=computes(_bucket_spec, lambda xp, self, boundaries, out_int32, right:
-                   _search(xp, boundaries, self, out_int32, right, None, None), out_types="exact"),
+                   _search(xp, boundaries, self, out_int32, right, None, None)),
    npu="aclnnBucketize(self, boundaries, out_int32, right, out)",
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
                  error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),
-                       t(2, 2))), batch=against_a_set)
+                       t(2, 2))),
+   out=_PLACES_OUT, batch=against_a_set)

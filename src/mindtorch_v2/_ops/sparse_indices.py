@@ -29,7 +29,7 @@ def _pointers(xp: Any, self: Any, size: int, out_int32: bool) -> Any:
 
 
 op("_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor", public="torch",
-   kernel=moves(_pointers_spec, _pointers, out_types="exact"),
+   kernel=moves(_pointers_spec, _pointers),
    samples=cases(case(values([0, 0, 2, 2, 3]), 5), case(values([0, 1, 1]), 2, out_int32=True), case(ints(0), 3),
                  case(values([4]), 4), case(values([0, 2]), 0),
                  error(RuntimeError, "Input is supposed to be a vector, but got 2 dimensional tensor.", ints(2, 2), 3)))
@@ -53,7 +53,7 @@ def _rows(xp: Any, crow_indices: Any, col_indices: Any, out_int32: bool, transpo
 
 
 op("_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool"
-   " transpose=False) -> Tensor", public="torch", kernel=moves(_rows_spec, _rows, out_types="exact"),
+   " transpose=False) -> Tensor", public="torch", kernel=moves(_rows_spec, _rows),
    samples=cases(case(values([0, 2, 2, 3]), values([0, 1, 2])),
                  case(values([0, 2, 3]), values([0, 1, 2]), out_int32=True),
                  case(values([0, 2, 2, 3]), values([0, 1, 2]), transpose=True), case(values([0, 0]), ints(0)),

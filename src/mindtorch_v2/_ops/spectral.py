@@ -65,7 +65,7 @@ def _whole_window(window: Any, self: Any, win_length: int, n_fft: int, kind: Any
                          error(RuntimeError, "expected 0 < win_length <= n_fft, but got win_length=9", t(20), 8, 2, 9,
                                return_complex=True),
                          error(RuntimeError, "expected a 1D window tensor of size equal to win_length=8, but got "
-                               "window with size [7]", t(20), 8, window=t(7), return_complex=True)))
+                               "window with size [7]", t(20), 8, window=t(7), return_complex=True)), out=None)
 def _stft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None, window: Any, center: bool,
           pad_mode: str, normalized: bool, onesided: bool | None, return_complex: bool | None,
           align_to_window: bool | None) -> Any:
@@ -127,7 +127,7 @@ def _stft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None,
            "center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> "
            "Tensor",
            samples=cases(error(RuntimeError, "istft requires a complex-valued input tensor matching the output from "
-                               "stft with return_complex=True.", t(5, 3), 8)))
+                               "stft with return_complex=True.", t(5, 3), 8)), out=None)
 def _istft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None, window: Any, center: bool,
            normalized: bool, onesided: bool | None, length: int | None, return_complex: bool) -> Any:
     if window is None:

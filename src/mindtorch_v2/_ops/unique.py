@@ -14,6 +14,7 @@ from .batch import against_a_set, dynamic_shape, in_front
 from .declare import composite, op
 from .extreme import NAN, kinks
 from .families import ArrayFamily, computes, moves
+from .out import Out
 from .reduce import contiguous
 from .rules import Spec
 from .samples import bools, case, cases, error, ints, t, values
@@ -64,7 +65,7 @@ _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False
               "(Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
    grad=dict(self=_not_derived("_unique2")),
    samples=cases(case(ints(6)), case(ints(2, 3), True, True, True),
-                 case(kinks([1.0, NAN, NAN]), True, True)), batch=dynamic_shape)
+                 case(kinks([1.0, NAN, NAN]), True, True)), batch=dynamic_shape, out=None)
 
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -162,7 +163,7 @@ def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bo
 @composite("unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) "
            "-> Tensor",
            samples=cases(case(ints(6)), case(ints(2, 3), return_inverse=True),
-                         case(ints(3, 2, high=2), dim=0, return_counts=True), case(bools(5))))
+                         case(ints(3, 2, high=2), dim=0, return_counts=True), case(bools(5))), out=None)
 def _public_unique(self, sorted, return_inverse, return_counts, dim):
     if dim is None:
         return _selected(call_bound(_UNIQUE2, (self, sorted, return_inverse, return_counts)), return_inverse,
@@ -173,7 +174,7 @@ def _public_unique(self, sorted, return_inverse, return_counts, dim):
 
 @composite("unique_consecutive.selected(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
            "dim=None) -> Tensor",
-           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)))
+           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)), out=None)
 def _public_unique_consecutive(self, return_inverse, return_counts, dim):
     return _selected(call_bound(_UNIQUE_RUNS, (self, return_inverse, return_counts, dim)), return_inverse,
                      return_counts)
@@ -206,7 +207,7 @@ op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
    kernel=DataDependent(_bincount_spec, _bincount, widen=True),
    grad=dict(weights=_not_derived("bincount")),
    samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6, grad=False)), case(ints(0)),
-                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)), batch=dynamic_shape)
+                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)), batch=dynamic_shape, out=None)
 
 
 def _histc_spec(self: Tensor, bins: int, min: Any, max: Any) -> Spec:
@@ -235,11 +236,14 @@ def _histc(xp: Any, self: Any, bins: int, min: Any, max: Any) -> Any:
     return xp.bincount(xp.minimum(place, bins - 1), minlength=bins)
 
 
+HISTOGRAM_OUT = Out("exact", "torch.histogram: input tensor and hist tensor should have the same dtype, but got input "
+                             "{c_made} and hist {c_given}")
 op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-   kernel=moves(_histc_spec, _histc, out_types="exact"),
+   kernel=moves(_histc_spec, _histc),
    npu="aclnnHistc(self, bins, min, max, out) empty=0",
    samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3),
-                 error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)))
+                 error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)),
+   out=HISTOGRAM_OUT._replace(grad="ignored"))
 
 
 def _isin_spec(elements: Any, test: Any, assume_unique: bool, invert: bool) -> Spec:
@@ -269,4 +273,4 @@ for _overload, _arguments, _row, _batch, _samples in (
      cases(case(2, ints(6)), case(9, ints(6)))),
 ):
     op(f"isin.{_overload}({_arguments}, *, bool assume_unique=False, bool invert=False) -> Tensor",
-       kernel=computes(_isin_spec, _isin, out_types="exact"), npu=_row, samples=_samples, batch=_batch)
+       kernel=computes(_isin_spec, _isin), npu=_row, samples=_samples, batch=_batch, out=Out(grad="ignored"))
