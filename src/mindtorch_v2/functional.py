@@ -99,7 +99,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     for n in (n for shape in given for n in shape if isinstance(n, Tensor)):
         raise AssertionError(f"Expected bool, got {type(n)}")
-    if any(n < 0 for shape in given for n in shape):
+    if any(n is not None and n < 0 for shape in given for n in shape):
         raise ValueError("Attempting to broadcast a dimension with negative length!")
     common = [1] * max(map(len, given), default=0)
     wrong: tuple[int, int, int] | None = None

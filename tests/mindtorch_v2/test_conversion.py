@@ -333,3 +333,20 @@ def test_numpy_computes_with_an_array_on_the_right_of_a_bitwise_operator() -> No
     x, array = torch.tensor([1, 2]), np.array([3, 3])
     assert x.__or__(array) is NotImplemented and x.__xor__(array) is NotImplemented
     assert (x | array).tolist() == [3, 3] and (x ^ array).tolist() == [2, 1]
+
+
+def test_casting_an_empty_complex_tensor_to_real_warns_of_nothing() -> None:
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert torch.ones(0, dtype=torch.complex64).float().dtype is torch.float32
+        with pytest.warns(UserWarning, match="discards the imaginary part"):
+            torch.ones(1, dtype=torch.complex64).float()
+    finally:
+        torch.set_warn_always(False)
+
+
+def test_the_integral_over_no_points_is_a_constant() -> None:
+    made = torch.trapezoid(torch.ones(0, 3, requires_grad=True), dim=0)
+    assert made.tolist() == [0.0, 0.0, 0.0] and not made.requires_grad

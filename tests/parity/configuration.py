@@ -14,19 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-# (rtol, atol) of torch.testing.assert_close; rtol counts against an element and against the largest of its tensor,
-# since sums in another order err by a part of their largest terms.
-TOLERANCES = {
-    "float16": (1e-3, 1e-5),
-    "bfloat16": (1.6e-2, 1e-5),
-    "float32": (1.3e-6, 1e-5),
-    "float64": (1e-7, 1e-7),
-    "complex32": (1e-3, 1e-5),
-    "complex64": (1.3e-6, 1e-5),
-    "complex128": (1e-7, 1e-7),
-}
-
+import torch
+from torch.testing._comparison import default_tolerances
 
 OF_KERNELS = re.compile("oneDNN|performance|beta")  # what PyTorch says of its kernels, once in a process
 HALVES = ("float16", "bfloat16", "complex32")
@@ -283,10 +272,14 @@ def as_array(tensor: Any) -> np.ndarray:
 
 
 def same_values(expected: np.ndarray, got: np.ndarray, dtype: str, widen: float = 1.0) -> bool:
-    """Whether numbers are equal up to rounding."""
+    """Whether numbers are equal up to rounding, as torch.testing.assert_close judges it.
+
+    Its rtol counts against an element and against the largest of its tensor, since sums in another order err by a part
+    of their largest terms.
+    """
     if expected.dtype.kind not in "fc":
         return bool(np.array_equal(expected, got))
-    rtol, atol = TOLERANCES.get(dtype, (0, 0))
+    rtol, atol = default_tolerances(getattr(torch, dtype))
     if dtype in HALVES:  # formulas round at each of their steps
         widen *= 4
     with np.errstate(all="ignore"):

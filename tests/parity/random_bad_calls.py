@@ -20,7 +20,8 @@ refuses it; what PyTorch takes must be taken too. The classes of a call:
     changed         the refused call changed one of its arguments, which PyTorch's left alone
     taken           both take it
     unknown         PyTorch crashes or hangs, or the library lacks the function
-    explained       refused as docs/differences.md says: devices that do not mix, sparse layouts without a kernel
+    explained       as docs/differences.md says: refused are devices that do not mix, sparse layouts without a kernel;
+                    taken are complex gradients and meta tensors that PyTorch has no formula or kernel for
 """
 
 import argparse
@@ -390,6 +391,7 @@ PYTHONS = re.compile(
     r"math domain error|division by zero|maximum recursion|zip\(\) argument"
 )
 EXPLAINED = re.compile("Expected all tensors to be on the same device|with arguments from the 'Sparse")
+EXPLAINED_LACK = re.compile("automatic differentiation for outputs with complex dtype|no fake impl or Meta kernel")
 INTERNAL = {"AttributeError", "KeyError", "IndexError", "UnboundLocalError", "AssertionError", "SystemError",
             "NameError", "RecursionError", "ZeroDivisionError", "StopIteration", "error",
             "BufferError", "FloatingPointError"}
@@ -405,7 +407,7 @@ def verdict(theirs: Answer, ours: Answer) -> str:
     if not theirs.error:
         return "taken" if not ours.error else "explained" if EXPLAINED.search(ours.text) else "refused"
     if not ours.error:
-        return "accepted"
+        return "explained" if EXPLAINED_LACK.search(theirs.text) else "accepted"
     if ours.changed and not theirs.changed:
         return "changed"
     said = re.split(r" Schema: |- got \(|but expected one|argument '\w+'.* must be", ours.text)[0]

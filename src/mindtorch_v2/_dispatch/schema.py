@@ -48,6 +48,10 @@ LEAST, MOST, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 _SIZES = ("size", "sizes", "shape", "stride", "strides", "shifts", "repeats")
 
 
+# Functions that in PyTorch take an int, or in another overload a list.
+_INT_OR_LIST = frozenset(("any", "all", "movedim"))
+
+
 class Mismatch(TypeError):
     """An argument that does not fit; the text names the argument, the schema is added by the caller."""
 
@@ -69,6 +73,7 @@ class Argument:
     keyword_only: bool = False
     default: Any = MISSING
     gaps: bool = False  # whether a list may hold None
+    one_for_all: bool = True  # whether a tensor of one element stands for a list of that size
 
     @property
     def is_tensor(self) -> bool:
@@ -110,7 +115,7 @@ class Argument:
             return values
         if self.type == "Tensor" or self.size is None:
             raise Mismatch(self._expected(value))
-        if self.type == "int" and is_tensor(value):
+        if self.type == "int" and self.one_for_all and is_tensor(value):
             converter = _to_list_int
         return (self._converted(converter, value),) * self.size
 
@@ -367,7 +372,7 @@ class Schema:
             arguments.append(Argument(
                 m["name"], type_name, bool(m["opt2"]) or (bool(m["opt1"]) and not m["list"]), m["list"] is not None,
                 int(m["size"]) if m["size"] else None, bool(m["alias"] and "!" in m["alias"]), keyword_only, default,
-                bool(m["opt1"] and m["list"])))
+                bool(m["opt1"] and m["list"]), self.base_name not in _INT_OR_LIST))
         return tuple(arguments)
 
     def _parse_returns(self, text: str) -> tuple[Return, ...]:

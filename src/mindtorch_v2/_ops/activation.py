@@ -290,18 +290,22 @@ def _silu_backward(xp: Any, grad_output: Any, self: Any) -> Any:
 def _silu_double(grad: Tensor, grad_output: Tensor, self: Tensor) -> Tensor:
     gate = self.sigmoid()
     second = gate * (1 - gate) * (2 + self * (1 - 2 * gate))
-    return grad * grad_output * second
+    return grad * _conjugate(grad_output * second)
+
+
+def _conjugate(self: Tensor) -> Tensor:
+    return self.conj() if self.dtype.is_complex else self
 
 
 SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
    kernel=pointwise(_silu_backward, excluding=(BOOL, INT)), kernels={"cpu": "onednn.silu_backward"},
    npu="aclnnSiluBackward(grad_output, self, out)",
-   grad=dict(grad_output=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self)), self=_silu_double),
+   grad=dict(grad_output=lambda grad, self: call_bound(SILU_BACKWARD, (grad, _conjugate(self))), self=_silu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 SILU = op("silu(Tensor self) -> Tensor",
    kernel=pointwise(_silu, excluding=(BOOL, INT)), kernels={"cpu": "onednn.silu"},
    npu="aclnnSilu(self, out)",
-   grad=dict(self=lambda grad, self: call_bound(SILU_BACKWARD, (grad, self))), public="", samples=unary())
+   grad=dict(self=lambda grad, self: call_bound(SILU_BACKWARD, (grad, _conjugate(self)))), public="", samples=unary())
 functional(SILU, "silu(Tensor input, Any inplace=False) -> Tensor")
 
 

@@ -194,7 +194,8 @@ def store(xp: Any, target: Any, source: Any) -> None:
             source = cast(source, np.dtype(np.complex64) if kind == complex32.np else wanted)
             return store(xp, target, source)
         if kind.kind == "c" and wanted.kind not in "cb":
-            warn_once("Casting complex values to real discards the imaginary part", 5)
+            if source.size:
+                warn_once("Casting complex values to real discards the imaginary part", 5)
             source = source.real
         if (kind in REDUCED or wanted in REDUCED) and kind != xp.float32:
             source = source.astype(xp.float32)  # the way all narrow types take

@@ -606,9 +606,9 @@ def _declare_avg_pool(rank: int) -> None:
         return _windows(shape, kernel_size, stride or (), padding, (1,), ceil_mode, rank)
 
     def check(self, kernel_size, stride, padding, ceil_mode, divisor_override):
-        spec = _pooled_spec(self, name, rank, kernel_size, stride or (), padding, (1,), ceil_mode, mean=True)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
+        spec = _pooled_spec(self, name, rank, kernel_size, stride or (), padding, (1,), ceil_mode, mean=True)
         return spec
 
     def array(xp, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, spec):

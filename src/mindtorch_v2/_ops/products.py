@@ -13,7 +13,7 @@ from .declare import composite, function_of, op
 from .families import moves
 from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
 from .out import CASTABLE, Out
-from .rules import Spec, broadcast_shape, shape_text
+from .rules import Spec, broadcast_shape, c_name, shape_text
 from .samples import case, cases, error, t
 
 
@@ -184,6 +184,10 @@ def _bilinear(input1, input2, weight, bias):
     if bias is not None and bias.size(0) != weight.size(0):
         raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
                            f"{weight.shape[0]}")
+    operands = {"input1": input1, "input2": input2, "weight": weight} | ({} if bias is None else {"bias": bias})
+    if len({tensor.dtype for tensor in operands.values()}) > 1:
+        given = ", ".join(f"{name}: {c_name(tensor.dtype)}" for name, tensor in operands.items())
+        raise RuntimeError(f"All tensors must have the same dtype, got {given}")
     out, m, n = weight.shape
     half = linear(input1, weight.transpose(1, 2).reshape(out * n, m)).reshape((*input1.shape[:-1], out, n))
     made = batch_matmul(half, input2.unsqueeze(-1)).squeeze(-1)

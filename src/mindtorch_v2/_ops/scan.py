@@ -375,7 +375,7 @@ def _trapezoid(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     _check_integrand("trapezoid", y, x)
     _check_distance("trapezoid", dx)
     if not y.size(dim):
-        return y.sum(dim) if y.dtype.category >= FLOAT else y.sum(dim, dtype=y.dtype)
+        return y.new_zeros([n for d, n in enumerate(y.shape) if d != dim])
     return _strips("trapezoid", y, x, dx, dim).sum(dim)
 
 

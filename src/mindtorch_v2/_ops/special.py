@@ -7,7 +7,7 @@ from typing import Any
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, COMPUTE, INT, dtype
+from .._dtype import BOOL, COMPLEX, COMPUTE, INT, REDUCED, dtype
 from .._tensor import Tensor
 from .declare import op
 from .families import pointwise
@@ -52,12 +52,19 @@ def _i0(xp: Any, self: Any) -> Any:
     return xp.i0e(self) * xp.exp(xp.absolute(self))
 
 
+def _refuse_halves(kernel: str, self: Tensor) -> None:
+    if self.dtype.np in REDUCED:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{self.dtype.scalar_name}'")
+
+
 def _i1_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    _refuse_halves("i1_backward", self)
     slope = self.i0() - result / self
     return grad * slope.masked_fill(self == 0, 0.5)
 
 
 def _i1e_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    _refuse_halves("i1e_backward", self)
     slope = call_bound(I0E, (self,)) - result * (self.sgn() + self.reciprocal())
     return grad * slope.masked_fill(self == 0, 0.5)
 

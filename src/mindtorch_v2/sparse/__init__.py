@@ -77,6 +77,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: la
         raise RuntimeError("Output shape must be 2d")
     if rows.dim() != 2:
         raise RuntimeError("Diagonals must be vector or matrix")
+    if offsets.dim() > 1:
+        raise RuntimeError("Offsets must be scalar or vector")
     if starts.numel() != rows.size(0):
         raise RuntimeError(f"Number of diagonals ({rows.size(0)}) does not match the number of offsets "
                            f"({starts.numel()})")

@@ -121,3 +121,9 @@ def test_distances_of_two_types_are_refused():
         torch.cdist(torch.ones(2, 3), torch.ones(2, 3, dtype=torch.float64))
     with pytest.raises(NotImplementedError, match="\"searchsorted_out_cpu\" not implemented for 'ComplexFloat'"):
         torch.searchsorted(torch.arange(3.0), torch.tensor([1j]))
+
+
+def test_silu_of_complex_numbers_has_its_derivatives() -> None:
+    z = torch.tensor([0.5 + 1j, -1 - 0.25j], dtype=torch.complex128, requires_grad=True)
+    silu = torch.nn.functional.silu
+    assert torch.autograd.gradcheck(silu, z) and torch.autograd.gradgradcheck(silu, z)
