@@ -145,6 +145,14 @@ def empty_sparse(kind: layout, shape: Sequence[int], like: Tensor, sparse_dim: i
     return wrap_sparse(SparseArray(kind, parts, wrap(np.empty((*lead, 0), like._array.dtype)), shape))
 
 
+def emptied(array: SparseArray, kind: Any) -> SparseArray:
+    """A compressed array of the same dimensions and types of indices, with no elements, of a type of values."""
+    starts, plain = (part._array for part in array.parts)
+    lead, held = starts.shape[:-1], array.values._array.shape[array.batch + 1 :]
+    parts = (wrap(np.zeros_like(starts)), wrap(np.empty((*lead, 0), plain.dtype)))
+    return SparseArray(array.layout, parts, wrap(np.empty((*lead, 0, *held), kind)), array.shape)
+
+
 def coo_of(array: SparseArray) -> SparseArray:
     """A compressed array as a COO one."""
     if array.layout is sparse_coo:
@@ -168,10 +176,12 @@ def compressed_of(array: SparseArray, kind: layout) -> SparseArray:
                                      [*array.shape[:batch], array.shape[batch + 1], array.shape[batch]]), kind="stable")
     else:
         order = np.argsort(flattened(places, array.shape), kind="stable")
-    return compress(places[:, order], rows[order], array.shape, kind, batch)
+    indices = np.dtype(np.int64) if array.layout is sparse_coo else array.parts[0]._array.dtype
+    return compress(places[:, order], rows[order], array.shape, kind, batch, indices)
 
 
-def compress(places: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], kind: layout, batch: int) -> SparseArray:
+def compress(places: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], kind: layout, batch: int,
+             indices: Any = np.int64) -> SparseArray:
     """The compressed array of elements that come in its order."""
     line, plain = (batch, batch + 1) if kind is sparse_csr else (batch + 1, batch)
     lead, lines = shape[:batch], shape[line]
@@ -183,7 +193,8 @@ def compress(places: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], kind:
         raise RuntimeError("Expect the same number of specified elements per batch.")
     each = int(nnz.flat[0]) if nnz.size else 0
     values = rows.reshape((*lead, each, *rows.shape[1:]))
-    return SparseArray(kind, (wrap(starts), wrap(places[plain].reshape((*lead, each)))), wrap(values), shape)
+    parts = (starts.astype(indices, copy=False), places[plain].reshape((*lead, each)).astype(indices, copy=False))
+    return SparseArray(kind, tuple(map(wrap, parts)), wrap(values), shape)
 
 
 # checks --------------------------------------------------------------------------------------------------------------

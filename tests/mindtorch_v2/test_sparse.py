@@ -505,3 +505,37 @@ def test_parts_of_sparse_tensors_are_validated():
     starts, columns = torch.tensor([0, 1, 3]), torch.tensor([0, 1])
     with pytest.raises(RuntimeError, match=r"`crow_indices\[..., -1\] == nnz` is not satisfied"):
         torch._validate_sparse_compressed_tensor_args(starts, columns, eye.values(), (2, 2), torch.sparse_csr)
+
+
+@pytest.mark.parametrize("name", ["abs", "arcsin", "log1p", "nan_to_num", "relu", "sign", "sqrt", "trunc"])
+def test_an_uncoalesced_tensor_is_not_changed_in_place(name):
+    twice = torch.sparse_coo_tensor([[0, 0, 1]], [0.1, 0.2, 0.3], (3,))
+    with pytest.raises(RuntimeError, match=f"^{name.removeprefix('arc').replace('sin', 'asin')}_ requires coalesced"):
+        getattr(twice, f"{name}_")()
+    assert twice._nnz() == 3 and twice._version == 0
+    once = twice.coalesce()
+    expected = getattr(once.to_dense(), name)()
+    assert torch.equal(getattr(once, f"{name}_")().to_dense(), expected)
+
+
+def test_compressed_tensors_keep_the_type_of_their_indices():
+    starts, plain = (torch.tensor(numbers, dtype=torch.int32) for numbers in ([0, 1, 2], [0, 1]))
+    csr = torch.sparse_csr_tensor(starts, plain, torch.tensor([1.0, 2.0]))
+    csc = csr.to_sparse_csc()
+    assert csc.ccol_indices().dtype is csc.row_indices().dtype is torch.int32
+    assert csc.to_sparse_csr().crow_indices().dtype is torch.int32
+    assert torch.zeros_like(csr).crow_indices().dtype is torch.int32
+    assert csr.to_sparse_coo().indices().dtype is torch.int64
+    assert csr.to_sparse_coo().to_sparse_csr().crow_indices().dtype is torch.int64
+
+
+def test_zeros_like_of_a_compressed_tensor_has_its_dimensions():
+    blocks = torch.sparse_csr_tensor([0, 1, 2], [0, 1], torch.ones(2, 4), (2, 2, 4))
+    made = torch.zeros_like(blocks, dtype=torch.float64)
+    assert (made.shape, made.dense_dim(), made.sparse_dim(), made._nnz()) == ((2, 2, 4), 1, 2, 0)
+    assert made.dtype is torch.float64 and made.to_dense().sum() == 0
+
+
+def test_offsets_of_diagonals_are_a_vector():
+    with pytest.raises(RuntimeError, match="Offsets must be scalar or vector"):
+        torch.sparse.spdiags(torch.ones(1, 3), torch.tensor([[0]]), (3, 3))

@@ -25,6 +25,7 @@ from .._sparse import (
     compressed_of,
     coo,
     coo_of,
+    emptied,
     empty_sparse,
     flattened,
     is_sparse,
@@ -445,8 +446,11 @@ def _empty_like(self: Tensor, dtype: dtype | None, layout: layout | None, device
     like = self._array.values if dtype is None else self._array.values.to(dtype)
     if layout is strided:
         return zeros(self.shape, dtype=like.dtype, device=device, requires_grad=requires_grad)
-    dims = self._array.sparse_dim if layout in (None, self.layout) else None
-    made = empty_sparse(layout or self.layout, self._array.shape, like, dims)
+    same = layout in (None, self.layout)
+    if same and self.layout is not sparse_coo:
+        made = wrap_sparse(emptied(self._array, like._array.dtype))
+    else:
+        made = empty_sparse(layout or self.layout, self._array.shape, like, self._array.sparse_dim if same else None)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -52,8 +52,24 @@ def _on_values(name: str, *, linear: bool) -> Callable:
     return kernel
 
 
+def _of_coalesced(name: str) -> Callable:
+    """The in-place form for COO, which takes the values as they are: there may be one for each place only."""
+    write = in_place(_on_values(name, linear=False))
+
+    def checked(self: Tensor, *args: Any) -> Tensor:
+        if not self._array.coalesced:
+            raise RuntimeError(f"{name}_ requires coalesced input")
+        return write(self, *args)
+
+    return checked
+
+
+_LINEAR = ("conj_physical", "positive", "real")
 for _name in _ZERO_STAYS_ZERO:
-    serves(_name, *[_on_values(_name, linear=_name in ("conj_physical", "positive", "real"))] * 2)
+    serves(_name, *[_on_values(_name, linear=_name in _LINEAR)] * 2)
+    _changes = registry.get(_name).declaration.inplace
+    if _changes is not None and _name not in _LINEAR:
+        registry.register_kernel(_changes.name, LAYOUT_KEYS[0], _of_coalesced(_name))
 serves("neg", *[_on_values("neg", linear=True)] * 2)
 
 
