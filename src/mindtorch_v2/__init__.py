@@ -60,7 +60,6 @@ from ._generator import Generator, default_generator
 from ._legacy import TENSOR_TYPES as _TENSOR_TYPES
 from ._legacy import set_default_tensor_type, typename
 from ._operator_names import ops
-from ._ops import aten_forms as _aten_forms
 from ._ops import public as _public
 from ._ops.declare import public_functions as _public_functions
 from ._printing import set_printoptions
@@ -87,7 +86,6 @@ from .torch_version import TorchVersion as _TorchVersion
 __version__ = _TorchVersion("2.13.0+mindtorch2")
 
 _register_python_key()
-_aten_forms.attach()
 _torch_dispatch.attach()
 _public.attach_methods()
 _roots.attach()

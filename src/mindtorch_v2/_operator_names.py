@@ -9,8 +9,8 @@ from ._absent import absent_function
 from ._dispatch.callers import call_bound
 from ._dispatch.registry import Operator, registry
 from ._named_functions import NAMESPACES
+from ._ops.aten import AS_DECLARED, Aten, declared_overload
 from ._ops.out import write_out
-from ._overload_names import overload_name
 from ._tensor import Tensor
 
 # Operators that subclasses of Tensor in other libraries name in tables of theirs.
@@ -94,8 +94,18 @@ def _overload(operator: Operator, name: str, overload: str) -> OpOverload:
 
 def overload_for(operator: Operator, values: Sequence[Any]) -> OpOverload:
     """The overload that a call of an operator is, by PyTorch's names."""
-    overload = overload_name(operator.schema, values)
-    return _overload(operator, operator.name.partition(".")[0], overload)
+    return _overload(operator, operator.name.partition(".")[0], overload_name(operator, values))
+
+
+def aten_of(operator: Operator) -> Aten:
+    """How ATen has an operator."""
+    return AS_DECLARED if operator.declaration is None else operator.declaration.aten
+
+
+def overload_name(operator: Operator, values: Sequence[Any]) -> str:
+    """What ATen calls the overload that a call of an operator with these values is."""
+    overload = aten_of(operator).overload or declared_overload
+    return overload if isinstance(overload, str) else overload(operator.schema, values)
 
 
 def out_overload(operator: Operator, values: Sequence[Any]) -> OpOverload:

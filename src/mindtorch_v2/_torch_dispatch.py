@@ -27,8 +27,7 @@ from ._dispatch.keys import (
 )
 from ._dispatch.registry import Operator, PerKeys, registry
 from ._dispatch.schema import Schema
-from ._operator_names import OpOverload, out_overload, overload_for
-from ._ops import aten_forms
+from ._operator_names import OpOverload, aten_of, out_overload, overload_for
 from ._ops.out import handle_out
 from ._tensor import Tensor
 from ._wrapper_subclass import make_wrapper_subclass
@@ -103,6 +102,24 @@ def _is_default(value: Any, default: Any) -> bool:
 _COMPARED = frozenset((int, float, bool, str, tuple))
 
 
+def is_shown(operator: Operator, recorded: bool) -> bool:
+    """Whether a call is seen as this operator, and not as those that it is written as."""
+    if not operator.is_composite:
+        return True
+    returns = operator.schema.returns
+    has_no_gradient = bool(returns) and returns[0].type != "Tensor"  # a number, as that of `equal`
+    return aten_of(operator).leaf and (has_no_gradient or not recorded)
+
+
+def shown_as(operator: Operator, values: Sequence[Any]) -> tuple[Operator, Sequence[Any], Callable] | None:
+    """The operator that a call is in ATen, its values, and what makes this one's result of its; None if it is this."""
+    aten = aten_of(operator)
+    if aten.name is None or not aten.when(*values):
+        return None
+    named = registry.get(aten.name + "_" if operator.schema.writes else aten.name)
+    return named, aten.values(*values), aten.result
+
+
 def _kernel(operator: Operator, mask: int) -> Callable:
     """The kernel of the PythonDispatch key."""
     below: Callable | None = None
@@ -117,19 +134,19 @@ def _kernel(operator: Operator, mask: int) -> Callable:
             below = operator.lookup(mask & (TORCH_DISPATCH_MASK - 1))
         return below(*values)
 
-    if mask & FUNC_MASK or not aten_forms.is_shown(operator, bool(mask & REQUIRES_GRAD)):
+    if mask & FUNC_MASK or not is_shown(operator, bool(mask & REQUIRES_GRAD)):
         return run_below  # what it is made of comes this way
 
     def kernel(*values: Any) -> Any:
         owners = owners_among(values)
         if not owners and not (modes.include & TORCH_DISPATCH_MASK and dispatch_modes()):
             return run_below(*values)
-        shown = aten_forms.shown(operator, values)
+        shown = shown_as(operator, values)
         if shown is None:
             result = handled(overload_for(operator, values), owners, *_arguments(schema, values))
         else:
-            named, given = registry.get(shown.name), shown.values(*values)
-            result = shown.result(handled(overload_for(named, given), owners, *_arguments(named.schema, given)))
+            named, given, made = shown
+            result = made(handled(overload_for(named, given), owners, *_arguments(named.schema, given)))
         _check_result(schema, result)
         for i in written:
             _count_write(values[i])

@@ -232,6 +232,14 @@ class Mode(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.parametrize("window", [torch.hann_window, torch.kaiser_window])
+def test_a_mode_sees_the_overload_of_a_window(window):
+    with Mode() as mode:
+        window(5), window(5, False)
+    name = window.__name__
+    assert [name for name, _ in mode.seen] == [f"aten.{name}.default", f"aten.{name}.periodic"]
+
+
 def test_a_mode_comes_before_the_class_and_gets_its_type():
     x = wrapped(2)
     with Mode() as mode:

@@ -9,7 +9,8 @@ from .._dtype import BOOL, COMPLEX, FLOAT, INT, finfo, float16, float64
 from .._generator import default_generator
 from .._random import uniform
 from .._tensor import Tensor
-from .batch import in_front
+from .aten import LEAF, Aten, first
+from .batch import called, in_front
 from .copy import stored_number
 from .declare import PUBLIC, composite, op
 from .families import Composite, blockwise, computes, moves, pointwise
@@ -222,7 +223,7 @@ SELU = op("selu(Tensor self) -> Tensor",
                     named="elu_cpu"),
    npu="aclnnSelu(self, out)",
    grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary(),
-   out=None)
+   out=None, aten=Aten(name="elu", values=lambda self: (self, SELU_ALPHA, SELU_SCALE, 1)))
 functional(SELU, "selu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 
@@ -346,7 +347,13 @@ op("log_sigmoid(Tensor self) -> Tensor",
    npu="aclnnLogSigmoid(self, out)",
    grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
    public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(),
-   out=FOUND._replace(names="nn.functional.logsigmoid", resizes=True), batch=in_front)
+   out=FOUND._replace(names="nn.functional.logsigmoid", resizes=True), batch=in_front,
+   aten=Aten(name="log_sigmoid_forward", result=first))
+
+
+@composite("log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)", public="", aten=LEAF)
+def _log_sigmoid_forward(self):
+    return called("log_sigmoid", self), self.new_empty((0,))
 
 
 @blockwise
@@ -370,7 +377,8 @@ functional(MISH, "mish(Tensor input, Any inplace=False) -> Tensor")
 @composite("glu(Tensor self, int dim=-1) -> Tensor", public="nn.functional",
            samples=cases(case(t(2, 4)), case(t(4, 3), dim=0),
                          error(RuntimeError, "Halving dimension must be even, but dimension 1 is size 3", t(2, 3)),
-                         error(RuntimeError, "glu does not support scalars because halving size must be even", t())))
+                         error(RuntimeError, "glu does not support scalars because halving size must be even", t())),
+           aten=LEAF)
 def _glu(self, dim):
     if not self.dim():
         raise RuntimeError("glu does not support scalars because halving size must be even")
@@ -487,7 +495,8 @@ functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1
 RELU6 = op("relu6(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self, 0, 6), check=lambda self: _check_hardtanh(self, 0, 6)),
    npu="aclnnHardtanh(self, 0, 6, out)",
-   grad=dict(self=lambda grad, self: _inside(grad, self, 0, 6)), public="", samples=unary(-3, 9))
+   grad=dict(self=lambda grad, self: _inside(grad, self, 0, 6)), public="", samples=unary(-3, 9),
+   aten=Aten(name="hardtanh", values=lambda self: (self, 0, 6)))
 functional(RELU6, "relu6(Tensor input, Any inplace=False) -> Tensor")
 HARDSIGMOID = op("hardsigmoid(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self + 3, 0, 6) / 6, excluding=NOT_FLOATING),

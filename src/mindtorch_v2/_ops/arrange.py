@@ -6,6 +6,7 @@ from typing import Any
 from .._device import channels_last, channels_last_3d, contiguous_format
 from .._dtype import INT, dtype, int64
 from .._tensor import Tensor, proper_dim, wrapped_dim
+from .aten import LEAF
 from .batch import Call, Result, in_front, shifted
 from .copy import store, suggested_strides, uninitialised
 from .create import FACTORY, Factory, checked_size
@@ -92,7 +93,8 @@ op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves
 @composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
            samples=cases(*[case(t(2, 3), k) for k in (-1, 0, 1, 2, 3, 4)], case(t(2, 3, 4), 1, (1, -1)),
                          error(RuntimeError, "expected total rotation dims == 2, but got dims = 1", t(2, 3), 1, (0,)),
-                         error(RuntimeError, "expected total dims >= 2, but got total dims = 1", t(3))), out=None)
+                         error(RuntimeError, "expected total dims >= 2, but got total dims = 1", t(3))), out=None,
+           aten=LEAF)
 def _rot90(self, k, dims):
     ndim = self.dim()
     if len(dims) != 2:
@@ -269,7 +271,7 @@ def _refuse_volumes(self):
            samples=cases(case(t(1, 8, 2, 3), 2), case(t(9, 1, 2), 3),
                          error(RuntimeError, "pixel_shuffle expects its input's 'channel' dimension to be divisible by "
                                              "the square of upscale_factor, but input.size(-3)=3 is not divisible by 4",
-                               t(3, 2, 2), 2)), out=None)
+                               t(3, 2, 2), 2)), out=None, aten=LEAF)
 def _pixel_shuffle(self, upscale_factor):
     _check_factor(self, "pixel_shuffle", "upscale_factor", upscale_factor)
     _refuse_volumes(self)
@@ -285,7 +287,8 @@ def _pixel_shuffle(self, upscale_factor):
 @composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", public="torch nn.functional",
            samples=cases(case(t(1, 2, 4, 6), 2), case(t(1, 3, 6), 3),
                          error(RuntimeError, "pixel_unshuffle expects height to be divisible by downscale_factor, but "
-                                             "input.size(-2)=3 is not divisible by 2", t(4, 3, 3), 2)), out=None)
+                                             "input.size(-2)=3 is not divisible by 2", t(4, 3, 3), 2)), out=None,
+           aten=LEAF)
 def _pixel_unshuffle(self, downscale_factor):
     _check_factor(self, "pixel_unshuffle", "downscale_factor", downscale_factor)
     _refuse_volumes(self)
@@ -303,7 +306,7 @@ def _pixel_unshuffle(self, downscale_factor):
            aliases=("native_channel_shuffle",),
            samples=cases(case(t(1, 4, 2, 2), 2), case(t(2, 6, 3), 3),
                          error(RuntimeError, "Number of channels must be divisible by groups. Got 4 channels and 3 "
-                                             "groups.", t(1, 4, 4), 3)), out=None)
+                                             "groups.", t(1, 4, 4), 3)), out=None, aten=LEAF)
 def _channel_shuffle(self, groups):
     if self.dim() < 3:
         raise RuntimeError("channel_shuffle expects input with > 2 dims, but got input with sizes "

@@ -7,6 +7,7 @@ from .._device import channels_last, channels_last_3d
 from .._dispatch.callers import call_bound
 from .._dtype import COMPUTE
 from .._tensor import Tensor
+from .aten import Aten, first
 from .copy import suggested_strides
 from .declare import function_of, op
 from .families import computes, writes
@@ -106,7 +107,9 @@ batch_norm_with_statistics = function_of(op(
     npu="aclnnBatchNorm(input, weight, bias, None, None, True, momentum=0.0, eps, output, mean, rstd)",
     grad={"input, weight, bias": _grad},
     samples=cases(case(t(4, 3), t(3), t(3), 1e-5), case(t(2, 3, 4), None, None, 1e-5),
-                  case(t(2, 3, 2, 2), t(3), None, 1e-3), case(t(2, 3, 2, 4, layout="transposed"), t(3), t(3), 1e-5))))
+                  case(t(2, 3, 2, 2), t(3), None, 1e-3), case(t(2, 3, 2, 4, layout="transposed"), t(3), t(3), 1e-5)),
+    aten=Aten(name="native_batch_norm", values=lambda input, weight, bias, eps: (
+       input, weight, bias, None, None, True, 0.0, eps))))
 
 
 def _backward_specs(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, eps: float,
@@ -217,7 +220,9 @@ _RUNNING = op(
    "_batch_norm_running(Tensor input, Tensor? weight, Tensor? bias, Tensor? mean, Tensor var, float eps) -> Tensor",
    kernel=computes(_running_spec, _by_running), public="",
    kernels={"cuda": "batch_norm.by_running_statistics"},
-   grad={"input, weight, bias, mean, var": _running_grad}, decomposition=composed_by_running)
+   grad={"input, weight, bias, mean, var": _running_grad}, decomposition=composed_by_running,
+   aten=Aten(name="native_batch_norm", result=first, values=lambda input, weight, bias, mean, var, eps: (
+       input, weight, bias, mean, var, False, 0.0, eps)))
 batch_norm_by_running = function_of(_RUNNING)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from .._dispatch.keys import NPU_MASK, changed_modes
 from .._dtype import FLOAT, REDUCED, float32, int64
+from .aten import LEAF
 from .batch_norm import (
     batch_norm_by_running,
     batch_norm_with_statistics,
@@ -67,7 +68,7 @@ _BATCH_SAMPLES = (case(t(4, 3), t(3), t(3), None, None, True, 0.1, 1e-5),
 
 
 @composite(f"native_batch_norm({_BATCH_ARGUMENTS}) -> (Tensor result, Tensor result1, Tensor result2)",
-           samples=cases(*_BATCH_SAMPLES))
+           samples=cases(*_BATCH_SAMPLES), aten=LEAF)
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """The normalised input, and the batch's means and inverse deviations (empty outside training)."""
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
@@ -84,14 +85,14 @@ def _by_running_statistics(input: Any, *arguments: Any) -> Any:
 
 
 @composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
-           "(Tensor result, Tensor result1, Tensor result2)")
+           "(Tensor result, Tensor result1, Tensor result2)", aten=LEAF)
 def _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps):
     return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @composite("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float "
            "momentum, float eps) -> (Tensor result, Tensor result1, Tensor result2)",
-           samples=cases(case(t(4, 3), t(3), t(3), True, 0.1, 1e-5)))
+           samples=cases(case(t(4, 3), t(3), t(3), True, 0.1, 1e-5)), aten=LEAF)
 def _native_batch_norm_without(input, weight, bias, training, momentum, eps):
     return native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
 
@@ -208,7 +209,7 @@ def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: 
 
 @composite("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps)"
            " -> (Tensor result, Tensor result1, Tensor result2)",
-           samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)), out=None)
+           samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)), out=None, aten=LEAF)
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     if input.numel() != N * C * HxW:
         raise RuntimeError("Expected X.numel() == N * C * HxW to be true, but got false.")

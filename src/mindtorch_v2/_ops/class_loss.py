@@ -9,6 +9,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import COMPUTE, FLOAT, int64, promote_types, uint8
 from .._tensor import Tensor
+from .aten import LEAF, Aten, first
 from .batch import decomposed
 from .declare import composite, function_of, op
 from .families import computes
@@ -177,7 +178,7 @@ _nll_loss = function_of(op(
     grad=dict(self=lambda grad, target, weight, reduction, ignore_index, self_shape:
               call_bound(_NLL_BACKWARD, (grad, target, weight, self_shape, reduction, ignore_index))),
     public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES),
-    decomposition=_nll_by_parts, batch=decomposed))
+    decomposition=_nll_by_parts, batch=decomposed, aten=Aten(name="nll_loss_forward", result=first)))
 
 
 def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, size: tuple, reduction: int,
@@ -200,6 +201,17 @@ def _nll_backward_by_parts(grad_output, target, weight, size, reduction, ignore_
     safe, kept, each = _weighed(grad_output, target, weight, ignore_index)
     amounts = -_spread(grad_output, kept, each, reduction).unsqueeze(dim)
     return amounts.new_zeros(size).scatter_add(dim, safe.unsqueeze(dim), amounts)
+
+
+@composite("nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index)"
+           " -> (Tensor output, Tensor total_weight)", public="", aten=LEAF)
+def _nll_loss_forward(self, target, weight, reduction, ignore_index):
+    kept = target != ignore_index
+    if weight is None:
+        total = kept.sum().to(self.dtype)
+    else:
+        total = weight[target.where(kept, 0)].where(kept, 0).sum()
+    return _nll_loss(self, target, weight, reduction, ignore_index), total
 
 
 # Linear in the gradient, so that its own derivative is the loss again.
@@ -254,6 +266,10 @@ def _cross_entropy_by_parts(self, target, weight, reduction, ignore_index):
     return loss, top, total
 
 
+def _cross_entropy_parts(self, target, weight, reduction, ignore_index):
+    return _nll_loss(self.log_softmax(_class_dim(self)), target, weight, reduction, ignore_index), None
+
+
 # The largest score and the sum of exp(score - largest) are what the backward needs. They are not put together into the
 # logarithm of the sum: added to a large score, its digits would be lost.
 _cross_entropy_indices = function_of(op(
@@ -263,7 +279,7 @@ _cross_entropy_indices = function_of(op(
     kernels={"cuda": "loss.cross_entropy"},
     grad=dict(self=lambda grad, self, target, weight, reduction, ignore_index, top, total: call_bound(
         _CROSS_ENTROPY_BACKWARD, (grad, self, target, weight, top, total, reduction, ignore_index))),
-    public="", decomposition=_cross_entropy_by_parts, batch=decomposed))
+    public="", decomposition=_cross_entropy_by_parts, batch=decomposed, aten=Aten(parts=_cross_entropy_parts)))
 
 
 def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, top: Any, total: Any,

@@ -6,9 +6,10 @@ from typing import Any
 
 from .._backends.interface import Backend
 from .._dispatch.registry import Operator
-from .._dispatch.schema import NUMBERS
+from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, float32, int32
 from .._tensor import Tensor, wrap
+from .aten import Aten
 from .batch import in_front
 from .copy import stored_number
 from .declare import op
@@ -137,6 +138,10 @@ class _Clamp(Pointwise):
                                f"{c_name(target.dtype)}")
 
 
+def _bound_overload(schema: Schema, values: Sequence[Any]) -> str:
+    return "Tensor" if any(hasattr(v, "_keys") for v in values[1:]) else "default"
+
+
 op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
    kernel=_Clamp(_clamp, check=_check_clamp),
    npu=("aclnnClamp(self, min, max, out)", "aclnnClampTensor(self, min, max, out)"),
@@ -146,7 +151,8 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
                     case(t(), 0.5), case(t(0, 3), -1, 1), case(t(3, 2, layout="transposed"), -0.5, 0.5),
                     case(t(2, 3, layout="expanded"), max=0.5),
                     case(t(2, 3), t(3), t(2, 1)), case(t(2, 3), None, t(3)), case(t(2, 3), t()),
-                    error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))], out=AS_OPERAND)
+                    error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))], out=AS_OPERAND,
+   aten=Aten(_bound_overload))
 
 
 op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
@@ -155,14 +161,14 @@ op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
    npu=("aclnnClampMin(self, min, out)", "aclnnClampMinTensor(self, min, out)"),
    grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
              min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
-   samples=binary())
+   samples=binary(), aten=Aten(_bound_overload))
 op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
    kernel=_Clamp(lambda xp, self, max: xp.at_most(self, max),
                  check=lambda self, max: _check_bounds(self, [max], "minimum")),
    npu=("aclnnClampMax(self, max, out)", "aclnnClampMaxTensor(self, max, out)"),
    grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
              max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
-   samples=binary())
+   samples=binary(), aten=Aten(_bound_overload))
 
 
 def _declare_nan_ignoring(name: str, compare: str) -> None:
@@ -309,7 +315,8 @@ op("ldexp(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise(_ldexp, floating),
    grad=dict(self=lambda grad, other: grad * conj(2.0**other),
              other=lambda grad, result: grad * conj(result) * math.log(2)),
-   samples=binary(scalar=None), out=Out("castable", "ldexp can't be cast to the desired output type {given}"))
+   samples=binary(scalar=None), out=Out("castable", "ldexp can't be cast to the desired output type {given}"),
+   aten=Aten(lambda schema, values: "default" if schema.writes else "Tensor"))
 
 
 def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
@@ -323,7 +330,8 @@ op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
    grad=dict(self=lambda grad, exponent: grad / exponent.detach().exp2()),
    samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))],
-   out=Out("exact", "torch.frexp() expects mantissa to have dtype {c_made} but got {c_given}"), batch=in_front)
+   out=Out("exact", "torch.frexp() expects mantissa to have dtype {c_made} but got {c_given}"), batch=in_front,
+   aten="Tensor")
 
 
 def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None, spec: Spec) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from .._dtype import BOOL, COMPLEX, FLOAT, get_default_dtype
 from .._tensor import Tensor
+from .aten import LEAF, Aten, by_operands
 from .declare import composite, op
 from .families import pointwise
 from .out import AS_OPERAND, BOOLEAN, CASTABLE
@@ -31,7 +32,7 @@ for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), (
 
 
 @composite("equal(Tensor self, Tensor other) -> bool",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2), t(3)), case(t(0), t(0))))
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2), t(3)), case(t(0), t(0))), aten=LEAF)
 def _equal(self, other):
     if self.is_meta:
         raise NotImplementedError("aten::equal: attempted to run this operator with Meta tensors, which have no values")
@@ -67,7 +68,7 @@ def _isclose(self, other, rtol, atol, equal_nan):
 
 
 @composite("allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), rtol=10.0)))
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), rtol=10.0)), aten=LEAF)
 def _allclose(self, other, rtol, atol, equal_nan):
     return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
@@ -123,17 +124,20 @@ for _name in ("And", "Or", "Xor"):
        kernel=pointwise(f"bitwise_{_name.lower()}", excluding=(FLOAT, COMPLEX)),
        npu=(f"aclnnBitwise{_name}Tensor(self, other, out)", f"aclnnBitwise{_name}Scalar(self, other, out)"),
        samples=lambda: [*_integers(), case(bools(2, 3), bools(3)), case(bools(2), 1)],
-       out=CASTABLE._replace(tensors="self"))
+       out=CASTABLE._replace(tensors="self"), aten=Aten(by_operands("Tensor", "Scalar", "Scalar_Tensor")))
 op("bitwise_not(Tensor self) -> Tensor",
    kernel=pointwise("invert", excluding=(FLOAT, COMPLEX)),
    npu="aclnnBitwiseNot(self, out)",
    samples=cases(case(ints(2, 3)), case(bools(3))), out=AS_OPERAND)
+_SHIFT_OVERLOAD = Aten(by_operands("Tensor", "Tensor_Scalar", "Scalar_Tensor"))
 op("bitwise_left_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("left_shift", excluding=(BOOL, FLOAT, COMPLEX), named="lshift_cpu"),
-   npu="aclnnLeftShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"))
+   npu="aclnnLeftShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"),
+   aten=_SHIFT_OVERLOAD)
 op("bitwise_right_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"),
-   npu="aclnnRightShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"))
+   npu="aclnnRightShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"),
+   aten=_SHIFT_OVERLOAD)
 for _name, _row in (("gcd", "aclnnGcd(self, other, out)"), ("lcm", None)):
     op(f"{_name}(Tensor self, Tensor other) -> Tensor",
        kernel=pointwise(_name, excluding=(BOOL, FLOAT, COMPLEX)), npu=_row,

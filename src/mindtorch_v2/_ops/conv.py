@@ -11,6 +11,7 @@ from .._dtype import FLOAT, INT, WIDER, bfloat16, float16, float32, int64
 from .._geometry import Steps
 from .._tensor import Tensor
 from .._warn import warn_once
+from .aten import LEAF
 from .batch import Call, Result
 from .copy import suggested_strides, uninitialised
 from .declare import composite, function_of, op
@@ -515,7 +516,7 @@ for _rank in (1, 2, 3):
                error(RuntimeError, "Input dim 2 (input channels) is not == dim 1 in the weight tensor", t(6, 2, 3),
                      t(3, 2, 4), t(4)),
                error(RuntimeError, "Bias size must equal dim 2 in the weight tensor (output channels).", t(6, 2, 3),
-                     t(3, 3, 4), t(3))), out=None)
+                     t(3, 3, 4), t(3))), out=None, aten=LEAF)
 def _conv_tbc(self, weight, bias, pad):
     """Convolution of (time, batch, channels) with a weight (width, channels, made channels)."""
     if self.dim() != 3:

@@ -35,6 +35,7 @@ from .._dtype import (
 from .._geometry import contiguous_strides, is_dense
 from .._tensor import _NO_BYTES, Tensor, element_strides
 from .._warn import warn_once
+from .aten import LEAF
 from .batch import Call, Result, aligned, broadcast, in_front
 from .declare import composite, op
 from .families import ArrayFamily, writes
@@ -385,7 +386,8 @@ op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad, src_dtype: _as_source(grad, src_dtype)),
    public="Tensor", mixes_devices=True,
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),
-                 error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))), batch=broadcast)
+                 error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))), batch=broadcast,
+   aten="default")
 
 
 def _check_fill(self: Tensor, value: Any) -> None:
@@ -426,6 +428,7 @@ op("zero_(Tensor(a!) self) -> Tensor(a!)",
     public="torch",
     samples=cases(case(t(2, 3), 1.5), case(t(2), t())),
     out=None,
+    aten=LEAF,
 )
 def _filled(self: Tensor, value: Any) -> Tensor:
     return writable_copy(self, value).fill_(value)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._backends import pins_memory
@@ -12,7 +12,7 @@ from .._device import layout as layout_type
 from .._device import strided
 from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.registry import Operator
-from .._dispatch.schema import NUMBERS
+from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import (
     BOOL,
     COMPUTE,
@@ -32,6 +32,7 @@ from .._dtype import (
 from .._random import fused_multiply_add
 from .._storage import refuse_rank
 from .._tensor import Tensor
+from .aten import LEAF, Aten, by_operands, if_given
 from .batch import Call, Result, called, in_front, sized
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised, unwritten
 from .declare import composite, op
@@ -191,7 +192,7 @@ op(f"ones(int[] size, {FACTORY}) -> Tensor",
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
-                  _empty), out=FILLED)
+                  _empty), out=FILLED, aten="memory_format")
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
@@ -201,7 +202,8 @@ _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
 
 @composite(f"scalar_tensor(Scalar s, {FACTORY}) -> Tensor",
            samples=cases(case(3), case(1.5),
-                         error(RuntimeError, "value cannot be converted to type float without overflow", 1j)), out=None)
+                         error(RuntimeError, "value cannot be converted to type float without overflow", 1j)), out=None,
+           aten=LEAF)
 def _scalar_tensor(
     s: Any, dtype: dtype | None, layout: Any, device: Any, pin_memory: bool | None, requires_grad: bool
 ) -> Tensor:
@@ -261,7 +263,7 @@ def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
 op(f"eye(int n, int m=None, {FACTORY}) -> Tensor",
    kernel=Factory(_eye_spec, lambda xp, *rest, spec: xp.eye(*spec.shape, dtype=spec.dtype.np)),
    samples=cases(case(3), case(2, 3), case(0), error(RuntimeError, "n must be greater or equal to 0, got -1", -1)),
-   out=FILLED)
+   out=FILLED, aten=Aten(if_given("m", "m")))
 
 
 # another tensor ------------------------------------------------------------------------------------------------------
@@ -412,12 +414,17 @@ def _stepped(xp: Any, start: Any, end: Any, step: Any, *rest: Any, spec: Spec) -
     return xp.concatenate((vectors.reshape(-1), rest_)).astype(kind)
 
 
+def _range_overload(schema: Schema, values: Sequence[Any]) -> str:
+    start, end, step = values[:3]
+    return "start_step" if step != 1 else "default" if end is None or start in (None, 0) else "start"
+
+
 op(f"arange.start_step(Scalar start=None, Scalar end=None, Scalar step=1, {FACTORY}) -> Tensor",
    kernel=Factory(_arange_spec, _arange),
    samples=cases(case(5), case(2.5), case(0), case(1, 5), case(1, 2, 0.25), case(5, 0, -2),
                  error(RuntimeError, "step must be nonzero", 0, 5, 0),
                  error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)),
-   out=COUNTED._replace(resizes=False))
+   out=COUNTED._replace(resizes=False), aten=Aten(_range_overload))
 
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -431,7 +438,7 @@ def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *re
 
 
 op(f"range(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
-   kernel=Factory(_closed_range_spec, _stepped), out=COUNTED)
+   kernel=Factory(_closed_range_spec, _stepped), out=COUNTED, aten=Aten(if_given("step", "step")))
 
 
 def _spaced_spec(name: str) -> Callable[..., Spec]:
@@ -528,7 +535,12 @@ def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any
 _LINSPACE = cases(case(0, 1, 5), case(-1.5, 3, 4), case(0, 1, 1), case(2, 1, 0), case(t(), 1, 3),
                   error(RuntimeError, "number of steps must be non-negative", 0, 1, -1))
 
+
+_STEPS_OVERLOAD = Aten(by_operands("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor", "default"))
+
 op(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, {FACTORY}) -> Tensor",
-   kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"))
+   kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"),
+   aten=_STEPS_OVERLOAD)
 op(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, {FACTORY}) -> Tensor",
-   kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"))
+   kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"),
+   aten=_STEPS_OVERLOAD)

@@ -20,6 +20,7 @@ from .._dispatch.keys import SPARSE_MASK, DispatchKey
 from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
 from .._tensor import Tensor
+from .aten import AS_DECLARED, Aten
 from .batch import DIMENSIONS, Draws, Rule, along_dimensions, elementwise
 from .documentation import docstring
 from .families import Composite, Family
@@ -64,6 +65,7 @@ class Declaration:
         self.out = out if out is not FAMILYS else family.out if fresh else None
         self.linear: Linear = False
         self.batch: Rule | Draws | None = None
+        self.aten: Aten = AS_DECLARED
         self.inplace_of = inplace_of
         self.inplace: Operator | None = None
         self.public: Callable = operator  # type: ignore[assignment]  # the function users see
@@ -183,7 +185,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None,
        kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
        linear: Linear = False, batch: Rule | Draws | None = None,
-       out: Out | None = FAMILYS) -> Operator:
+       out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -195,7 +197,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     others, with its arguments in the schema's order. `linear`: it makes its own tangents, since it is linear in
     all tensors that it is derived by together, or in "each" of them alone. `batch`: its rule for vmap,
     where the schema does not tell it (batch.py). `out` is what `out=` takes and does, where the family's other
-    members differ; None if PyTorch's function has none.
+    members differ; None if PyTorch's function has none. `aten`: how ATen has it, or ATen's name of its one overload
+    (aten.py).
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
@@ -203,6 +206,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu, kernels=kernels,
                            decomposition=decomposition, out=out)
     declaration.linear, declaration.batch = linear, batch
+    declaration.aten = Aten(overload=aten) if isinstance(aten, str) else aten
+    operator.aten_form = declaration.aten.parts
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))
@@ -262,7 +267,7 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
         None,
         inplace_of=functional,
     )
-    declaration.inplace = made.operator
+    declaration.inplace, made.aten = made.operator, declaration.aten
     for alias in (name + "_" for name in names):
         if "Tensor" in places:
             PUBLIC.setdefault("Tensor", {}).setdefault(alias, []).append(operator)
@@ -271,12 +276,13 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
 
 
 def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),
-              inplace: bool = False, out: Out | None = FAMILYS) -> Callable[[Callable], Callable]:
+              inplace: bool = False, out: Out | None = FAMILYS,
+              aten: Aten = AS_DECLARED) -> Callable[[Callable], Callable]:
     """Declares an operator that is written as other operators; decorates the function that does it."""
 
     def decorate(function: Callable) -> Callable:
         op(schema, kernel=Composite(function, inplace=inplace), samples=samples, public=public, aliases=aliases,
-           out=out)
+           out=out, aten=aten)
         return function
 
     return decorate

@@ -6,6 +6,7 @@ from .._dispatch.registry import registry
 from .._dtype import BOOL, COMPUTE, FLOAT, bool_
 from .._tensor import wrapped_dim
 from .._warn import warn_once
+from .aten import LEAF
 from .declare import composite, function_of
 from .matmul import check_same_scalar
 from .rules import anywhere, common_dtype
@@ -77,7 +78,8 @@ def _pdist(self, p):
                          error(RuntimeError, "renorm: input needs at least 2 dimensions, got 1 dimensions", t(3), 2, 0,
                                1),
                          error(RuntimeError, "renorm: non-positive-norm not supported", t(3, 3), -2, 0, 1),
-                         error(RuntimeError, "renorm: expected maxnorm to be >= 0 but got -1", t(3, 3), 2, 0, -1)))
+                         error(RuntimeError, "renorm: expected maxnorm to be >= 0 but got -1", t(3, 3), 2, 0, -1)),
+           aten=LEAF)
 def _renorm(self, p, dim, maxnorm):
     if p.__class__ is complex:
         raise RuntimeError("renorm: p must be real-valued")
@@ -96,7 +98,7 @@ def _renorm(self, p, dim, maxnorm):
     return self * factor.to(self.dtype)
 
 
-@composite("renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)", public="Tensor")
+@composite("renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)", public="Tensor", aten=LEAF)
 def _renorm_in_place(self, p, dim, maxnorm):
     return self.copy_(self.clone().renorm(p, dim, maxnorm))
 

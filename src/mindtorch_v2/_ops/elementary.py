@@ -8,6 +8,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, dtype, float16, float32, float64
 from .._tensor import Tensor
+from .aten import LEAF, Aten, by_operands, if_given
 from .declare import composite, op
 from .families import pointwise
 from .out import AS_OPERAND, CASTABLE, Out
@@ -230,7 +231,8 @@ op("round(Tensor self, *, int decimals=0) -> Tensor",
    kernel=pointwise(_round, check=_check_round),
    npu="aclnnRoundDecimals(self, decimals, out)", grad=dict(self=_zero_grad), public="torch Tensor special",
    samples=lambda: [*unary(decimals=(2, -1))(),
-                    error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)], out=AS_OPERAND)
+                    error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)], out=AS_OPERAND,
+   aten=Aten(if_given("decimals", "decimals")))
 op("frac(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: self - xp.trunc(self), excluding=(BOOL, INT, COMPLEX)),
    npu="aclnnFrac(self, out)",
@@ -298,7 +300,8 @@ def _polygamma_method(self, n):
 
 @composite("mvlgamma(Tensor self, int p) -> Tensor", inplace=True, aliases=("special.multigammaln",),
            samples=cases(case(t(2, 3, low=2, high=4), 2),
-                         error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)), out=CASTABLE)
+                         error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)), out=CASTABLE,
+           aten=LEAF)
 def _mvlgamma(self, p):
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
@@ -339,7 +342,8 @@ op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_xlogy, floating, excluding=(COMPLEX,)),
    npu=("aclnnXLogYTensor(self, other, out)", "aclnnXLogYScalarOther(self, other, out)"),
    grad=dict(self=_xlogy_self_grad, other=lambda grad, self, other: grad * self / other),
-   public="torch Tensor special", samples=binary(0.2, 2))
+   public="torch Tensor special", samples=binary(0.2, 2),
+   aten=Aten(by_operands("Tensor", "Scalar_Other", "Scalar_Self")))
 
 
 def _logaddexp2_share(grad: Tensor, mine: Tensor, theirs: Tensor) -> Tensor:
@@ -379,7 +383,7 @@ def _conj_physical(self):
     return call_bound(CONJUGATE, (self,)) if self.dtype.is_complex else self
 
 
-@composite("conj_physical_(Tensor(a!) self) -> Tensor(a!)", public="torch Tensor")
+@composite("conj_physical_(Tensor(a!) self) -> Tensor(a!)", public="torch Tensor", aten=LEAF)
 def _conj_physical_inplace(self):
     return call_bound(CONJUGATE.declaration.inplace, (self,)) if self.dtype.is_complex else self
 

@@ -7,6 +7,7 @@ from .._dispatch.registry import registry
 from .._dtype import COMPUTE, FLOAT, get_default_dtype
 from .._geometry import contiguous_strides
 from .._tensor import Tensor, proper_dim
+from .aten import LEAF
 from .create import FACTORY
 from .declare import composite, function_of, op
 from .families import computes
@@ -294,7 +295,7 @@ def _frequencies(name: str, first: Callable[[int], int], last: Callable[[int], i
 for _name, _first, _last in (("fftfreq", lambda n: -(n // 2), lambda n: (n + 1) // 2),
                              ("rfftfreq", lambda n: 0, lambda n: int(n / 2) + 1)):
     composite(f"fft_{_name}(int n, float d=1.0, {FACTORY}) -> Tensor", public="", aliases=(f"fft.{_name}",),
-              samples=cases(case(5), case(6, 0.1), case(1), case(4, 2.0)), out=MADE)(
+              samples=cases(case(5), case(6, 0.1), case(1), case(4, 2.0)), out=MADE, aten=LEAF)(
                   _frequencies(_name, _first, _last))
 
 

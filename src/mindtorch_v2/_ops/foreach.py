@@ -12,6 +12,7 @@ from .._dispatch.registry import registry
 from .._dispatch.schema import Schema
 from .._dtype import COMPUTE
 from .._tensor import Tensor
+from .aten import LEAF
 from .declare import function_of, op
 from .families import Composite
 
@@ -162,7 +163,7 @@ def _declare(name: str, overload: str, arguments: str, *, inplace: bool = False)
         return args[0] if inplace else results
 
     schema = op(f"{own}({lists} self{', ' * bool(arguments)}{arguments}) -> {result}", kernel=Composite(run),
-                public="torch", mixes_devices=True).schema
+                public="torch", mixes_devices=True, aten=LEAF).schema
     each = _applied(name, arguments)
 
 
@@ -173,4 +174,4 @@ for _name, _overloads in (WITH_INPLACE | WRITES).items():
     for _overload, _arguments in _overloads.items():
         _declare(_name + "_", _overload, _arguments, inplace=True)
 op("_foreach_pow.ScalarAndTensor(Scalar self, Tensor[] exponent) -> Tensor[]", public="torch", mixes_devices=True,
-   kernel=Composite(lambda base, exponent: tuple(base**power for power in exponent)))
+   kernel=Composite(lambda base, exponent: tuple(base**power for power in exponent)), aten=LEAF)

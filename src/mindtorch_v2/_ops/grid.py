@@ -8,6 +8,7 @@ from typing import Any
 
 from .._dispatch.registry import registry
 from .._dtype import bool_
+from .aten import LEAF
 from .declare import composite, function_of
 from .pool import check_floating
 from .rules import shape_text
@@ -153,7 +154,7 @@ def _declare(rank: int, kernel: str) -> Callable:
                samples=cases(*[case(images[0], _EXACT[rank], 0, padding % 3, padding > 2) for padding in range(4)],
                              *[case(*images, mode, padding, bool(padding)) for mode in modes for padding in range(3)],
                              error(RuntimeError, f"grid_sampler(): expected grid to have size {rank} in last dimension",
-                                   images[0], t(1, *(2,) * rank, rank + 1), 0, 0, False)), out=None)
+                                   images[0], t(1, *(2,) * rank, rank + 1), 0, 0, False)), out=None, aten=LEAF)
     def sampler(input, grid, interpolation_mode, padding_mode, align_corners):
         _check(input, grid, rank)
         if rank == 3 and interpolation_mode == _BICUBIC:
@@ -190,7 +191,7 @@ def _coordinates(like: Any, count: int, align_corners: bool) -> Any:
            samples=cases(case(t(2, 2, 3), (2, 1, 3, 4), False), case(t(2, 2, 3), (2, 1, 3, 4), True),
                          case(t(1, 3, 4), (1, 1, 2, 3, 2), False),
                          error(RuntimeError, "AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.",
-                               t(2, 2, 3), (2, 1, 3), False)), out=None)
+                               t(2, 2, 3), (2, 1, 3), False)), out=None, aten=LEAF)
 def affine_grid_generator(theta, size, align_corners):
     """The points that affine maps bring the elements of images of this size to."""
     if len(size) not in (4, 5):

@@ -6,6 +6,7 @@ from typing import Any
 from .._dispatch.callers import call_bound
 from .._dtype import COMPUTE
 from .._tensor import Tensor
+from .aten import Aten
 from .copy import suggested_strides
 from .declare import function_of, op
 from .families import computes
@@ -87,11 +88,17 @@ def _grad(grads, input, weight, groups, mean, rstd, needs):
     return of_input, made[1], made[2]
 
 
+def _with_sizes(input, weight, bias, groups, eps):
+    batch, channels, *inner = input.shape
+    return input, weight, bias, batch, channels, math.prod(inner), groups, eps
+
+
 # All three results have derivatives here, so that derivatives of any order come out right.
 _GROUP_NORM = op(
    "_group_norm(Tensor input, Tensor? weight, Tensor? bias, int groups, float eps) -> (Tensor output, Tensor mean, "
    "Tensor rstd)", kernel=computes(_specs, _group_normalised), public="", grad={"input, weight, bias": _grad},
-   decomposition=composed_group_norm, kernels={"cuda": "batch_norm.group_norm"})
+   decomposition=composed_group_norm, kernels={"cuda": "batch_norm.group_norm"},
+   aten=Aten(name="native_group_norm", values=_with_sizes))
 group_norm_with_statistics = function_of(_GROUP_NORM)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from .._device import META
 from .._dispatch.registry import registry
 from .._dtype import COMPUTE, FLOAT, dtype, int64
+from .aten import LEAF
 from .declare import composite, function_of, named_result
 from .rules import shape_text
 from .samples import case, cases, error, ints, t
@@ -124,7 +125,7 @@ def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any
            samples=cases(case(t(20, grad=False), t(4, values=[-1.0, 0.0, 0.5, 2.0], grad=False)),
                          case(t(3, 4, grad=False), t(2, values=[-1.0, 1.0], grad=False),
                               weight=t(3, 4, grad=False), density=True)),
-           out=HISTOGRAM_OUT)
+           out=HISTOGRAM_OUT, aten=LEAF)
 def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any:
     rows, weights = self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
     _check(rows, weights)
@@ -138,7 +139,7 @@ def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any
                          case(t(2, 3, grad=False), 2, weight=t(2, 3, grad=False)), case(t(0, grad=False), 3),
                          error(RuntimeError, "bins must be > 0, but got 0 for dimension 0", t(3), 0),
                          error(NotImplementedError, "\"histogramdd\" not implemented for 'Long'", ints(3), 4)),
-           out=HISTOGRAM_OUT)
+           out=HISTOGRAM_OUT, aten=LEAF)
 def _histogram_of_count(self: Any, bins: int, range: Any, weight: Any, density: bool) -> Any:
     rows, weights = self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
     _check(rows, weights)

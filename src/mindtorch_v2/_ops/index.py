@@ -18,6 +18,7 @@ from .._dtype import bool_, int32, int64, uint8
 from .._geometry import contiguous_strides
 from .._tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
 from .._warn import warn_once
+from .aten import LEAF
 from .batch import (
     Call,
     Result,
@@ -596,7 +597,7 @@ where: Callable = function_of(op(
                  error(RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with dtype "
                                      "Long", ints(2), t(2),
                        t(2))), batch=_where_each,
-   out=Out("exact", "Expected out type to be {made} but got {given}", tensors="self other")))
+   out=Out("exact", "Expected out type to be {made} but got {given}", tensors="self other"), aten="self"))
 
 
 @composite("where(Tensor condition) -> Tensor[]", samples=cases(case(bools(2, 3))),
@@ -681,13 +682,13 @@ def _bounded(self: Any, indices: Sequence[Any]) -> list[Any]:
 
 
 @composite("_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", public="torch",
-           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 2]),), 1.5)), out=None)
+           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 2]),), 1.5)), out=None, aten=LEAF)
 def _unsafe_masked_index(self, mask, indices, fill):
     return index_with(self, _bounded(self, indices)).masked_fill(~mask, fill)
 
 
 @composite("_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
            public="torch",
-           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 0]),), t(3))), out=None)
+           samples=cases(case(t(5), values([True, False, True]), (values([0, 9, 0]),), t(3))), out=None, aten=LEAF)
 def _unsafe_masked_index_put_accumulate(self, mask, indices, values):
     return self.index_put(_bounded(self, indices), values.masked_fill(~mask, 0), True)

@@ -5,6 +5,7 @@ from typing import Any
 from .._dtype import int32
 from .._tensor import Tensor
 from .._warn import warn_once
+from .aten import LEAF
 from .batch import in_front
 from .declare import composite, function_of, op
 from .families import computes, moves
@@ -79,7 +80,7 @@ def _linalg_cholesky(self, upper):
 
 
 @composite("cholesky(Tensor self, bool upper=False) -> Tensor", samples=cases(case(POSITIVE), case(POSITIVE, True)),
-           out=safely("cholesky"))
+           out=safely("cholesky"), aten=LEAF)
 def _torch_cholesky(self, upper):
     warn_once("torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future "
               "PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand"
@@ -206,7 +207,8 @@ _permutation_matrix = function_of(op(
 
 @composite("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, "
            "Tensor L, Tensor U)", public="torch",
-           samples=cases(case(t(3, 3), values([2, 3, 3]), True, False), case(t(2, 3, 5), values([1]), True, False)))
+           samples=cases(case(t(3, 3), values([2, 3, 3]), True, False), case(t(2, 3, 5), values([1]), True, False)),
+           aten=LEAF)
 def _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):
     check_matrix("torch.lu_unpack", LU_data, "LU_data")
     P = L = U = LU_data.new_empty((0,))
@@ -225,7 +227,8 @@ def _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):
 
 
 @composite("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", public="",
-           aliases=("linalg.lu",), samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(2, 3, 4)), case(t(3, 0))))
+           aliases=("linalg.lu",), samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(2, 3, 4)), case(t(3, 0))),
+           aten=LEAF)
 def _linalg_lu(A, pivot):
     if A.dim() < 2:
         raise RuntimeError(f"linalg.lu: Expected tensor with 2 or more dimensions. Got size: {shape_text(A.shape)} "
@@ -399,7 +402,7 @@ def _reflectors(input: Any, tau: Any) -> tuple[Any, Any]:
                          error(RuntimeError, "input.shape[-2] must be greater than or equal to input.shape[-1]",
                                t(2, 3), t(2)),
                          error(RuntimeError, "input.shape[-1] must be greater than or equal to tau.shape[-1]", t(3, 2),
-                               t(3))), out=safely("torch.linalg.householder_product"))
+                               t(3))), out=safely("torch.linalg.householder_product"), aten=LEAF)
 def householder_product(input, tau):
     name = "torch.linalg.householder_product"
     if input.dim() < 2:
@@ -428,7 +431,7 @@ def _orgqr(self, input2):
                          error(RuntimeError, "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]", t(3, 2),
                                t(2), t(4, 2))),
            out=Out("exact", "torch.ormqr: Expected input and result to have the same dtype, but input has "
-                            "dtype{made} and result has dtype {given}"))
+                            "dtype{made} and result has dtype {given}"), aten=LEAF)
 def _ormqr(self, input2, input3, left, transpose):
     name, side = "torch.ormqr", -2 if left else -1
     for argument, tensor in (("input", self), ("other", input3)):

@@ -9,6 +9,7 @@ from typing import Any
 from .._dispatch.registry import registry
 from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
 from .._tensor import Tensor
+from .aten import LEAF
 from .batch import Call, Result, elementwise
 from .declare import composite, function_of, op
 from .families import computes
@@ -184,7 +185,7 @@ def _l1_loss(self, target, reduction):
 
 
 @composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
-           samples=_distance_samples())
+           samples=_distance_samples(), aten=LEAF)
 def _soft_margin_loss(self, target, reduction):
     check_result_fits(self, Spec(broadcast_shape([self.shape, target.shape]),
                                  floating(common_dtype((self, target)))[1]))
@@ -241,7 +242,7 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
            " int reduction=0) -> Tensor", public="torch",
            samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)),
-           out=None)
+           out=None, aten=LEAF)
 def _binary_with_logits(self, target, weight, pos_weight, reduction):
     log_probability = _log_sigmoid(self)
     if pos_weight is not None:
@@ -366,7 +367,8 @@ def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, 
            samples=cases(case(t(3, 4), numbers([0, 3, 1])),
                          case(t(3, 4), numbers([0, 3, 1]), 2, 0.5, t(4, low=0.1, grad=False)),
                          case(t(4), numbers(2), reduction=0), case(t(3, 4), numbers([0, 3, 1]), reduction=0),
-                         error(RuntimeError, "only p == 1 and p == 2 supported", t(3, 4), numbers([0, 3, 1]), 3)))
+                         error(RuntimeError, "only p == 1 and p == 2 supported", t(3, 4), numbers([0, 3, 1]), 3)),
+           aten=LEAF)
 def _multi_margin_loss(self, target, p, margin, weight, reduction):
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")

@@ -9,6 +9,7 @@ from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
 from .._tensor import Tensor
+from .aten import LEAF, Aten
 from .batch import Call, Result, aligned, one_by_one
 from .copy import stored_number
 from .declare import composite, function_of, op
@@ -460,7 +461,8 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
            samples=cases(case(t(3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
                          error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
                                t(3, 5), t(2, 3, 4), t(4, 5))),
-           out=Out("exact", "self and mat2 must have the same dtype, but got {given} and {made}", resizes=True))
+           out=Out("exact", "self and mat2 must have the same dtype, but got {given} and {made}", resizes=True),
+           aten=LEAF)
 def _addbmm(self, batch1, batch2, beta, alpha):
     check_expands(self, (batch1.size(1), batch2.size(2)))
     _check_batches(batch1.shape, batch2.shape)
@@ -551,6 +553,16 @@ def _linear_each(call: Call) -> Result:
     return (made if bias is None else made + aligned(bias, call.batched[2], call.ndim(0))), True
 
 
+def _linear_parts(input, weight, bias):
+    if weight.dim() != 2 or bias is None or bias.dim() != 1 or input.dim() == 1:
+        made = input.matmul(weight if weight.dim() != 2 else weight.t())
+        return made if bias is None else made + bias
+    if input.dim() == 2:
+        return bias.addmm(input, weight.t())
+    rows = input.reshape((math.prod(input.shape[:-1]), input.shape[-1]))
+    return bias.addmm(rows, weight.t()).view((*input.shape[:-1], weight.shape[0]))
+
+
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    kernel=_Quick(_linear_spec, _linear_array, _quick_linear),
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
@@ -565,7 +577,7 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
                  case(t(2, 3, layout="transposed"), t(4, 3, layout="sliced"), t(4)), case(t(2, 3), t(4, 3), t(2, 4)),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))),
    batch=_linear_each,
-   out=Out(names="nn.functional.linear"))
+   out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts))
 
 
 def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
@@ -619,6 +631,16 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
     return Spec((*batch, a[-2], b[-1]), kind)
 
 
+def _batch_matmul_parts(self, other):
+    """As torch.matmul has it, when both have batches."""
+    if self.dim() > 2 and other.dim() == 2:
+        rows = self.reshape((math.prod(self.shape[:-1]), self.shape[-1]))
+        return _unsafe_view(rows.mm(other), (*self.shape[:-1], other.shape[-1]))
+    batch = broadcast_shape([self._array.shape[:-2], other._array.shape[:-2]])
+    flat = [t.expand((*batch, *t.shape[-2:])).reshape((math.prod(batch), *t.shape[-2:])) for t in (self, other)]
+    return _unsafe_view(flat[0].bmm(flat[1]), (*batch, self.shape[-2], other.shape[-1]))
+
+
 _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_broadcast_spec, _batched),
    kernels={"cuda": "matmul.product"},
@@ -627,7 +649,7 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))),
-   linear="each", batch=_product_each)
+   linear="each", batch=_product_each, aten=Aten(parts=_batch_matmul_parts))
 batch_matmul: Callable = function_of(_BATCH_MATMUL)
 
 
@@ -649,6 +671,11 @@ def _check_product(target: Tensor, a: Tensor, b: Tensor) -> None:
         raise RuntimeError(refusal(rule, first, given, other=b.dtype))
 
 
+def _matmul_parts(self, other):
+    a, b = self.dim(), other.dim()
+    return _matmul(self, other) if not a or not b or a <= 2 and b <= 2 else matmul_by_parts(self, other, a, b)
+
+
 @composite("matmul(Tensor self, Tensor other) -> Tensor", out=Out(check=_check_product),
            samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)),
                          case(t(2, 3, 4), t(4, 5)),
@@ -660,7 +687,8 @@ def _check_product(target: Tensor, a: Tensor, b: Tensor) -> None:
                          error(RuntimeError, "both arguments to matmul need to be at least 1D, but they are 0D and 2D",
                                t(), t(2, 2)),
                          error(RuntimeError, "The size of tensor a (2) must match the size of tensor b (3) at "
-                                             "non-singleton dimension 0", t(2, 3, 4), t(3, 4, 5))))
+                                             "non-singleton dimension 0", t(2, 3, 4), t(3, 4, 5))),
+           aten=Aten(parts=_matmul_parts))
 def _matmul(self, other):
     a, b = len(self._array.shape), len(other._array.shape)
     if a == 2 and b == 2:

@@ -8,6 +8,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from .._dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
 from .._tensor import Tensor
+from .aten import LEAF
 from .declare import composite, function_of, op, public_functions
 from .extreme import kinks
 from .families import computes
@@ -273,7 +274,8 @@ def _torch_norm(self, p, dim, keepdim, dtype):
 
 
 @composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)), out=None)
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)), out=None,
+           aten=LEAF)
 def _dist(self, other, p):
     difference = self - other
     if difference.dtype.category < FLOAT:

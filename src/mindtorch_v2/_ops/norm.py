@@ -9,6 +9,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.keys import modes
 from .._dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
 from .._tensor import Tensor
+from .aten import LEAF, Aten
 from .batch import decomposed
 from .declare import composite, function_of, op
 from .families import computes
@@ -257,12 +258,13 @@ _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tenso
    kernels={"cpu": "onednn.layer_norm", "cuda": "norm.layer_norm"},
    npu="aclnnLayerNorm(input, normalized_shape, weight, bias, eps, output, mean, rstd)",
    grad={"input, weight, bias": _layer_norm_grad},
-   public="", samples=cases(*_NORM_SAMPLES), decomposition=_layer_norm_by_parts, batch=decomposed)
+   public="", samples=cases(*_NORM_SAMPLES), decomposition=_layer_norm_by_parts, batch=decomposed,
+   aten=Aten(name="native_layer_norm"))
 layer_norm_with_statistics = function_of(_LAYER_NORM)
 
 
 @composite("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
-           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES), out=None)
+           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES), out=None, aten=LEAF)
 def _native_layer_norm(input, normalized_shape, weight, bias, eps):
     output, mean, rstd = layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)
     return output, mean.detach(), rstd.detach()
@@ -390,7 +392,8 @@ _rms_norm = function_of(op(
     kernel=computes(_rms_norm_specs, _rms_norm_array),
     kernels={"cuda": "norm.rms_norm"},
     grad={"input, weight": _rms_norm_grad},
-    public="", samples=cases(*_RMS_SAMPLES), decomposition=_rms_norm_by_parts, batch=decomposed))
+    public="", samples=cases(*_RMS_SAMPLES), decomposition=_rms_norm_by_parts, batch=decomposed,
+    aten=Aten(name="_fused_rms_norm")))
 
 
 @composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
@@ -415,6 +418,13 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
             and kind.np not in REDUCED):
         return (_rms_norm(input, normalized_shape, None, eps)[0] * weight).to(kind)  # which saves no argument
     return _rms_norm(input, normalized_shape, weight, eps)[0].to(kind)
+
+
+@composite("_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps)"
+           " -> (Tensor result, Tensor result1)", public="", aten=LEAF)
+def _fused_rms_norm(input, normalized_shape, weight, eps):
+    output, rstd = _rms_norm(input, normalized_shape, weight, eps)
+    return output, rstd.detach()
 
 
 def _rms_norm_backward_specs(grad_out: Tensor, input: Tensor, normalized_shape: tuple, rstd: Tensor, weight: Any,

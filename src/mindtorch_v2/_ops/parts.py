@@ -9,6 +9,7 @@ from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
 from .._dispatch.registry import Operator
 from .._dtype import INT, int64
 from .._tensor import Tensor, tracked_view, wrap, wrapped_dim
+from .aten import LEAF
 from .batch import Call, Result, along_dimensions, one_by_one
 from .declare import composite, function_of, op
 from .families import View, computes, moves, view, views
@@ -102,7 +103,7 @@ select_view = function_of(op(
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3), -1, -1), case(t(2, 3), 1, 0), case(t(3), 0, 2), case(t(2, 0), 0, 1),
                  error(IndexError, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0", t(2, 3),
                        0, 2),
-                 error(IndexError, "select() cannot be applied to a 0-dim tensor.", t(), 0, 0))))
+                 error(IndexError, "select() cannot be applied to a 0-dim tensor.", t(), 0, 0)), aten="int"))
 
 
 def _placed(where: Any) -> Any:
@@ -218,7 +219,7 @@ def _narrow_tensor(self, dim, start, length):
 
 
 @composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor", samples=cases(case(t(4, 3), 0, 1, 2)),
-           out=Out(resizes=True))
+           out=Out(resizes=True), aten=LEAF)
 def _narrow_copy(self, dim, start, length):
     return self.narrow(dim, start, length).clone(memory_format=contiguous_format)
 
@@ -327,7 +328,7 @@ op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tenso
 op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
    kernel=PieceViews(_unbind, _rows), grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),
-                 error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())))
+                 error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())), aten="int")
 
 
 @composite("split.sizes(Tensor(a -> *) self, int[] split_size, int dim=0) -> Tensor(a)[]", public="",
@@ -361,7 +362,8 @@ def _chunk(self, chunks, dim):
     return _split_evenly(self, size, dim) if size else self.split_with_sizes((0,) * chunks, dim)
 
 
-@composite("unsafe_split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", samples=cases(case(t(5, 2), 2)))
+@composite("unsafe_split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", samples=cases(case(t(5, 2), 2)),
+    aten=LEAF)
 def _unsafe_split(self, split_size, dim):
     return _split_evenly(self, split_size, dim)
 
@@ -372,7 +374,7 @@ def _unsafe_chunk(self, chunks, dim):
 
 
 @composite("unsafe_split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
-           samples=cases(case(t(5, 2), (2, 3))))
+           samples=cases(case(t(5, 2), (2, 3))), aten=LEAF)
 def _unsafe_split_with_sizes(self, split_sizes, dim):
     return self.split_with_sizes(split_sizes, dim)
 
@@ -578,18 +580,18 @@ def _replaced(self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Te
 
 
 @composite("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
-           samples=cases(case(t(2, 3), t(3), 0, 1), case(t(2, 3), t(2), -1, -1)), out=None)
+           samples=cases(case(t(2, 3), t(3), 0, 1), case(t(2, 3), t(2), -1, -1)), out=None, aten=LEAF)
 def _select_scatter(self, src, dim, index):
     return _replaced(self, src, lambda made: made.select(dim, index))
 
 
 @composite("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
-           samples=cases(case(t(4, 3), t(2, 3), 0, 1, 3), case(t(4, 3), t(2, 3), 0, None, None, 2)))
+           samples=cases(case(t(4, 3), t(2, 3), 0, 1, 3), case(t(4, 3), t(2, 3), 0, None, None, 2)), aten=LEAF)
 def _slice_scatter(self, src, dim, start, end, step):
     return _replaced(self, src, lambda made: slice_view(made, dim, start, end, step))
 
 
 @composite("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-           samples=cases(case(t(3, 3), t(3)), case(t(2, 3), t(2), 1)), out=None)
+           samples=cases(case(t(3, 3), t(3)), case(t(2, 3), t(2), 1)), out=None, aten=LEAF)
 def _diagonal_scatter(self, src, offset, dim1, dim2):
     return _replaced(self, src, lambda made: made.diagonal(offset, dim1, dim2))

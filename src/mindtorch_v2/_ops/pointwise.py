@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.registry import Operator
-from .._dispatch.schema import NUMBERS
+from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, complex128, dtype, float64, int64, of_number
 from .._tensor import Tensor
+from .aten import LEAF, Aten, by_operands, is_number
 from .declare import composite, op
 from .families import Pointwise, pointwise
 from .out import AS_OPERAND, BOOLEAN, CASTABLE, Out
@@ -84,7 +85,8 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    npu=("aclnnAdd(self, other, alpha, out)", "aclnnAdds(self, other, alpha, out)"),
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: _times_alpha(grad, alpha)),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
-                    error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)])
+                    error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)],
+   aten="Tensor")
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
                     xp.subtract(self, _scaled(xp, other, alpha, rounded)), ufunc="subtract", check=_check_sub),
@@ -95,11 +97,13 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    aliases=("subtract",),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "with two bool tensors is not supported", values([True]), values([False])),
-                    error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)])
+                    error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)],
+   aten=Aten("Tensor", "rsub", lambda self, other, alpha: (other, self, alpha),
+             when=lambda self, *rest: is_number(self)))
 
 
 @composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", public="torch", samples=binary(),
-           out=None)
+           out=None, aten=LEAF)
 def _rsub(self, other, alpha):
     return Tensor.sub(other, self, alpha=alpha)
 
@@ -108,7 +112,7 @@ op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("multiply", rounds_numbers=False),
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
-   aliases=("multiply",), samples=binary(), linear="each")
+   aliases=("multiply",), samples=binary(), linear="each", aten="Tensor")
 
 
 # quotients -----------------------------------------------------------------------------------------------------------
@@ -175,6 +179,10 @@ def _div_other_grad(grad: Tensor, self: Any, other: Tensor, rounding_mode: str |
     return -(grad * conj((self / other) / other))
 
 
+def _div_overload(schema: Schema, values: Sequence[Any]) -> str:
+    return "Tensor" if values[schema.index["rounding_mode"]] is None else "Tensor_mode"
+
+
 op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor",
    kernel=Division(_divide, floating, ufunc="true_divide", check=_check_rounding_mode, rounds_numbers=False),
    npu=("aclnnDivMod(self, other, rounding_mode{None,trunc,floor}, out)",
@@ -183,7 +191,8 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
    aliases=("divide",),
    samples=lambda: [*binary(other_low=0.5)(), case(t(2, 3), t(3, low=0.5), rounding_mode="floor"),
                     case(t(2, 3), t(3, low=0.5), rounding_mode="trunc"),
-                    error(RuntimeError, "div expected rounding_mode to be one of", t(2), t(2), rounding_mode="up")])
+                    error(RuntimeError, "div expected rounding_mode to be one of", t(2), t(2), rounding_mode="up")],
+   aten=Aten(_div_overload))
 
 
 op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
@@ -191,13 +200,15 @@ op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    npu=("aclnnDiv(self, other, out)", "aclnnDivs(self, other, out)"),
    grad=dict(self=lambda grad, other: grad / conj(other),
              other=lambda grad, self, other: -(grad * conj((self / other) / other))),
-   samples=binary(other_low=0.5), out=CASTABLE._replace(by="div"))
+   samples=binary(other_low=0.5), out=CASTABLE._replace(by="div"),
+   aten=Aten(name="div", values=lambda self, other: (self, other, None)))
 op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=FLOORED,
    npu=("aclnnFloorDivide(self, other, out)", "aclnnFloorDivides(self, other, out)"),
    grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
    samples=lambda: [*undifferentiated(), case(t(2, 3, grad=False), -1.5),
-                    error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))], out=CASTABLE._replace(grad="cut"))
+                    error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))], out=CASTABLE._replace(grad="cut"),
+   aten=Aten(by_operands("default", "default", "default", inplace=("Tensor", "Scalar"))))
 
 
 def _remainder(xp: Any, self: Any, other: Any) -> Any:
@@ -222,7 +233,7 @@ op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    grad=dict(self=lambda grad: grad,
              other=lambda grad, self, other: -grad * Tensor.div(self, other, rounding_mode="floor")),
    samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))],
-   out=CASTABLE._replace(tensors="self"))
+   out=CASTABLE._replace(tensors="self"), aten=Aten(by_operands("Tensor", "Scalar", "Scalar_Tensor")))
 op("fmod(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_fmod, excluding=(BOOL, COMPLEX)),
    npu=("aclnnFmodTensor(self, other, out)", "aclnnFmodScalar(self, other, out)"),
@@ -391,7 +402,8 @@ op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
    grad=dict(self=_pow_self_grad, exponent=_pow_exponent_grad),
    samples=lambda: [*binary(0.2, 2)(), *(case(t(2, 3, low=0.2), n) for n in (0, 1, 2, 3, 0.5, -0.5, -1, -2)),
                     case(2.0, t(2, 3)),
-                    error(RuntimeError, "Integers to negative integer powers are not allowed.", ints(3), -1)])
+                    error(RuntimeError, "Integers to negative integer powers are not allowed.", ints(3), -1)],
+   aten=Aten(by_operands("Tensor_Tensor", "Tensor_Scalar", "Scalar", inplace=("Tensor", "Scalar"))))
 
 
 def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
@@ -401,7 +413,7 @@ def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
 op("square(Tensor self) -> Tensor",
    kernel=pointwise("square", _wide_if_bool),
    npu="aclnnMul(self, self, out)", grad=dict(self=lambda grad, self: grad * (2 * conj(self))),
-   samples=unary(), out=CASTABLE._replace(by="pow"))
+   samples=unary(), out=CASTABLE._replace(by="pow"), aten=Aten(name="pow", values=lambda self: (self, 2)))
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",

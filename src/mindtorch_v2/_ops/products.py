@@ -8,6 +8,7 @@ from typing import Any
 from .._dispatch.registry import registry
 from .._dtype import BOOL, INT, REDUCED, bool_, promote_types
 from .._tensor import Tensor, wrapped_dim
+from .aten import LEAF
 from .batch import along_one
 from .declare import composite, function_of, op
 from .families import moves
@@ -32,7 +33,7 @@ def _outer(self, vec2):
            samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
                          case(t(2, 3), t(2), t(3), beta=0),
                          error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))),
-           out=CASTABLE)
+           out=CASTABLE, aten=LEAF)
 def _addr(self, vec1, vec2, beta, alpha):
     for name, tensor in (("vec1", vec1), ("vec2", vec2)):
         if tensor.dim() != 1:

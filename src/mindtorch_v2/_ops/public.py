@@ -19,7 +19,7 @@ FAMILIES = """
     loss class_loss embedding distance attention pool adaptive_pool unpool resample grid rnn ctc linalg
     linalg_triangular linalg_factor linalg_solve linalg_spectral linalg_lstsq linalg_measure foreach fused_steps fft
     windows spectral histogram segments conv fold sparse sparse_math
-    sparse_arrange sparse_products sparse_indices aten_forms
+    sparse_arrange sparse_products sparse_indices
 """.split()
 
 for _family in FAMILIES:

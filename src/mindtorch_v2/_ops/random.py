@@ -25,6 +25,7 @@ from .._dtype import (
 )
 from .._generator import Generator, default_generator
 from .._tensor import Tensor
+from .aten import LEAF, Aten, if_given
 from .batch import Call, Draws, Result, drawn_once, one_by_one
 from .copy import fits, preserved_strides, stored_number, uninitialised
 from .create import LIKE, OPTIONS, Factory, checked_size
@@ -140,16 +141,19 @@ def _drawn_like(draw: Draw, check: Callable) -> Factory:
 
 _LIKE = LIKE.replace("*, ", "*, Generator? generator=None, ", 1)
 
+
+_GENERATOR_GIVEN = Aten(if_given("generator", "generator"))
+
 op(f"rand(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.uniform, _check_uniform),
-   kernels={"cuda": "random.rand"}, out=FILLED)
+   kernels={"cuda": "random.rand"}, out=FILLED, aten=_GENERATOR_GIVEN)
 op(f"randn(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.normal, _check_normal),
-   kernels={"cuda": "random.randn"})
+   kernels={"cuda": "random.randn"}, aten=_GENERATOR_GIVEN)
 op(f"rand_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.uniform, _check_uniform), public="torch",
    batch=Draws(same=drawn_once),
-   out=None, kernels={"cuda": "random.rand"})
+   out=None, kernels={"cuda": "random.rand"}, aten=_GENERATOR_GIVEN)
 op(f"randn_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.normal, _check_normal), public="torch",
    batch=Draws(same=drawn_once),
-   out=None, kernels={"cuda": "random.randn"})
+   out=None, kernels={"cuda": "random.randn"}, aten=_GENERATOR_GIVEN)
 
 
 def _check_std(std: Any) -> None:
@@ -334,7 +338,7 @@ def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> S
 op(f"randperm(int n, {DRAWN}) -> Tensor",
    kernel=Factory(_randperm_spec, lambda xp, n, generator, *rest, spec:
                   _random.randperm(generator or default_generator, n).astype(spec.dtype.np, copy=False)),
-   kernels={"cuda": "random.randperm"}, out=FILLED)
+   kernels={"cuda": "random.randperm"}, out=FILLED, aten=_GENERATOR_GIVEN)
 
 
 # other distributions -------------------------------------------------------------------------------------------------
@@ -450,7 +454,8 @@ op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
    kernels={"cuda": "random.bernoulli"}, out=ANY)
 
 
-@composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", out=Out(refused=True))
+@composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", out=Out(refused=True),
+    aten=LEAF)
 def _bernoulli_p(self: Tensor, p: float, generator: Any) -> Tensor:
     return self.clone().bernoulli_(p, generator=generator)
 

@@ -8,8 +8,10 @@ import numpy as np
 from .._backends.interface import Backend
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
+from .._dispatch.schema import Schema
 from .._dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
 from .._tensor import Tensor, wrapped_dim
+from .aten import LEAF, Aten, if_given
 from .batch import Call, Result, along_dimensions
 from .declare import composite, op
 from .families import ArrayFamily, computes
@@ -244,7 +246,8 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
    npu="aclnnReduceSum(self, dim|[], keepdim, out.dtype, out) empty=0",
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
-                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True, out=ANY)
+                 case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True, out=ANY,
+   aten=Aten(if_given("dim", "dim_IntList")))
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
@@ -254,7 +257,7 @@ op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
                  error(RuntimeError, "could not infer output dtype", ints(2, 3))),
-   out=DIVIDED, linear=True)
+   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")))
 
 
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",
@@ -300,13 +303,19 @@ def _test_each(call: Call) -> Result:
     return along_dimensions(call, empty_means_all=False)
 
 
+def _test_overload(schema: Schema, values: Sequence[Any]) -> str:
+    dims = values[1]
+    return "default" if dims is None else "dim" if len(dims) == 1 else "dims"
+
+
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
     op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
        npu=f"aclnn{_name.title()}(self, dim|[], keepdim, out) empty={_name == 'all'}",
        kernels={"cuda": "reduce.folded"},
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
                      case(t(0, 3)), case(t(0, 3), 0)),
-       out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored"), batch=_test_each)
+       out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored"), batch=_test_each,
+       aten=Aten(_test_overload))
 
 
 # products ------------------------------------------------------------------------------------------------------------
@@ -361,7 +370,8 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
                  case(values([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]]), 0), case(values([2.0, 0.0, 3.0])),
                  case(values([2.0, 0.0, 0.0])), case(t(3, 2, layout="transposed"), 1), case(ints(2, 3), 0),
                  case(bools(2, 3)), case(t(2, 3), dtype=float64),
-                 error(IndexError, "Dimension out of range", t(2, 3), 2)), out=ANY)
+                 error(IndexError, "Dimension out of range", t(2, 3), 2)), out=ANY,
+   aten=Aten(if_given("dim", "dim_int")))
 
 
 # without the undefined -----------------------------------------------------------------------------------------------
@@ -369,7 +379,7 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
 
 @composite("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
-                         case(ints(2, 3), 0)), out=ANY)
+                         case(ints(2, 3), 0)), out=ANY, aten=LEAF)
 def _nansum(self, dim, keepdim, dtype):
     if self.dtype.is_complex:
         raise RuntimeError("nansum on CPU does not support complex inputs")
@@ -397,12 +407,13 @@ op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
    kernel=computes(lambda self, dim: _sum_spec(self, dim, False, int64),
                    lambda xp, self, dim: xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None)),
    samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0),
-                 case(t()), *DIM_ERRORS), out=None)
+                 case(t()), *DIM_ERRORS), out=None, aten=Aten(if_given("dim", "dim_IntList")))
 
 
 @composite("trace(Tensor self) -> Tensor",
            samples=cases(case(t(3, 3)), case(t(2, 3)), case(ints(3, 2)),
-                         error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))), out=None)
+                         error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))), out=None,
+           aten=LEAF)
 def _trace(self):
     if self.dim() != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.dim()}")

@@ -12,6 +12,7 @@ from .._dispatch.registry import Operator, registry
 from .._dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, float32, float64
 from .._storage import refuse_reach
 from .._tensor import Tensor
+from .aten import LEAF, Aten
 from .batch import Call, Result, in_front
 from .declare import composite, function_of, op
 from .families import Composite, Family, view
@@ -97,7 +98,8 @@ def _as_strided_each(call: Call) -> Result:
 _as_strided_view = function_of(op(
    "_as_strided(Tensor(a) self, int[] size, int[] stride, int storage_offset, int[] self_stride, int self_offset) -> "
    "Tensor(a)",
-   kernel=view(_as_strided), grad=dict(self=_as_strided_grad), public="", batch=_as_strided_each))
+   kernel=view(_as_strided), grad=dict(self=_as_strided_grad), public="", batch=_as_strided_each,
+   aten=Aten(name="as_strided", values=lambda self, size, stride, offset, *own: (self, size, stride, offset))))
 
 
 @composite("as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)",
@@ -231,6 +233,20 @@ alias = function_of(op(
    grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3))), batch=in_front))
 
 
+class _OnTensors(Family):
+    """One function of tensors for all backends, below autograd; its results need no gradient."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        return dict.fromkeys(BACKENDS, self.function)
+
+
+op("detach(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(Tensor._detached), public="")
+op("_local_scalar_dense(Tensor self) -> Scalar", kernel=_OnTensors(Tensor.item), public="")
+
+
 # geometry changed in place -------------------------------------------------------------------------------------------
 
 
@@ -262,7 +278,7 @@ def _in_place(schema: str, method: str, aliases: Sequence[str] = (), check: Call
             check(self)
         return adopt(self, getattr(self, method)(*args))
 
-    composite(schema, public="Tensor", aliases=aliases)(function)
+    composite(schema, public="Tensor", aliases=aliases, aten=LEAF)(function)
 
 
 def _check_t(self: Tensor) -> None:
@@ -301,7 +317,7 @@ op("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? s
    kernel=Composite(_as_strided_scatter),
    grad=dict(self=_scattered_over_grad,
              src=lambda grad, size, stride, storage_offset: grad.contiguous().as_strided(size, stride, storage_offset)),
-   samples=cases(case(t(2, 3, grad=False), t(2, 2), (2, 2), (2, 1))), linear=True, out=None)
+   samples=cases(case(t(2, 3, grad=False), t(2, 2), (2, 2), (2, 1))), linear=True, out=None, aten=LEAF)
 
 
 # views as copies -----------------------------------------------------------------------------------------------------
@@ -324,7 +340,8 @@ def _declare_copy(name: str) -> None:
             return tuple([part.clone() for part in result])
         return result.clone(memory_format=contiguous_format)
 
-    composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch", out=EXACT)(copied)
+    composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch", out=EXACT,
+              aten=operator.declaration.aten._replace(leaf=True))(copied)
 
 
 for _name in _COPIED:

@@ -18,6 +18,7 @@ from .._dispatch.keys import AUTOCAST_MASK, CUDA_MASK, NPU_MASK, TORCH_DISPATCH_
 from .._dispatch.registry import registry
 from .._dtype import FLOAT, int64
 from .._tensor import Tensor, wrap
+from .aten import LEAF
 from .declare import composite, function_of, op
 from .families import Composite, computes
 from .recorded import recorded_gradients
@@ -542,7 +543,7 @@ def _unpack(data: Any, batch_sizes: Any, batch_first: bool, padding_value: Any, 
 
 
 op("_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor result, Tensor result1)",
-   kernel=Composite(_pack), public="torch", mixes_devices=True, out=None)
+   kernel=Composite(_pack), public="torch", mixes_devices=True, out=None, aten=LEAF)
 op("_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> "
    "(Tensor result, Tensor result1)", kernel=Composite(_unpack), public="torch", mixes_devices=True, out=None)
 

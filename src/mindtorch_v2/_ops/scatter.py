@@ -9,11 +9,12 @@ import numpy as np
 from .._determinism import alert_not_deterministic, determinism
 from .._device import CPU, META
 from .._dispatch.callers import call_bound
-from .._dispatch.schema import NUMBERS
+from .._dispatch.schema import NUMBERS, Schema
 from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
 from .._storage import refuse_reach
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
+from .aten import LEAF, Aten, is_number
 from .batch import (
     Call,
     Result,
@@ -410,7 +411,7 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
                  case(t(), 0, values(0), 2),
                  error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)),
    batch=_update_each,
-   out=None)
+   out=None, aten=Aten(lambda schema, values: "int_Scalar" if is_number(values[3]) else "int_Tensor"))
 
 
 def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
@@ -459,14 +460,14 @@ _REDUCED_ROWS = cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4), "prod"), case
 
 
 @composite("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
-           " -> Tensor", samples=_REDUCED_ROWS)
+           " -> Tensor", samples=_REDUCED_ROWS, aten=LEAF)
 def _index_reduce(self, dim, index, source, reduce, include_self):
     dim, places = _reduced_rows(self, dim, index, source, reduce, include_self)
     return self.scatter_reduce(dim, places, source, reduce, include_self=include_self)
 
 
 @composite("index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
-           " -> Tensor(a!)", public="Tensor")
+           " -> Tensor(a!)", public="Tensor", aten=LEAF)
 def _index_reduce_(self, dim, index, source, reduce, include_self):
     dim, places = _reduced_rows(self, dim, index, source, reduce, include_self)
     return self.scatter_reduce_(dim, places, source, reduce, include_self=include_self)
@@ -526,6 +527,11 @@ def _put_at(xp: Any, flat: Any, places: Any, src: Any) -> None:
 
 _write_scatter = _scattered(_put_at)
 
+
+def _scatter_overload(schema: Schema, values: Sequence[Any]) -> str:
+    words = ("value", "src") if schema.overload == "src" else ("value_reduce", "reduce")
+    return words[not is_number(values[schema.index["src"]])]
+
 op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
    kernel=Updates(_check_scatter, _write_scatter, preserves=False),
    kernels={"cuda": "index.scatter"},
@@ -537,7 +543,7 @@ op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor
                  case(t(), 0, values(0), t()),
                  case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), 1.5), case(t(3), 0, values([2, 0]), 2),
                  error(RuntimeError, "index 5 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[5]]),
-                       t(2, 3))), batch=elementwise_indices(like=0))
+                       t(2, 3))), batch=elementwise_indices(like=0), aten=Aten(_scatter_overload))
 
 _LEGACY = ("add", "multiply")
 
@@ -557,7 +563,7 @@ op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str
         "aclnnInplaceScatterValue(self, dim, index, src, reduce{replace,add,multiply})"),
    samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add"),
                  case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")),
-   batch=elementwise_indices(like=0))
+   batch=elementwise_indices(like=0), aten=Aten(_scatter_overload))
 
 op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    kernel=Updates(_check_scatter, _scattered(lambda xp, flat, places, src: combine_at(xp, "add", flat, places, src)),
@@ -647,7 +653,7 @@ op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *
                    for reduce in _REDUCTIONS for include_self in (True, False)),
                  error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got zz", t(2), 0,
                        ints(2, high=2), t(2),
-                       "zz")), batch=elementwise_indices(like=0))
+                       "zz")), batch=elementwise_indices(like=0), aten="two")
 
 
 # masks ---------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from .._device import META
 from .._dispatch.registry import registry
 from .._dtype import COMPLEX, FLOAT, INT, uint64
 from .._tensor import Tensor, wrapped_dim
+from .aten import LEAF
 from .declare import composite, function_of, op
 from .families import Composite, moves
 from .join import constant_pad_nd
@@ -107,7 +108,7 @@ _segment_extreme, _segment_product = (function_of(op(
                          case(t(5), "max", offsets=values([0, 2, 5])),
                          error(RuntimeError, "Either lengths or offsets must be defined.", t(3), "sum"),
                          error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got x",
-                               t(3), "x", lengths=values([3]))), out=None)
+                               t(3), "x", lengths=values([3]))), out=None, aten=LEAF)
 def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets: Any, axis: int, unsafe: bool,
                     initial: Any) -> Any:
     if reduce not in _FOLDS:
@@ -145,7 +146,7 @@ def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets:
                          case((t(2, 3, grad=False), t(2, 4, grad=False)), 1, 2),
                          case((t(3, 2, grad=False), t(3, grad=False)), 0, 2),
                          error(RuntimeError, "_chunk_cat expects positive num_chunks", (t(3, grad=False),), 0, 0)),
-           out=JOINED)
+           out=JOINED, aten=LEAF)
 def _chunk_cat(tensors: Sequence[Any], dim: int, num_chunks: int) -> Any:
     if not tensors:
         raise RuntimeError("_chunk_cat expects a non-empty input tensor list")

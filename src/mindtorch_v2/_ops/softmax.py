@@ -9,6 +9,7 @@ import numpy as np
 from .._dispatch.callers import call_bound
 from .._dtype import COMPUTE, FLOAT, dtype, float64, get_default_dtype
 from .._tensor import Tensor, wrapped_dim
+from .aten import LEAF, Aten
 from .batch import along_one
 from .declare import composite, op
 from .families import computes
@@ -76,6 +77,20 @@ _SOFTMAX_CASES = (case(t(2, 3), 1), case(t(2, 3), 0), case(t(2, 3, 4), -2), case
                   error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3),
                         2))
 
+
+def _in_type(self, dim, dtype):
+    return self if dtype is None else self.to(dtype), dim, False
+
+
+@composite("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", public="", aten=LEAF)
+def _softmax_of_half(self, dim, half_to_float):
+    return self.float().softmax(dim) if half_to_float else self.softmax(dim)
+
+
+@composite("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", public="", aten=LEAF)
+def _log_softmax_of_half(self, dim, half_to_float):
+    return self.float().log_softmax(dim) if half_to_float else self.log_softmax(dim)
+
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("softmax"), _normalised(_softmax_into)),
    kernels={"cpu": "onednn.softmax", "cuda": "softmax.softmax"},
@@ -83,7 +98,7 @@ op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="to
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
-                       1)), out=Out(names="torch.softmax", grad="cut"))
+                       1)), out=Out(names="torch.softmax", grad="cut"), aten=Aten(name="_softmax", values=_in_type))
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into)),
    kernels={"cuda": "softmax.softmax"},
@@ -91,7 +106,8 @@ op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public
    grad=dict(self=lambda grad, result, dim: _log_softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
-                       1)), out=Out(names="torch.log_softmax", grad="cut"))
+                       1)), out=Out(names="torch.log_softmax", grad="cut"),
+   aten=Aten(name="_log_softmax", values=_in_type))
 
 
 # derivatives ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import numpy as np
 from .._dispatch.argument_checks import expected
 from .._dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
 from .._tensor import Tensor, wrapped_dim
+from .aten import Aten, if_given
 from .batch import Call, Result, against_a_set, of_all_elements, one_by_one
 from .copy import store, uninitialised
 from .declare import composite, op
@@ -97,7 +98,7 @@ op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) 
    samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True),
                  case(t()), case(values([2, 1, 2, 1, 0]), 0, True), case(kinks([1.0, NAN, 0.0, NAN]), descending=True),
                  case(t(0, 3)), case(t(3, 2, layout="transposed"), 1), case(bools(6)),
-                 error(IndexError, "Dimension out of range", t(2, 3), 2)))
+                 error(IndexError, "Dimension out of range", t(2, 3), 2)), aten=Aten(if_given("stable", "stable")))
 
 
 @composite("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",

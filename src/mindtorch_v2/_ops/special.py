@@ -9,6 +9,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, COMPUTE, INT, REDUCED, dtype
 from .._tensor import Tensor
+from .aten import Aten, by_operands
 from .declare import op
 from .families import pointwise
 from .rules import floating
@@ -111,6 +112,7 @@ op("igammac(Tensor self, Tensor other) -> Tensor",
              other=lambda grad, self, other: -_gamma_density(grad, self, other)),
    aliases=("special.gammaincc",),
    samples=_GAMMA_CASES)
+_BY_OPERANDS = Aten(by_operands("default", "other_scalar", "self_scalar"))
 ZETA = op("special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(lambda xp, self, other: xp.zeta(self, other), _whole_precision("zeta"), excluding=(COMPLEX,),
                     named="zeta_cpu"),
@@ -118,7 +120,7 @@ ZETA = op("special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
              other=lambda grad, self, other: grad * -self * call_bound(ZETA, (self + 1.0, other))),
    public="", aliases=("special.zeta",), inplace=False,
    samples=cases(case(t(2, 3, low=1.5, grad=False), t(2, 3, low=0.3)), case(2, t(3, low=0.3)),
-                 case(t(3, low=1.5, grad=False), 1.5)))
+                 case(t(3, low=1.5, grad=False), 1.5)), aten=_BY_OPERANDS)
 
 
 def _xlog1py_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
@@ -131,7 +133,7 @@ op("special_xlog1py(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(lambda xp, self, other: xp.xlog1py(self, other), floating, excluding=(COMPLEX,),
                     named="xlog1py_cpu"),
    grad=dict(self=_xlog1py_self_grad, other=lambda grad, self, other: grad * self / (other + 1)),
-   public="", aliases=("special.xlog1py",), inplace=False, samples=binary(0.2, 2))
+   public="", aliases=("special.xlog1py",), inplace=False, samples=binary(0.2, 2), aten=_BY_OPERANDS)
 
 # Bessel and Airy functions, which PyTorch does not differentiate ------------------------------------------------------
 
@@ -192,7 +194,7 @@ def _polynomial(name: str, first: Callable, step: Callable, limit: Callable = la
 
     op(f"special_{name}(Tensor|Scalar x, Tensor|Scalar n) -> Tensor",
        kernel=pointwise(compute, _whole_precision(name), excluding=(COMPLEX,), named=f"{name}_cpu"), public="",
-       aliases=(f"special.{name}",), inplace=False,
+       aliases=(f"special.{name}",), inplace=False, aten=Aten(by_operands("default", "n_scalar", "x_scalar")),
        samples=cases(*[case(t(2, 3), n) for n in (-1, 0, 1, 2, 5)], case(t(2, 1), t(3, low=0, high=4)),
                      case(0.5, t(3, low=0, high=4))))
 

@@ -10,6 +10,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, float32, float64, int64
 from .._tensor import Tensor, proper_dim
+from .aten import LEAF
 from .batch import against_a_set, dynamic_shape, in_front
 from .declare import composite, op
 from .extreme import NAN, kinks
@@ -174,7 +175,7 @@ def _public_unique(self, sorted, return_inverse, return_counts, dim):
 
 @composite("unique_consecutive.selected(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
            "dim=None) -> Tensor",
-           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)), out=None)
+           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)), out=None, aten=LEAF)
 def _public_unique_consecutive(self, return_inverse, return_counts, dim):
     return _selected(call_bound(_UNIQUE_RUNS, (self, return_inverse, return_counts, dim)), return_inverse,
                      return_counts)

@@ -17,6 +17,7 @@ from .._dispatch.registry import registry
 from .._geometry import contiguous_strides
 from .._tensor import Tensor, wrapped_dim
 from .._warn import warn_once
+from .aten import Aten
 from .batch import Call, Result, called, inner, shifted, sized, spread
 from .declare import composite, function_of, op
 from .families import Composite, moves, view
@@ -147,7 +148,8 @@ _unsafe_view = function_of(op(
 
 _reshape_alias = function_of(op(
    "_reshape_alias(Tensor(a) self, int[] size) -> Tensor(a)",
-   kernel=view(_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="", batch=sized))
+   kernel=view(_view), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="", batch=sized,
+   aten=Aten(name="view")))
 
 
 @composite("reshape(Tensor(a) self, int[] shape) -> Tensor(a)",
@@ -188,7 +190,7 @@ op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
    aliases=("swapaxes", "swapdims"),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3, 4), -1, 0), case(t(), 0, -1), case(t(0, 3), 0, 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3),
-                       0, 2)))
+                       0, 2)), aten="int")
 
 
 def _t(self: Tensor) -> Geometry:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .._dispatch.registry import registry
 from .._dtype import FLOAT, float32, get_default_dtype, promote_types
+from .aten import Aten, if_given
 from .create import FACTORY
 from .declare import composite, function_of
 from .samples import case, cases, error
@@ -45,7 +46,8 @@ def _declare_window(name: str, shape: Callable, parameters: str = "", *defaults:
     @composite(f"{name}(int window_length, bool periodic=True, {parameters}{FACTORY}) -> Tensor", out=None,
                samples=cases(case(5), case(6), case(5, False), case(4, True, *defaults), case(0), case(1),
                              case(2, False),
-                             error(RuntimeError, "requires non-negative window_length, got window_length=-1", -1)))
+                             error(RuntimeError, "requires non-negative window_length, got window_length=-1", -1)),
+               aten=Aten(if_given("periodic", "periodic"), leaf=True))
     def window(window_length: int, periodic: bool, *rest: Any) -> Any:
         *numbers, dtype, layout, device, pin_memory, requires_grad = rest
         kind = dtype or get_default_dtype()
