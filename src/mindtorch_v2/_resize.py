@@ -26,7 +26,8 @@ def _check_inference(tensor: Tensor) -> None:
 def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None) -> Tensor:
     """This tensor with another size, keeping the elements that fit; memory is added where it is too small."""
     _, shape, wanted = _RESIZE.bind((self, *size), {"memory_format": memory_format}, is_method=True)
-    _check_inference(self)
+    if shape != self._array.shape:
+        _check_inference(self)
     if self.requires_grad and not modes.inference:
         raise RuntimeError("cannot resize variables that require grad")
     if any(n < 0 for n in shape):
@@ -56,6 +57,7 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: memory_form
     if memory_format is preserve_format:
         rows_last = suggested_strides(the_template, the_template.shape) is not None
         memory_format = (channels_last if the_template.dim() == 4 else channels_last_3d) if rows_last else None
+    _check_inference(self)
     return resize_(self, the_template.shape, memory_format=memory_format)
 
 

@@ -6,10 +6,10 @@ _warned: set[str] = set()
 _always = [False]
 
 
-def warn_once(text: str, stacklevel: int = 2) -> None:
-    """A warning that a process shows one time only, unless `set_warn_always(True)` was called."""
-    if _always[0] or text not in _warned:
-        _warned.add(text)
+def warn_once(text: str, stacklevel: int = 2, subject: str | None = None) -> None:
+    """A warning that a process shows one time only, or once of a subject, unless `set_warn_always(True)` was called."""
+    if _always[0] or (subject or text) not in _warned:
+        _warned.add(subject or text)
         warnings.warn(text, stacklevel=stacklevel + 1)
 
 

@@ -257,12 +257,18 @@ def attach_all(results: Any, node: Node, grad_keys: int) -> None:
 
 def refuse_inference(operator: Operator, derivative: Derivative, make: Callable) -> Callable:
     """A kernel for calls that mix recording with tensors of inference mode."""
-    saved = [i for i, name in enumerate(operator.schema.names) if name in derivative.saved]
+    index = operator.schema.index
+    saved = [(index[name], [index[user] for user in derivative.users(name)])
+             for name in operator.schema.names if name in derivative.saved]
+
+    def has(argument: Any, mask: int) -> bool:
+        each = argument if isinstance(argument, (tuple, list)) else (argument,)
+        return any(getattr(tensor, "_keys", 0) & mask for tensor in each)
 
     def kernel(*args: Any) -> Any:
-        flat = [t for i in saved for t in (args[i] if isinstance(args[i], (tuple, list)) else (args[i],))]
-        if any(getattr(t, "_keys", 0) & INFERENCE_MASK for t in flat):
-            raise RuntimeError(SAVED_IN_INFERENCE)
+        for at, users in saved:
+            if has(args[at], INFERENCE_MASK) and any(has(args[user], REQUIRES_GRAD) for user in users):
+                raise RuntimeError(SAVED_IN_INFERENCE)
         return make(*args)
 
     return kernel

@@ -370,8 +370,9 @@ def _expandable(shape: tuple, target: tuple) -> bool:
 
 
 def run_tensor_hooks(hooks: HookDict, grad: Any) -> Any:
+    """The gradient that hooks make of one; None comes to them too, for an output that got no gradient."""
     for hook in list(hooks.values()):
-        replaced = hook(grad)  # None for a gradient that is not there: PyTorch's hooks are called for it too
+        replaced = hook(grad)
         if replaced is not None:
             _check_replaced(hook, grad, replaced)
             grad = replaced
@@ -430,10 +431,28 @@ def accumulate(leaf: Any, grad: Any) -> None:
             leaf._grad = _copy_like(grad.detach(), leaf)
             if sys.getrefcount(grad) < _OWN_REFERENCES and not grad._keys & INFERENCE_MASK and _lies_as(grad, leaf):
                 leaf._grad._version_counter.value = grad._version  # as if it was taken itself, which PyTorch does
-    elif modes.grad_enabled:
-        leaf._grad = old + grad
     else:
-        old.add_(grad)
+        if modes.grad_enabled:
+            leaf._grad = old + grad
+        else:
+            old.add_(grad)
+        if old._array.strides != leaf._array.strides:
+            _warn_of_layout(leaf._grad, leaf)
+
+
+def _warn_of_layout(grad: Any, leaf: Any) -> None:
+    """Warns if a gradient that another was added to does not lie as its leaf."""
+    if not is_dense(leaf._array):
+        obeys = grad.is_contiguous()
+    else:
+        wanted = dict(enumerate(leaf.stride()))
+        obeys = all(step == wanted.get(dim) if n != 1 else step
+                    for dim, (n, step) in enumerate(zip(grad.shape, grad.stride(), strict=True)))
+    if not obeys:
+        warn_once("grad and param do not obey the gradient layout contract. This is not an error, but may impair "
+                  f"performance.\ngrad.sizes() = {list(grad.shape)}, strides() = {list(grad.stride())}\n"
+                  f"param.sizes() = {list(leaf.shape)}, strides() = {list(leaf.stride())}", 4,
+                  subject="gradient layout")
 
 
 def _added(old: Any, grad: Any) -> Any:

@@ -68,6 +68,7 @@ _BATCH_SAMPLES = (case(t(4, 3), t(3), t(3), None, None, True, 0.1, 1e-5),
 
 
 @composite(f"native_batch_norm({_BATCH_ARGUMENTS}) -> (Tensor result, Tensor result1, Tensor result2)",
+           aligned="input",
            samples=cases(*_BATCH_SAMPLES), aten=LEAF)
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """The normalised input, and the batch's means and inverse deviations (empty outside training)."""
@@ -85,13 +86,15 @@ def _by_running_statistics(input: Any, *arguments: Any) -> Any:
 
 
 @composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
-           "(Tensor result, Tensor result1, Tensor result2)", aten=LEAF)
+           "(Tensor result, Tensor result1, Tensor result2)", aten=LEAF,
+           aligned="input")
 def _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps):
     return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @composite("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float "
            "momentum, float eps) -> (Tensor result, Tensor result1, Tensor result2)",
+           aligned="input",
            samples=cases(case(t(4, 3), t(3), t(3), True, 0.1, 1e-5)), aten=LEAF)
 def _native_batch_norm_without(input, weight, bias, training, momentum, eps):
     return native_batch_norm(input, weight, bias, None, None, training, momentum, eps)

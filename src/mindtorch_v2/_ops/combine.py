@@ -16,7 +16,7 @@ from .declare import op
 from .families import Pointwise, computes, pointwise
 from .out import AS_OPERAND, Out
 from .pointwise import conj, undifferentiated, without_derivative
-from .rules import Spec, c_name, common_dtype, floating, pointwise_strides
+from .rules import Spec, broadcast_shape, c_name, check_shape_fits, common_dtype, floating, pointwise_strides
 from .samples import binary, case, cases, error, ints, t, unary, values
 
 # extremes and bounds -------------------------------------------------------------------------------------------------
@@ -192,14 +192,9 @@ _declare_nan_ignoring("fmin", "le")
 
 def _check_lerp(self: Tensor, end: Tensor, weight: Any) -> None:
     kind = self.dtype
-    if kind.category < FLOAT and end.dtype is kind and (weight.__class__ in NUMBERS or weight.dtype is kind):
-        name = "lerp_kernel_scalar" if weight.__class__ in NUMBERS else "lerp_kernel_tensor"
-        raise NotImplementedError(f'"{name}" not implemented for \'{kind.scalar_name}\'')
     for name, operand in (("end", end), ("weight", weight)):
         if operand.__class__ not in NUMBERS and operand.dtype is not kind and (name == "end" or operand.dim()):
             raise RuntimeError(f"expected dtype {c_name(kind)} for `{name}` but got dtype {c_name(operand.dtype)}")
-    if weight.__class__ in NUMBERS:
-        stored_number(weight, COMPUTE.get(kind, kind))
 
 
 def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
@@ -210,8 +205,26 @@ def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
     return xp.where(xp.absolute(weight) < 0.5, self + weight * gap, end - gap * (1 - weight))
 
 
+class _Lerp(Pointwise):
+    def plan(self, operator: Operator, args: Sequence[Any],
+             target: Tensor | None = None) -> tuple[Spec, dtype, list[int]]:
+        if target is not None:  # of which the type is compared last, since a number as weight does not count
+            check_shape_fits(target, broadcast_shape([v._array.shape for v in args if hasattr(v, "_array")]))
+        return super().plan(operator, args)
+
+    def types(self, operator: Operator, operands: Sequence[Any]) -> tuple[dtype, dtype]:
+        kind, weight = operands[0].dtype, operands[2]
+        is_number = weight.__class__ in NUMBERS
+        if kind.category < FLOAT and (is_number or weight.dtype is kind):
+            name = "lerp_kernel_scalar" if is_number else "lerp_kernel_tensor"
+            raise NotImplementedError(f'"{name}" not implemented for \'{kind.scalar_name}\'')
+        if is_number:
+            stored_number(weight, COMPUTE.get(kind, kind))
+        return super().types(operator, operands)
+
+
 op("lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
-   kernel=pointwise(_lerp, check=_check_lerp, rounds_numbers=False),
+   kernel=_Lerp(_lerp, excluding=(BOOL, INT), check=_check_lerp, rounds_numbers=False),
    npu=("aclnnLerp(self, end, weight, out)", "aclnnLerps(self, end, weight, out)"),
    grad=dict(self=lambda grad, weight: grad * (1 - conj(weight)), end=lambda grad, weight: grad * conj(weight),
              weight=lambda grad, self, end: grad * conj(end - self)),
@@ -327,6 +340,7 @@ def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
 
 
 op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+   aligned="self", resizes_expanded=False,
    kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
    grad=dict(self=lambda grad, exponent: grad / exponent.detach().exp2()),
    samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))],
@@ -351,6 +365,7 @@ def _infer_nan_to_num(self: Tensor, nan: float | None, posinf: float | None, neg
 
 
 op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+   aligned="self", resizes_expanded=False,
    kernel=computes(_infer_nan_to_num, _nan_to_num, inplace=True),
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
    samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)],

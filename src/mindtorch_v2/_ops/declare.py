@@ -51,9 +51,12 @@ class Declaration:
 
     def __init__(self, operator: Operator, family: Family, grad: dict[str, Callable], samples: Callable | None,
                  npu: Rows, inplace_of: Operator | None = None, kernels: Mapping[str, str] | None = None,
-                 decomposition: Callable | None = None, out: Out | None = FAMILYS) -> None:
+                 decomposition: Callable | None = None, out: Out | None = FAMILYS, apart: str | None = None,
+                 aligned: str | None = None, resizes_expanded: bool | None = None) -> None:
         self.operator, self.family, self.samples, self.npu = operator, family, samples, npu
         self.grad = grad
+        self._apart, self._aligned = apart, aligned
+        self.resizes_expanded = not family.elementwise if resizes_expanded is None else resizes_expanded
         # device type -> the kernel there that is better than one made of the family (_backends/interface.py)
         self.kernels: Mapping[str, str] = kernels or {}
         # The same call as other operators: for devices without a kernel, and where the kernel and its formulas will
@@ -87,6 +90,15 @@ class Declaration:
     def result_type(self) -> Any:
         """The named tuple of an operator with several outputs; None for a list."""
         return _result_type(self.operator.schema)
+
+    @functools.cached_property
+    def sharing(self) -> tuple[tuple[int, bool], ...]:
+        """Positions of the operands that may not lie over what is written; with True, only element on element."""
+        schema = self.operator.schema
+        if self._apart is self._aligned is None:
+            return tuple(self.family.sharing(schema))
+        named = ((self._apart or "", False), (self._aligned or "", True))
+        return tuple((schema.index[name], same) for names, same in named for name in names.split())
 
     @functools.cached_property
     def derivative(self) -> Derivative | None:
@@ -185,7 +197,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None,
        kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
        linear: Linear = False, batch: Rule | Draws | None = None,
-       out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED) -> Operator:
+       out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED, apart: str | None = None,
+       aligned: str | None = None, resizes_expanded: bool | None = None) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -199,12 +212,16 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     where the schema does not tell it (batch.py). `out` is what `out=` takes and does, where the family's other
     members differ; None if PyTorch's function has none. `aten`: how ATen has it, or ATen's name of its one overload
     (aten.py).
+    `apart` names the operands that may not lie over what is written (in place or by `out=`), `aligned` those that may
+    only element on element; left out, the family says it. An expanded tensor of another size is resized as `out=`,
+    unless `resizes_expanded` says that it is refused before.
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
     operator.mixes_devices = mixes_devices
     declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu, kernels=kernels,
-                           decomposition=decomposition, out=out)
+                           decomposition=decomposition, out=out, apart=apart, aligned=aligned,
+                           resizes_expanded=resizes_expanded)
     declaration.linear, declaration.batch = linear, batch
     declaration.aten = Aten(overload=aten) if isinstance(aten, str) else aten
     operator.aten_form = declaration.aten.parts
@@ -224,8 +241,10 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
 def _declare(operator: Operator, family: Family, by_key: dict[DispatchKey, Any], grad: dict[str, Callable],
              samples: Callable | None, npu: Rows, inplace_of: Operator | None = None,
              kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
-             out: Out | None = FAMILYS) -> Declaration:
-    declaration = Declaration(operator, family, grad, samples, npu, inplace_of, kernels, decomposition, out)
+             out: Out | None = FAMILYS, apart: str | None = None, aligned: str | None = None,
+             resizes_expanded: bool | None = None) -> Declaration:
+    declaration = Declaration(operator, family, grad, samples, npu, inplace_of, kernels, decomposition, out,
+                              apart, aligned, resizes_expanded)
     operator.declaration = DECLARATIONS[operator.name] = declaration
     for key, function in by_key.items():
         registry.register_kernel(operator.name, key, function)
@@ -277,12 +296,13 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
 
 def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),
               inplace: bool = False, out: Out | None = FAMILYS,
-              aten: Aten = AS_DECLARED) -> Callable[[Callable], Callable]:
+              aten: Aten = AS_DECLARED, apart: str | None = None, aligned: str | None = None,
+              resizes_expanded: bool | None = None) -> Callable[[Callable], Callable]:
     """Declares an operator that is written as other operators; decorates the function that does it."""
 
     def decorate(function: Callable) -> Callable:
         op(schema, kernel=Composite(function, inplace=inplace), samples=samples, public=public, aliases=aliases,
-           out=out, aten=aten)
+           out=out, aten=aten, apart=apart, aligned=aligned, resizes_expanded=resizes_expanded)
         return function
 
     return decorate

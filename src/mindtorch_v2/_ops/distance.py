@@ -74,6 +74,7 @@ def _pdist(self, p):
 
 
 @composite("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+           aligned="self",
            samples=cases(case(t(3, 4), 2, 0, 1.0), case(t(2, 3, 2), 1, 1, 0.5), case(t(3, 4), 2, -1, 100.0),
                          error(RuntimeError, "renorm: input needs at least 2 dimensions, got 1 dimensions", t(3), 2, 0,
                                1),

@@ -9,7 +9,7 @@ from .._tensor import Tensor, wrapped_dim
 from .batch import of_all_elements
 from .declare import composite, op
 from .families import computes
-from .out import Out
+from .out import Out, type_of_first
 from .reduce import (
     DIM_CASES,
     DIM_ERRORS,
@@ -113,7 +113,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
                      error(IndexError, f"a{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
                      error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))),
        out=Out("exact", "Expected the dtype for input and out to match, but got {made} for input's dtype and {given} "
-                        "for out's dtype."))
+                        "for out's dtype.", first=type_of_first))
 
     infer = _extremum_spec(word, f"{word}_all")
     op(f"{word}(Tensor self) -> Tensor",
@@ -138,7 +138,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
         return folded(getattr(xp, ufunc).reduce, self, (dim,), keepdim), contiguous(indices)
 
     op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-       kernel=computes(dim_spec, dim_array),
+       kernel=computes(dim_spec, dim_array), apart="self",
        npu=f"aclnn{word.title()}Dim(self, dim, keepdim, values, indices)",
        kernels={"cuda": "extreme.element_and_place"},
        grad=dict(self=lambda grad, indices, self_shape, dim, keepdim:
@@ -149,7 +149,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
                      error(IndexError, f"{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
                      error(IndexError, "Dimension out of range", t(2, 3), 2)))
 
-    composite(f"{word}.other(Tensor self, Tensor other) -> Tensor",
+    composite(f"{word}.other(Tensor self, Tensor other) -> Tensor", aligned="self other", resizes_expanded=False,
               samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3))))(
         lambda self, other: self.maximum(other) if word == "max" else self.minimum(other))
 

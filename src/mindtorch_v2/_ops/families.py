@@ -46,6 +46,7 @@ from .quick import functional_source, inplace_source, view_source
 from .rules import (
     Spec,
     broadcast_shape,
+    check_operands,
     check_overlap,
     check_result_fits,
     check_writable,
@@ -104,6 +105,10 @@ class Family:
     # (functional operator, target, *others) -> the others as an in-place call takes them; raises what only it refuses.
     inplace_arguments: Callable[..., tuple] | None = None
 
+    def sharing(self, schema: Schema) -> Iterable[tuple[int, bool]]:
+        """See `Declaration.sharing`: what holds of members that do not say it themselves."""
+        return ()
+
     @property
     def written(self) -> FunctionType | None:
         """The function that the operator was declared with: what it computes, composes, stores or views."""
@@ -128,8 +133,9 @@ class Family:
         """The kernel of the in-place form: the functional one, and one write path."""
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
-            check_writable(target)
             result = functional.lookup(target._backend_mask())(target, *args)
+            check_writable(target)
+            check_operands(functional, target, (target, *args))
             check_result_fits(target, Spec(result._array.shape, result.dtype))
             if target._array.size:
                 backend.copy(target, result)
@@ -274,6 +280,9 @@ class Pointwise(Family):
         # Then `compute` gets, for half precision, what rounds to it: PyTorch rounds between the steps of a few.
         self.rounds = hasattr(self.compute, "__code__") and "rounded" in _parameters(self.compute)
         self.known_types: dict[tuple, tuple[dtype, dtype]] = {}
+
+    def sharing(self, schema: Schema) -> Iterable[tuple[int, bool]]:
+        return [(at, True) for at in operand_positions(schema)]
 
     def plan(
         self, operator: Operator, args: Sequence[Any], target: Tensor | None = None
@@ -549,11 +558,12 @@ class Composite(Family):
         function = self.function
 
         def kernel(target: Any, *args: Any) -> Any:
-            check_writable(target)
             # The formulas may save the old value, which the write must not reach.
             recorded = modes.grad_enabled and target.requires_grad or target._keys & FUNC_MASK
             old = target.clone() if recorded else target
             result = function(old, *args)
+            check_writable(target)
+            check_operands(functional, target, (target, *args))
             check_result_fits(target, Spec(result._array.shape, result.dtype))
             return target.copy_(result)
 
@@ -574,9 +584,9 @@ class Writes(Family):
         direct = backend.direct
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
+            check(target, *args)
             if not repeats:
                 check_writable(target)
-            check(target, *args)
             if direct:
                 write(xp, target._array, *[getattr(a, "_array", a) for a in args])
             elif xp is not None:

@@ -261,7 +261,8 @@ def _out(name: str) -> Out:
 
 for _name in _TRANSFORMS:
     composite(f"fft_{_name}(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor", public="",
-              aliases=(f"fft.{_name}",), samples=cases(*_ONE_DIM_CASES), out=_out(_name))(_one_dim(_name))
+              aliases=(f"fft.{_name}",), samples=cases(*_ONE_DIM_CASES), out=_out(_name),
+              resizes_expanded=_name not in ("ifft", "ihfft"))(_one_dim(_name))
     for _form, _dims in (("2", "int[1] dim=[-2, -1]"), ("n", "int[1]? dim=None")):
         composite(f"fft_{_name}{_form}(Tensor self, int[1]? s=None, {_dims}, str? norm=None) -> Tensor", public="",
                   aliases=(f"fft.{_name}{_form}",), samples=cases(*_SEVERAL_CASES),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._backends.interface import Backend
-from .._device import META
+from .._device import CPU, META
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
@@ -269,9 +269,14 @@ def _index_select_spec(self: Tensor, dim: int, index: Tensor) -> Spec:
         if places.size != 1:
             raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {places.size} value(s)")
         return Spec((), self.dtype)
-    if places.size and len(shape) > 1 and not shape[dim]:
-        raise RuntimeError("index_select(): self indexing axis dim should be positive")
+    if self._device not in (CPU, META):  # those look at the places, or at none
+        _check_has_places(len(shape), shape[dim], places.size)
     return Spec((*shape[:dim], places.size, *shape[dim + 1 :]), self.dtype)
+
+
+def _check_has_places(dims: int, n: int, count: int) -> None:
+    if dims > 1 and not n and count:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
 
 
 _FEW = 32  # up to so many elements Python is quicker than a reduction
@@ -289,9 +294,8 @@ def in_range(xp: Any, index: Any, n: int) -> bool:
 
 def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
     n = self.shape[dim] if self.ndim else 1
+    _check_has_places(self.ndim, n, index.size)
     if not in_range(xp, index, n):
-        if self.ndim > 1 and not n:
-            raise RuntimeError("index_select(): self indexing axis dim should be positive")
         if self.ndim > 1 and dim % self.ndim == 1:  # of which PyTorch has a kernel of its own
             raise RuntimeError(f"INDICES element is out of DATA bounds, id={index[(index >= n) | (index < 0)].flat[0]} "
                                f"axis_dim={n}")
@@ -312,6 +316,7 @@ def _index_select_each(call: Call) -> Result:
 
 
 op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
+   apart="self index", resizes_expanded=False,
    kernel=moves(_index_select_spec, _index_select),
    kernels={"cuda": "index.index_select"},
    npu="aclnnIndexSelect(self, dim, index, out)",
@@ -321,7 +326,7 @@ op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
                  error(IndexError, "index out of range in self", t(3), 0, values([3])),
                  error(IndexError, "index_select(): Index is supposed to be a vector", t(3), 0, ints(2, 2))),
    linear=True, batch=_index_select_each,
-   out=Out("exact", "{name}(): self and result must have the same scalar type", reads_first=True))
+   out=Out("exact", "{name}(): self and result must have the same scalar type"))
 
 
 def check_index_sizes(self: Tensor, dim: int, index: Tensor, name: str) -> int:
@@ -402,6 +407,7 @@ def _gather_grad(grad: Tensor, shape: tuple[int, ...], dim: int, index: Tensor, 
 
 
 op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+   apart="self index",
    kernel=moves(_gather_spec, _gather),
    kernels={"cuda": "index.gather"},
    npu="aclnnGather(self, dim, index, out)",
@@ -411,10 +417,11 @@ op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Ten
                  case(t(2, 3, 4), -2, ints(2, 5, 4, high=3)), case(t(3), 0, ints(high=3)), case(t(2, 3), 1, ints(2, 0)),
                  error(RuntimeError, "index 3 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[3]])),
                  error(RuntimeError, "Index tensor must have the same number of dimensions as input tensor", t(2, 3),
-                       1, ints(2))), linear=True, batch=elementwise_indices(like=2), out=Out(reads_first=True))
+                       1, ints(2))), linear=True, batch=elementwise_indices(like=2))
 
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+           apart="self",
            samples=cases(case(t(2, 3), ints(2, 2, high=3), 1), case(t(2, 3), ints(4, high=6)),
                          case(t(2, 3), ints(1, 1, high=2), 0)))
 def _take_along_dim(self, indices, dim):
@@ -467,7 +474,9 @@ def _take_each(call: Call) -> Result:
     return value.gather(1, call.expanded(places, call.batched[1])).reshape((call.size, *call.args[1].shape)), True
 
 
-op("take(Tensor self, Tensor index) -> Tensor", kernel=moves(_take_spec, _take),
+op("take(Tensor self, Tensor index) -> Tensor",
+   apart="self index", resizes_expanded=False,
+   kernel=moves(_take_spec, _take),
    kernels={"cuda": "index.take"},
    npu="aclnnTake(self, index, out)",
    grad=dict(self=lambda grad, self_shape, index: grad.new_zeros(self_shape).put_(index, grad, True)),
@@ -509,7 +518,9 @@ def _masked_select_each(call: Call) -> Result:
                        "https://github.com/pytorch/pytorch/issues if you need this feature.")
 
 
-op("masked_select(Tensor self, Tensor mask) -> Tensor", kernel=moves(_masked_select_spec, _masked_select),
+op("masked_select(Tensor self, Tensor mask) -> Tensor",
+   apart="self mask", resizes_expanded=False,
+   kernel=moves(_masked_select_spec, _masked_select),
    grad=dict(self=lambda grad, self_shape, mask: _masked_select_grad(grad, self_shape, mask)),
    samples=cases(case(t(2, 3), bools(2, 3)), case(t(2, 3), bools(3)), case(t(3), bools(2, 1)), case(t(), bools()),
                  error(RuntimeError, "masked_select: expected BoolTensor for mask", t(2), ints(2))),
@@ -586,6 +597,7 @@ def _where_each(call: Call) -> Result:
 
 where: Callable = function_of(op(
    "where.self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   aligned="condition self other", resizes_expanded=False,
    kernel=Chooses(_where_spec, _where, widen=False),
    kernels={"cuda": "index.where"},
    npu="aclnnSWhere(condition, self:out, other:out, out)",
@@ -597,7 +609,8 @@ where: Callable = function_of(op(
                  error(RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with dtype "
                                      "Long", ints(2), t(2),
                        t(2))), batch=_where_each,
-   out=Out("exact", "Expected out type to be {made} but got {given}", tensors="self other"), aten="self"))
+   out=Out("exact", "Expected out type to be {made} but got {given}", tensors="self other",
+           first=lambda condition, *chosen: common_dtype(chosen)), aten="self"))
 
 
 @composite("where(Tensor condition) -> Tensor[]", samples=cases(case(bools(2, 3))),

@@ -89,7 +89,7 @@ def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
 class Joins(ArrayFamily):
     """Arrays put beside each other: of one type and row-major, they are NumPy's matter, errors included."""
 
-    out = JOINED._replace(reads_first=True)
+    out = JOINED
 
     def __init__(self, infer: Callable, array: Callable, joined: Callable) -> None:
         super().__init__(infer, array, widen=False)
@@ -148,6 +148,7 @@ def _joined(*, new_dimension: bool) -> Rule:
 
 cat = function_of(op(
    "cat(Tensor[] tensors, int dim=0) -> Tensor",
+   apart="tensors",
    kernel=Joins(_cat_spec, _cat, np.concatenate),
    kernels={"cuda": "copy.joined"},
    npu="aclnnCat(tensors, dim, out)", grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
@@ -200,6 +201,7 @@ def _stacked(arrays: Sequence[np.ndarray], dim: int) -> np.ndarray:
 
 stack = function_of(op(
    "stack(Tensor[] tensors, int dim=0) -> Tensor",
+   apart="tensors",
    kernel=Joins(_stack_spec, _stack, _stacked),
    kernels={"cuda": "copy.joined"},
    npu="aclnnStack(tensors, dim, out)",
@@ -219,7 +221,8 @@ def _refuse_none(tensors: Sequence[Tensor], name: str) -> None:
 _STACKED = cases(case([t(3), t(3)]), case([t(2, 3), t(2, 3)]), case([t(), t()]), case([t(2, 3, 2), t(2, 3, 2)]))
 
 
-@composite("hstack(Tensor[] tensors) -> Tensor", samples=_STACKED, out=JOINED._replace(by="cat"))
+@composite("hstack(Tensor[] tensors) -> Tensor", samples=_STACKED, apart="tensors",
+           out=JOINED._replace(by="cat"))
 def _hstack(tensors):
     _refuse_none(tensors, "hstack")
     grown = [atleast_1d(tensor) for tensor in tensors]
@@ -227,19 +230,20 @@ def _hstack(tensors):
 
 
 @composite("vstack(Tensor[] tensors) -> Tensor", aliases=("row_stack",), samples=_STACKED,
-           out=JOINED._replace(by="cat"))
+           apart="tensors", out=JOINED._replace(by="cat"))
 def _vstack(tensors):
     _refuse_none(tensors, "vstack")
     return cat([atleast_2d(tensor) for tensor in tensors], 0)
 
 
-@composite("dstack(Tensor[] tensors) -> Tensor", samples=_STACKED, out=JOINED._replace(by="cat"))
+@composite("dstack(Tensor[] tensors) -> Tensor", samples=_STACKED, apart="tensors",
+           out=JOINED._replace(by="cat"))
 def _dstack(tensors):
     _refuse_none(tensors, "dstack")
     return cat([atleast_3d(tensor) for tensor in tensors], 2)
 
 
-@composite("column_stack(Tensor[] tensors) -> Tensor", samples=_STACKED, out=JOINED)
+@composite("column_stack(Tensor[] tensors) -> Tensor", samples=_STACKED, apart="tensors", out=JOINED)
 def _column_stack(tensors):
     _refuse_none(tensors, "column_stack")
     return cat([a if a._array.ndim > 1 else a.reshape((a._array.size, 1)) for a in tensors], 1)

@@ -40,6 +40,7 @@ def _solve_triangular_grads(grad: Any, self: Any, result: Any, upper: bool, left
 
 solve_triangular = function_of(op(
     "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
+    aligned="B",
     kernel=computes(_solve_triangular_spec, _solve_triangular),
     grad={"self, B": _solve_triangular_grads}, public="", aliases=("linalg.solve_triangular",),
     samples=cases(case(t(3, 3, low=1.0, high=2.0), t(3, 2), upper=True),

@@ -15,7 +15,7 @@ from .copy import stored_number
 from .declare import composite, function_of, op
 from .families import ArrayFamily, computes
 from .out import EXACT, Out, refusal
-from .rules import Spec, broadcast_shape, c_name, number_array, shape_text, type_text
+from .rules import Spec, broadcast_shape, c_name, check_at_least_1d, number_array, shape_text, type_text
 from .samples import case, cases, error, t
 from .view import _unsafe_view
 
@@ -262,6 +262,8 @@ class _AddsProduct(ArrayFamily):
         size = (*a._array.shape[:1], *b._array.shape[1:])
         multiplies = (a._array.ndim == 2 and b._array.ndim == (2 if functional.schema.base_name == "addmm" else 1)
                       and a._array.shape[1] == b._array.shape[0] and a.dtype is b.dtype is target.dtype)
+        if b._array.ndim == 1:  # what cannot be expanded is refused as such before
+            multiplies = multiplies and target._array.shape in ((), (1,))
         if multiplies and target._array.shape != size:
             raise RuntimeError(f"Bad in-place call: input tensor size {shape_text(target.shape)} and output tensor "
                                f"size {shape_text(size)} should match")
@@ -269,6 +271,7 @@ class _AddsProduct(ArrayFamily):
 
 
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+   aligned="self",
    kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha:
                        _combined(mat1.dot(mat2), self, beta, alpha)),
    kernels={"cuda": "matmul.sum_with_product"},
@@ -338,6 +341,7 @@ def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -
 
 
 op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+   aligned="self",
    kernel=_AddsProduct(_addmv_spec, lambda xp, self, mat, vec, beta, alpha: _combined(mat.dot(vec), self, beta, alpha)),
    npu="aclnnAddmv(self, mat, vec, alpha, beta, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
@@ -676,7 +680,13 @@ def _matmul_parts(self, other):
     return _matmul(self, other) if not a or not b or a <= 2 and b <= 2 else matmul_by_parts(self, other, a, b)
 
 
-@composite("matmul(Tensor self, Tensor other) -> Tensor", out=Out(check=_check_product),
+def _loses_a_row(a: Tensor, b: Tensor) -> bool:
+    """Whether a vector is multiplied as a row, which PyTorch takes off its result again in place."""
+    return a._array.ndim == 1 and b._array.ndim == 2
+
+
+@composite("matmul(Tensor self, Tensor other) -> Tensor",
+           out=Out(check=_check_product, check_arguments=check_at_least_1d, rewrites=_loses_a_row),
            samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)),
                          case(t(2, 3, 4), t(4, 5)),
                          case(t(2, 3, 4), t(4)), case(t(3), t(2, 3, 4)), case(t(2, 3), t(5, 3, 4)),
@@ -693,8 +703,7 @@ def _matmul(self, other):
     a, b = len(self._array.shape), len(other._array.shape)
     if a == 2 and b == 2:
         return _mm(self, other)
-    if not a or not b:
-        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+    check_at_least_1d(self, other)
     if b == 1 and a <= 2:
         return self.dot(other) if a == 1 else self.mv(other)
     if a == 1 and b == 2:

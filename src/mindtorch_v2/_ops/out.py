@@ -23,7 +23,7 @@ from .._dtype import FLOAT, can_cast, dtype, get_default_dtype
 from .._geometry import contiguous_strides
 from .._tensor import Tensor
 from .placement import show
-from .rules import c_name, check_overlap, check_shape_fits, check_writable, common_dtype, shape_text
+from .rules import c_name, check_operands, check_shape_fits, check_writable, common_dtype, shape_text
 
 
 class Out(NamedTuple):
@@ -41,11 +41,13 @@ class Out(NamedTuple):
     # "cut": the results have none, and leaves are refused.
     grad: str = "refused"
     by: str = ""  # whose name PyTorch gives, for operators that it writes by others
-    reads_first: bool = False  # what it reads may not lie where it writes, though elements would agree
     resizes: bool = False  # without a warning
     fills: bool = False  # after it resized, so that elements may share memory
     counts: bool = False  # writes numbers in turn into as many elements, whatever the shape
     check: Callable[..., None] | None = None  # of (target, *arguments), before anything is computed
+    check_arguments: Callable[..., None] | None = None  # of what is looked at before gradients are
+    first: Callable[..., dtype] | None = None  # of the arguments: the type that is compared before anything else
+    rewrites: Callable[..., bool] | None = None  # of the arguments: whether PyTorch writes twice
     error: type[Exception] = RuntimeError
 
 
@@ -63,6 +65,11 @@ _TEXTS = {
     "exact": "Expected out tensor to have dtype {c_made}, but got {c_given} instead",
     "castable": _UNCASTABLE.format("{made}"),
 }
+
+
+def type_of_first(operand: Tensor, *others: Any) -> dtype:
+    """The type of the first operand, for operators that compare it with that of `out=` before all else."""
+    return operand.dtype
 
 
 def safely(who: str, what: str = "result") -> Out:
@@ -102,6 +109,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
         raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an "
                                   "out= function")
     needs_grad = keys & REQUIRES_GRAD or any(t.requires_grad for t in (*targets, *_tensors(values)))
+    if rule.check_arguments is not None:
+        rule.check_arguments(*values)
     if modes.grad_enabled and needs_grad and not modes.inference and rule.grad == "refused" and _is_derived(operator):
         raise RuntimeError(f"{rule.by or name}(): functions with out=... arguments don't support automatic "
                            "differentiation, but one of the arguments requires grad.")
@@ -121,33 +130,33 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     for target in targets:
         if target._keys & SPARSE_MASK:
             continue
+        if family.elementwise and family.check is not None:
+            family.check(*values)
         if family.elementwise:
-            check_writable(target)
-            for source in _tensors(values):
-                check_overlap(target, source)
+            if not operator.declaration.resizes_expanded:
+                check_writable(target)
+            check_operands(operator, target, values)
     if rule.check is not None:
         rule.check(targets[0], *values)
     with changed_modes(grad_enabled=False, include=modes.include & ~AUTOCAST_MASK):
         try:
             result = call_bound(operator, values)
-        except NotImplementedError as error:
-            if '" not implemented for' in str(error):  # said by a kernel, after the types were compared
-                _check_exact(targets[0], rule, name, values)
+        except (IndexError, RuntimeError) as error:
+            _check_before(operator, rule, targets, values, error)
             raise
         results = result if isinstance(result, (tuple, list)) else (result,)
         if len(results) != len(targets):
             raise RuntimeError(f"{name}_out expected an out= argument of size {len(results)}, got size {len(targets)}")
         for target, value in zip(targets, results, strict=True):
+            if family.elementwise and any(source is target for source in _tensors(values)):
+                check_shape_fits(target, value._array.shape)
             _check_fits(target, value, rule, name, values)
             if target._keys & INFERENCE_MASK and not modes.inference:
                 raise RuntimeError(WRITE_TO_INFERENCE)
-            if not family.elementwise and not rule.fills and _stays(target, value, rule):
+            if not rule.fills and (_stays(target, value, rule) or not operator.declaration.resizes_expanded):
                 check_writable(target)
-            for source in _tensors(values):
-                if rule.reads_first:
-                    check_overlap(target, source, same=False)
-                elif source is target and family.elementwise:
-                    check_shape_fits(target, value._array.shape)
+            if not family.elementwise:
+                check_operands(operator, target, values)
         for target, value in zip(targets, results, strict=True):
             if rule.counts and target.numel() == value.numel():
                 value = value.view(target.shape)
@@ -155,9 +164,13 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
                 _store_sparse(operator, target, value)
             else:
                 _store(target, value, family.elementwise, rule, _tensors(values))
+    if rule.rewrites is not None and rule.rewrites(*values):
+        targets[0]._bump_version()
     if cuts_off:
         for target in targets:
-            node = NotDerived(f"aten::{name}", (target._recording_edge() if target.requires_grad else None,))
+            node = NotDerived(f"aten::{name}", (
+                target._recording_edge() if target.requires_grad else None,
+                *(source._recording_edge() for source in _tensors(values) if source.requires_grad)))
             node.outputs = ((target._array.shape, target._array.dtype, target._device),)
             rebase(target, node)
     if makes and (targets[0]._base is None or modes.inference) and targets[0]._edge is None:
@@ -225,7 +238,12 @@ def _check_fits(target: Tensor, value: Tensor, rule: Out, name: str, values: Seq
     if target._device.type != value._device.type:
         raise RuntimeError(f"Attempting to copy from device {value.device} to device {target.device}, but cross-device "
                            "copies are not allowed!")
-    made, given = value.dtype, target.dtype
+    _check_type(target, value.dtype, rule, name, values)
+
+
+def _check_type(target: Tensor, made: dtype, rule: Out, name: str, values: Sequence[Any]) -> None:
+    """Raises unless a result of that type may be stored in `target`."""
+    given = target.dtype
     if rule.types == "any":
         return
     if rule.types == "measure":
@@ -243,11 +261,25 @@ def refusal(rule: Out, made: dtype, given: dtype, name: str = "", other: dtype |
         other=(other or made).scalar_name, divided=divided.scalar_name)
 
 
-def _check_exact(target: Tensor, rule: Out, name: str, values: Sequence[Any]) -> None:
-    """Raises if a target has not the type of the operand, where PyTorch asks for that before it computes."""
-    source = next(_tensors(values), target)
-    if rule.types in ("exact", "measure") and source.dtype is not target.dtype:
-        raise RuntimeError(refusal(rule, source.dtype, target.dtype, name)) from None
+def _check_before(operator: Operator, rule: Out, targets: Sequence[Tensor], values: Sequence[Any],
+                  error: Exception) -> None:
+    """Raises what PyTorch has to say of the targets before it comes to the error that a call raised."""
+    name, target = operator.schema.base_name, targets[0]
+    said_by_kernel = isinstance(error, NotImplementedError) and '" not implemented for' in str(error)
+    if rule.first is not None:
+        _check_type(target, rule.first(*values), rule, name, values)
+    elif said_by_kernel:
+        source = next(_tensors(values), target)
+        if rule.types in ("exact", "measure") and source.dtype is not target.dtype:
+            raise RuntimeError(refusal(rule, source.dtype, target.dtype, name)) from None
+    elif len(targets) == 1 and hasattr(operator.declaration.family, "infer"):
+        try:
+            spec = operator.declaration.family.infer(*values)
+        except (IndexError, RuntimeError):
+            return
+        _check_type(target, spec.dtype, rule, name, values)  # it was something among the data, which come last
+        check_writable(target)
+        check_operands(operator, target, values)
 
 
 def _store_sparse(operator: Operator, target: Tensor, value: Tensor) -> None:

@@ -417,6 +417,7 @@ op("square(Tensor self) -> Tensor",
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+           resizes_expanded=False,
            samples=lambda: [*binary(0.2, 2)(), case(2.0, t(3))],
            out=Out("exact", "the output given to float_power has dtype {given} but the operation's result requires "
                             "dtype {made}", by="pow"))

@@ -19,6 +19,7 @@ from .samples import case, cases, error, t
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),
+           apart="self vec2", resizes_expanded=False,
            samples=cases(case(t(2), t(3)), case(t(0), t(3)),
                          error(RuntimeError, "outer: Expected 1-D argument self, but got 2-D", t(2, 3), t(3))),
            out=CASTABLE._replace(by="mul"))
@@ -30,6 +31,7 @@ def _outer(self, vec2):
 
 
 @composite("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
+           apart="vec1 vec2", aligned="self", resizes_expanded=False,
            samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
                          case(t(2, 3), t(2), t(3), beta=0),
                          error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))),
@@ -105,6 +107,7 @@ def _inner(self, other):
 
 
 @composite("kron(Tensor self, Tensor other) -> Tensor",
+           apart="self other",
            samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))),
            out=CASTABLE._replace(by="mul"))
 def _kron(self, other):
@@ -141,6 +144,7 @@ def _cross_array(xp: Any, self: Any, other: Any, dim: int, spec: Spec) -> Any:
 
 _linalg_cross: Callable = function_of(op(
     "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    apart="self other",
     kernel=moves(_cross_spec, _cross_array),
     npu="aclnnLinalgCross(self:out, other:out, dim, out)", # half types round after each step, as PyTorch's kernel does
     grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),
@@ -152,6 +156,7 @@ _linalg_cross: Callable = function_of(op(
 
 
 @composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
+           apart="self other",
            samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)))
 def _cross(self, other, dim):
     if dim is None:

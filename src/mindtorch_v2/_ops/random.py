@@ -189,12 +189,15 @@ _NORMAL_GRAD = {
 }
 
 op("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
+   aligned="mean", resizes_expanded=False,
    kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]}, kernels={"cuda": "random.normal_by"},
    out=CASTABLE)
 op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+   aligned="std",
    kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]}, kernels={"cuda": "random.normal_by"},
    out=CASTABLE)
 op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+   aligned="mean std",
    kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD, kernels={"cuda": "random.normal_by"},
    out=CASTABLE)
 def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any, dtype: dtype | None,
@@ -450,6 +453,7 @@ op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None)
    kernels={"cuda": "random.bernoulli_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
+   aligned="self",
    kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad),
    kernels={"cuda": "random.bernoulli"}, out=ANY)
 

@@ -314,8 +314,8 @@ for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
        kernels={"cuda": "reduce.folded"},
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
                      case(t(0, 3)), case(t(0, 3), 0)),
-       out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored"), batch=_test_each,
-       aten=Aten(_test_overload))
+       out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored",
+               first=lambda *arguments: bool_), batch=_test_each, aten=Aten(_test_overload))
 
 
 # products ------------------------------------------------------------------------------------------------------------

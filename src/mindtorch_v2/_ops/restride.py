@@ -263,7 +263,7 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
         self._view_step = shown._view_step
     else:
         self._restrided = True
-    if shown._edge is not None or not self.requires_grad and not self._creation:
+    if shown._edge is not None:
         self._edge_version = self._version_counter.value
     return self
 
@@ -341,6 +341,7 @@ def _declare_copy(name: str) -> None:
         return result.clone(memory_format=contiguous_format)
 
     composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch", out=EXACT,
+              aligned="self" if "[]" in text.rpartition("->")[2] else None,
               aten=operator.declaration.aten._replace(leaf=True))(copied)
 
 

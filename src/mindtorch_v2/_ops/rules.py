@@ -199,6 +199,13 @@ def anywhere(condition: Any) -> bool:
     return bool(innermost(condition).any())
 
 
+def check_at_least_1d(one: Tensor, other: Tensor) -> None:
+    """Raises if a factor of a product has no dimensions."""
+    a, b = one._array.ndim, other._array.ndim
+    if not a or not b:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+
+
 # writing -------------------------------------------------------------------------------------------------------------
 
 
@@ -235,20 +242,36 @@ def shares_storage(one: Tensor, other: Tensor) -> bool:
 def check_overlap(target: Tensor, source: Any, *, same: bool = True) -> None:
     """Raises if `source` shows some of the elements that are written; `same` allows exactly those.
 
-    As in PyTorch only where it is easy to tell: both must lie densely.
+    As in PyTorch only where it is easy to tell: both must lie densely, or be one tensor.
     """
     if source.__class__ in NUMBERS or (source is target and same) or not shares_storage(target, source):
         return
     a, b = target._array, source._array
-    if not a.size or not b.size or not is_dense(a) or not is_dense(b):
-        return
-    start, end = target._offset, target._offset + a.size * a.itemsize
-    other, other_end = source._offset, source._offset + b.size * b.itemsize
-    if same and (start, end) == (other, other_end) and a.strides == b.strides:
-        return
-    if start < other_end and other < end:
-        raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer "
-                           "to a single memory location. Please clone() the tensor before performing the operation.")
+    if source is not target:
+        if not a.size or not b.size or not is_dense(a) or not is_dense(b):
+            return
+        start, end = target._offset, target._offset + a.size * a.itemsize
+        other, other_end = source._offset, source._offset + b.size * b.itemsize
+        if same and (start, end) == (other, other_end) and a.strides == b.strides:
+            return
+        if start >= other_end or other >= end:
+            return
+    raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer "
+                       "to a single memory location. Please clone() the tensor before performing the operation.")
+
+
+def check_operands(operator: Any, target: Tensor, values: Sequence[Any]) -> None:
+    """Raises if an operand lies over what is written in a way that the operator does not take."""
+    for at, same in operator.declaration.sharing:
+        for source in tensors_in(values[at]):
+            check_overlap(target, source, same=same)
+
+
+def tensors_in(value: Any) -> Iterable[Tensor]:
+    """The tensors of an argument: itself, those of a list, or none."""
+    if value.__class__ in (tuple, list):
+        return [tensor for tensor in value if isinstance(tensor, Tensor)]
+    return (value,) if isinstance(value, Tensor) else ()
 
 
 def check_result_fits(target: Tensor, spec: Spec) -> None:

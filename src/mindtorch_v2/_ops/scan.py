@@ -14,7 +14,7 @@ from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .extreme import NAN, kinks
 from .families import ArrayFamily, computes
-from .out import ANY, Out
+from .out import ANY, Out, type_of_first
 from .reduce import contiguous, joined, reduced_dims
 from .rules import Spec, anywhere
 from .samples import bools, case, cases, error, ints, t, values
@@ -32,7 +32,7 @@ def _running_spec(self: Tensor, dim: int, dtype: dtype | None) -> Spec:
     return Spec(self._array.shape, dtype or (int64 if self.dtype.category <= INT else self.dtype))
 
 
-_AS_INPUT = Out("exact", "expected scalar_type {made} but found {given}")
+_AS_INPUT = Out("exact", "expected scalar_type {made} but found {given}", first=type_of_first)
 
 
 class _Scans(ArrayFamily):
@@ -80,6 +80,7 @@ def _from_the_end(tensor: Tensor, dim: int) -> Tensor:
 
 
 op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+   aligned="self",
    kernel=_Scans("add"),
    kernels={"cuda": "scan.cumulative"},
    npu="aclnnCumsum(self, dim, out.dtype, out)", inplace=True,
@@ -114,6 +115,7 @@ def _cumprod_grad_pairwise(grad: Tensor, self: Tensor, dim: int) -> Tensor:
 
 
 op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+   aligned="self",
    kernel=_Scans("multiply"),
    kernels={"cuda": "scan.cumulative"},
    npu="aclnnCumprod(self, dim:int32, out.dtype, out)",
@@ -207,6 +209,7 @@ def _logcumsumexp_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> 
 
 
 op("logcumsumexp(Tensor self, int dim) -> Tensor",
+   aligned="self",
    kernel=computes(_logcumsumexp_spec, _logcumsumexp),
    grad=dict(self=_logcumsumexp_grad),
    samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
@@ -230,6 +233,7 @@ def _check_joinable(self: Tensor, other: Tensor | None, dim: int) -> None:
 
 
 @composite("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+           aligned="self",
            samples=cases(case(t(2, 4)), case(t(2, 4), 2), case(t(3, 4), 1, 0),
                          case(t(2, 4), prepend=t(2, 1), append=t(2, 2)), case(t(2, 3), 5), case(ints(2, 4)),
                          case(bools(2, 4)), case(t(2, 3), 0),

@@ -44,7 +44,7 @@ from .index import (
     shown_shape,
     whole_key,
 )
-from .rules import Spec, anywhere, at_hand, broadcast_shape, shape_text
+from .rules import Spec, anywhere, at_hand, broadcast_shape, check_overlap, check_writable, shape_text
 from .samples import bools, case, cases, error, ints, t, values
 from .updates import LITTLE, Updates, combine_at, on_flat
 
@@ -232,6 +232,9 @@ def _check_index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alph
     if self.dtype is not source.dtype:
         raise RuntimeError(f"index_add_(): self ({self.dtype.scalar_name}) and source ({source.dtype.scalar_name}) "
                            "must have the same scalar type")
+    if dim and dim >= len(given):
+        raise RuntimeError(f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with dim "
+                           f"{len(given)}")
     n = given[dim] if dim < len(given) else 1
     if not dim and not given and index._array.size != 1:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
@@ -342,7 +345,7 @@ def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
 
 
 op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-   kernel=Updates(_check_index_copy, _index_copy, preserves=False),
+   kernel=Updates(_check_index_copy, _index_copy, preserves=False, memory_first=True),
    kernels={"cuda": "index.index_copy"},
    npu="aclnnInplaceIndexCopy(self, dim, index, source)",
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
@@ -414,9 +417,9 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
    out=None, aten=Aten(lambda schema, values: "int_Scalar" if is_number(values[3]) else "int_Tensor"))
 
 
-def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str,
-                  include_self: bool) -> tuple[int, Tensor]:
-    """The arguments `dim` and `index` of a scatter_reduce that does the same."""
+def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, *,
+                  writes: bool = False) -> tuple[int, Tensor]:
+    """The arguments `dim` and `index` of a scatter_reduce that does the same; `writes` if it is in place."""
     if index.dtype not in (int32, int64):
         raise RuntimeError(f"index_reduce_(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_name}")
     if index.dim() > 1:
@@ -438,6 +441,9 @@ def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
                                        for d, (n, m) in enumerate(zip(self.shape, source.shape, strict=True))):
         raise RuntimeError("source tensor shape must match self tensor shape, excluding the specified dimension. Got "
                            f"self.shape = {shape_text(self.shape)} source.shape = {shape_text(source.shape)}")
+    if writes:
+        check_writable(self)
+        check_overlap(self, index, same=False)
     size = self.shape[at] if self.dim() else 1
     if index.device.type == "cpu" and anywhere((index < 0) | (index >= size)):
         raise IndexError("index out of range in self")
@@ -460,7 +466,8 @@ _REDUCED_ROWS = cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4), "prod"), case
 
 
 @composite("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
-           " -> Tensor", samples=_REDUCED_ROWS, aten=LEAF)
+           " -> Tensor", apart="index source", aligned="self",
+           samples=_REDUCED_ROWS, aten=LEAF)
 def _index_reduce(self, dim, index, source, reduce, include_self):
     dim, places = _reduced_rows(self, dim, index, source, reduce, include_self)
     return self.scatter_reduce(dim, places, source, reduce, include_self=include_self)
@@ -469,7 +476,7 @@ def _index_reduce(self, dim, index, source, reduce, include_self):
 @composite("index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
            " -> Tensor(a!)", public="Tensor", aten=LEAF)
 def _index_reduce_(self, dim, index, source, reduce, include_self):
-    dim, places = _reduced_rows(self, dim, index, source, reduce, include_self)
+    dim, places = _reduced_rows(self, dim, index, source, reduce, include_self, writes=True)
     return self.scatter_reduce_(dim, places, source, reduce, include_self=include_self)
 
 
@@ -533,6 +540,7 @@ def _scatter_overload(schema: Schema, values: Sequence[Any]) -> str:
     return words[not is_number(values[schema.index["src"]])]
 
 op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
+   resizes_expanded=False,
    kernel=Updates(_check_scatter, _write_scatter, preserves=False),
    kernels={"cuda": "index.scatter"},
    npu=("aclnnInplaceScatter(self, dim, index, src, reduce=0)",
@@ -557,6 +565,7 @@ def _check_legacy(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str) 
 _write_legacy = _scattered(lambda xp, flat, places, src, reduce: combine_at(xp, reduce, flat, places, src))
 
 op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str reduce) -> Tensor",
+   resizes_expanded=False,
    kernel=Updates(_check_legacy, _write_legacy, preserves=False),
    kernels={"cuda": "index.scatter"},
    npu=("aclnnInplaceScatter(self, dim, index, src, reduce{replace,add,multiply})",
@@ -566,6 +575,7 @@ op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str
    batch=elementwise_indices(like=0), aten=Aten(_scatter_overload))
 
 op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+   resizes_expanded=False,
    kernel=Updates(_check_scatter, _scattered(lambda xp, flat, places, src: combine_at(xp, "add", flat, places, src)),
                   preserves=False),
    kernels={"cuda": "index.scatter"},
@@ -645,6 +655,7 @@ def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Ten
 
 
 op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
+   resizes_expanded=False,
    kernel=Updates(_check_scatter_reduce, _scattered(_reduce_at), preserves=False),
    kernels={"cuda": "index.scatter_reduce"},
    npu="aclnnScatterReduce(self, dim, index, src, reduce{replace,sum,prod,amax,amin,mean}, include_self, out)",
@@ -724,7 +735,11 @@ def _masked_scatter(xp: Any, self: Any, mask: Any, source: Any) -> None:
     count = int(xp.count_nonzero(mask))
     if count > source.size:
         raise RuntimeError("Number of elements of source < number of ones in mask")
-    self[mask] = source.reshape(-1)[:count]
+    if self.__class__ is np.ndarray and np.may_share_memory(self, source):
+        for number, place in enumerate(np.flatnonzero(mask)):  # one reads what those before it wrote, as in PyTorch
+            self.flat[place] = source.flat[number]
+    else:
+        self[mask] = source.reshape(-1)[:count]
 
 
 def _taken_grad(xp: Any, grad_output: Any, mask: Any, sizes: tuple[int, ...]) -> Any:
@@ -743,7 +758,8 @@ _masked_scatter_backward = function_of(op(
 
 
 op("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
-   kernel=Updates(_check_masked_scatter, _masked_scatter, shape=_masked_shape, preserves=False),
+   kernel=Updates(_check_masked_scatter, _masked_scatter, shape=_masked_shape, preserves=False, memory_first=True),
+   apart="",
    npu="aclnnInplaceMaskedScatter(self, mask, source)",
    grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0),
              source=lambda grad, mask, source_shape: _masked_scatter_backward(grad, mask, source_shape)),

@@ -142,6 +142,7 @@ def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets:
 
 
 @composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", public="torch",
+           apart="tensors",
            samples=cases(case((t(5, grad=False), t(3, grad=False)), 0, 2),
                          case((t(2, 3, grad=False), t(2, 4, grad=False)), 1, 2),
                          case((t(3, 2, grad=False), t(3, grad=False)), 0, 2),

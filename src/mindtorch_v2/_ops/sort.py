@@ -13,7 +13,7 @@ from .copy import store, uninitialised
 from .declare import composite, op
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
 from .families import computes
-from .out import Out
+from .out import Out, type_of_first
 from .reduce import contiguous
 from .rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text
 from .samples import bools, case, cases, error, ints, t, values
@@ -92,6 +92,7 @@ def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Te
 
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
+   aligned="self",
    kernel=computes(_sort_spec, _sort),
    kernels={"cuda": "sort.sort"},
    npu="aclnnSort(self, stable|False, dim, descending, values, indices)", grad=dict(self=_sorted_grad),
@@ -190,7 +191,9 @@ _CHOSEN = "bool keepdim=False) -> (Tensor values, Tensor indices)"
 _CHOSEN_GRAD = dict(self=lambda grad, indices, self_shape, dim, keepdim:
                     chosen_grad(grad, indices, self_shape, dim, keepdim))
 
-op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}", kernel=computes(_kthvalue_spec, _kthvalue),
+op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}",
+   apart="self",
+   kernel=computes(_kthvalue_spec, _kthvalue),
    npu="aclnnKthvalue(self, k, dim, keepdim, values, indices)", grad=_CHOSEN_GRAD,
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0, True), case(t(), 1),
                  error(RuntimeError, "kthvalue(): selected number k out of range for dimension 1", t(2, 3), 4),
@@ -276,10 +279,12 @@ def _mode(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     return chosen(xp, self, xp.moveaxis(indices, -1, dim), dim, keepdim)
 
 
-op(f"mode(Tensor self, int dim=-1, {_CHOSEN}", kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD,
+op(f"mode(Tensor self, int dim=-1, {_CHOSEN}",
+   apart="self",
+   kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD,
    samples=cases(case(values([[1, 2, 2, 3, 3], [5, 5, 4, 4, 1]])), case(t(3, 4), 0, True), case(t()), case(bools(2, 5)),
                  error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)),
-   out=Out("exact", "expected scalar type '{made}' but got '{given}' for values output"))
+   out=Out("exact", "expected scalar type '{made}' but got '{given}' for values output", first=type_of_first))
 
 
 # quantiles -----------------------------------------------------------------------------------------------------------

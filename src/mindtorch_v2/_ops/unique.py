@@ -274,4 +274,5 @@ for _overload, _arguments, _row, _batch, _samples in (
      cases(case(2, ints(6)), case(9, ints(6)))),
 ):
     op(f"isin.{_overload}({_arguments}, *, bool assume_unique=False, bool invert=False) -> Tensor",
-       kernel=computes(_isin_spec, _isin), npu=_row, samples=_samples, batch=_batch, out=Out(grad="ignored"))
+       kernel=computes(_isin_spec, _isin), npu=_row, samples=_samples, batch=_batch, out=Out(grad="ignored"),
+       apart="elements" if "elements," in _arguments or _overload == "Tensor_Scalar" else "")

@@ -1,19 +1,19 @@
 """Operators that write some elements: the family they share, and the array functions behind them."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._backends.interface import Backend
 from .._dispatch.registry import Operator
+from .._dispatch.schema import Schema
 from .._dtype import REDUCED
-from .._geometry import is_dense
 from .._tensor import Tensor, wrap
 from .copy import preserved_strides, uninitialised
-from .families import Family, meta_of
-from .rules import Spec, check_overlap, check_writable, is_expanded, shape_text, shares_storage
+from .families import Family, meta_of, operand_positions
+from .rules import Spec, check_operands, check_writable, is_expanded, shape_text
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 
@@ -24,14 +24,19 @@ class Updates(Family):
     `check(*arguments)` raises; `write(xp, target, *arguments)` stores into an array. Where operands are broadcast,
     `shape(*arguments)` says what comes out of the functional form, which is row-major unless it `preserves` strides.
     Where PyTorch only warns of writing to expanded tensors, `expanded` is the index expression that does the same.
+    With `memory_first`, an expanded tensor is refused before the arguments are looked at.
     """
 
     inplace = True
 
-    def __init__(self, check: Callable, write: Callable, *, shape: Callable | None = None,
-                 preserves: bool = True, expanded: str | None = None) -> None:
+    def __init__(self, check: Callable, write: Callable, *, shape: Callable | None = None, preserves: bool = True,
+                 expanded: str | None = None, memory_first: bool = False) -> None:
         self.check, self.write, self.shape, self.preserves = check, write, shape, preserves
-        self.expanded = expanded
+        self.expanded, self.memory_first = expanded, memory_first
+
+    def sharing(self, schema: Schema) -> Iterable[tuple[int, bool]]:
+        """The places and what is written there lie apart from what is written to; that may be `self`."""
+        return [(at, not at) for at in operand_positions(schema)]
 
     def spec(self, source: Tensor, args: Sequence[Any]) -> Spec:
         self.check(source, *args)
@@ -83,18 +88,18 @@ class Updates(Family):
 def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
     """Raises unless the elements of `target` may be written in place."""
     shape = family.shape
-    if 0 in target._array.strides:
-        if family.expanded is None:
-            check_writable(target)
-        else:
-            warn_if_expanded(target, operator.schema.base_name, family.expanded, 5)
+    expanded = 0 in target._array.strides
+    if expanded and family.expanded is not None:
+        warn_if_expanded(target, operator.schema.base_name, family.expanded, 5)
+    if expanded and family.memory_first:
+        check_writable(target)
     family.check(target, *args)
+    if expanded and family.expanded is None:
+        check_writable(target)
     if shape is not None and shape(target, *args) != target._array.shape:
         raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast "
                            f"shape {shape_text(shape(target, *args))}")
-    for value in args:
-        if hasattr(value, "_array"):
-            refuse_shared(target, value)
+    check_operands(operator.declaration.inplace_of or operator, target, (target, *args))
 
 
 def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int = 4) -> None:
@@ -103,17 +108,6 @@ def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int
         warnings.warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
                       f"this operation. This also applies to advanced indexing e.g. {expression}",
                       stacklevel=stacklevel)
-
-
-def refuse_shared(target: Tensor, value: Tensor) -> None:
-    """Raises if an operand shows memory that is written, be it the very same elements."""
-    if value is not target and not shares_storage(target, value):
-        return
-    check_overlap(target, value)
-    a, b = target._array, value._array
-    if value is target or value._offset == target._offset and b.size and is_dense(a) and b.strides == a.strides:
-        raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer "
-                           "to a single memory location. Please clone() the tensor before performing the operation.")
 
 
 def _array_of(value: Any, backend: Backend, where: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator
 
@@ -487,3 +488,19 @@ def test_an_invalid_gradient_shape_is_reported() -> None:
         "Function WrongBackward returned an invalid gradient at index 0 - got [3] "
         "but expected shape compatible with [2]"
     )
+
+
+def test_adding_to_a_gradient_that_lies_otherwise_than_its_leaf_warns() -> None:
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # else it comes once in a process
+    try:
+        for layout, warns in ((torch.ones(2, 3), 0), (torch.ones(3, 2).t(), 1)):
+            x = torch.ones(2, 3, requires_grad=True)
+            x.grad = layout
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                x.sum().backward()
+            assert ["layout contract" in str(w.message) for w in caught] == [True] * warns
+            assert x.grad.tolist() == [[2.0] * 3] * 2
+    finally:
+        torch.set_warn_always(before)

@@ -416,3 +416,13 @@ def test_a_missing_gradient_cannot_be_replaced() -> None:
     leaf.register_hook(lambda grad: torch.ones(2))
     with pytest.raises(RuntimeError, match="can't replace a None gradient with a non-None value"):
         _Stops.apply(leaf).sum().backward()
+
+
+def test_a_multi_grad_hook_counts_outputs_without_a_gradient() -> None:
+    first, second = torch.ones(2, 3, requires_grad=True).clone().split(1)
+    seen = []
+    torch.autograd.graph.register_multi_grad_hook((first, second), seen.append)
+    second.sum().backward()
+    assert len(seen) == 1
+    assert seen[0][0] is None
+    assert seen[0][1].tolist() == [[1.0, 1.0, 1.0]]

@@ -680,3 +680,43 @@ def test_a_view_made_in_inference_mode_is_written_by_out_and_retains_no_gradient
         view.retain_grad()
     assert x.tolist() == [0, 3] and not view.retains_grad
     assert torch.abs(torch.tensor([3 + 4j]), out=torch.empty(1, dtype=torch.float64)).tolist() == [5]
+
+
+@pytest.mark.parametrize("change", (lambda view: view.squeeze_(), lambda view: view.t_(), lambda view: view.add_(1)))
+def test_a_view_changed_in_place_has_a_history_once_its_base_needs_grad(change: Any) -> None:
+    x = torch.tensor([[1.5, 2.0]])
+    view = x.view(1, 2)
+    change(view)
+    x.requires_grad = True
+    assert view.requires_grad and view.grad_fn is not None
+    untouched = torch.ones(2)
+    view = untouched.view(1, 2)
+    untouched.requires_grad = True
+    assert view.requires_grad and view.grad_fn is None
+
+
+def test_what_softmax_writes_by_out_leads_back_to_its_operand() -> None:
+    x, out = leaf(1.0, 2.0), torch.zeros(2)
+    y = x * 2
+    torch.softmax(y, 0, out=out)
+    with pytest.raises(RuntimeError, match="derivative for aten::softmax is not implemented"):
+        torch.autograd.grad(out.sum(), y, allow_unused=True)
+
+
+def test_an_inference_tensor_that_need_not_be_saved_is_refused_only_as_what_is_written() -> None:
+    end = torch.tensor([2.0], requires_grad=True)
+    with torch.inference_mode():
+        x = torch.ones(1)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+        x.lerp_(end, 0.5)  # a number as weight needs neither end
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        x * end
+
+
+def test_resizing_an_inference_tensor_to_its_own_size_is_no_write() -> None:
+    with torch.inference_mode():
+        x = torch.ones(2, 3)
+    assert x.resize_(2, 3) is x
+    for call in (lambda: x.resize_(3, 2), lambda: x.resize_as_(torch.ones(2, 3))):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            call()

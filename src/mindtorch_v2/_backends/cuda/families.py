@@ -23,6 +23,7 @@ from ..._ops.create import Factory, _check_options, required
 from ..._ops.families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
 from ..._ops.rules import (
     Spec,
+    check_operands,
     check_overlap,
     check_result_fits,
     check_writable,
@@ -399,9 +400,9 @@ def filling(layout: Layout, value: Any) -> Callable[[CudaArray], None]:
 
 def _write(operator: Operator, family: Writes) -> Callable:
     def kernel(target: Tensor, *args: Any) -> Tensor:
+        family.check(target, *args)
         if not family.repeats:
             check_writable(target)
-        family.check(target, *args)
         if target._array.size:
             family.write(xp, target._array.view, *[operand(a, False, target._device) if hasattr(a, "_array") else a
                                                    for a in args])
@@ -448,8 +449,9 @@ def inplace_generic(operator: Operator, functional: Operator) -> Callable:
         return _guarded(_inplace_update(operator, family))
 
     def kernel(target: Tensor, *args: Any) -> Tensor:
-        check_writable(target)
         result = functional.lookup(CUDA_MASK)(target, *args)
+        check_writable(target)
+        check_operands(functional, target, (target, *args))
         check_result_fits(target, Spec(result._array.shape, result.dtype))
         if target._array.size:
             store(target._array.view, result._array.view)

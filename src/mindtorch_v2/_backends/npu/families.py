@@ -383,9 +383,9 @@ def _write(operator: Operator, family: Writes) -> Callable:
     direct = _launcher(operator, None)
 
     def kernel(target: Tensor, *args: Any) -> Tensor:
+        family.check(target, *args)
         if not family.repeats:
             check_writable(target)
-        family.check(target, *args)
         if target._array.size:
             direct(target, *args)
         target._bump_version()

@@ -13,9 +13,9 @@ from ...._dispatch.schema import NUMBERS
 from ...._dtype import OF_ARRAY, REDUCED, bool_, uint8
 from ...._ops.copy import stored_number
 from ...._ops.index import index_spec, picked, place_shape, shown_shape, whole_key
-from ...._ops.rules import Spec, is_expanded
+from ...._ops.rules import Spec, check_operands, is_expanded
 from ...._ops.scatter import filling_mask, refuse_values, start_value
-from ...._ops.updates import Updates, check_update, refuse_shared
+from ...._ops.updates import Updates, check_update
 from ...._tensor import Tensor, wrap_meta, wrapped_dim
 from ..array import CudaArray, Layout, empty, from_host, layout_of, of_view
 from ..families import (
@@ -186,10 +186,7 @@ def updating(prepare: Callable) -> Maker:
                     return slow()(target, *args)
                 _kept(plans, key, write)
             else:
-                for value in args:
-                    if hasattr(value, "_array") and (value is target or target._base is not None
-                                                     or value._base is not None or target._storage is not None):
-                        refuse_shared(target, value)
+                check_operands(functional, target, (target, *args))
             write(target._array, *args)
             target._bump_version()
             return target

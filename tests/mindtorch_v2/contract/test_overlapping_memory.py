@@ -1,0 +1,150 @@
+"""Writes into memory that several elements share, or that an operand shows: refused, and nothing changes."""
+
+from collections.abc import Callable
+
+import pytest
+
+import mindtorch_v2 as torch
+
+SHARED = "more than one element of the written-to tensor refers to a single memory location"
+OVER = "some elements of the input tensor and the written-to tensor refer to a single memory location"
+places = torch.tensor([0, 1])
+
+
+def refused(call: Callable, text: str, *written: torch.Tensor, error: type = RuntimeError) -> None:
+    """Asserts that a call raises and leaves tensors and their versions as they were."""
+    before = [(tensor.tolist(), tensor._version, tensor.shape) for tensor in written]
+    with pytest.raises(error) as raised:
+        call()
+    assert text in str(raised.value)
+    assert [(tensor.tolist(), tensor._version, tensor.shape) for tensor in written] == before
+
+
+IN_PLACE = {
+    "addr_": lambda x: x.addr_(torch.ones(2), torch.ones(2)),
+    "addmm_": lambda x: x.addmm_(torch.ones(2, 2), torch.ones(2, 2)),
+    "addbmm_": lambda x: x.addbmm_(torch.ones(1, 2, 2), torch.ones(1, 2, 2)),
+    "cumsum_": lambda x: x.cumsum_(0),
+    "scatter_": lambda x: x.scatter_(0, torch.zeros(1, 1, dtype=torch.int64), 1.0),
+    "index_add_": lambda x: x.index_add_(0, places, torch.ones(2, 2)),
+    "index_copy_": lambda x: x.index_copy_(0, places, torch.ones(2, 2)),
+    "index_reduce_": lambda x: x.index_reduce_(0, places, torch.ones(2, 2), "mean"),
+    "masked_scatter_": lambda x: x.masked_scatter_(x > 0, torch.ones(4)),
+    "put_": lambda x: x.put_(places, torch.ones(2)),
+    "lerp_": lambda x: x.lerp_(torch.ones(2, 2), 0.5),
+    "renorm_": lambda x: x.renorm_(2, 0, 1.0),
+    "normal_": lambda x: x.normal_(),
+    "bernoulli_": lambda x: x.bernoulli_(0.5),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_expanded_memory_is_not_written_in_place(name: str) -> None:
+    x = torch.ones(1).expand(2, 2)
+    refused(lambda: IN_PLACE[name](x), SHARED, x)
+
+
+def test_arguments_are_looked_at_before_the_memory() -> None:
+    x = torch.ones(1).expand(3)
+    refused(lambda: x.scatter_(3, torch.tensor([0]), torch.ones(1)), "Dimension out of range", x, error=IndexError)
+    refused(lambda: x.index_add_(0, torch.tensor([0]), torch.ones(2)), "Number of indices (1) should be equal", x)
+    refused(lambda: x.put_(torch.tensor([0]), torch.ones(2)), "the same number of elements", x, error=IndexError)
+    refused(lambda: x.expand(2, 3).addmm_(torch.ones(2), torch.ones(2, 3)), "mat1 must be a matrix, got 1-D tensor", x)
+    refused(lambda: x.expand(3, 3).renorm_(2, 7, 1.0), "Dimension out of range", x, error=IndexError)
+    refused(lambda: x.normal_(0, -1), "normal expects std >= 0.0", x)
+    refused(lambda: x.lerp_(torch.ones(3, dtype=torch.float64), 1), "expected dtype float for `end`", x)
+
+
+def test_what_is_found_among_the_data_comes_after_the_memory() -> None:
+    x, far = torch.ones(1).expand(3), torch.tensor([7])
+    refused(lambda: x.index_add_(0, far, torch.ones(1)), SHARED, x)
+    refused(lambda: x.index_reduce_(0, far, torch.ones(1), "mean"), SHARED, x)
+    refused(lambda: x.put_(far, torch.ones(1)), SHARED, x)
+    whole = torch.ones(1, dtype=torch.int64).expand(3)
+    refused(lambda: whole.lerp_(whole, 2), SHARED, whole)  # not that there is no kernel for integers
+
+
+def test_operands_lie_apart_from_what_is_written() -> None:
+    memory = torch.arange(12.0)
+    matrix, row, rows = memory[:9].view(3, 3), memory[2:5], memory[3:].view(3, 3)
+    refused(lambda: matrix.addr_(row, torch.ones(3)), OVER, memory)
+    refused(lambda: matrix.index_add_(0, torch.arange(3), rows), OVER, memory)
+    refused(lambda: matrix.index_add_(0, torch.arange(3), matrix), OVER, memory)
+    refused(lambda: torch.outer(row, torch.ones(3), out=matrix), OVER, memory)
+    refused(lambda: torch.linalg.cross(matrix, torch.ones(3, 3), out=matrix), OVER, memory)
+    refused(lambda: torch.max(matrix, 0, out=(row, torch.empty(3, dtype=torch.int64))), OVER, memory)
+    refused(lambda: torch.hstack((row, row), out=memory[:6]), OVER, memory)
+    refused(lambda: torch.masked_select(matrix, matrix > 3, out=memory[:5]), OVER, memory)
+    refused(lambda: torch.take(matrix, torch.tensor([0, 1, 2]), out=row), OVER, memory)
+    refused(lambda: torch.index_add(matrix, 0, torch.arange(3), rows, out=rows), OVER, memory)
+    refused(lambda: torch.kron(row, torch.ones(3), out=memory[:9]), OVER, memory)
+    refused(lambda: torch.split_copy(matrix, 1, out=[memory[1:4].view(1, 3), *torch.ones(2, 1, 3)]), OVER, memory)
+    index = torch.zeros(4, dtype=torch.int64)
+    refused(lambda: index.view(torch.float32)[:4].index_reduce_(0, index, torch.ones(4), "mean"), OVER, index)
+
+
+def test_operands_may_lie_element_on_element_where_each_is_read_once() -> None:
+    memory = torch.arange(8.0)
+    x, shifted, across = memory[:4].view(2, 2), memory[1:5].view(2, 2), memory[:4].view(2, 2).t()
+    for call in (
+        lambda source: torch.cumsum(source, 0, out=x),
+        lambda source: torch.cumprod(source, 0, out=x),
+        lambda source: torch.logcumsumexp(source, 0, out=x),
+        lambda source: torch.sort(source, out=(x, torch.empty(2, 2, dtype=torch.int64))),
+        lambda source: torch.nan_to_num(source, out=x),
+        lambda source: torch.max(source, torch.ones(2, 2), out=x),
+        lambda source: torch.addmm(source, torch.ones(2, 2), torch.ones(2, 2), out=x),
+        lambda source: torch.renorm(source, 2, 0, 1.0, out=x),
+        lambda source: torch.where(torch.ones(2, 2) > 0, source, torch.ones(2, 2), out=x),
+    ):
+        refused(lambda: call(shifted), OVER, memory)  # noqa: B023
+        refused(lambda: call(across), OVER, memory)  # noqa: B023
+        call(x)
+    refused(lambda: torch.where(memory[:1].view(torch.bool), memory[4:], torch.ones(4), out=memory[:4]), OVER, memory)
+
+
+def test_masked_scatter_reads_what_it_has_written() -> None:
+    x = torch.tensor([1.0, 2, 3, 4])
+    x.masked_scatter_(torch.tensor([False, True, True, True]), x)
+    assert x.tolist() == [1, 1, 1, 1]
+
+
+def test_some_operators_refuse_expanded_memory_that_others_would_resize() -> None:
+    wide = torch.ones(1).expand(2, 3)
+    refused(lambda: torch.where(torch.ones(3) > 0, torch.ones(3), torch.ones(3), out=wide), SHARED, wide)
+    refused(lambda: torch.index_select(torch.ones(3), 0, places, out=wide), SHARED, wide)
+    refused(lambda: torch.scatter(torch.ones(3), 0, places, 1.0, out=wide), SHARED, wide)
+    refused(lambda: torch.outer(torch.ones(3), torch.ones(2), out=wide), SHARED, wide)
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+        torch.cumsum(torch.ones(3), 0, out=wide)
+    assert wide.tolist() == [1, 2, 3]
+
+
+def test_types_of_out_are_compared_before_the_data_are_looked_at() -> None:
+    wide, empty, far = torch.zeros(3, dtype=torch.float64), torch.zeros(0, 3), torch.tensor([9])
+    refused(lambda: torch.amax(empty, 0, out=wide), "Expected the dtype for input and out to match", wide)
+    refused(lambda: torch.amax(empty, 5, out=wide), "Expected the dtype for input and out to match", wide)
+    refused(lambda: torch.all(torch.ones(3), 4, out=wide), "all only supports bool tensor for result", wide)
+    refused(lambda: torch.mode(empty, 0, out=(wide, far)), "expected scalar type 'Float' but got 'Double'", wide)
+    refused(lambda: torch.where(torch.ones(3), torch.ones(3), torch.ones(3), out=wide), "Expected out type to be", wide)
+    refused(lambda: torch.index_select(torch.ones(3), 0, far, out=wide), "must have the same scalar type", wide)
+    refused(lambda: torch.index_select(empty, 0, far, out=wide), "must have the same scalar type", wide)
+    refused(lambda: torch.gather(torch.ones(3), 0, far, out=wide), "Expected out tensor to have dtype float", wide)
+    refused(lambda: torch.gather(torch.ones(3), 4, far, out=wide), "Dimension out of range", wide, error=IndexError)
+
+
+def test_an_output_that_is_an_operand_is_not_resized_whatever_its_type() -> None:
+    counts = torch.ones(2, 1, dtype=torch.int64)
+    refused(lambda: torch.sub(torch.ones(2, 3), counts, out=counts), "output with shape [2, 1] doesn't match", counts)
+
+
+def test_a_product_without_dimensions_is_refused_before_its_gradient() -> None:
+    x, out = torch.ones((), requires_grad=True), torch.zeros(2)
+    refused(lambda: torch.matmul(x, torch.ones(2), out=out), "both arguments to matmul need to be at least 1D", out)
+    refused(lambda: torch.matmul(x.expand(2), torch.ones(2), out=out), "don't support automatic differentiation", out)
+
+
+def test_a_product_of_a_vector_and_a_matrix_counts_as_two_writes() -> None:
+    out = torch.zeros(2)
+    torch.matmul(torch.ones(2), torch.ones(2, 2), out=out)
+    assert out._version == 2
