@@ -10,14 +10,10 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-import numpy as np
-
 from .._allocation import out_of_memory
-from .._backends.meta import MetaArray
 from .._device import contiguous_format
 from .._dispatch.keys import (
     BACKEND_MASK,
-    FUNC_MASK,
     INFERENCE_MASK,
     PIPELINE_MASK,
     REQUIRES_GRAD,
@@ -26,13 +22,11 @@ from .._dispatch.keys import (
     modes,
 )
 from .._dtype import COMPLEX, OF_ARRAY
-from .._geometry import is_dense
+from .._gradient_memory import OWN_REFERENCES, is_ours, owns_memory
 from .._warn import warn_once
 from .node import AccumulateGrad, HookDict, Node
 
-# References that exist to a gradient nobody else holds when `accumulate` counts them.
-_OWN_REFERENCES = 4
-# The same in `give`, where the buffer holds one.
+# References that exist to a gradient nobody else holds in `give`, where the buffer holds one.
 _BUFFER_REFERENCES = 3
 
 
@@ -152,7 +146,7 @@ class Task:
         old = buffer[at]
         if old is None:
             buffer[at] = grad
-        elif not modes.grad_enabled and sys.getrefcount(old) <= _BUFFER_REFERENCES and _owns_memory(old):
+        elif not modes.grad_enabled and sys.getrefcount(old) <= _BUFFER_REFERENCES and owns_memory(old):
             old.add_(grad)
         else:
             buffer[at] = _added(old, grad)
@@ -418,18 +412,18 @@ def accumulate(leaf: Any, grad: Any) -> None:
     old = leaf._grad
     if (leaf._keys | grad._keys | (0 if old is None else old._keys)) & _NO_PLAIN_MEMORY:
         if grad._keys & TORCH_DISPATCH_MASK and old is None:
-            alone = not modes.grad_enabled and sys.getrefcount(grad) <= _OWN_REFERENCES
+            alone = not modes.grad_enabled and sys.getrefcount(grad) <= OWN_REFERENCES
             leaf._grad = grad.detach() if alone and grad.stride() == leaf.stride() else grad.clone()
         else:
             leaf._grad = _sparse_sum(old, grad)
     elif old is None:
         if modes.grad_enabled:
             leaf._grad = _copy_like(grad, leaf)
-        elif _is_ours(grad, leaf._array):
+        elif is_ours(grad, leaf._array):
             leaf._grad = grad
         else:
             leaf._grad = _copy_like(grad.detach(), leaf)
-            if sys.getrefcount(grad) < _OWN_REFERENCES and not grad._keys & INFERENCE_MASK and _lies_as(grad, leaf):
+            if sys.getrefcount(grad) < OWN_REFERENCES and not grad._keys & INFERENCE_MASK and _lies_as(grad, leaf):
                 leaf._grad._version_counter.value = grad._version  # as if it was taken itself, which PyTorch does
     else:
         if modes.grad_enabled:
@@ -469,44 +463,9 @@ def _sparse_sum(old: Any, grad: Any) -> Any:
     return old.add_(grad)
 
 
-def _is_ours(grad: Any, like: Any) -> bool:
-    """Whether the caller's references are the only ones, to the tensor and to its memory, which lies as `like` does."""
-    array = grad._array
-    if array.__class__ is MetaArray:
-        return array.strides == like.strides or not is_dense(like)
-    if array.__class__ is not np.ndarray:
-        return (
-            grad._edge is None and not grad._keys & REQUIRES_GRAD and sys.getrefcount(grad) <= _OWN_REFERENCES
-            and sys.getrefcount(array) <= 3 and _has_storage_alone(grad) and array.strides == like.strides)
-    return (grad._storage is None and grad._edge is None and not grad._keys & REQUIRES_GRAD
-            and sys.getrefcount(grad) <= _OWN_REFERENCES
-            and array.base is None and sys.getrefcount(array) <= 3
-            and (array.strides == like.strides
-                 or array.flags.c_contiguous and not like.flags.forc and not is_dense(like)))
-
-
 def _lies_as(grad: Any, leaf: Any) -> bool:
     """Whether a gradient has the leaf's strides, or is contiguous where the leaf's are not dense."""
     return grad.is_contiguous() if leaf._empty_like_layout() is None else grad.stride() == leaf.stride()
-
-
-def _owns_memory(grad: Any) -> bool:
-    """Whether no other tensor shows the memory of a gradient that is held once."""
-    array = grad._array
-    if grad._keys & TORCH_DISPATCH_MASK:
-        return False
-    if array.__class__ is not np.ndarray:
-        return grad._base is None and (array.__class__ is MetaArray
-                                       or sys.getrefcount(array) <= 3 and _has_storage_alone(grad))
-    if grad._storage is not None or grad._base is not None or sys.getrefcount(array) > 3:
-        return False
-    owner = array.base
-    return owner is None or not array.size or (owner.__class__ is np.ndarray and sys.getrefcount(owner) <= 3)
-
-
-def _has_storage_alone(grad: Any) -> bool:
-    """Whether no other array lies on the storage of an array that, unlike an ndarray, names it."""
-    return not grad._keys & FUNC_MASK and sys.getrefcount(grad._array.storage) <= (2 if grad._storage is None else 3)
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:
@@ -609,5 +568,3 @@ def _collected(task: Task, inputs: Sequence[Any], allow_unused: bool) -> tuple:
                                "Set allow_unused=True if this is the desired behavior.")
         results.append(grad)
     return tuple(results)
-
-

@@ -5,12 +5,11 @@ from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from .._device import META
 from .._dispatch.callers import call_bound, call_torch_function
 from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, modes, unusual
 from .._dispatch.registry import registry
+from .._gradient_memory import ones_as
 from .._tensor import Tensor, flush_pending, wrap, wrap_meta
 from .engine import run_backward
 
@@ -109,18 +108,12 @@ def _shown_at(edge: GradientEdge) -> Tensor:
     return made if device is META else made.new_empty(shape, device=device)  # type: ignore[attr-defined]
 
 
-_ONE: dict[np.dtype, np.ndarray] = {}  # copied, since views of a first gradient come to users, who may write to them
-
-
 def _ones_like(tensor: Tensor) -> Tensor:
     if (unusual.threads or tensor._keys & TORCH_DISPATCH_MASK) and tensor._is_dispatched():
         return call_bound(registry.get("ones_like"), registry.get("ones_like").schema.bind((tensor,), {}))
-    if tensor._array.__class__ is np.ndarray:
-        kind = tensor._array.dtype
-        one = _ONE.get(kind)
-        if one is None:
-            one = _ONE[kind] = np.ones((), kind)
-        return wrap(one.copy() if not tensor._array.ndim else np.ones(tensor._array.shape, kind))
+    ones = ones_as(tensor._array)
+    if ones is not None:
+        return wrap(ones)
     if tensor._device is META:
         return wrap_meta(tensor._array.shape, tensor._array.dtype)
     return tensor.new_ones(tensor._array.shape)  # type: ignore[attr-defined]
