@@ -340,7 +340,7 @@ class _Plain:
         return self.field
 
 
-OF_EVERY_CLASS = {*vars(_Plain), "__annotations__"}
+OF_EVERY_CLASS = {*vars(_Plain), "__annotations__", "__slotnames__"}
 
 
 def methods_stub() -> str:

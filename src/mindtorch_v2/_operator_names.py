@@ -65,7 +65,7 @@ class OpOverload:
 
     @property
     def overloadpacket(self) -> "OpOverloadPacket":
-        return _packet(self._qualified)
+        return packet_named(self._qualified)
 
     _overloadpacket = overloadpacket
 
@@ -169,7 +169,7 @@ class OpOverloadPacket:
         return f"<OpOverloadPacket(op='{self}')>"
 
 
-_packet = functools.cache(OpOverloadPacket)
+packet_named = functools.cache(OpOverloadPacket)
 
 
 class _OpNamespace(ModuleType):
@@ -178,7 +178,7 @@ class _OpNamespace(ModuleType):
         self.name = name
 
     def __getattr__(self, op_name: str) -> Any:
-        packet = _packet(f"{self.name}::{op_name}")
+        packet = packet_named(f"{self.name}::{op_name}")
         if op_name in _ABSENT and self.name == "aten":
             return absent_operator(op_name)
         function = getattr(Tensor, op_name, None)

@@ -113,11 +113,10 @@ _variables, _types, _losses = _from_the_tool("names", "types", "losses")
 def accelerator_lists_on_cpu() -> Iterator[None]:
     """The lists of CUDA and NPU, tried on the CPU: which types result does not depend on the device."""
     kernel = registry.backend_select[DispatchKey.Autocast]
-    original = _casts._POLICIES["cpu"]
-    _casts._POLICIES["cpu"] = _casts._POLICIES["cuda"]
+    _casts._DEVICES["cpu"] = "accelerators"
     registry.register_for_all(DispatchKey.Autocast, kernel)  # forgets what was resolved by the other lists
     yield
-    _casts._POLICIES["cpu"] = original
+    _casts._DEVICES["cpu"] = "cpu"
     registry.register_for_all(DispatchKey.Autocast, kernel)
 
 

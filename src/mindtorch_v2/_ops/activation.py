@@ -71,7 +71,8 @@ RELU = op("relu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.at_least(self, 0), check=_check_relu),
    npu="aclnnRelu(self, out)",
    grad=dict(self=lambda grad, result: call_bound(THRESHOLD_BACKWARD, (grad, result, 0))),
-   samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))], out=None)
+   samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))], out=None,
+   inplace="relu_")
 functional(RELU, "relu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
@@ -80,7 +81,8 @@ THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor
                     excluding=(BOOL, COMPLEX), check=_check_numbers),
    npu="aclnnThreshold(self, threshold, value, out)",
    grad=dict(self=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
-   public="torch", samples=cases(case(t(2, 3), 0.5, -1.0), case(t(), 0, 2), case(t(0, 2), 0.5, 1)))
+   public="torch", samples=cases(case(t(2, 3), 0.5, -1.0), case(t(), 0, 2), case(t(0, 2), 0.5, 1)),
+   inplace="threshold_")
 functional(THRESHOLD, "threshold(Tensor input, Scalar threshold, Scalar value, Any inplace=False) -> Tensor",
            underscore=True)
 
@@ -136,7 +138,7 @@ def _check_prelu(self: Tensor, weight: Tensor) -> None:
 @composite("prelu(Tensor self, Tensor weight) -> Tensor", public="torch Tensor nn.functional",
            samples=cases(case(t(2, 3, 4), t(3)), case(t(2, 3), t(1)), case(t(3), t(1)), case(t(), t()),
                          error(RuntimeError, "Mismatch of parameter numbers and input channel size", t(2, 3), t(2))),
-           out=None)
+           out=None, autocast="lower")
 def _prelu(self, weight):
     _check_prelu(self, weight)
     if weight.numel() == 1:
@@ -223,7 +225,7 @@ SELU = op("selu(Tensor self) -> Tensor",
                     named="elu_cpu"),
    npu="aclnnSelu(self, out)",
    grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary(),
-   out=None, aten=Aten(name="elu", values=lambda self: (self, SELU_ALPHA, SELU_SCALE, 1)))
+   out=None, aten=Aten(name="elu", values=lambda self: (self, SELU_ALPHA, SELU_SCALE, 1)), inplace="selu_")
 functional(SELU, "selu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 
@@ -237,7 +239,7 @@ CELU = op("celu(Tensor self, Scalar alpha=1.0) -> Tensor",
                     check=_check_celu, named="elu_cpu"),
    npu="aclnnCelu(self, alpha, out)",
    grad=dict(self=lambda grad, self, alpha: _elu_grad(grad, self, alpha, 1, 1 / alpha)), public="torch",
-   samples=unary(alpha=(1.0, 0.5)), out=None)
+   samples=unary(alpha=(1.0, 0.5)), out=None, inplace="celu_")
 functional(CELU, "celu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
 
 # sigmoid and its relatives -------------------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ op("sigmoid(Tensor self) -> Tensor",
    kernel=pointwise(sigmoid, floating), kernels={"cpu": "onednn.sigmoid"},
    npu="aclnnSigmoid(self, out)",
    grad=dict(self=lambda grad, result: call_bound(SIGMOID_BACKWARD, (grad, result))),
-   public="torch Tensor nn.functional", aliases=("special.expit",), samples=unary())
+   public="torch Tensor nn.functional", aliases=("special.expit",), samples=unary(), inplace="sigmoid_")
 
 
 @blockwise
@@ -327,7 +329,7 @@ SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tens
    kernel=pointwise(_softplus, excluding=NOT_FLOATING, check=_check_numbers),
    npu="aclnnSoftplus(self, beta, threshold, out)", grad=dict(self=_softplus_grad), public="nn.functional",
    inplace=False, samples=unary(beta=(1, 2.0), threshold=(20, 0.5)),
-   out=AS_OPERAND._replace(names="nn.functional.softplus"))
+   out=AS_OPERAND._replace(names="nn.functional.softplus"), autocast=dict(accelerators="float32"))
 
 
 def _log_sigmoid_spec(self: Tensor) -> Spec:

@@ -183,7 +183,7 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
     @composite(f"{name}(Tensor self, int[{rank}] output_size) -> Tensor", public="_nn",
                samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(1, 2, *(4,) * rank), 1),
                              error(RuntimeError, f"{name}: output_size must be {rank}", t(1, 2, *(4,) * rank),
-                                   (1,) * (rank + 1))))
+                                   (1,) * (rank + 1))), autocast=dict(cpu="float32") if rank == 3 else None)
     def _adaptive_avg_pool(self, output_size):
         if output_size != (1,) * rank or self.dim() not in (rank + 1, rank + 2) or 0 in self.shape[-rank:]:
             return pooled(self, output_size)
@@ -260,7 +260,8 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank),
                       error(RuntimeError, f"{name}(): Expected {rank + 1}D or {rank + 2}D tensor, but got: [4, 4]",
-                            t(4, 4), (1,) * rank)), batch=planewise(rank + 2)))
+                            t(4, 4), (1,) * rank)), batch=planewise(rank + 2),
+        autocast=dict(cpu="float32") if rank == 3 else None))
 
 
 _adaptive_max_pool2d = _declare_adaptive_max_pool(2)
@@ -376,7 +377,7 @@ def _declare_fractional(rank: int) -> None:
        samples=cases(case(t(2, 3, *(7,) * rank), 2, 3, t(2, 3, rank, low=0.01, high=0.99, grad=False)),
                      case(t(2, *(5,) * rank), 3, 1, t(1, 2, rank, low=0.01, high=0.99, grad=False)),
                      error(RuntimeError, "too large relative to input", t(2, *(5,) * rank), 3, 4,
-                           t(1, 2, rank, low=0.01, high=0.99))))
+                           t(1, 2, rank, low=0.01, high=0.99))), autocast=dict(cpu="float32"))
 
 
 _declare_fractional(2)

@@ -15,6 +15,7 @@ from .._dtype import BOOL, COMPUTE, FLOAT, bool_, float32
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
+from .flops import Flops, sdpa_backward_flop, sdpa_flop
 from .recorded import recorded_gradients
 from .rules import Spec, broadcast_shape, shape_misfit
 from .samples import bools, case, cases, error, t
@@ -166,7 +167,8 @@ _ATTENTION = op(
    kernel=computes(_attention_specs, _attention_array),
    kernels={"cuda": "attention.attention"},
    grad={"query, key, value": _attention_grad}, public="",
-   decomposition=lambda *args: (_composed_of(*args), None))
+   decomposition=lambda *args: (_composed_of(*args), None),
+   flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"))
 
 
 def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
@@ -198,7 +200,7 @@ _BACKWARD = op(
    kernel=computes(lambda grad_out, query, key, value, *rest: tuple(Spec(x._array.shape, query.dtype)
                                                                     for x in (query, key, value)), _backward_array),
    kernels={"cuda": "attention.attention_backward"},
-   public="")
+   public="", flops=Flops(sdpa_backward_flop, "_scaled_dot_product_flash_attention_backward"))
 
 
 # as users call it ----------------------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def _is_plain(query: Any, key: Any, value: Any, mask: Any, shares: bool) -> bool
                          error(RuntimeError, "Explicit attn_mask should not be set when is_causal=True", t(2, 3, 4),
                                t(2, 5, 4), t(2, 5, 6), t(3, 5), 0.0, True),
                          error(RuntimeError, "Number of heads in key and value must divide", t(1, 4, 3, 2),
-                               t(1, 3, 3, 2), t(1, 3, 3, 2), enable_gqa=True)))
+                               t(1, 3, 3, 2), t(1, 3, 3, 2), enable_gqa=True)), autocast="lower")
 def _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     _check_attention(query, key, value, attn_mask, is_causal)
     plain = not dropout_p and _is_plain(query, key, value, attn_mask, enable_gqa)

@@ -225,7 +225,7 @@ def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
 @composite("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,"
            " bool cudnn_enabled=True) -> Tensor",
            samples=cases(case(t(2, 6, 4), 3), case(t(2, 6), 2, t(6), t(6)), case(t(2, 4, 2, 3), 1, t(4), None, 1e-3)),
-           out=None)
+           out=None, autocast=dict(accelerators="float32"))
 def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
     """Groups of channels of each sample normalised together."""
     _check_groups(input, num_groups, weight, bias)
@@ -236,7 +236,8 @@ def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
            "eps=1e-05) -> Tensor", public="", aliases=("nn.functional.group_norm",),
            samples=cases(case(t(2, 6, 4), 3), case(t(2, 6), 2, t(6), t(6)),
                          error(RuntimeError, "Expected number of channels in input to be divisible by num_groups, but "
-                               "got input of shape [2, 6, 4] and num_groups=4", t(2, 6, 4), 4)))
+                               "got input of shape [2, 6, 4] and num_groups=4", t(2, 6, 4), 4)),
+           autocast=dict(accelerators="float32"))
 def _functional_group_norm(input, num_groups, weight, bias, eps):
     if input.dim() < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")

@@ -178,7 +178,8 @@ _nll_loss = function_of(op(
     grad=dict(self=lambda grad, target, weight, reduction, ignore_index, self_shape:
               call_bound(_NLL_BACKWARD, (grad, target, weight, self_shape, reduction, ignore_index))),
     public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES),
-    decomposition=_nll_by_parts, batch=decomposed, aten=Aten(name="nll_loss_forward", result=first)))
+    decomposition=_nll_by_parts, batch=decomposed, aten=Aten(name="nll_loss_forward", result=first),
+    autocast="float32"))
 
 
 def _nll_backward_array(xp: Any, grad_output: Any, target: Any, weight: Any, size: tuple, reduction: int,
@@ -363,7 +364,7 @@ def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int,
            samples=cases(*_CLASS_SAMPLES, case(t(4, 3), ints(4, high=3), None, 1, -100, 0.1),
                          case(t(4, 3), t(4, 3, low=0), t(3), 1, -100, 0.1),
                          error(RuntimeError, "label_smoothing must be between 0.0 and 1.0. Got: 1.5",
-                               t(2, 3), ints(2, high=3), None, 1, -100, 1.5)))
+                               t(2, 3), ints(2, high=3), None, 1, -100, 1.5)), autocast="float32")
 def _cross_entropy_loss(self, target, weight, reduction, ignore_index, label_smoothing):
     if self.shape == target.shape:
         if ignore_index >= 0:

@@ -152,7 +152,8 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
                     case(t(2, 3, layout="expanded"), max=0.5),
                     case(t(2, 3), t(3), t(2, 1)), case(t(2, 3), None, t(3)), case(t(2, 3), t()),
                     error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))], out=AS_OPERAND,
-   aten=Aten(_bound_overload))
+   aten=Aten(_bound_overload),
+   inplace="clamp_ clip_")
 
 
 op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
@@ -161,14 +162,14 @@ op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
    npu=("aclnnClampMin(self, min, out)", "aclnnClampMinTensor(self, min, out)"),
    grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
              min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
-   samples=binary(), aten=Aten(_bound_overload))
+   samples=binary(), aten=Aten(_bound_overload), inplace="clamp_min_")
 op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
    kernel=_Clamp(lambda xp, self, max: xp.at_most(self, max),
                  check=lambda self, max: _check_bounds(self, [max], "minimum")),
    npu=("aclnnClampMax(self, max, out)", "aclnnClampMaxTensor(self, max, out)"),
    grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
              max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
-   samples=binary(), aten=Aten(_bound_overload))
+   samples=binary(), aten=Aten(_bound_overload), inplace="clamp_max_")
 
 
 def _declare_nan_ignoring(name: str, compare: str) -> None:
@@ -274,14 +275,15 @@ op("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> T
    grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
              tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value)),
    samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(3), t(2, 1), value=0.5), case(t(3), t(2, 1), t(1, 3)),
-                 case(t(), t(), t())))
+                 case(t(), t(), t())), autocast=dict(accelerators="widest"))
 op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
    kernel=pointwise(_accumulated("true_divide"), check=_check_addcdiv),
    npu="aclnnAddcdiv(self, tensor1, tensor2, value, out)",
    grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
              tensor2=lambda grad, tensor1, tensor2, value: -grad * conj(value * tensor1 / (tensor2 * tensor2))),
    samples=cases(case(t(2, 3), t(2, 3), t(2, 3, low=0.5)), case(t(2, 3), t(3), t(2, 1, low=0.5), value=0.5),
-                 error(RuntimeError, "Integer division with addcdiv is no longer supported", t(2), ints(2), ints(2))))
+                 error(RuntimeError, "Integer division with addcdiv is no longer supported", t(2), ints(2), ints(2))),
+   autocast=dict(accelerators="widest"))
 
 
 # the parts of a float ------------------------------------------------------------------------------------------------
@@ -329,7 +331,8 @@ op("ldexp(Tensor self, Tensor other) -> Tensor",
    grad=dict(self=lambda grad, other: grad * conj(2.0**other),
              other=lambda grad, result: grad * conj(result) * math.log(2)),
    samples=binary(scalar=None), out=Out("castable", "ldexp can't be cast to the desired output type {given}"),
-   aten=Aten(lambda schema, values: "default" if schema.writes else "Tensor"))
+   aten=Aten(lambda schema, values: "default" if schema.writes else "Tensor"),
+   inplace="ldexp_")
 
 
 def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
@@ -369,4 +372,5 @@ op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=N
    kernel=computes(_infer_nan_to_num, _nan_to_num, inplace=True),
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
    samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)],
-   out=Out("exact", "{name}: dtype of out: {given} should be same as input: {made}"), batch=in_front)
+   out=Out("exact", "{name}: dtype of out: {given} should be same as input: {made}"), batch=in_front,
+   inplace="nan_to_num_")

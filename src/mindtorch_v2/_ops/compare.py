@@ -142,4 +142,5 @@ for _name, _row in (("gcd", "aclnnGcd(self, other, out)"), ("lcm", None)):
     op(f"{_name}(Tensor self, Tensor other) -> Tensor",
        kernel=pointwise(_name, excluding=(BOOL, FLOAT, COMPLEX)), npu=_row,
        samples=cases(case(ints(2, 3, high=30), ints(3, high=30)), case(ints(2, low=-9), ints(2, low=-9)),
-                     error(NotImplementedError, f'"{_name}_cpu" not implemented for', values([1.5]), values([1.5]))))
+                     error(NotImplementedError, f'"{_name}_cpu" not implemented for', values([1.5]), values([1.5]))),
+       inplace=f"{_name}_")

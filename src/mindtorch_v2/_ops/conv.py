@@ -17,6 +17,7 @@ from .copy import suggested_strides, uninitialised
 from .declare import composite, function_of, op
 from .elementary import COMPLEX_OF_PARTS
 from .families import computes
+from .flops import Flops, conv_backward_flop, conv_flop
 from .join import constant_pad_nd
 from .matmul import check_same_scalar
 from .rules import Spec, c_name, shape_text, type_text
@@ -295,7 +296,8 @@ _CONVOLUTION = op(
               "input of size [3, 6] instead", t(3, 6), t(4, 3, 3), None, (1,), (0,), (1,), False, (0,), 1),
         error(RuntimeError, "expected stride to be a single integer value or a list of 2 values to match the "
               "convolution dimensions, but got stride=[1, 1, 1]", t(2, 3, 6, 6), t(4, 3, 3, 3), None, (1, 1, 1), (0, 0),
-              (1, 1), False, (0, 0), 1)), batch=_convolution_each, out=None)
+              (1, 1), False, (0, 0), 1)), batch=_convolution_each, out=None, autocast=dict(accelerators="lower"),
+    flops=Flops(conv_flop))
 _convolution = function_of(_CONVOLUTION)
 
 
@@ -384,7 +386,7 @@ _BACKWARD = op(
         case(t(2, 3, 5, 4), t(2, 3, 5, 4), t(3, 1, 3, 3), (3,), (1,), (1,), (1,), False, (0,), 3, (True, True, True)),
         case(t(2, 4, 7), t(2, 3, 3), t(3, 4, 3), None, (2,), (0,), (1,), True, (0,), 1, (True, True, False)),
         case(t(2, 4, 3, 5), t(2, 3, 5, 6), t(4, 3, 3, 2), (4,), *_PLAIN, (False, True, False))),
-    batch=_convolution_backward_each)
+    batch=_convolution_backward_each, flops=Flops(conv_backward_flop))
 
 
 def _gradients(*arguments: Any) -> tuple:
@@ -436,7 +438,7 @@ def _declare(rank: int) -> None:
     steps = f"int[{rank}] stride=1, {{}} padding={{}}, int[{rank}] dilation=1, int groups=1) -> Tensor"
 
     @composite(f"{name}(Tensor input, Tensor weight, Tensor? bias=None, {steps.format(f'int[{rank}]', 0)}",
-               public="torch nn.functional", out=None,
+               public="torch nn.functional", out=None, autocast="lower",
                samples=cases(
                    case(t(*x), t(*w)), case(t(*x[1:]), t(*w), t(4), stride=2, padding=1),
                    case(t(2, 4, *x[2:]), t(4, 2, *w[2:]), padding=2, dilation=2, groups=2),
@@ -464,7 +466,7 @@ def _declare(rank: int) -> None:
                                                                      none, groups))
 
     @composite(f"{name}.padding(Tensor input, Tensor weight, Tensor? bias=None, {steps.format('str', 'valid')}",
-               public="torch nn.functional", out=None,
+               public="torch nn.functional", out=None, autocast="lower",
                samples=cases(
                    case(t(*x), t(*w), padding="same"), case(t(*x), t(*w), t(4), padding="valid", stride=2),
                    case(t(*x[1:]), t(4, 3, *(2,) * rank), padding="same", dilation=1),
@@ -484,7 +486,7 @@ def _declare(rank: int) -> None:
 
     @composite(f"{transposed}.input(Tensor input, Tensor weight, Tensor? bias=None, int[{rank}] stride=1, int[{rank}] "
                f"padding=0, int[{rank}] output_padding=0, int groups=1, int[{rank}] dilation=1) -> Tensor",
-               public="torch nn.functional", out=None,
+               public="torch nn.functional", out=None, autocast="lower",
                samples=cases(
                    case(t(*x), t(3, 2, *w[2:])), case(t(*x[1:]), t(3, 2, *w[2:]), t(2), 2, 1, 1),
                    case(t(2, 4, *x[2:]), t(4, 1, *w[2:]), padding=1, groups=2, dilation=2),
@@ -516,7 +518,7 @@ for _rank in (1, 2, 3):
                error(RuntimeError, "Input dim 2 (input channels) is not == dim 1 in the weight tensor", t(6, 2, 3),
                      t(3, 2, 4), t(4)),
                error(RuntimeError, "Bias size must equal dim 2 in the weight tensor (output channels).", t(6, 2, 3),
-                     t(3, 3, 4), t(3))), out=None, aten=LEAF)
+                     t(3, 3, 4), t(3))), out=None, aten=LEAF, autocast="lower")
 def _conv_tbc(self, weight, bias, pad):
     """Convolution of (time, batch, channels) with a weight (width, channels, made channels)."""
     if self.dim() != 3:

@@ -193,7 +193,7 @@ def _case(*args: Any, **options: Any) -> Any:
                          error(RuntimeError, "blank must be in label range", t(5, 2, 4), values([[1], [2]]), (5, 5),
                                (1, 1), 4),
                          error(RuntimeError, "input_lengths must be of size batch_size", t(5, 2, 4),
-                               values([[1], [2]]), (5,), (1, 1))), out=None)
+                               values([[1], [2]]), (5,), (1, 1))), out=None, autocast=dict(cpu="float32"))
 def _ctc_loss_of_lists(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity):
     return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
 
@@ -208,4 +208,5 @@ def _ctc_loss_of_tensors(log_probs, targets, input_lengths, target_lengths, blan
 
 
 op("ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
-   f"{_OPTIONS}) -> Tensor", kernel=Composite(_ctc_loss_of_tensors), public="torch", mixes_devices=True, out=None)
+   f"{_OPTIONS}) -> Tensor", kernel=Composite(_ctc_loss_of_tensors), public="torch", mixes_devices=True, out=None,
+   autocast=dict(cpu="float32"))

@@ -24,6 +24,7 @@ from .aten import AS_DECLARED, Aten
 from .batch import DIMENSIONS, Draws, Rule, along_dimensions, elementwise
 from .documentation import docstring
 from .families import Composite, Family
+from .flops import Flops
 from .out import FAMILYS, Out, takes_out, write_out
 from .source import Declared
 
@@ -36,14 +37,8 @@ Rows = str | tuple[str, ...] | None
 Linear = bool | Literal["each"]
 
 
-# The in-place forms that PyTorch has as functions too; the others are methods only.
-INPLACE_FUNCTIONS = frozenset("""
-    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_
-    celu_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ erf_ erfc_ exp2_ exp_ expm1_ fix_
-    floor_ frac_ gcd_ i0_ lcm_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_
-    reciprocal_ relu_ round_ rrelu_ rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ threshold_
-    trunc_ xlogy_
-""".split())
+# What autocast does with the arguments (amp/_casts.py): everywhere, or by "cpu" and "accelerators".
+Autocast = str | Mapping[str, str] | None
 
 
 class Declaration:
@@ -65,6 +60,8 @@ class Declaration:
         # What `out=` does; views, and what is no tensor, cannot be stored.
         returned = operator.schema.text.rpartition("->")[2]
         fresh = "Tensor" in returned and "(a" not in returned and "[" not in returned
+        self.autocast: Autocast = None
+        self.flops: Flops | None = None
         self.out = out if out is not FAMILYS else family.out if fresh else None
         self.linear: Linear = False
         self.batch: Rule | Draws | None = None
@@ -193,12 +190,12 @@ _INPLACE_CONTEXT = {"check_inplace": check_inplace, "rebase": rebase, "copy_of":
 
 
 def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, samples: Callable | None = None,
-       npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | None = None,
+       npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | str | None = None,
        mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None,
        kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
        linear: Linear = False, batch: Rule | Draws | None = None,
        out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED, apart: str | None = None,
-       aligned: str | None = None, resizes_expanded: bool | None = None) -> Operator:
+       aligned: str | None = None, resizes_expanded: bool | None = None, autocast: Autocast = None, flops: Flops | None = None) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -214,7 +211,9 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     (aten.py).
     `apart` names the operands that may not lie over what is written (in place or by `out=`), `aligned` those that may
     only element on element; left out, the family says it. An expanded tensor of another size is resized as `out=`,
-    unless `resizes_expanded` says that it is refused before.
+    unless `resizes_expanded` says that it is refused before. `inplace` says whether there is an in-place form, or names
+    those of its names ("acos_ arccos_") that are functions too, and not methods only. `autocast` is what autocast
+    does with the arguments (amp/_casts.py): everywhere, or by "cpu" and "accelerators". `flops` counts its operations.
     """
     parsed = Schema(schema, lazy=True)
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
@@ -225,6 +224,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     declaration.linear, declaration.batch = linear, batch
     declaration.aten = Aten(overload=aten) if isinstance(aten, str) else aten
     operator.aten_form = declaration.aten.parts
+    declaration.autocast, declaration.flops = autocast, flops
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))
@@ -234,7 +234,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
         for name in names:
             PUBLIC.setdefault(place, {}).setdefault(name, []).append(operator)
     if takes_self and (kernel.inplace if inplace is None else inplace):
-        _declare_inplace(declaration, names, places, inplace_grad or declaration.grad)
+        functions = inplace.split() if isinstance(inplace, str) else ()
+        _declare_inplace(declaration, names, places, inplace_grad or declaration.grad, functions)
     return operator
 
 
@@ -267,7 +268,7 @@ def _autograd(operator: Operator, below: Callable, mask: int) -> Callable:
 
 
 def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Sequence[str],
-                     grad: dict[str, Callable]) -> None:
+                     grad: dict[str, Callable], functions: Sequence[str]) -> None:
     """The in-place form: `name_`, a method, and a function where PyTorch has one."""
     functional = declaration.operator
     base, overload = functional.schema.base_name, functional.schema.overload
@@ -290,19 +291,20 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
     for alias in (name + "_" for name in names):
         if "Tensor" in places:
             PUBLIC.setdefault("Tensor", {}).setdefault(alias, []).append(operator)
-        if "torch" in places and alias in INPLACE_FUNCTIONS:
+        if alias in functions:
             PUBLIC.setdefault("torch", {}).setdefault(alias, []).append(operator)
 
 
 def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),
-              inplace: bool = False, out: Out | None = FAMILYS,
+              inplace: bool | str = False, out: Out | None = FAMILYS,
               aten: Aten = AS_DECLARED, apart: str | None = None, aligned: str | None = None,
-              resizes_expanded: bool | None = None) -> Callable[[Callable], Callable]:
+              resizes_expanded: bool | None = None,
+              autocast: Autocast = None) -> Callable[[Callable], Callable]:
     """Declares an operator that is written as other operators; decorates the function that does it."""
 
     def decorate(function: Callable) -> Callable:
-        op(schema, kernel=Composite(function, inplace=inplace), samples=samples, public=public, aliases=aliases,
-           out=out, aten=aten, apart=apart, aligned=aligned, resizes_expanded=resizes_expanded)
+        op(schema, kernel=Composite(function), samples=samples, public=public, aliases=aliases, inplace=inplace,
+           out=out, aten=aten, apart=apart, aligned=aligned, resizes_expanded=resizes_expanded, autocast=autocast)
         return function
 
     return decorate

@@ -33,7 +33,7 @@ _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "dono
                          error(RuntimeError, "X1 and X2 must have the same number of columns. X1: 2 X2: 3", t(3, 2),
                                t(3, 3)),
                          error(RuntimeError, "cdist only supports non-negative p values", t(3, 2), t(3, 2), -1.0)),
-           out=None)
+           out=None, autocast="float32")
 def _cdist(x1, x2, p, compute_mode):
     if compute_mode not in _MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
@@ -58,7 +58,8 @@ def _cdist(x1, x2, p, compute_mode):
 @composite("pdist(Tensor self, float p=2.0) -> Tensor", public="torch nn.functional",
            samples=cases(*[case(t(4, 3), p) for p in (0.0, 1.0, 2.0, float("inf"))],
                          error(RuntimeError, "pdist only supports 2D tensors, got: 1D", t(3)),
-                         error(RuntimeError, "pdist only supports non-negative p values", t(3, 2), -1.0)), out=None)
+                         error(RuntimeError, "pdist only supports non-negative p values", t(3, 2), -1.0)), out=None,
+           autocast=dict(accelerators="float32"))
 def _pdist(self, p):
     if self.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self.dim()}D")
@@ -80,7 +81,8 @@ def _pdist(self, p):
                                1),
                          error(RuntimeError, "renorm: non-positive-norm not supported", t(3, 3), -2, 0, 1),
                          error(RuntimeError, "renorm: expected maxnorm to be >= 0 but got -1", t(3, 3), 2, 0, -1)),
-           aten=LEAF)
+           aten=LEAF,
+           autocast=dict(accelerators="float32"))
 def _renorm(self, p, dim, maxnorm):
     if p.__class__ is complex:
         raise RuntimeError("renorm: p must be real-valued")

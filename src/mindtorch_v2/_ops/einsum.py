@@ -182,7 +182,8 @@ def _product(a: Any, left: list[Label], b: Any, right: list[Label], keep: set[La
                          case("ii", [t(3, 3)]),
                          case("ij,jk,kl->il", [t(2, 3), t(3, 4), t(4, 2)]), case("ij,j->", [t(2, 3), t(1)]),
                          error(RuntimeError, "einsum(): subscript j has size 4 for operand 1 which does not broadcast "
-                                             "with previously seen size 3", "ij,jk", [t(2, 3), t(4, 4)])))
+                                             "with previously seen size 3", "ij,jk", [t(2, 3), t(4, 4)])),
+           autocast=dict(accelerators="lower"))
 def einsum(equation, tensors, path):
     """The sum of products that the equation describes."""
     if not tensors:

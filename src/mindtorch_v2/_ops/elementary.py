@@ -29,72 +29,85 @@ def _rsqrt(xp: Any, self: Any) -> Any:
 op("sqrt(Tensor self) -> Tensor",
    kernel=pointwise("sqrt", floating),
    npu="aclnnSqrt(self, out)", grad=dict(self=lambda grad, result: grad / (2 * conj(result))),
-   samples=unary(0.1, 3))
+   samples=unary(0.1, 3), inplace="sqrt_")
 op("rsqrt(Tensor self) -> Tensor",
    kernel=pointwise(_rsqrt, floating),
    npu="aclnnRsqrt(self, out)",
-   grad=dict(self=lambda grad, result: -0.5 * grad * conj(result * result * result)), samples=unary(0.1, 3))
+   grad=dict(self=lambda grad, result: -0.5 * grad * conj(result * result * result)), samples=unary(0.1, 3),
+   inplace="rsqrt_",
+   autocast=dict(accelerators="float32"))
 op("reciprocal(Tensor self) -> Tensor",
    kernel=pointwise("reciprocal", floating),
    npu="aclnnReciprocal(self, out)",
-   grad=dict(self=lambda grad, result: -grad * conj(result * result)), samples=unary(0.1, 3))
+   grad=dict(self=lambda grad, result: -grad * conj(result * result)), samples=unary(0.1, 3), inplace="reciprocal_",
+   autocast=dict(accelerators="float32"))
 op("exp(Tensor self) -> Tensor",
    kernel=pointwise("exp", floating),
-   npu="aclnnExp(self, out)", grad=dict(self=lambda grad, result: grad * conj(result)), samples=unary())
+   npu="aclnnExp(self, out)", grad=dict(self=lambda grad, result: grad * conj(result)), samples=unary(), inplace="exp_",
+   autocast=dict(accelerators="float32"))
 op("exp2(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.exp(self * LN2) if self.dtype.kind == "c" else xp.exp2(self), floating),
    npu="aclnnExp2(self, out)",
-   grad=dict(self=lambda grad, result: grad * conj(result) * LN2), public="torch Tensor special", samples=unary())
+   grad=dict(self=lambda grad, result: grad * conj(result) * LN2), public="torch Tensor special", samples=unary(),
+   inplace="exp2_")
 op("expm1(Tensor self) -> Tensor",
    kernel=pointwise("expm1", floating),
    npu="aclnnExpm1(self, out)", grad=dict(self=lambda grad, result: grad * (conj(result) + 1)),
-   public="torch Tensor special", samples=unary())
+   public="torch Tensor special", samples=unary(), inplace="expm1_", autocast=dict(accelerators="float32"))
 op("log(Tensor self) -> Tensor",
    kernel=pointwise("log", floating),
-   npu="aclnnLog(self, out)", grad=dict(self=lambda grad, self: grad / conj(self)), samples=unary(0.1, 3))
+   npu="aclnnLog(self, out)", grad=dict(self=lambda grad, self: grad / conj(self)), samples=unary(0.1, 3),
+   inplace="log_",
+   autocast=dict(accelerators="float32"))
 op("log2(Tensor self) -> Tensor",
    kernel=pointwise("log2", floating),
    npu="aclnnLog2(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) * LN2)),
-   samples=unary(0.1, 3))
+   samples=unary(0.1, 3), inplace="log2_", autocast=dict(accelerators="float32"))
 op("log10(Tensor self) -> Tensor",
    kernel=pointwise("log10", floating),
    npu="aclnnLog10(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) * LN10)),
-   samples=unary(0.1, 3))
+   samples=unary(0.1, 3), inplace="log10_", autocast=dict(accelerators="float32"))
 op("log1p(Tensor self) -> Tensor",
    kernel=pointwise("log1p", floating),
    npu="aclnnLog1p(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) + 1)),
-   public="torch Tensor special", samples=unary(-0.9, 3))
+   public="torch Tensor special", samples=unary(-0.9, 3), inplace="log1p_", autocast=dict(accelerators="float32"))
 
 # trigonometric and hyperbolic ----------------------------------------------------------------------------------------
 
 op("sin(Tensor self) -> Tensor",
    kernel=pointwise("sin", floating),
-   npu="aclnnSin(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary())
+   npu="aclnnSin(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary(),
+   inplace="sin_")
 op("cos(Tensor self) -> Tensor",
    kernel=pointwise("cos", floating),
-   npu="aclnnCos(self, out)", grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary())
+   npu="aclnnCos(self, out)", grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary(),
+   inplace="cos_")
 op("tan(Tensor self) -> Tensor",
    kernel=pointwise("tan", floating),
    npu="aclnnTan(self, out)", grad=dict(self=lambda grad, result: grad * conj(1 + result * result)),
-   samples=unary(-1.2, 1.2))
+   samples=unary(-1.2, 1.2), inplace="tan_", autocast=dict(accelerators="float32"))
 op("asin(Tensor self) -> Tensor",
    kernel=pointwise("arcsin", floating),
    npu="aclnnAsin(self, out)", grad=dict(self=lambda grad, self: grad * conj((1 - self * self).rsqrt())),
-   aliases=("arcsin",), samples=unary(-0.9, 0.9))
+   aliases=("arcsin",), samples=unary(-0.9, 0.9), inplace="arcsin_ asin_", autocast=dict(accelerators="float32"))
 op("acos(Tensor self) -> Tensor",
    kernel=pointwise("arccos", floating),
    npu="aclnnAcos(self, out)", grad=dict(self=lambda grad, self: -grad * conj((1 - self * self).rsqrt())),
-   aliases=("arccos",), samples=unary(-0.9, 0.9))
+   aliases=("arccos",), samples=unary(-0.9, 0.9), inplace="acos_ arccos_", autocast=dict(accelerators="float32"))
 op("atan(Tensor self) -> Tensor",
    kernel=pointwise("arctan", floating),
    npu="aclnnAtan(self, out)", grad=dict(self=lambda grad, self: grad / conj(self * self + 1)),
-   aliases=("arctan",), samples=unary())
+   aliases=("arctan",), samples=unary(), inplace="arctan_ atan_")
 op("sinh(Tensor self) -> Tensor",
    kernel=pointwise("sinh", floating),
-   npu="aclnnSinh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary())
+   npu="aclnnSinh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary(),
+   inplace="sinh_",
+   autocast=dict(accelerators="float32"))
 op("cosh(Tensor self) -> Tensor",
    kernel=pointwise("cosh", floating),
-   npu="aclnnCosh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary())
+   npu="aclnnCosh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary(),
+   inplace="cosh_",
+   autocast=dict(accelerators="float32"))
 
 
 def _tanh_backward(xp: Any, grad_output: Any, output: Any) -> Any:
@@ -114,23 +127,23 @@ TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
 op("tanh(Tensor self) -> Tensor",
    kernel=pointwise("tanh", floating),
    npu="aclnnTanh(self, out)", grad=dict(self=lambda grad, result: call_bound(TANH_BACKWARD, (grad, result))),
-   public="torch Tensor nn.functional", samples=unary())
+   public="torch Tensor nn.functional", samples=unary(), inplace="tanh_")
 
 
 op("asinh(Tensor self) -> Tensor",
    kernel=pointwise("arcsinh", floating),
    npu="aclnnAsinh(self, out)", grad=dict(self=lambda grad, self: grad * conj((self * self + 1).rsqrt())),
-   aliases=("arcsinh",), samples=unary())
+   aliases=("arcsinh",), samples=unary(), inplace="arcsinh_ asinh_")
 op("acosh(Tensor self) -> Tensor",
    kernel=pointwise("arccosh", floating),
    npu="aclnnAcosh(self, out)",
    grad=dict(self=lambda grad, self: grad * conj((self - 1).rsqrt() * (self + 1).rsqrt()) if self.dtype.is_complex
              else grad * (self * self - 1).rsqrt()),
-   aliases=("arccosh",), samples=unary(1.1, 3))
+   aliases=("arccosh",), samples=unary(1.1, 3), inplace="acosh_ arccosh_")
 op("atanh(Tensor self) -> Tensor",
    kernel=pointwise("arctanh", floating),
    npu="aclnnAtanh(self, out)", grad=dict(self=lambda grad, self: grad / conj(1 - self * self)),
-   aliases=("arctanh",), samples=unary(-0.9, 0.9))
+   aliases=("arctanh",), samples=unary(-0.9, 0.9), inplace="arctanh_ atanh_")
 
 
 def _atan2_grad(change: Tensor, self: Tensor, other: Tensor) -> Tensor:
@@ -144,7 +157,7 @@ op("atan2(Tensor self, Tensor other) -> Tensor",
    npu="aclnnAtan2(self, other, out)",
    grad=dict(self=lambda grad, self, other: _atan2_grad(grad * other, self, other),
              other=lambda grad, self, other: _atan2_grad(-grad * self, self, other)),
-   aliases=("arctan2",), samples=binary(0.2, 2, scalar=None))
+   aliases=("arctan2",), samples=binary(0.2, 2, scalar=None), autocast=dict(accelerators="widest"))
 op("hypot(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
    grad=dict(self=lambda grad, self, result: grad * self / result,
@@ -166,7 +179,8 @@ def _sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 op("sinc(Tensor self) -> Tensor",
    kernel=pointwise(_sinc, floating),
-   npu="aclnnSinc(self, out)", grad=dict(self=_sinc_grad), public="torch Tensor special", samples=unary(0.1, 2))
+   npu="aclnnSinc(self, out)", grad=dict(self=_sinc_grad), public="torch Tensor special", samples=unary(0.1, 2),
+   inplace="sinc_")
 
 
 def _check_angle_unit(name: str) -> Callable[[Tensor], None]:
@@ -180,7 +194,7 @@ def _check_angle_unit(name: str) -> Callable[[Tensor], None]:
 def _angle_unit(name: str, factor: float) -> None:
     op(f"{name}(Tensor self) -> Tensor",
        kernel=pointwise(lambda xp, self: self * factor, floating, check=_check_angle_unit(name)),
-       grad=dict(self=lambda grad: grad * factor), samples=unary())
+       grad=dict(self=lambda grad: grad * factor), samples=unary(), inplace=f"{name}_")
 
 
 _angle_unit("deg2rad", math.pi / 180)
@@ -210,7 +224,8 @@ for _name, _aliases in (("floor", ()), ("ceil", ()), ("trunc", ("fix",))):
     op(f"{_name}(Tensor self) -> Tensor",
        kernel=pointwise(_rounding(_name), excluding=(BOOL,), check=_refuse_complex(_name), named=f"{_name}_vml_cpu"),
        npu=f"aclnn{_name.title()}(self, out)",
-       grad=dict(self=_zero_grad), aliases=_aliases, samples=unary(), out=AS_OPERAND)
+       grad=dict(self=_zero_grad), aliases=_aliases, samples=unary(), out=AS_OPERAND,
+       inplace=" ".join(f"{each}_" for each in (_name, *_aliases)))
 
 
 def _check_round(self: Tensor, decimals: int) -> None:
@@ -232,11 +247,12 @@ op("round(Tensor self, *, int decimals=0) -> Tensor",
    npu="aclnnRoundDecimals(self, decimals, out)", grad=dict(self=_zero_grad), public="torch Tensor special",
    samples=lambda: [*unary(decimals=(2, -1))(),
                     error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)], out=AS_OPERAND,
-   aten=Aten(if_given("decimals", "decimals")))
+   aten=Aten(if_given("decimals", "decimals")),
+   inplace="round_")
 op("frac(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: self - xp.trunc(self), excluding=(BOOL, INT, COMPLEX)),
    npu="aclnnFrac(self, out)",
-   grad=dict(self=lambda grad: grad), samples=unary(), out=AS_OPERAND)
+   grad=dict(self=lambda grad: grad), samples=unary(), out=AS_OPERAND, inplace="frac_")
 
 # special functions ---------------------------------------------------------------------------------------------------
 
@@ -244,17 +260,17 @@ op("erf(Tensor self) -> Tensor",
    kernel=pointwise("erf", floating, excluding=(COMPLEX,), named="erf_vml_cpu"),
    npu="aclnnErf(self, out)",
    grad=dict(self=lambda grad, self: grad * (2 / ROOT_PI) * (-self * self).exp()),
-   public="torch Tensor special", samples=unary())
+   public="torch Tensor special", samples=unary(), inplace="erf_")
 op("erfc(Tensor self) -> Tensor",
    kernel=pointwise("erfc", floating, excluding=(COMPLEX,), named="erfc_vml_cpu"),
    npu="aclnnErfc(self, out)",
    grad=dict(self=lambda grad, self: grad * (-2 / ROOT_PI) * (-self * self).exp()),
-   public="torch Tensor special", samples=unary())
+   public="torch Tensor special", samples=unary(), inplace="erfc_")
 op("erfinv(Tensor self) -> Tensor",
    kernel=pointwise("erfinv", floating, excluding=(COMPLEX,), named="erfinv_vml_cpu"),
    npu="aclnnErfinv(self, out)",
    grad=dict(self=lambda grad, result: grad * (ROOT_PI / 2) * (result * result).exp()),
-   public="torch Tensor special", samples=unary(-0.9, 0.9))
+   public="torch Tensor special", samples=unary(-0.9, 0.9), autocast=dict(accelerators="float32"))
 op("lgamma(Tensor self) -> Tensor",
    kernel=pointwise("gammaln", floating, excluding=(COMPLEX,), named="lgamma_vml_cpu"),
    npu="aclnnLgamma(self, out)",
@@ -301,7 +317,8 @@ def _polygamma_method(self, n):
 @composite("mvlgamma(Tensor self, int p) -> Tensor", inplace=True, aliases=("special.multigammaln",),
            samples=cases(case(t(2, 3, low=2, high=4), 2),
                          error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)), out=CASTABLE,
-           aten=LEAF)
+           aten=LEAF,
+           autocast=dict(accelerators="untouched"))
 def _mvlgamma(self, p):
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
@@ -325,7 +342,7 @@ def _logit_grad(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
 op("logit(Tensor self, float? eps=None) -> Tensor",
    kernel=pointwise(_logit, floating, excluding=(COMPLEX,)),
    npu="aclnnLogit(self, eps|-1, out)", grad=dict(self=_logit_grad), public="torch Tensor special",
-   samples=unary(0.1, 0.9, eps=(None, 0.2)))
+   samples=unary(0.1, 0.9, eps=(None, 0.2)), inplace="logit_")
 
 
 def _xlogy(xp: Any, self: Any, other: Any) -> Any:
@@ -343,7 +360,7 @@ op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    npu=("aclnnXLogYTensor(self, other, out)", "aclnnXLogYScalarOther(self, other, out)"),
    grad=dict(self=_xlogy_self_grad, other=lambda grad, self, other: grad * self / other),
    public="torch Tensor special", samples=binary(0.2, 2),
-   aten=Aten(by_operands("Tensor", "Scalar_Other", "Scalar_Self")))
+   aten=Aten(by_operands("Tensor", "Scalar_Other", "Scalar_Self")), inplace="xlogy_")
 
 
 def _logaddexp2_share(grad: Tensor, mine: Tensor, theirs: Tensor) -> Tensor:
@@ -466,7 +483,7 @@ op("polar(Tensor abs, Tensor angle) -> Tensor",
              angle=lambda grad, result: (conj(grad) * result * 1j).real),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
                  error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))),
-   out=_COMPLEX_OUT)
+   out=_COMPLEX_OUT, autocast=dict(cpu="float32"))
 
 
 def _unit(angle: Tensor) -> Tensor:

@@ -262,11 +262,13 @@ def _out(name: str) -> Out:
 for _name in _TRANSFORMS:
     composite(f"fft_{_name}(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor", public="",
               aliases=(f"fft.{_name}",), samples=cases(*_ONE_DIM_CASES), out=_out(_name),
+              autocast=dict(cpu="float32"),
               resizes_expanded=_name not in ("ifft", "ihfft"))(_one_dim(_name))
     for _form, _dims in (("2", "int[1] dim=[-2, -1]"), ("n", "int[1]? dim=None")):
         composite(f"fft_{_name}{_form}(Tensor self, int[1]? s=None, {_dims}, str? norm=None) -> Tensor", public="",
                   aliases=(f"fft.{_name}{_form}",), samples=cases(*_SEVERAL_CASES),
-                  out=_out("fftn" if _name == "ifft" else f"{_name}n"))(_several_dims(_name))
+                  out=_out("fftn" if _name == "ifft" else f"{_name}n"),
+                  autocast=None if _name in ("hfft", "ihfft") else dict(cpu="float32"))(_several_dims(_name))
 
 
 # frequencies ---------------------------------------------------------------------------------------------------------

@@ -154,7 +154,8 @@ def _declare(rank: int, kernel: str) -> Callable:
                samples=cases(*[case(images[0], _EXACT[rank], 0, padding % 3, padding > 2) for padding in range(4)],
                              *[case(*images, mode, padding, bool(padding)) for mode in modes for padding in range(3)],
                              error(RuntimeError, f"grid_sampler(): expected grid to have size {rank} in last dimension",
-                                   images[0], t(1, *(2,) * rank, rank + 1), 0, 0, False)), out=None, aten=LEAF)
+                                   images[0], t(1, *(2,) * rank, rank + 1), 0, 0, False)), out=None,
+               autocast=dict(cpu="float32"), aten=LEAF)
     def sampler(input, grid, interpolation_mode, padding_mode, align_corners):
         _check(input, grid, rank)
         if rank == 3 and interpolation_mode == _BICUBIC:
@@ -172,7 +173,8 @@ _sampler_3d = _declare(3, "grid_sampler3d_cpu")
 
 
 @composite(f"grid_sampler({_ARGUMENTS}) -> Tensor", public="torch",
-           samples=cases(case(*_PLANE, 0, 0, False), case(*_VOLUME, 0, 0, False)), out=None)
+           samples=cases(case(*_PLANE, 0, 0, False), case(*_VOLUME, 0, 0, False)), out=None,
+           autocast=dict(cpu="float32", accelerators="widest"))
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     """The input at the grid's points, whose coordinates are -1 at the first edge and 1 at the last."""
     sampler = _sampler_2d if input.dim() == 4 else _sampler_3d

@@ -160,7 +160,8 @@ cat = function_of(op(
                  error(RuntimeError, "Tensors must have same number of dimensions: got 2 and 1", [t(2, 3), t(3)]),
                  error(RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size "
                                      "2 for tensor "
-                       "number 1 in the list.", [t(2, 3), t(2, 2)])), linear=True, batch=_joined(new_dimension=False)))
+                       "number 1 in the list.", [t(2, 3), t(2, 2)])), linear=True, batch=_joined(new_dimension=False),
+   autocast=dict(cpu="widest")))
 
 
 def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
@@ -210,7 +211,8 @@ stack = function_of(op(
                  error(RuntimeError, "stack expects a non-empty TensorList", []),
                  error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] "
                                      "at entry 1",
-                       [t(2, 3), t(2, 2)])), linear=True, batch=_joined(new_dimension=True)))
+                       [t(2, 3), t(2, 2)])), linear=True, batch=_joined(new_dimension=True),
+   autocast=dict(cpu="widest")))
 
 
 def _refuse_none(tensors: Sequence[Tensor], name: str) -> None:
@@ -548,7 +550,8 @@ _PADDED_PLACES = {"reflect": _mirrored, "replicate": lambda index, n: index.clam
                                                                                              "reflect"),
                          case(t(1, 3, 4), (2, 1, 1, 0), "replicate"), case(t(1, 2, 3), (2, 1), "circular"),
                          error(RuntimeError, "Padding length must be divisible by 2", t(2, 3), (1,)),
-                         error(NotImplementedError, "Unrecognised padding mode zz", t(2, 3), (1, 1), "zz")))
+                         error(NotImplementedError, "Unrecognised padding mode zz", t(2, 3), (1, 1), "zz")),
+           autocast=dict(cpu="padding"))
 def _pad(self, pad, mode, value):
     ndim = self._array.ndim
     if len(pad) % 2:

@@ -68,11 +68,11 @@ _cholesky_ex = function_of(op(
                   error(RuntimeError, "linalg.cholesky: A must be batches of square matrices, but they are 2 by 3",
                         t(2, 3)),
                   error(RuntimeError, "linalg.cholesky: The input tensor A must have at least 2 dimensions.", t(3))),
-    batch=in_front))
+    batch=in_front, autocast=dict(cpu="float32")))
 
 
 @composite("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", public="", aliases=("linalg.cholesky",),
-           samples=cases(case(POSITIVE), case(POSITIVE, upper=True), case(t(0, 0))))
+           samples=cases(case(POSITIVE), case(POSITIVE, upper=True), case(t(0, 0))), autocast=dict(cpu="float32"))
 def _linalg_cholesky(self, upper):
     L, info = _cholesky_ex(self, upper=upper)
     check_info("linalg.cholesky", info)
@@ -80,7 +80,7 @@ def _linalg_cholesky(self, upper):
 
 
 @composite("cholesky(Tensor self, bool upper=False) -> Tensor", samples=cases(case(POSITIVE), case(POSITIVE, True)),
-           out=safely("cholesky"), aten=LEAF)
+           out=safely("cholesky"), aten=LEAF, autocast=dict(cpu="float32"))
 def _torch_cholesky(self, upper):
     warn_once("torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future "
               "PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand"
@@ -163,7 +163,8 @@ def _linalg_lu_factor(A, pivot):
 
 
 @composite("_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor "
-           "info)", public="torch", samples=cases(case(t(3, 3)), case(t(2, 4, 3))), out=None)
+           "info)", public="torch", samples=cases(case(t(3, 3)), case(t(2, 4, 3))), out=None,
+           autocast=dict(cpu="float32"))
 def _lu_with_info(self, pivot, check_errors):
     return named("_lu_with_info", *_lu_factor_ex(self, pivot=pivot, check_errors=check_errors))
 
@@ -338,11 +339,12 @@ linalg_qr = function_of(op(
     samples=cases(case(t(4, 3)), case(t(3, 3)), case(t(3, 4)), case(t(2, 4, 3)), case(t(3, 3), "complete"),
                   case(t(0, 3)),
                   error(RuntimeError, "unrecognized mode 'x'", t(3, 3), "x"),
-                  error(RuntimeError, "must have at least 2 dimensions", t(3))), batch=in_front))
+                  error(RuntimeError, "must have at least 2 dimensions", t(3))), batch=in_front,
+    autocast=dict(cpu="float32")))
 
 
 @composite("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
-           samples=cases(case(t(4, 3)), case(t(2, 3, 4)), case(t(3, 3), some=False)))
+           samples=cases(case(t(4, 3)), case(t(2, 3, 4)), case(t(3, 3), some=False)), autocast=dict(cpu="float32"))
 def _torch_qr(self, some):
     warn_once("torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future PyTorch release."
               "\nThe boolean parameter 'some' has been replaced with a string parameter 'mode'.\nQ, R = torch.qr(A,"
@@ -371,7 +373,7 @@ def _geqrf_grad(grads: tuple) -> Any:
 op("geqrf(Tensor self) -> (Tensor a, Tensor tau)", kernel=computes(_geqrf_spec, _geqrf), grad=dict(self=_geqrf_grad),
    samples=cases(case(t(4, 3)), case(t(2, 3, 4)), case(t(0, 3)),
                  error(RuntimeError, "torch.geqrf: input must have at least 2 dimensions.", t(3))),
-   out=safely("torch.geqrf", "a"), batch=in_front)
+   out=safely("torch.geqrf", "a"), batch=in_front, autocast=dict(cpu="float32"))
 
 
 # Householder reflectors ----------------------------------------------------------------------------------------------
@@ -402,7 +404,7 @@ def _reflectors(input: Any, tau: Any) -> tuple[Any, Any]:
                          error(RuntimeError, "input.shape[-2] must be greater than or equal to input.shape[-1]",
                                t(2, 3), t(2)),
                          error(RuntimeError, "input.shape[-1] must be greater than or equal to tau.shape[-1]", t(3, 2),
-                               t(3))), out=safely("torch.linalg.householder_product"), aten=LEAF)
+                               t(3))), out=safely("torch.linalg.householder_product"), aten=LEAF, autocast=dict(cpu="float32"))
 def householder_product(input, tau):
     name = "torch.linalg.householder_product"
     if input.dim() < 2:
@@ -420,7 +422,8 @@ def householder_product(input, tau):
     return (identity_like(input.mT, n) - transposed).mT
 
 
-@composite("orgqr(Tensor self, Tensor input2) -> Tensor", samples=cases(case(t(4, 3), t(3))))
+@composite("orgqr(Tensor self, Tensor input2) -> Tensor", samples=cases(case(t(4, 3), t(3))),
+           autocast=dict(cpu="float32"))
 def _orgqr(self, input2):
     return householder_product(self, input2)
 
@@ -431,7 +434,7 @@ def _orgqr(self, input2):
                          error(RuntimeError, "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]", t(3, 2),
                                t(2), t(4, 2))),
            out=Out("exact", "torch.ormqr: Expected input and result to have the same dtype, but input has "
-                            "dtype{made} and result has dtype {given}"), aten=LEAF)
+                            "dtype{made} and result has dtype {given}"), aten=LEAF, autocast=dict(cpu="float32"))
 def _ormqr(self, input2, input3, left, transpose):
     name, side = "torch.ormqr", -2 if left else -1
     for argument, tensor in (("input", self), ("other", input3)):

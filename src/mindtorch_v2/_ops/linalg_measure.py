@@ -209,7 +209,8 @@ _MATRIX_NORMS = [case(t(3, 4), ord) for ord in ("fro", "nuc", 1, -1, 2, -2, INF,
                                (0, 0)),
                          error(RuntimeError, "linalg.matrix_norm: The input tensor A must have at least 2 dimensions.",
                                t(3))),
-           out=Out("exact", "linalg.matrix_norm expected out tensor dtype {made} but got: {given}"))
+           out=Out("exact", "linalg.matrix_norm expected out tensor dtype {made} but got: {given}"),
+           autocast=dict(accelerators="result"))
 def _matrix_norm(self, ord, dim, keepdim, dtype):
     return matrix_norm(self, _order("linalg_matrix_norm", "ord", ord), dim, keepdim, dtype)
 
@@ -237,19 +238,21 @@ def _linalg_norm(self, ord, dim, keepdim, dtype):
     return vector_norm(self, ord, dim, keepdim, dtype=dtype)
 
 
-@composite("nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", public="torch", samples=cases(case(t(3, 4))))
+@composite("nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", public="torch", samples=cases(case(t(3, 4))),
+           autocast=dict(accelerators="float32"))
 def _nuclear_norm(self, keepdim):
     return matrix_norm(self, "nuc", (-2, -1), keepdim)
 
 
 @composite("nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", public="torch",
-           samples=cases(case(t(2, 3, 4), (0, 2)), case(t(2, 3, 4), (0, 1), True)))
+           samples=cases(case(t(2, 3, 4), (0, 2)), case(t(2, 3, 4), (0, 1), True)),
+           autocast=dict(accelerators="float32"))
 def _nuclear_norm_dim(self, dim, keepdim):
     return matrix_norm(self, "nuc", dim, keepdim)
 
 
 @composite("frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="torch",
-           samples=cases(case(t(2, 3), (0, 1)), case(t(2, 3), 1, True)))
+           samples=cases(case(t(2, 3), (0, 1)), case(t(2, 3), 1, True)), autocast=dict(accelerators="float32"))
 def _frobenius_norm(self, dim, keepdim):
     return vector_norm(self, 2, dim, keepdim)
 
@@ -260,7 +263,7 @@ def _frobenius_norm(self, dim, keepdim):
                          case(t(2, 0, 0)),
                          error(RuntimeError, "linalg.cond got an invalid norm type: 3", t(3, 3), 3),
                          error(RuntimeError, "linalg.cond(ord=fro): A must be batches of square matrices", t(3, 2),
-                               "fro")), out=safely("linalg.cond"))
+                               "fro")), out=safely("linalg.cond"), autocast=dict(cpu="float32"))
 def _cond(self, p):
     p = None if p is None else _order("linalg_cond", "p", p)
     if self.dim() < 2 and not isinstance(p, str):
@@ -414,7 +417,8 @@ def multiplied(matrices: Sequence[Any]) -> Any:
                          error(RuntimeError, "multi_dot(): expected at least 2 tensors but got 1", [t(3, 3)]),
                          error(RuntimeError, "multi_dot(): tensors 0 and 1 with shapes [3, 3] and [2, 3] cannot be "
                                              "multiplied", [t(3, 3), t(2, 3)])),
-           out=Out("exact", "multi_dot(): expected out tensor to have dtype {c_made} but got {c_given}"))
+           out=Out("exact", "multi_dot(): expected out tensor to have dtype {c_made} but got {c_given}"),
+           autocast=dict(accelerators="lower"))
 def _multi_dot(tensors):
     _check_chain(tensors)
     first, last = tensors[0], tensors[-1]
@@ -425,7 +429,8 @@ def _multi_dot(tensors):
     return made if len(shape) == 2 else made.view(shape)
 
 
-@composite("chain_matmul(Tensor[] matrices) -> Tensor", public="", out=Out(by="mm"))
+@composite("chain_matmul(Tensor[] matrices) -> Tensor", public="", out=Out(by="mm"),
+           autocast=dict(accelerators="lower"))
 def _chain_matmul(matrices):
     if not matrices:
         raise RuntimeError("chain_matmul(): Expected one or more matrices")
@@ -455,7 +460,7 @@ def _vander(x, N):
 @composite("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", public="", aliases=("linalg.vecdot",),
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(3, 2), t(3, 2), dim=0), case(t(3), t(3)),
                          case(t(3, 0), t(3, 0))),
-           out=Out("exact", "linalg.vecdot: Expected out of dtype{made} but found {given}"))
+           out=Out("exact", "linalg.vecdot: Expected out of dtype{made} but found {given}"), autocast="lower")
 def _vecdot(x, y, dim):
     check_floating("linalg.vecdot", x.dtype)
     check_same_type("linalg.vecdot: Expected x and y to have the same dtype, but found x of type {} and y of type {} "

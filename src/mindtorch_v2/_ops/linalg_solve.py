@@ -104,7 +104,8 @@ _solve_ex = function_of(op(
 
 
 @composite("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", public="", aliases=("linalg.solve",),
-           samples=cases(case(REGULAR, t(3, 2)), case(REGULAR, t(2, 3), left=False), case(REGULAR, t(3))))
+           samples=cases(case(REGULAR, t(3, 2)), case(REGULAR, t(2, 3), left=False), case(REGULAR, t(3))),
+           autocast=dict(cpu="float32"))
 def linalg_solve(A, B, left):
     result, info = _solve_ex(A, B, left=left)
     check_info("torch.linalg.solve", info)
@@ -134,7 +135,7 @@ linalg_inv_ex = function_of(op(
     samples=cases(case(REGULAR), case(t(2, 3, 3, low=1.0, high=4.0)), case(t(0, 0)),
                   error(RuntimeError, "linalg.inv: A must be batches of square matrices", t(2, 3)),
                   error(RuntimeError, "linalg.inv: The input tensor A must have at least 2 dimensions.", t(3))),
-    batch=in_front))
+    batch=in_front, autocast=dict(cpu="float32")))
 
 
 def _inverse(A: Any, name: str = "linalg.inv") -> Any:
@@ -144,12 +145,12 @@ def _inverse(A: Any, name: str = "linalg.inv") -> Any:
 
 
 @composite("linalg_inv(Tensor A) -> Tensor", public="", aliases=("linalg.inv",),
-           samples=cases(case(REGULAR), case(t(2, 3, 3, low=1.0, high=4.0))))
+           samples=cases(case(REGULAR), case(t(2, 3, 3, low=1.0, high=4.0))), autocast=dict(cpu="float32"))
 def linalg_inv(A):
     return _inverse(A)
 
 
-@composite("inverse(Tensor self) -> Tensor", samples=cases(case(REGULAR)))
+@composite("inverse(Tensor self) -> Tensor", samples=cases(case(REGULAR)), autocast=dict(cpu="float32"))
 def _torch_inverse(self):
     return _inverse(self)
 
@@ -161,7 +162,7 @@ def _torch_inverse(self):
            samples=cases(case(t(2, 3, 6)), case(t(6, 2, 3), ind=1),
                          error(RuntimeError, "Expected a strictly positive integer for 'ind', but got 0", t(3, 3), 0),
                          error(RuntimeError, "prod(self.shape[ind:]) == prod(self.shape[:ind]), but got 1 != 6",
-                               t(2, 3))), out=safely("tensorinv"))
+                               t(2, 3))), out=safely("tensorinv"), autocast=dict(cpu="float32"))
 def _tensorinv(self, ind):
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
@@ -179,7 +180,8 @@ def _tensorinv(self, ind):
            aliases=("linalg.tensorsolve",),
            samples=cases(case(t(2, 3, 6), t(2, 3)), case(t(3, 2, 2, 3), t(2, 3), dims=(0, 1)),
                          error(RuntimeError, "prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got"
-                                             " 5 != 6", t(2, 3, 5), t(2, 3))), out=safely("tensorsolve"))
+                                             " 5 != 6", t(2, 3, 5), t(2, 3))), out=safely("tensorsolve"),
+           autocast=dict(cpu="float32"))
 def _tensorsolve(self, other, dims):
     if dims is not None:
         self = self.movedim(dims, tuple(range(self.dim() - len(dims), self.dim())))
@@ -249,7 +251,7 @@ _linalg_lu_solve = function_of(op(
     aliases=("linalg.lu_solve",)))
 
 
-@composite("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
+@composite("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", autocast=dict(cpu="float32"))
 def _torch_lu_solve(self, LU_data, LU_pivots):
     warn_once("torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorc"
               "h release.\nNote that torch.linalg.lu_solve has its arguments reversed.\nX = torch.lu_solve(B, LU, "
@@ -292,7 +294,7 @@ _torch_cholesky_solve = function_of(op(
     samples=cases(case(t(3, 2), POSITIVE), case(t(2, 3, 2), POSITIVE, True), case(t(0, 2), t(0, 0)),
                   error(RuntimeError, "Incompatible matrix sizes for cholesky_solve: each A matrix is 3 by 3 but each"
                                       " b matrix is 4 by 2", t(4, 2), t(3, 3))), batch=matrices,
-    out=safely("cholesky_solve")))
+    out=safely("cholesky_solve"), autocast=dict(cpu="float32")))
 
 
 def _cholesky_inverse_spec(self: Tensor, upper: bool) -> Spec:
@@ -317,7 +319,7 @@ op("cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
    samples=cases(case(POSITIVE), case(POSITIVE, True), case(t(0, 0)),
                  error(RuntimeError, "cholesky_inverse: A must be batches of square matrices", t(2, 3))),
    batch=in_front,
-   out=safely("cholesky_inverse"))
+   out=safely("cholesky_inverse"), autocast=dict(cpu="float32"))
 
 
 def _ldl_solve_spec(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool) -> Spec:

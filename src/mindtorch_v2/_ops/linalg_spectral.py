@@ -76,13 +76,14 @@ _eigh_of = function_of(op(
            aliases=("linalg.eigh",),
            samples=cases(case(INDEFINITE), case(POSITIVE, "U"), case(t(0, 0)), case(t(0, 3, 3)),
                          error(RuntimeError, "Expected UPLO argument to be 'L' or 'U', but got X", t(3, 3), "X"),
-                         error(RuntimeError, "linalg.eigh: A must be batches of square matrices", t(2, 3))))
+                         error(RuntimeError, "linalg.eigh: A must be batches of square matrices", t(2, 3))),
+           autocast=dict(cpu="float32"))
 def _linalg_eigh(self, UPLO):
     return named("linalg_eigh", *_eigh_of(self, UPLO, True))
 
 
 @composite("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", public="", aliases=("linalg.eigvalsh",),
-           samples=cases(case(INDEFINITE), case(POSITIVE, UPLO="U"), case(t(0, 0))))
+           samples=cases(case(INDEFINITE), case(POSITIVE, UPLO="U"), case(t(0, 0))), autocast=dict(cpu="float32"))
 def _linalg_eigvalsh(self, UPLO):
     return _eigh_of(self, UPLO, _records(self))[0]
 
@@ -135,7 +136,7 @@ _eig_of = function_of(op(
     aliases=("linalg.eig",),
     samples=cases(case(REGULAR), case(t(0, 0)), case(t(0, 3, 3)),
                   error(RuntimeError, "linalg.eig: A must be batches of square matrices", t(2, 3))),
-    out=safely("torch.linalg.eig", "eigenvalues"), batch=in_front))
+    out=safely("torch.linalg.eig", "eigenvalues"), batch=in_front, autocast=dict(cpu="float32")))
 
 _eigvals_of = function_of(op(
     "_linalg_eigvals(Tensor self) -> Tensor",
@@ -145,7 +146,7 @@ _eigvals_of = function_of(op(
 @composite("linalg_eigvals(Tensor self) -> Tensor", public="", aliases=("linalg.eigvals",),
            samples=cases(case(REGULAR), case(t(0, 0)),
                          error(RuntimeError, "linalg.eigvals: A must be batches of square matrices", t(2, 3))),
-           out=safely("torch.linalg.eigvals", "eigenvalues"))
+           out=safely("torch.linalg.eigvals", "eigenvalues"), autocast=dict(cpu="float32"))
 def _linalg_eigvals(self):
     return _eig_of(self)[0] if _records(self) else _eigvals_of(self)
 
@@ -223,19 +224,21 @@ linalg_svd_of = function_of(op(
            samples=cases(case(t(0, 3)), case(t(3, 0), False), case(t(2, 0, 3), False), case(t(3, 3)),
                          error(RuntimeError, "keyword argument `driver=` is only supported on CUDA inputs", t(3, 3),
                                driver="gesvd"),
-                         error(RuntimeError, "linalg.svd: The input tensor A must have at least 2 dimensions.", t(3))))
+                         error(RuntimeError, "linalg.svd: The input tensor A must have at least 2 dimensions.", t(3))),
+           autocast=dict(cpu="float32"))
 def _linalg_svd(A, full_matrices, driver):
     return named("linalg_svd", *linalg_svd_of(A, full_matrices, driver=driver))
 
 
 @composite("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", public="", aliases=("linalg.svdvals",),
-           samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(0, 3))))
+           samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(0, 3))), autocast=dict(cpu="float32"))
 def linalg_svdvals(A, driver=None):
     return linalg_svd_of(A, False, _records(A), driver=driver)[1]
 
 
 @composite("svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
-           samples=cases(case(t(0, 3)), case(t(4, 3), True, False), case(t(2, 3, 4), compute_uv=False)))
+           samples=cases(case(t(0, 3)), case(t(4, 3), True, False), case(t(2, 3, 4), compute_uv=False)),
+           autocast=dict(cpu="float32"))
 def _torch_svd(self, some, compute_uv):
     if self.dim() < 2:
         raise RuntimeError(f"linalg.svd: input should have at least 2 dimensions, but has {self.dim()} dimensions "
@@ -339,7 +342,7 @@ def _linalg_pinv_rcond(self, rcond, hermitian):
 
 
 @composite("pinverse(Tensor self, float rcond=1e-15) -> Tensor",
-           samples=cases(case(t(3, 4)), case(kinks(REGULAR.values), 0.6)), out=None)
+           samples=cases(case(t(3, 4)), case(kinks(REGULAR.values), 0.6)), out=None, autocast=dict(cpu="float32"))
 def _pinverse(self, rcond):
     return linalg_pinv(self, 0.0, rcond)
 
@@ -375,13 +378,13 @@ _rank_of = function_of(op(
            samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(3, 3), atol=1.0), case(t(3, 3), rtol=0.5),
                          case(INDEFINITE, hermitian=True), case(t(0, 3)),
                          error(RuntimeError, "torch.linalg.matrix_rank: The input tensor input must have at least 2 "
-                                             "dimensions.", t(3))), out=CASTABLE)
+                                             "dimensions.", t(3))), out=CASTABLE, autocast=dict(cpu="float32"))
 def _matrix_rank(self, atol, rtol, hermitian):
     return _rank_of(self, atol, rtol, hermitian)
 
 
 @composite("linalg_matrix_rank(Tensor self, Tensor|Scalar tol, bool hermitian=False) -> Tensor", public="",
            aliases=("linalg.matrix_rank",), samples=cases(case(t(3, 3), 0.5), case(INDEFINITE, 0.1, True)),
-           out=CASTABLE)
+           out=CASTABLE, autocast=dict(cpu="float32"))
 def _matrix_rank_tol(self, tol, hermitian):
     return _rank_of(self, tol, 0.0, hermitian)

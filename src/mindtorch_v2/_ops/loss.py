@@ -125,7 +125,7 @@ op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
    kernel=_distance("mse_cpu", lambda xp, d: d * d),
    npu="aclnnMseLoss(self, target, reduction, out) empty=nan",
    grad=dict(self=_mse_grad, target=lambda grad, self, target, reduction: -_mse_grad(grad, self, target, reduction)),
-   public="_nn", samples=_distance_samples(), batch=_loss_each)
+   public="_nn", samples=_distance_samples(), batch=_loss_each, autocast="float32")
 
 
 def _check_beta(beta: float) -> None:
@@ -151,7 +151,8 @@ op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) 
              target=lambda grad, self, target, reduction, beta: -_smooth_l1_grad(grad, self, target, reduction, beta)),
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
-                             error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)), batch=_loss_each)
+                             error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)), batch=_loss_each,
+   autocast="float32")
 
 
 def _check_delta(delta: float) -> None:
@@ -176,16 +177,17 @@ op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> 
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
                              error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)),
-   batch=_loss_each)
+   batch=_loss_each, autocast="float32")
 
 
-@composite("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples())
+@composite("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples(),
+           autocast="float32")
 def _l1_loss(self, target, reduction):
     return reduced((self - target).abs(), reduction)
 
 
 @composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
-           samples=_distance_samples(), aten=LEAF)
+           samples=_distance_samples(), aten=LEAF, autocast="float32")
 def _soft_margin_loss(self, target, reduction):
     check_result_fits(self, Spec(broadcast_shape([self.shape, target.shape]),
                                  floating(common_dtype((self, target)))[1]))
@@ -236,13 +238,14 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
    grad=dict(self=_binary_grad, target=_binary_target_grad),
    public="_nn",
    samples=cases(case(t(2, 3, **_P), t(2, 3, **_P)), case(t(2, 3, **_P), t(2, 3, **_P), t(3, grad=False), 0),
-                 case(t(2, 3, **_P), t(2, 3, **_P), None, 2)), batch=_loss_each)
+                 case(t(2, 3, **_P), t(2, 3, **_P), None, 2)), batch=_loss_each,
+   autocast=dict(cpu="float32", accelerators="banned"))
 
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
            " int reduction=0) -> Tensor", public="torch",
            samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)),
-           out=None, aten=LEAF)
+           out=None, aten=LEAF, autocast="float32")
 def _binary_with_logits(self, target, weight, pos_weight, reduction):
     log_probability = _log_sigmoid(self)
     if pos_weight is not None:
@@ -254,7 +257,7 @@ def _binary_with_logits(self, target, weight, pos_weight, reduction):
 
 @composite("kl_div(Tensor self, Tensor target, int reduction=0, *, bool log_target=False) -> Tensor", public="torch",
            samples=cases(case(t(2, 3), t(2, 3, low=0.1)), case(t(2, 3), t(3), 0, log_target=True),
-                         case(t(2, 3), t(2, 3, low=0.1), 2)), out=None)
+                         case(t(2, 3), t(2, 3, low=0.1), 2)), out=None, autocast="float32")
 def _kl_div(self, target, reduction, log_target):
     if self.dtype.category == COMPLEX or target.dtype.category == COMPLEX:
         raise RuntimeError("kl_div: Complex inputs not supported.")
@@ -267,7 +270,7 @@ def _kl_div(self, target, reduction, log_target):
 @composite("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> "
            "Tensor",
            samples=cases(case(t(2, 3), t(2, 3, low=0.1), True, False, 1e-8, 1),
-                         case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)), out=None)
+                         case(t(2, 3, low=0.1), t(2, 3, low=0.1), False, True, 1e-8, 0)), out=None, autocast="float32")
 def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -281,7 +284,7 @@ def _poisson_nll_loss(input, target, log_input, full, eps, reduction):
 
 @composite("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=0) -> Tensor",
            public="torch",
-           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)), out=None)
+           samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0.5, 0)), out=None, autocast="float32")
 def _hinge_embedding_loss(self, target, margin, reduction):
     near = (margin - self).clamp_min(0).to(self.dtype).where(target != 1, 0)
     return reduced(near + self.where(target != -1, 0), reduction)
@@ -296,7 +299,7 @@ def _check_equal_ranks(*tensors: Any) -> None:
 
 @composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
            "Tensor",
-           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)), out=None)
+           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)), out=None, autocast="float32")
 def _margin_ranking_loss(input1, input2, target, margin, reduction):
     _check_equal_ranks(input1, input2, target)
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
@@ -304,7 +307,7 @@ def _margin_ranking_loss(input1, input2, target, margin, reduction):
 
 @composite("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
            "Tensor",
-           samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)), out=None)
+           samples=cases(case(t(2, 3), t(2, 3), t(2)), case(t(3), t(3), t(), 0.5, 0)), out=None, autocast="float32")
 def _cosine_embedding_loss(input1, input2, target, margin, reduction):
     if target.dim() > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -323,7 +326,7 @@ def _cosine_embedding_loss(input1, input2, target, margin, reduction):
 @composite("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float "
            "eps=1e-06, bool swap=False, int reduction=0) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 1.0, 1e-6, True, 0)),
-           out=None)
+           out=None, autocast="float32")
 def _triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction):
     ranks = [x.dim() for x in (anchor, positive, negative)]
     if len(set(ranks)) > 1:
@@ -368,7 +371,8 @@ def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, 
                          case(t(3, 4), numbers([0, 3, 1]), 2, 0.5, t(4, low=0.1, grad=False)),
                          case(t(4), numbers(2), reduction=0), case(t(3, 4), numbers([0, 3, 1]), reduction=0),
                          error(RuntimeError, "only p == 1 and p == 2 supported", t(3, 4), numbers([0, 3, 1]), 3)),
-           aten=LEAF)
+           aten=LEAF,
+           autocast="float32")
 def _multi_margin_loss(self, target, p, margin, weight, reduction):
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
@@ -389,7 +393,7 @@ def _multi_margin_loss(self, target, p, margin, weight, reduction):
 
 @composite("multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
            samples=cases(case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]])), case(t(4), numbers([3, 0, -1, 1])),
-                         case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]]), 0)))
+                         case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]]), 0)), autocast="float32")
 def _multilabel_margin_loss(self, target, reduction):
     _check_margin_targets("multilabel_margin_loss", self, target, tuple(self.shape), -1)
     scores = self.reshape(-1, *self.shape[-1:] or (1,))

@@ -14,6 +14,7 @@ from .batch import Call, Result, aligned, one_by_one
 from .copy import stored_number
 from .declare import composite, function_of, op
 from .families import ArrayFamily, computes
+from .flops import Flops, addmm_flop, linear_flop, mm_flop, weight_grad_flop
 from .out import EXACT, Out, refusal
 from .rules import Spec, broadcast_shape, c_name, check_at_least_1d, number_array, shape_text, type_text
 from .samples import case, cases, error, t
@@ -223,7 +224,8 @@ _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
                  case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
-                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each", batch=_product_each)
+                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each", batch=_product_each,
+   autocast="lower", flops=Flops(mm_flop))
 
 
 def _check_factors(kind: dtype, *factors: Any) -> None:
@@ -288,7 +290,7 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
                  error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (5) at "
                                      "non-singleton "
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))),
-   batch=_add_product_each)
+   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop))
 
 
 def _scaled(grad: Any, factor: Any) -> Any:
@@ -330,7 +332,7 @@ op("mv(Tensor self, Tensor vec) -> Tensor",
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
                  error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))),
    out=_OUT_OF_MV, linear="each",
-   batch=_mv_each)
+   batch=_mv_each, autocast=dict(accelerators="lower"))
 
 
 def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -347,11 +349,11 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              mat=lambda grad, vec, alpha: _scaled(grad.outer(conj(vec)), alpha),
              vec=lambda grad, mat, alpha: _scaled(conj(mat).t().mv(grad), alpha)),
-   inplace=True,
+   inplace="addmv_",
    samples=cases(case(t(2), t(2, 3), t(3)), case(t(1), t(2, 3), t(3), beta=0.5, alpha=2), case(t(), t(2, 3), t(3)),
                  case(t(2), t(2, 0), t(0), beta=0),
                  error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))),
-   batch=_addmv_each)
+   batch=_addmv_each, autocast=dict(accelerators="lower"))
 
 
 def _dot_spec(self: Tensor, other: Tensor) -> Spec:
@@ -381,11 +383,11 @@ op("dot(Tensor self, Tensor tensor) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, tensor: self.dot(tensor)),
    npu="aclnnDot(self, tensor, out) empty=0",
    grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
-   samples=_DOT_SAMPLES, linear="each", batch=_dot_each, out=_OUT_OF_DOT)
+   samples=_DOT_SAMPLES, linear="each", batch=_dot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"))
 op("vdot(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, other: xp.vdot(self, other)),
    grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
-   samples=_DOT_SAMPLES, batch=_vdot_each, out=_OUT_OF_DOT)
+   samples=_DOT_SAMPLES, batch=_vdot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"))
 
 
 # batches -------------------------------------------------------------------------------------------------------------
@@ -422,7 +424,8 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
                  error(RuntimeError, "batch1 must be a 3D tensor", t(2, 3), t(2, 3, 4)),
                  error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: "
                                      "[3, 4].",
-                       t(2, 3, 4), t(3, 4, 5))), linear="each", batch=_product_each)
+                       t(2, 3, 4), t(3, 4, 5))), linear="each", batch=_product_each, autocast="lower",
+   flops=Flops(mm_flop))
 
 
 def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -457,7 +460,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
                                                       "size (5) at "
                                         "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))),
-   batch=_add_product_each)
+   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop))
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -466,7 +469,8 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
                          error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
                                t(3, 5), t(2, 3, 4), t(4, 5))),
            out=Out("exact", "self and mat2 must have the same dtype, but got {given} and {made}", resizes=True),
-           aten=LEAF)
+           aten=LEAF,
+           autocast="lower")
 def _addbmm(self, batch1, batch2, beta, alpha):
     check_expands(self, (batch1.size(1), batch2.size(2)))
     _check_batches(batch1.shape, batch2.shape)
@@ -581,7 +585,8 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
                  case(t(2, 3, layout="transposed"), t(4, 3, layout="sliced"), t(4)), case(t(2, 3), t(4, 3), t(2, 4)),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))),
    batch=_linear_each,
-   out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts))
+   out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts), autocast="lower",
+   flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm"))
 
 
 def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
@@ -612,7 +617,7 @@ _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
              input=lambda grad, rows: _rows_times(conj(rows), grad)),
    public="",
    samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)),
-                 case(t(0, 4), t(0, 3))), batch=_linear_weight_grad_each)
+                 case(t(0, 4), t(0, 3))), batch=_linear_weight_grad_each, flops=Flops(weight_grad_flop, "mm"))
 
 _mm = function_of(_MM)
 linear: Callable = function_of(_LINEAR)
@@ -653,7 +658,7 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))),
-   linear="each", batch=_product_each, aten=Aten(parts=_batch_matmul_parts))
+   linear="each", batch=_product_each, aten=Aten(parts=_batch_matmul_parts), autocast="lower", flops=Flops(mm_flop, "bmm"))
 batch_matmul: Callable = function_of(_BATCH_MATMUL)
 
 
@@ -698,7 +703,7 @@ def _loses_a_row(a: Tensor, b: Tensor) -> bool:
                                t(), t(2, 2)),
                          error(RuntimeError, "The size of tensor a (2) must match the size of tensor b (3) at "
                                              "non-singleton dimension 0", t(2, 3, 4), t(3, 4, 5))),
-           aten=Aten(parts=_matmul_parts))
+           aten=Aten(parts=_matmul_parts), autocast="lower")
 def _matmul(self, other):
     a, b = len(self._array.shape), len(other._array.shape)
     if a == 2 and b == 2:

@@ -254,7 +254,7 @@ _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=Non
                  case(t(2, 3), 2, 1, True), case(t()), case(t(0, 3), 2, 0), case(kinks([0.0, 0.0])),
                  error(RuntimeError, "linalg.vector_norm cannot compute the inf norm on an empty tensor", t(0, 3), INF),
                  error(RuntimeError, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-                                     "Long", ints(2, 3))))
+                                     "Long", ints(2, 3))), autocast=dict(accelerators="result"))
 
 
 _vector_norm = function_of(_VECTOR_NORM)
@@ -262,7 +262,8 @@ _vector_norm = function_of(_VECTOR_NORM)
 
 @composite("norm(Tensor self, Any p='fro', int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*[case(t(2, 3), p) for p in ("fro", 1, 2, 3, INF)], case(t(2, 3), 2, 1, True),
-                         case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)), out=Out(by="linalg_vector_norm"))
+                         case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)), out=Out(by="linalg_vector_norm"),
+           autocast=dict(accelerators="float32"))
 def _torch_norm(self, p, dim, keepdim, dtype):
     if p is None or p.__class__ is str and p == "fro":
         p = 2
@@ -275,7 +276,8 @@ def _torch_norm(self, p, dim, keepdim, dtype):
 
 @composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)), out=None,
-           aten=LEAF)
+           aten=LEAF,
+           autocast=dict(accelerators="float32"))
 def _dist(self, other, p):
     difference = self - other
     if difference.dtype.category < FLOAT:

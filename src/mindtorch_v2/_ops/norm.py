@@ -264,7 +264,8 @@ layer_norm_with_statistics = function_of(_LAYER_NORM)
 
 
 @composite("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
-           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES), out=None, aten=LEAF)
+           " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES), out=None,
+           autocast=dict(accelerators="float32"), aten=LEAF)
 def _native_layer_norm(input, normalized_shape, weight, bias, eps):
     output, mean, rstd = layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)
     return output, mean.detach(), rstd.detach()
@@ -278,7 +279,8 @@ def _native_layer_norm(input, normalized_shape, weight, bias, eps):
                                              "input of size[2, 4]", t(2, 4), (3,)),
                          error(RuntimeError, "Expected weight to be of same shape as normalized_shape, but got weight "
                                              "of shape "
-                               "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))), out=None)
+                               "[3] and normalized_shape = [4]", t(2, 4), (4,), t(3))), out=None,
+           autocast=dict(accelerators="float32"))
 def _layer_norm_output(input, normalized_shape, weight, bias, eps, cudnn_enable):
     return layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)[0]
 
@@ -400,7 +402,8 @@ _rms_norm = function_of(op(
            public="torch nn.functional",
            samples=cases(*_RMS_SAMPLES, case(t(2, 3), (3,)),
                          error(RuntimeError, "Given normalized_shape=[4], expected input with shape [*4], but got "
-                                             "input of size[2, 3]", t(2, 3), (4,))), out=None)
+                                             "input of size[2, 3]", t(2, 3), (4,))), out=None,
+           autocast=dict(accelerators="float32"))
 def _rms_norm_output(input, normalized_shape, weight, eps):
     _check_shapes(input, normalized_shape, "", weight)
     kind = input.dtype
@@ -475,7 +478,7 @@ _RMS_NORM_BACKWARD = op(
            public="torch nn.functional",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), dim=0), case(t(2, 1, 3), t(4, 3), dim=-1),
                          error(RuntimeError, "The size of tensor a (3) must match the size of tensor b (4)", t(2, 3),
-                               t(2, 4))), out=None)
+                               t(2, 4))), out=None, autocast=dict(accelerators="float32"))
 def _cosine_similarity(x1, x2, dim, eps):
     kind = promote_types(x1.dtype, x2.dtype)
     if kind.category != FLOAT:

@@ -254,7 +254,7 @@ op("neg(Tensor self) -> Tensor",
    kernel=pointwise("negative", check=_check_neg),
    npu="aclnnNeg(self, out)", grad=dict(self=lambda grad: -grad), aliases=("negative",),
    samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))],
-   out=AS_OPERAND, linear=True)
+   out=AS_OPERAND, linear=True, inplace="neg_ negative_")
 class _Absolute(Pointwise):
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         if target.dtype.is_complex:
@@ -265,7 +265,7 @@ op("abs(Tensor self) -> Tensor",
    kernel=_Absolute("absolute", real_of_complex, excluding=(BOOL,)),
    npu="aclnnAbs(self, out)",
    grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary(),
-   out=AS_OPERAND._replace(types="measure"))
+   out=AS_OPERAND._replace(types="measure"), inplace="abs_")
 
 
 
@@ -403,7 +403,8 @@ op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
    samples=lambda: [*binary(0.2, 2)(), *(case(t(2, 3, low=0.2), n) for n in (0, 1, 2, 3, 0.5, -0.5, -1, -2)),
                     case(2.0, t(2, 3)),
                     error(RuntimeError, "Integers to negative integer powers are not allowed.", ints(3), -1)],
-   aten=Aten(by_operands("Tensor_Tensor", "Tensor_Scalar", "Scalar", inplace=("Tensor", "Scalar"))))
+   aten=Aten(by_operands("Tensor_Tensor", "Tensor_Scalar", "Scalar", inplace=("Tensor", "Scalar"))),
+   autocast=dict(accelerators="float32"))
 
 
 def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
@@ -413,7 +414,7 @@ def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
 op("square(Tensor self) -> Tensor",
    kernel=pointwise("square", _wide_if_bool),
    npu="aclnnMul(self, self, out)", grad=dict(self=lambda grad, self: grad * (2 * conj(self))),
-   samples=unary(), out=CASTABLE._replace(by="pow"), aten=Aten(name="pow", values=lambda self: (self, 2)))
+   samples=unary(), out=CASTABLE._replace(by="pow"), aten=Aten(name="pow", values=lambda self: (self, 2)), inplace="square_", autocast=dict(accelerators="float32"))
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",

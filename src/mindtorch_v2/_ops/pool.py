@@ -450,7 +450,8 @@ def _declare_max_pool(rank: int) -> None:
         npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)", kernels={"cuda": "pool.max_pool"},
         grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2)))
 
-    @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples), out=None)
+    @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples), out=None,
+               autocast=dict(cpu="float32") if rank == 3 else None)
     def _max_pool(self, *given):
         return pooled(self, *given)[0]
 
@@ -660,7 +661,7 @@ def _declare_avg_pool(rank: int) -> None:
         npu=f"aclnnAvgPool{rank}d(self, {row}, out)",
         grad=dict(self=grad), samples=cases(*(_MEANS if rank == 2 else _of_rank_3(_MEANS))),
         batch=planewise(rank + 2),
-        out=Out(names=f"nn.functional.{name}")))
+        out=Out(names=f"nn.functional.{name}"), autocast=dict(cpu="float32") if rank == 3 else None))
 
 
 _declare_avg_pool(2)

@@ -35,7 +35,7 @@ def _outer(self, vec2):
            samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
                          case(t(2, 3), t(2), t(3), beta=0),
                          error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))),
-           out=CASTABLE, aten=LEAF)
+           out=CASTABLE, aten=LEAF, autocast=dict(accelerators="lower"))
 def _addr(self, vec1, vec2, beta, alpha):
     for name, tensor in (("vec1", vec1), ("vec2", vec2)):
         if tensor.dim() != 1:
@@ -60,7 +60,8 @@ def _addr(self, vec1, vec2, beta, alpha):
            samples=cases(case(t(2, 3), t(3, 4), (1,), (0,)), case(t(2, 3, 4), t(4, 3, 5), (1, 2), (1, 0)),
                          case(t(2), t(3), (), ()),
                          error(RuntimeError, "contracted dimensions need to match, but first has size 3 in dim 1 and "
-                                             "second has size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))))
+                                             "second has size 4 in dim 0", t(2, 3), t(4, 4), (1,), (0,))),
+           autocast=dict(accelerators="widest"))
 def tensordot(self, other, dims_self, dims_other):
     """The sum of products over pairs of dimensions."""
     if len(dims_self) != len(dims_other):
@@ -157,7 +158,8 @@ _linalg_cross: Callable = function_of(op(
 
 @composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
            apart="self other",
-           samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)))
+           samples=cases(case(t(2, 3), t(2, 3), 1), case(t(3, 2), t(3, 2), dim=0)),
+           autocast=dict(accelerators="widest"))
 def _cross(self, other, dim):
     if dim is None:
         warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim "
@@ -175,7 +177,8 @@ def _cross(self, other, dim):
            samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)),
                          case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),
                          error(RuntimeError, "bilinear(): input1 size does not match weight size: got 3 but expected 4",
-                               t(2, 3), t(2, 4), t(5, 4, 4))), out=None)
+                               t(2, 3), t(2, 4), t(5, 4, 4))), out=None,
+           autocast=dict(cpu="untouched", accelerators="widest"))
 def _bilinear(input1, input2, weight, bias):
     if input1.dim() != input2.dim():
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")

@@ -247,7 +247,8 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
                  case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True, out=ANY,
-   aten=Aten(if_given("dim", "dim_IntList")))
+   aten=Aten(if_given("dim", "dim_IntList")),
+   autocast=dict(accelerators="result"))
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
@@ -371,7 +372,8 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
                  case(values([2.0, 0.0, 0.0])), case(t(3, 2, layout="transposed"), 1), case(ints(2, 3), 0),
                  case(bools(2, 3)), case(t(2, 3), dtype=float64),
                  error(IndexError, "Dimension out of range", t(2, 3), 2)), out=ANY,
-   aten=Aten(if_given("dim", "dim_int")))
+   aten=Aten(if_given("dim", "dim_int")),
+   autocast=dict(cpu="float32", accelerators="result"))
 
 
 # without the undefined -----------------------------------------------------------------------------------------------
@@ -379,7 +381,7 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
 
 @composite("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
-                         case(ints(2, 3), 0)), out=ANY, aten=LEAF)
+                         case(ints(2, 3), 0)), out=ANY, aten=LEAF, autocast=dict(accelerators="untouched"))
 def _nansum(self, dim, keepdim, dtype):
     if self.dtype.is_complex:
         raise RuntimeError("nansum on CPU does not support complex inputs")
@@ -393,7 +395,7 @@ def _nansum(self, dim, keepdim, dtype):
 @composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
                          error(RuntimeError, "nanmean(): expected input to have floating point",
-                               ints(2, 3))), out=ANY)
+                               ints(2, 3))), out=ANY, autocast=dict(accelerators="untouched"))
 def _nanmean(self, dim, keepdim, dtype):
     if self.dtype.category < FLOAT:
         raise RuntimeError("nanmean(): expected input to have floating point or complex dtype but got "
@@ -413,7 +415,8 @@ op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
 @composite("trace(Tensor self) -> Tensor",
            samples=cases(case(t(3, 3)), case(t(2, 3)), case(ints(3, 2)),
                          error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))), out=None,
-           aten=LEAF)
+           aten=LEAF,
+           autocast=dict(cpu="float32", accelerators="untouched"))
 def _trace(self):
     if self.dim() != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.dim()}")

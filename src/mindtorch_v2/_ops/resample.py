@@ -252,7 +252,8 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
                       *([case(t(*small), large[2:], True)] if aligns else []),
                       case(t(*small), tuple([2 * n for n in small[2:]]), *align, *(2.0 if planes else 2.1,) * rank),
                       error(RuntimeError, f"It is expected output_size equals to {rank}, but got size {rank + 1}",
-                            t(*small), (2,) * (rank + 1), *align)), batch=planewise(None)))
+                            t(*small), (2,) * (rank + 1), *align)), batch=planewise(None),
+        autocast=None if mode.startswith("lanczos") else dict(accelerators="float32")))
 
 
 for _rank in (1, 2, 3):

@@ -21,6 +21,7 @@ from .._tensor import Tensor, wrap
 from .aten import LEAF
 from .declare import composite, function_of, op
 from .families import Composite, computes
+from .flops import Flops, recurrent_backward_flop, recurrent_flop
 from .recorded import recorded_gradients
 from .rules import Spec, check_result_fits, floating
 from .samples import case, cases, error, t
@@ -306,7 +307,7 @@ _LAYER = op(
    kernels={"cuda": "rnn.recurrent_layer"},
    grad={"input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr": _layer_grad},
    decomposition=lambda *args: (*_composed(args[8], *args[:8], *args[9:]), None, None),
-   public="")
+   public="", flops=Flops(recurrent_flop, lambda args: "mm" if args[5] is None else "addmm"))
 
 
 def _layer_backward_specs(grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any,
@@ -325,7 +326,7 @@ _LAYER_BACKWARD = op(
    " bool reverse, bool[8] output_mask) -> (Tensor result, Tensor result1, Tensor result2, Tensor result3, Tensor"
    " result4, Tensor result5, Tensor result6, Tensor result7)",
    kernel=computes(_layer_backward_specs, _layer_backward_array), public="",
-   kernels={"cuda": "rnn.recurrent_layer_backward"})
+   kernels={"cuda": "rnn.recurrent_layer_backward"}, flops=Flops(recurrent_backward_flop, "mm"))
 
 
 def _layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,
@@ -428,10 +429,11 @@ def _declare(mode: str) -> None:
     if two:  # whose hidden state may be projected to another size
         samples.append(case(t(2, 1, 3), [t(1, 1, 2), t(1, 1, 3)], [t(12, 3, grad=False), t(12, 2), t(2, 3)], False, 1,
                             0.0, False, False, False))
+    autocast = dict(cpu="recurrent") if two else None
     op(f"{mode}.data(Tensor data, Tensor batch_sizes, {hx}, {_SETTINGS}) -> {returns}",
-       kernel=Composite(over_packed), public="torch", mixes_devices=True, out=None)
+       kernel=Composite(over_packed), public="torch", mixes_devices=True, out=None, autocast=autocast)
     op(f"{mode}.input(Tensor input, {hx}, {_SETTINGS}, bool batch_first) -> {returns}",
-       kernel=Composite(over_padded), public="torch", samples=cases(*samples), out=None)
+       kernel=Composite(over_padded), public="torch", samples=cases(*samples), out=None, autocast=autocast)
 
 
 for _mode in GATES:
@@ -466,7 +468,8 @@ _CELL_WEIGHTS = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
                          error(RuntimeError, "lstm_cell expects two hidden states", t(3, 3), [t(3, 2)],
                                *_sample_weights(LSTM)),
                          error(RuntimeError, "input has inconsistent input_size: got 4 expected 3", t(3, 4),
-                               [t(3, 2), t(3, 2)], *_sample_weights(LSTM))), out=None)
+                               [t(3, 2), t(3, 2)], *_sample_weights(LSTM))), out=None,
+           autocast=dict(accelerators="lower"))
 def _lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh):
     if len(hx) != 2:
         raise RuntimeError("lstm_cell expects two hidden states")
@@ -480,7 +483,7 @@ def _declare_cell(mode: str) -> None:
     @composite(f"{mode}_cell(Tensor input, Tensor hx, {_CELL_WEIGHTS}) -> Tensor",
                samples=cases(case(t(3, 3), t(3, 2), *_sample_weights(mode)),
                              error(RuntimeError, "Input batch size 3 doesn't match hidden0 batch size 2", t(3, 3),
-                                   t(2, 2), *_sample_weights(mode))), out=None)
+                                   t(2, 2), *_sample_weights(mode))), out=None, autocast=dict(accelerators="lower"))
     def cell(input, hx, w_ih, w_hh, b_ih, b_hh):
         _check_cell(mode, input, (hx,), w_ih, w_hh)
         if input._keys & CUDA_MASK:

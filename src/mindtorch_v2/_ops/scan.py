@@ -85,7 +85,8 @@ op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    kernels={"cuda": "scan.cumulative"},
    npu="aclnnCumsum(self, dim, out.dtype, out)", inplace=True,
    grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
-   samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)), linear=True)
+   samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)), linear=True,
+   autocast=dict(accelerators="result"))
 
 
 def _cumprod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int, dtype: dtype | None) -> Tensor:
@@ -121,7 +122,7 @@ op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    npu="aclnnCumprod(self, dim:int32, out.dtype, out)",
    inplace=True, grad=dict(self=_cumprod_grad),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(values([[1.0, 0.0, 2.0, 0.0], [3.0, -1.0, 4.0, 2.0]]), 1),
-                 case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)))
+                 case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)), autocast=dict(accelerators="result"))
 
 
 # extrema -------------------------------------------------------------------------------------------------------------

@@ -190,7 +190,8 @@ op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=Fal
                  case(t(3, 4), [bools(3, 4)], t()),
                  error(RuntimeError, "shape mismatch: value tensor of shape [2, 2] cannot be broadcast to indexing "
                                      "result of shape [2, 3]",
-                       t(2, 3), [values([0, 1])], t(2, 2))), batch=_index_put_each, out=None)
+                       t(2, 3), [values([0, 1])], t(2, 2))), batch=_index_put_each, out=None,
+   autocast=dict(accelerators="widest"))
 
 
 # along one dimension -------------------------------------------------------------------------------------------------
@@ -354,7 +355,7 @@ op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
                  case(t(3), 0, values([1]), t(1)),
                  error(IndexError, "index_copy_(): index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0,
                        values([0, 5]),
-                       t(2, 3))), batch=_update_each)
+                       t(2, 3))), batch=_update_each, autocast=dict(cpu="widest"))
 
 
 def _check_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> None:
@@ -584,7 +585,7 @@ op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    samples=cases(case(t(3, 4), 1, ints(3, 2, high=4), t(3, 2)), case(t(3), 0, values([2, 2]), t(2)),
                  case(t(2, 3), 0, ints(2, 3, high=2), t(2, 3)),
                  error(RuntimeError, "Index tensor must have the same number of dimensions as self tensor", t(2, 3), 1,
-                       ints(2), t(2, 3))), batch=elementwise_indices(like=0))
+                       ints(2), t(2, 3))), batch=elementwise_indices(like=0), autocast=dict(accelerators="widest"))
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 

@@ -98,7 +98,7 @@ op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="to
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
-                       1)), out=Out(names="torch.softmax", grad="cut"), aten=Aten(name="_softmax", values=_in_type))
+                       1)), out=Out(names="torch.softmax", grad="cut"), aten=Aten(name="_softmax", values=_in_type), autocast=dict(accelerators="result"))
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into)),
    kernels={"cuda": "softmax.softmax"},
@@ -107,7 +107,7 @@ op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
                        1)), out=Out(names="torch.log_softmax", grad="cut"),
-   aten=Aten(name="_log_softmax", values=_in_type))
+   aten=Aten(name="_log_softmax", values=_in_type), autocast=dict(accelerators="result"))
 
 
 # derivatives ---------------------------------------------------------------------------------------------------------
@@ -192,13 +192,13 @@ _FUNCTIONAL_CASES = cases(case(t(2, 3), 1), case(t(2, 3), 0), case(t(4), -1), ca
 
 
 @composite(f"softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional",
-           out=Out(grad="cut"))
+           out=Out(grad="cut"), autocast=dict(accelerators="result"))
 def _functional_softmax(input, dim, _stacklevel, dtype):
     return input.softmax(_implicit_dim("softmax", input.dim(), _stacklevel) if dim is None else dim, dtype)
 
 
 @composite(f"log_softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional",
-           out=Out(grad="cut"))
+           out=Out(grad="cut"), autocast=dict(accelerators="result"))
 def _functional_log_softmax(input, dim, _stacklevel, dtype):
     return input.log_softmax(_implicit_dim("log_softmax", input.dim(), _stacklevel) if dim is None else dim, dtype)
 
@@ -246,4 +246,5 @@ op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="t
              * (self - unfolded(result, self.shape, dim, keepdim)).exp().conj()),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (0, 1), True), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0),
                  case(t(2, 3, low=80, high=100), 1), case(ints(2, 3), 0), *DIM_ERRORS),
-   out=Out("castable", "logsumexp(): Expected floating point type for result tensor, but got: {given}"))
+   out=Out("castable", "logsumexp(): Expected floating point type for result tensor, but got: {given}"),
+   autocast=dict(accelerators="float32"))

@@ -346,7 +346,8 @@ for _name in ("quantile", "nanquantile"):
                             case(t(2, 5), 0.5, 1, True), case(t(4, 3), values([0.1, 0.7]), 0), case(t(3), 1.0, 0),
                             error(RuntimeError, "quantile() q must be in the range [0, 1] but got 2", t(3),
                                   2.0)),
-              out=Out("exact", "quantile() out tensor must be same dtype as the input tensor", grad="ignored"))(
+              out=Out("exact", "quantile() out tensor must be same dtype as the input tensor", grad="ignored"),
+              autocast=dict(cpu="float32"))(
         lambda self, q, dim, keepdim, interpolation, ignore_nan=_name == "nanquantile":
         _quantile(ignore_nan, self, q, dim, keepdim, interpolation))
 

@@ -73,7 +73,7 @@ def _i1e_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 op("i0(Tensor self) -> Tensor",
    kernel=pointwise(_i0, floating, excluding=(COMPLEX,), named="i0_vml_cpu"),
    grad=dict(self=lambda grad, self: grad * call_bound(I1, (self,))),
-   public="torch Tensor special", samples=unary(0.1, 3))
+   public="torch Tensor special", samples=unary(0.1, 3), inplace="i0_")
 I0E = _function("i0e", "i0e", unary(0.1, 3),
                 lambda grad, self, result: grad * (call_bound(I1E, (self,)) - self.sgn() * result), halves=True)
 I1 = _function("i1", "i1", unary(0.1, 3), _i1_grad, halves=True)

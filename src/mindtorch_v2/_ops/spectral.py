@@ -65,7 +65,8 @@ def _whole_window(window: Any, self: Any, win_length: int, n_fft: int, kind: Any
                          error(RuntimeError, "expected 0 < win_length <= n_fft, but got win_length=9", t(20), 8, 2, 9,
                                return_complex=True),
                          error(RuntimeError, "expected a 1D window tensor of size equal to win_length=8, but got "
-                               "window with size [7]", t(20), 8, window=t(7), return_complex=True)), out=None)
+                               "window with size [7]", t(20), 8, window=t(7), return_complex=True)), out=None,
+           autocast=dict(cpu="float32"))
 def _stft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None, window: Any, center: bool,
           pad_mode: str, normalized: bool, onesided: bool | None, return_complex: bool | None,
           align_to_window: bool | None) -> Any:

@@ -74,7 +74,8 @@ op("max_unpool2d(Tensor self, Tensor indices, int[2] output_size) -> Tensor", pu
    kernel=moves(lambda self, indices, output_size: _unpooled_spec(self, 2, indices, output_size, (1, 1), (0, 0)),
                 lambda xp, self, indices, output_size, spec: _unpooled(xp, self, 2, indices, output_size, spec)),
    npu="aclnnMaxUnpool2d(self, indices, output_size, out)",
-   grad=dict(self=lambda grad, indices: taken_at(grad, indices, 2)), samples=_samples(2), batch=planewise(4))
+   grad=dict(self=lambda grad, indices: taken_at(grad, indices, 2)), samples=_samples(2), batch=planewise(4),
+   autocast=dict(cpu="float32"))
 
 op("max_unpool3d(Tensor self, Tensor indices, int[3] output_size, int[3] stride, int[3] padding) -> Tensor",
    public="_nn",
@@ -83,4 +84,4 @@ op("max_unpool3d(Tensor self, Tensor indices, int[3] output_size, int[3] stride,
                 lambda xp, self, indices, output_size, stride, padding, spec:
                 _unpooled(xp, self, 3, indices, output_size, spec)),
    grad=dict(self=lambda grad, indices: taken_at(grad, indices, 3)), samples=_samples(3, (2, 2, 2), (0, 0, 0)),
-   batch=planewise(5))
+   batch=planewise(5), autocast=dict(cpu="float32"))

@@ -1,6 +1,6 @@
-"""Which operators take which precision under autocast, and the Autocast key's kernel that casts their arguments.
+"""The Autocast key's kernel, which casts the arguments of operators as their declarations say.
 
-An operator in no list passes; what a listed one is made of is out of autocast's reach.
+An operator that says nothing passes; what one that does is made of is out of autocast's reach.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,40 +14,6 @@ from .._dtype import bfloat16, dtype, float32, float64
 from .._tensor import Tensor
 from ._state import state
 
-_PRODUCTS = """_batch_matmul addbmm addmm baddbmm bmm conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d
-    conv_transpose3d linalg_vecdot linear matmul mm prelu scaled_dot_product_attention"""
-_LOSSES = """binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss huber_loss kl_div l1_loss
-    margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss
-    soft_margin_loss triplet_margin_loss cdist"""
-_ON_CPU = {
-    "lower": _PRODUCTS,
-    "float32": f"""{_LOSSES} _lu_with_info adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d binary_cross_entropy
-        cholesky cholesky_inverse cholesky_solve cross_entropy_loss ctc_loss fft_fft fft_fft2 fft_fftn fft_hfft
-        fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn
-        fractional_max_pool2d fractional_max_pool3d geqrf grid_sampler grid_sampler_2d grid_sampler_3d inverse
-        linalg_cholesky linalg_cholesky_ex linalg_cond linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh
-        linalg_householder_product linalg_inv linalg_inv_ex linalg_lstsq linalg_matrix_rank linalg_qr linalg_solve
-        linalg_svd linalg_svdvals linalg_tensorinv linalg_tensorsolve lu_solve max_pool3d max_unpool2d max_unpool3d
-        nanquantile orgqr ormqr pinverse polar prod qr quantile stft svd trace triangular_solve view_as_complex""",
-    "widest": "cat index_copy stack",
-    "padding": "pad",
-    "untouched": "bilinear",
-    "recurrent": "lstm",
-}
-_ON_ACCELERATORS = {
-    "lower": f"""{_PRODUCTS} addmv addr chain_matmul convolution einsum gru_cell linalg_multi_dot lstm_cell mv
-        rnn_relu_cell rnn_tanh_cell""",
-    "float32": f"""{_LOSSES} _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d
-        _upsample_nearest_exact2d _upsample_nearest_exact3d acos asin cosh cosine_similarity cross_entropy_loss dist
-        erfinv exp expm1 frobenius_norm functional_group_norm group_norm layer_norm log log10 log1p log2 logsumexp
-        native_layer_norm norm nuclear_norm pdist pow reciprocal renorm rms_norm rsqrt sinh softplus square tan
-        upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
-        upsample_nearest3d upsample_trilinear3d""",
-    "result": "cumprod cumsum linalg_matrix_norm linalg_vector_norm log_softmax prod softmax sum",
-    "widest": "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot",
-    "banned": "binary_cross_entropy",
-    "untouched": "mvlgamma nanmean nansum trace",
-}
 _BANNED = """torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.
 Many models use a sigmoid layer right before the binary cross entropy layer.
 In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits
@@ -55,11 +21,16 @@ or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogi
 safe to autocast."""
 
 
-def _by_name(policies: dict[str, str]) -> dict[str, str]:
-    return {name: policy for policy, names in policies.items() for name in names.split()}
+def _policy(operator: Operator, device: str) -> str | None:
+    """What the operator's declaration says of a device; None for most."""
+    declared = getattr(operator.declaration, "autocast", None)
+    if declared is None or device not in _DEVICES:
+        return None
+    return declared if isinstance(declared, str) else declared.get(_DEVICES[device])
 
 
-_POLICIES = {"cpu": _by_name(_ON_CPU), "cuda": _by_name(_ON_ACCELERATORS), "npu": _by_name(_ON_ACCELERATORS)}
+# In a declaration, accelerators are spoken of together.
+_DEVICES = {"cpu": "cpu", "cuda": "accelerators", "npu": "accelerators"}
 
 
 def _eligible(value: Any, device: str) -> bool:
@@ -128,7 +99,7 @@ _WIDE_PADDINGS = {("reflect", 2), ("reflect", 4), ("replicate", 2), ("replicate"
 
 def _autocast_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
     device = next((key.name.lower() for key in reversed(BACKENDS) if mask >> key & 1), "cpu")
-    policy = _POLICIES.get(device, {}).get(operator.schema.base_name)
+    policy = _policy(operator, device)
     if policy is None:
         return below
     arguments = _rule(operator, policy)
@@ -145,7 +116,7 @@ def _autocast_kernel(operator: Operator, below: Callable, mask: int) -> Callable
 
 def _cast_before_recording(operator: Operator, args: tuple, device: str) -> tuple | None:
     """What a pipeline records in the place of a call's arguments; None if autocast leaves them."""
-    policy = _POLICIES.get(device, {}).get(operator.schema.base_name)
+    policy = _policy(operator, device)
     return _rule(operator, policy)(args, device) if policy is not None and device in state.enabled else None
 
 

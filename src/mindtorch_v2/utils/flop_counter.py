@@ -1,13 +1,22 @@
 """FlopCounterMode: the floating point operations of matrix products, convolutions and attention, by module."""
 
 import functools
-import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._operator_names import OpOverloadPacket, ops
+from .._dispatch.registry import Operator
+from .._operator_names import ops, packet_named
+from .._ops.declare import DECLARATIONS
+from .._ops.flops import addmm_flop as addmm_flop
+from .._ops.flops import conv_backward_flop as conv_backward_flop
+from .._ops.flops import conv_flop as conv_flop
+from .._ops.flops import conv_flop_count as conv_flop_count
+from .._ops.flops import mm_flop as mm_flop
+from .._ops.flops import sdpa_backward_flop as sdpa_backward_flop
+from .._ops.flops import sdpa_flop as sdpa_flop
+from .._ops.flops import sdpa_flop_count as sdpa_flop_count
 from .._tensor import Tensor
 from ._python_dispatch import TorchDispatchMode
 from ._pytree import tree_map
@@ -15,20 +24,19 @@ from .module_tracker import ModuleTracker
 
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 
-aten = ops.aten
 flop_registry: dict[Any, Callable] = {}
-_flash, _flash_backward = (OpOverloadPacket(f"aten::_scaled_dot_product_flash_attention{way}")
-                           for way in ("", "_backward"))
-# Operators of this library's own that compute what PyTorch gives to others; which one may depend on the arguments.
-_SHOWN_AS: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "linear": lambda args: aten.addmm if len(args) > 2 and args[2] is not None else aten.mm,
-    "_linear_weight_grad": lambda args: aten.mm,
-    "_batch_matmul": lambda args: aten.bmm,
-    "_attention": lambda args: _flash,
-    "_attention_backward": lambda args: _flash_backward,
-    "_recurrent_layer": lambda args: aten.mm if args[5] is None else aten.addmm,
-    "_recurrent_layer_backward": lambda args: aten.mm,
-}
+
+
+def _packet_of(operator: Operator) -> Any:
+    return getattr(ops.aten, operator.schema.base_name)
+
+
+def _shown_as(packet: Any, operator: Operator, args: Sequence[Any]) -> Any:
+    """The packet under which a call is counted: another where PyTorch gives the work to other operators."""
+    flops = getattr(operator.declaration, "flops", None)
+    if flops is None or not flops.shown:
+        return packet
+    return packet_named(f"aten::{flops.shown if isinstance(flops.shown, str) else flops.shown(args)}")
 
 
 def _shapes_only(formula: Callable) -> Callable:
@@ -55,87 +63,9 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Call
     return register
 
 
-# Shapes that a formula is given are tuples: any operator may pass further arguments, which it does not need.
-@register_flop_formula([aten.mm, aten._batch_matmul, aten.bmm])
-def mm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    batch = out_shape[:-2] if out_shape is not None else a_shape[:-2]
-    return math.prod(batch) * a_shape[-2] * a_shape[-1] * b_shape[-1] * 2
-
-
-@register_flop_formula([aten.addmm, aten.baddbmm])
-def addmm_flop(self_shape: Any, a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    return mm_flop(a_shape, b_shape)
-
-
-@register_flop_formula(aten.linear)
-def _linear_flop(x_shape: Any, w_shape: Any, *args: Any, **kwargs: Any) -> int:
-    return math.prod(x_shape) * math.prod(w_shape[:-1]) * 2
-
-
-@register_flop_formula(aten._linear_weight_grad)
-def _weight_grad_flop(rows_shape: Any, x_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    return math.prod(x_shape) * math.prod(out_shape[:-1]) * 2
-
-
-def conv_flop_count(x_shape: Any, w_shape: Any, out_shape: Any, transposed: bool = False) -> int:
-    """Operations of a convolution: each place of the output, or of the input if transposed, meets the whole filter."""
-    places = (x_shape if transposed else out_shape)[2:]
-    return math.prod(places) * math.prod(w_shape) * x_shape[0] * 2
-
-
-@register_flop_formula(aten.convolution)
-def conv_flop(x_shape: Any, w_shape: Any, _bias: Any, _stride: Any, _padding: Any, _dilation: Any, transposed: bool,
-              *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    return conv_flop_count(x_shape, w_shape, out_shape, transposed)
-
-
-@register_flop_formula(aten.convolution_backward)
-def conv_backward_flop(grad_out_shape: Any, x_shape: Any, w_shape: Any, _bias: Any, _stride: Any, _padding: Any,
-                       _dilation: Any, transposed: bool, _output_padding: Any, _groups: int,
-                       output_mask: Sequence[bool], out_shape: Any = None) -> int:
-    flops = conv_flop_count(grad_out_shape, w_shape, out_shape[0], not transposed) if output_mask[0] else 0
-    if output_mask[1]:  # a convolution of the input with the gradient, or the other way round
-        fixed, moved = (grad_out_shape, x_shape) if transposed else (x_shape, grad_out_shape)
-        weight = out_shape[1]
-        flops += conv_flop_count((fixed[1], fixed[0]), (moved[1], moved[0], *moved[2:]),
-                                 (weight[1], weight[0], *weight[2:]))
-    return flops
-
-
-def sdpa_flop_count(query_shape: Any, key_shape: Any, value_shape: Any) -> int:
-    """Operations of the two products of attention."""
-    *batch, length, width = query_shape
-    return math.prod(batch) * length * key_shape[-2] * (width + value_shape[-1]) * 2
-
-
-@register_flop_formula(aten._attention)
-def sdpa_flop(query_shape: Any, key_shape: Any, value_shape: Any, *args: Any, **kwargs: Any) -> int:
-    return sdpa_flop_count(query_shape, key_shape, value_shape)
-
-
-@register_flop_formula(aten._attention_backward)
-def sdpa_backward_flop(grad_shape: Any, query_shape: Any, key_shape: Any, value_shape: Any, *args: Any,
-                       **kwargs: Any) -> int:
-    """The scores again, and two products for each of the two of forward."""
-    *batch, length, width = query_shape
-    return math.prod(batch) * length * key_shape[-2] * (3 * width + 2 * value_shape[-1]) * 2
-
-
-def _recurrent(x_shape: Any, h_shape: Any, w_ih_shape: Any, w_hh_shape: Any, w_hr_shape: Any) -> int:
-    weights = sum(math.prod(shape) for shape in (w_ih_shape, w_hh_shape, w_hr_shape) if shape is not None)
-    return x_shape[0] * weights * 2
-
-
-@register_flop_formula(aten._recurrent_layer)
-def _recurrent_flop(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, *args: Any,
-                    **kwargs: Any) -> int:
-    return _recurrent(x, h, w_ih, w_hh, w_hr)
-
-
-@register_flop_formula(aten._recurrent_layer_backward)
-def _recurrent_backward_flop(g: Any, gh: Any, gc: Any, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, w_hr: Any,
-                             *args: Any, **kwargs: Any) -> int:
-    return 2 * _recurrent(x, h, w_ih, w_hh, w_hr)
+for _declaration in DECLARATIONS.values():
+    if _declaration.flops is not None:
+        register_flop_formula(_packet_of(_declaration.operator))(_declaration.flops.count)
 
 
 # the table -----------------------------------------------------------------------------------------------------------
@@ -227,7 +157,7 @@ class FlopCounterMode(TorchDispatchMode):
         formula = self.flop_registry.get(packet)
         if formula is not None:
             flops = formula(*args, **(kwargs or {}), out_val=out)
-            shown = _SHOWN_AS.get(packet.__name__, lambda args: packet)(args)
+            shown = _shown_as(packet, func._operator, args)
             for module in self.mod_tracker.parents:
                 self.flop_counts[module][shown] += flops
         return out
