@@ -7,7 +7,7 @@ from typing import Any
 
 from .._dispatch.keys import BACKEND_MASK, DUAL_MASK, REQUIRES_GRAD, VIEW_MASK, WITH_GRAD, changed_modes, modes
 from .._dispatch.levels import level_of
-from .._dtype import FLOAT
+from .._dtype import FLOAT, OF_ARRAY
 from .._tensor import Tensor
 from .engine import edge_for
 from .forward import dual_level_of, primal_of, run_custom_jvp
@@ -91,7 +91,7 @@ def _zeros(output: tuple) -> Tensor | None:
     shape, kind, device = output
     if device is None:  # an output that is no tensor
         return None
-    return torch.zeros(shape, dtype=torch._dtype.OF_ARRAY[kind], device=device)
+    return torch.zeros(shape, dtype=OF_ARRAY[kind], device=device)
 
 
 class FunctionMeta(type):
