@@ -22,6 +22,7 @@ from .._dispatch.keys import (
     modes,
 )
 from .._dtype import COMPLEX, OF_ARRAY
+from .._geometry import is_dense
 from .._gradient_memory import OWN_REFERENCES, is_ours, owns_memory
 from .._warn import warn_once
 from .node import AccumulateGrad, HookDict, Node

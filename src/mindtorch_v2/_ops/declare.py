@@ -195,7 +195,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
        linear: Linear = False, batch: Rule | Draws | None = None,
        out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED, apart: str | None = None,
-       aligned: str | None = None, resizes_expanded: bool | None = None, autocast: Autocast = None, flops: Flops | None = None) -> Operator:
+       aligned: str | None = None, resizes_expanded: bool | None = None, autocast: Autocast = None,
+       flops: Flops | None = None) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,

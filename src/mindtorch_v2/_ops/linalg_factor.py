@@ -404,7 +404,8 @@ def _reflectors(input: Any, tau: Any) -> tuple[Any, Any]:
                          error(RuntimeError, "input.shape[-2] must be greater than or equal to input.shape[-1]",
                                t(2, 3), t(2)),
                          error(RuntimeError, "input.shape[-1] must be greater than or equal to tau.shape[-1]", t(3, 2),
-                               t(3))), out=safely("torch.linalg.householder_product"), aten=LEAF, autocast=dict(cpu="float32"))
+                               t(3))), out=safely("torch.linalg.householder_product"), aten=LEAF,
+           autocast=dict(cpu="float32"))
 def householder_product(input, tau):
     name = "torch.linalg.householder_product"
     if input.dim() < 2:

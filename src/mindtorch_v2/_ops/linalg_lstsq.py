@@ -107,7 +107,8 @@ _least_squares = function_of(op(
                          error(RuntimeError, "parameter `driver` should be one of (gels, gelsy, gelsd, gelss)", t(3, 3),
                                t(3, 2), driver="x"),
                          error(RuntimeError, "torch.linalg.lstsq: input.size(-2) should match other.size(-2)", t(5, 3),
-                               t(4, 2))), out=safely("torch.linalg.lstsq", "solution"), aten=LEAF, autocast=dict(cpu="float32"))
+                               t(4, 2))), out=safely("torch.linalg.lstsq", "solution"), aten=LEAF,
+           autocast=dict(cpu="float32"))
 def _linalg_lstsq(self, b, rcond, driver):
     solution, residuals, rank, singular_values = _least_squares(self, b, rcond, driver)
     return named("linalg_lstsq", solution, residuals, rank,

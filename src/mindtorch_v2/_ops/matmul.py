@@ -658,7 +658,8 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
              other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
    public="",
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))),
-   linear="each", batch=_product_each, aten=Aten(parts=_batch_matmul_parts), autocast="lower", flops=Flops(mm_flop, "bmm"))
+   linear="each", batch=_product_each, aten=Aten(parts=_batch_matmul_parts), autocast="lower",
+   flops=Flops(mm_flop, "bmm"))
 batch_matmul: Callable = function_of(_BATCH_MATMUL)
 
 

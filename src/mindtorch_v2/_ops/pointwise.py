@@ -414,7 +414,8 @@ def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
 op("square(Tensor self) -> Tensor",
    kernel=pointwise("square", _wide_if_bool),
    npu="aclnnMul(self, self, out)", grad=dict(self=lambda grad, self: grad * (2 * conj(self))),
-   samples=unary(), out=CASTABLE._replace(by="pow"), aten=Aten(name="pow", values=lambda self: (self, 2)), inplace="square_", autocast=dict(accelerators="float32"))
+   samples=unary(), out=CASTABLE._replace(by="pow"), aten=Aten(name="pow", values=lambda self: (self, 2)),
+   inplace="square_", autocast=dict(accelerators="float32"))
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",

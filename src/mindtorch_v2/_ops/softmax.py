@@ -98,7 +98,8 @@ op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="to
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
-                       1)), out=Out(names="torch.softmax", grad="cut"), aten=Aten(name="_softmax", values=_in_type), autocast=dict(accelerators="result"))
+                       1)), out=Out(names="torch.softmax", grad="cut"),
+   aten=Aten(name="_softmax", values=_in_type), autocast=dict(accelerators="result"))
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into)),
    kernels={"cuda": "softmax.softmax"},
