@@ -23,7 +23,7 @@ from .._dispatch.keys import (
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import FLOAT, OF_ARRAY
-from .names import BY_NODE, class_name
+from .names import class_name
 from .node import FREED, SAVED_IN_INFERENCE, Node, SavedOutput, _sequence, pack_saved, packed, saving_hooks
 
 SUFFIXES = ("_shape", "_dtype", "_device")
@@ -236,10 +236,10 @@ def make_node_class(operator: Operator, derivative: Derivative) -> type[Node]:
     scope: dict[str, Any] = {"FREED": FREED, "__opname__": f"{operator.name} backward"}
     scope |= {f"formula_{i}": f.function for i, f in enumerate(derivative.formulas)}
     apply = compile_function("apply", _apply_source(operator, derivative), scope)
-    name = operator.schema.name
-    functional = name.replace("_.", ".").rstrip("_")  # in-place forms have the name of the functional one
-    members = {"apply": apply, "saved_names": derivative.saved, "operator": operator, "shown": BY_NODE.get(functional)}
-    return type(class_name(functional, operator.schema.base_name), (Node,), members)
+    declared = operator.declaration.node
+    members = {"apply": apply, "saved_names": derivative.saved, "operator": operator,
+               "shown": declared if callable(declared) else None}
+    return type(class_name(declared, operator.schema.base_name), (Node,), members)
 
 
 def differentiable(result: Any) -> bool:

@@ -9,20 +9,11 @@ from typing import Any
 from .._warn import warn_once
 from .schema import MISSING, Schema, to_number
 
-_PRODUCTS = {"addmm": "mat1 mat2", "addbmm": "batch1 batch2", "baddbmm": "batch1 batch2", "addmv": "mat vec",
-             "addr": "vec1 vec2"}  # fmt: skip
-_ORDERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("add", "sub"), ("self alpha other", "self other alpha")),
-    "rsub": ("self other alpha",),
-    **dict.fromkeys(("addcmul", "addcdiv"), ("self value tensor1 tensor2",)),
-    **{name: (f"beta self alpha {factors}", f"beta self {factors}") for name, factors in _PRODUCTS.items()},
-}
-
 
 def named_by_old_order(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any],
                        is_method: bool) -> dict[str, Any] | None:
     """The call's arguments by name if they stand in an old order, else None."""
-    for order in _ORDERS.get(schema.base_name.rstrip("_"), ()):
+    for order in schema.old_orders:
         names = order.split()
         if is_method:  # the tensor stands before the dot
             names = ["self", *(name for name in names if name != "self")]

@@ -28,18 +28,8 @@ _SHOWN = {"Scalar": "Number", "ScalarType": "torch.dtype", "Device": "torch.devi
           "MemoryFormat": "torch.memory_format", "Generator": "torch.Generator", "Tensor|Scalar": "Tensor"}
 
 
-# The attribute of a tensor that PyTorch's function, where it is written in Python, reads before anything else.
-_READ_FIRST = {
-    **dict.fromkeys(("glu", "dropout1d", "dropout2d", "dropout3d", "local_response_norm", "stft",
-                     "margin_ranking_loss"), "dim"),
-    **dict.fromkeys(("adaptive_max_pool2d", "adaptive_max_pool3d", "functional_instance_norm",
-                     "binary_cross_entropy"), "size"),
-    "softsign": "abs", "tanhshrink": "tanh", "norm": "layout", "functional_group_norm": "dim",
-    "softmax.functional": "softmax", "log_softmax.functional": "log_softmax",
-}  # fmt: skip
-# NumPy's spellings, and functions that do not take them: those that PyTorch writes in Python.
+# NumPy's spellings, which functions that PyTorch writes in Python do not take.
 _NUMPYS_NAMES = frozenset(("axis", "keepdims", "x", "a", "x1", "x2"))
-_WITHOUT_NUMPYS_NAMES = frozenset((*_READ_FIRST, "softmin", "unique", "unique_consecutive"))
 # What fits into 64 bits.
 LEAST, MOST, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 
@@ -305,6 +295,9 @@ class Schema:
     index: dict[str, int]
     defaults: tuple
     varargs: str | None
+    # Whether PyTorch's function is written in Python; a string names what it then reads of a tensor before all else.
+    python: bool | str = False
+    old_orders: tuple[str, ...] = ()  # of arguments, names separated by spaces (old_orders.py)
 
     def __init__(self, text: str, namespace: str = "aten", *, lazy: bool = False) -> None:
         head = _HEAD.match(text)
@@ -404,8 +397,8 @@ class Schema:
         try:
             return self._bound(args, kwargs, is_method)
         except Mismatch as error:
-            read = _READ_FIRST.get(self.name, _READ_FIRST.get(self.base_name))
-            if read is not None and error.value is not MISSING and not hasattr(error.value, read):
+            read = self.python
+            if isinstance(read, str) and error.value is not MISSING and not hasattr(error.value, read):
                 raise AttributeError(f"'{type(error.value).__name__}' object has no attribute '{read}'") from None
             colon = ":" if str(error).startswith("argument") else ""
             raise TypeError(f"{self.base_name}(){colon} {error}. Schema: {self}") from None
@@ -432,7 +425,7 @@ class Schema:
         values[: len(args)] = args
         for name, value in kwargs.items():
             at = self.index.get(name)
-            if at is None and not (name in _NUMPYS_NAMES and self._is_written_in_python()):
+            if at is None and not (name in _NUMPYS_NAMES and self.python):
                 at = self.index.get(KEYWORD_ALIASES.get(name, ""))
             if at is None:
                 raise Mismatch(f"got an unexpected keyword argument '{name}'")
@@ -459,9 +452,6 @@ class Schema:
         """What is raised for an argument of another type."""
         argument = self.arguments[self.index[name]]
         return TypeError(f"{self.base_name}(): {argument._expected(value)}. Schema: {self}")
-
-    def _is_written_in_python(self) -> bool:
-        return self.name in _WITHOUT_NUMPYS_NAMES or self.base_name in _WITHOUT_NUMPYS_NAMES
 
     def gathers(self, is_method: bool) -> bool:
         """Whether integers may be given without a tuple: x.flip(0, 1) and zeros(2, 3), but not flip(x, 0, 1)."""

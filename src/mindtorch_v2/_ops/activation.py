@@ -380,7 +380,7 @@ functional(MISH, "mish(Tensor input, Any inplace=False) -> Tensor")
            samples=cases(case(t(2, 4)), case(t(4, 3), dim=0),
                          error(RuntimeError, "Halving dimension must be even, but dimension 1 is size 3", t(2, 3)),
                          error(RuntimeError, "glu does not support scalars because halving size must be even", t())),
-           aten=LEAF)
+           aten=LEAF, python="dim")
 def _glu(self, dim):
     if not self.dim():
         raise RuntimeError("glu does not support scalars because halving size must be even")
@@ -548,11 +548,11 @@ op("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
    out=AS_OPERAND._replace(names="nn.functional.softshrink"))
 
 
-@composite("tanhshrink(Tensor self) -> Tensor", public="nn.functional", samples=unary())
+@composite("tanhshrink(Tensor self) -> Tensor", public="nn.functional", samples=unary(), python="tanh")
 def _tanhshrink(self):
     return self - self.tanh()
 
 
-@composite("softsign(Tensor self) -> Tensor", public="nn.functional", samples=unary())
+@composite("softsign(Tensor self) -> Tensor", public="nn.functional", samples=unary(), python="abs")
 def _softsign(self):
     return self / (self.abs() + 1)

@@ -261,7 +261,7 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank),
                       error(RuntimeError, f"{name}(): Expected {rank + 1}D or {rank + 2}D tensor, but got: [4, 4]",
                             t(4, 4), (1,) * rank)), batch=planewise(rank + 2),
-        autocast=dict(cpu="float32") if rank == 3 else None))
+        autocast=dict(cpu="float32") if rank == 3 else None, python="size"))
 
 
 _adaptive_max_pool2d = _declare_adaptive_max_pool(2)

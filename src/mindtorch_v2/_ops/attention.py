@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .._autograd.node import Node
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import NPU_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
@@ -160,6 +161,11 @@ def _attention_grad(grads, query, key, value, mask, is_causal, scale, output, no
     return call_bound(_BACKWARD, (grads[0], query, key, value, mask, is_causal, scale, norms, output))
 
 
+def _attention_node(node: Node) -> str:
+    fused = len(node.outputs[0][0]) == 4
+    return "ScaledDotProductFlashAttentionForCpuBackward0" if fused else "UnsafeViewBackward0"
+
+
 # The norms are the largest score of a query and the logarithm of the sum of its weights then.
 _ATTENTION = op(
    "_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> (Tensor output, "
@@ -168,7 +174,7 @@ _ATTENTION = op(
    kernels={"cuda": "attention.attention"},
    grad={"query, key, value": _attention_grad}, public="",
    decomposition=lambda *args: (_composed_of(*args), None),
-   flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"))
+   flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"), node=_attention_node)
 
 
 def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,

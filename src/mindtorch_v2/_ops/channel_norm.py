@@ -176,7 +176,7 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
            aliases=("nn.functional.instance_norm",),
            samples=cases(case(t(2, 3, 4)), case(t(2, 3, 4), None, None, t(3), t(3)),
                          error(ValueError, "Expected more than 1 spatial element when training, got input size "
-                               "torch.Size([2, 3, 1])", t(2, 3, 1))))
+                               "torch.Size([2, 3, 1])", t(2, 3, 1))), python="size")
 def _functional_instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):
     if use_input_stats and math.prod(input.shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
@@ -237,7 +237,7 @@ def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
            samples=cases(case(t(2, 6, 4), 3), case(t(2, 6), 2, t(6), t(6)),
                          error(RuntimeError, "Expected number of channels in input to be divisible by num_groups, but "
                                "got input of shape [2, 6, 4] and num_groups=4", t(2, 6, 4), 4)),
-           autocast=dict(accelerators="float32"))
+           autocast=dict(accelerators="float32"), python="dim")
 def _functional_group_norm(input, num_groups, weight, bias, eps):
     if input.dim() < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
@@ -252,7 +252,7 @@ def _functional_group_norm(input, num_groups, weight, bias, eps):
 
 @composite("local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> Tensor",
            public="nn.functional",
-           samples=cases(case(t(2, 3, 4), 2), case(t(2, 5, 2, 2), 3, 0.1, 0.5, 2.0)))
+           samples=cases(case(t(2, 3, 4), 2), case(t(2, 5, 2, 2), 3, 0.1, 0.5, 2.0)), python="dim")
 def _local_response_norm(input, size, alpha, beta, k):
     if input.dim() < 3:
         raise ValueError("Expected 3D or higher dimensionality                          "

@@ -280,7 +280,8 @@ _cross_entropy_indices = function_of(op(
     kernels={"cuda": "loss.cross_entropy"},
     grad=dict(self=lambda grad, self, target, weight, reduction, ignore_index, top, total: call_bound(
         _CROSS_ENTROPY_BACKWARD, (grad, self, target, weight, top, total, reduction, ignore_index))),
-    public="", decomposition=_cross_entropy_by_parts, batch=decomposed, aten=Aten(parts=_cross_entropy_parts)))
+    public="", decomposition=_cross_entropy_by_parts, batch=decomposed, aten=Aten(parts=_cross_entropy_parts),
+    node="NllLossBackward0"))
 
 
 def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, top: Any, total: Any,

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._autograd.names import saved_by
+from .._autograd.node import Node
 from .._backends.interface import Backend
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
@@ -142,6 +144,11 @@ def _bound_overload(schema: Schema, values: Sequence[Any]) -> str:
     return "Tensor" if any(hasattr(v, "_keys") for v in values[1:]) else "default"
 
 
+def _clamp_node(node: Node) -> str:
+    bounds = (saved_by(node, "min"), saved_by(node, "max"))
+    return "ClampBackward0" if any(hasattr(bound, "_array") for bound in bounds) else "ClampBackward1"
+
+
 op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
    kernel=_Clamp(_clamp, check=_check_clamp),
    npu=("aclnnClamp(self, min, max, out)", "aclnnClampTensor(self, min, max, out)"),
@@ -153,7 +160,7 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
                     case(t(2, 3), t(3), t(2, 1)), case(t(2, 3), None, t(3)), case(t(2, 3), t()),
                     error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))], out=AS_OPERAND,
    aten=Aten(_bound_overload),
-   inplace="clamp_ clip_")
+   inplace="clamp_ clip_", node=_clamp_node)
 
 
 op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
@@ -275,7 +282,7 @@ op("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> T
    grad=dict(self=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
              tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value)),
    samples=cases(case(t(2, 3), t(2, 3), t(2, 3)), case(t(2, 3), t(3), t(2, 1), value=0.5), case(t(3), t(2, 1), t(1, 3)),
-                 case(t(), t(), t())), autocast=dict(accelerators="widest"))
+                 case(t(), t(), t())), autocast=dict(accelerators="widest"), old_orders=("self value tensor1 tensor2",))
 op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
    kernel=pointwise(_accumulated("true_divide"), check=_check_addcdiv),
    npu="aclnnAddcdiv(self, tensor1, tensor2, value, out)",
@@ -283,7 +290,7 @@ op("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> T
              tensor2=lambda grad, tensor1, tensor2, value: -grad * conj(value * tensor1 / (tensor2 * tensor2))),
    samples=cases(case(t(2, 3), t(2, 3), t(2, 3, low=0.5)), case(t(2, 3), t(3), t(2, 1, low=0.5), value=0.5),
                  error(RuntimeError, "Integer division with addcdiv is no longer supported", t(2), ints(2), ints(2))),
-   autocast=dict(accelerators="widest"))
+   autocast=dict(accelerators="widest"), old_orders=("self value tensor1 tensor2",))
 
 
 # the parts of a float ------------------------------------------------------------------------------------------------

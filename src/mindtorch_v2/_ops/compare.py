@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from .._autograd.names import overload_by
 from .._dtype import BOOL, COMPLEX, FLOAT, get_default_dtype
 from .._tensor import Tensor
 from .aten import LEAF, Aten, by_operands
@@ -18,17 +19,19 @@ _CUT_OFF: dict[str, Callable] = dict(
     self=lambda grad: grad.new_zeros(grad.shape),
     other=lambda grad, other_shape: grad.new_zeros(other_shape),
 )
+_CUT_OFF_NODE = overload_by("other_shape")
 
 op("eq(Tensor self, Tensor|Scalar other) -> Tensor", kernel=pointwise("equal", boolean), inplace_grad=_CUT_OFF,
-   npu=("aclnnEqTensor(self, other, out)", "aclnnEqScalar(self, other, out)"), samples=binary())
+   npu=("aclnnEqTensor(self, other, out)", "aclnnEqScalar(self, other, out)"), samples=binary(), node=_CUT_OFF_NODE)
 op("ne(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("not_equal", boolean), inplace_grad=_CUT_OFF,
-   npu=("aclnnNeTensor(self, other, out)", "aclnnNeScalar(self, other, out)"), aliases=("not_equal",), samples=binary())
+   npu=("aclnnNeTensor(self, other, out)", "aclnnNeScalar(self, other, out)"), aliases=("not_equal",), samples=binary(),
+   node=_CUT_OFF_NODE)
 for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
     op(f"{_name}(Tensor self, Tensor|Scalar other) -> Tensor",
        kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), inplace_grad=_CUT_OFF,
        npu=(f"aclnn{_name.title()}Tensor(self, other, out)", f"aclnn{_name.title()}Scalar(self, other, out)"),
-       aliases=(_ufunc,), samples=binary())
+       aliases=(_ufunc,), samples=binary(), node=_CUT_OFF_NODE)
 
 
 @composite("equal(Tensor self, Tensor other) -> bool",

@@ -14,6 +14,7 @@ from types import CodeType
 from typing import Any, Literal
 
 from .._autograd.derive import Derivative, autograd_kernel, make_node_class
+from .._autograd.names import NodeName
 from .._autograd.views import check_inplace, rebase
 from .._dispatch.callers import make_caller, make_overloaded
 from .._dispatch.keys import SPARSE_MASK, DispatchKey
@@ -66,6 +67,7 @@ class Declaration:
         self.linear: Linear = False
         self.batch: Rule | Draws | None = None
         self.aten: Aten = AS_DECLARED
+        self.node: NodeName = None
         self.inplace_of = inplace_of
         self.inplace: Operator | None = None
         self.public: Callable = operator  # type: ignore[assignment]  # the function users see
@@ -196,7 +198,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        linear: Linear = False, batch: Rule | Draws | None = None,
        out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED, apart: str | None = None,
        aligned: str | None = None, resizes_expanded: bool | None = None, autocast: Autocast = None,
-       flops: Flops | None = None) -> Operator:
+       flops: Flops | None = None, node: NodeName = None, python: bool | str = False,
+       old_orders: tuple[str, ...] = ()) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -215,8 +218,12 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     unless `resizes_expanded` says that it is refused before. `inplace` says whether there is an in-place form, or names
     those of its names ("acos_ arccos_") that are functions too, and not methods only. `autocast` is what autocast
     does with the arguments (amp/_casts.py): everywhere, or by "cpu" and "accelerators". `flops` counts its operations.
+    `node` is what recorded nodes are called, if not as the operator (_autograd/names.py). `python`: PyTorch's function
+    is written in Python, and takes no NumPy spellings; a string names the attribute that it reads of its tensor first.
+    `old_orders` are orders of arguments that it takes still (_dispatch/old_orders.py).
     """
     parsed = Schema(schema, lazy=True)
+    parsed.python, parsed.old_orders = python, old_orders
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
     operator.mixes_devices = mixes_devices
     declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu, kernels=kernels,
@@ -225,7 +232,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     declaration.linear, declaration.batch = linear, batch
     declaration.aten = Aten(overload=aten) if isinstance(aten, str) else aten
     operator.aten_form = declaration.aten.parts
-    declaration.autocast, declaration.flops = autocast, flops
+    declaration.autocast, declaration.flops, declaration.node = autocast, flops, node
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))
@@ -277,6 +284,7 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
     text = functional.schema.text.split("(", 1)[1].rsplit("->", 1)[0]
     text = re.sub(r"^Tensor(\(a\)|\|Scalar)? self", "Tensor(a!) self", text)
     schema = Schema(f"{name}({text}-> Tensor(a!)", lazy=True)
+    schema.old_orders = functional.schema.old_orders
     operator = registry.register_schema(f"aten::{name}", schema)
     operator.mixes_devices = functional.mixes_devices
     made = _declare(
@@ -288,7 +296,7 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
         None,
         inplace_of=functional,
     )
-    declaration.inplace, made.aten = made.operator, declaration.aten
+    declaration.inplace, made.aten, made.node = made.operator, declaration.aten, declaration.node
     for alias in (name + "_" for name in names):
         if "Tensor" in places:
             PUBLIC.setdefault("Tensor", {}).setdefault(alias, []).append(operator)
@@ -296,16 +304,11 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
             PUBLIC.setdefault("torch", {}).setdefault(alias, []).append(operator)
 
 
-def composite(schema: str, *, samples: Callable | None = None, public: str | None = None, aliases: Iterable[str] = (),
-              inplace: bool | str = False, out: Out | None = FAMILYS,
-              aten: Aten = AS_DECLARED, apart: str | None = None, aligned: str | None = None,
-              resizes_expanded: bool | None = None,
-              autocast: Autocast = None) -> Callable[[Callable], Callable]:
-    """Declares an operator that is written as other operators; decorates the function that does it."""
+def composite(schema: str, **fields: Any) -> Callable[[Callable], Callable]:
+    """Declares an operator that is written as other operators; decorates the function. The fields are those of `op`."""
 
     def decorate(function: Callable) -> Callable:
-        op(schema, kernel=Composite(function), samples=samples, public=public, aliases=aliases, inplace=inplace,
-           out=out, aten=aten, apart=apart, aligned=aligned, resizes_expanded=resizes_expanded, autocast=autocast)
+        op(schema, kernel=Composite(function), **fields)
         return function
 
     return decorate

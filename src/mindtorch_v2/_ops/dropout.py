@@ -209,7 +209,7 @@ def _of_unbatched(input: Tensor, p: float, training: bool, inplace: bool) -> Ten
     return _feature_dropout(input.unsqueeze(0), p, training).squeeze(0)  # type: ignore[attr-defined]
 
 
-@composite(f"dropout1d({_ARGUMENTS}) -> Tensor", public="nn.functional")
+@composite(f"dropout1d({_ARGUMENTS}) -> Tensor", public="nn.functional", python="dim")
 def _dropout1d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     _check_probability(p, ValueError)
     if input.dim() not in (2, 3):
@@ -228,7 +228,7 @@ def _warn_of_dimensions(name: str, input: Tensor, spatial: int) -> None:
                       f"{spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)
 
 
-@composite(f"dropout2d({_ARGUMENTS}) -> Tensor", public="nn.functional")
+@composite(f"dropout2d({_ARGUMENTS}) -> Tensor", public="nn.functional", python="dim")
 def _dropout2d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     _check_probability(p, ValueError)
     _warn_of_dimensions("dropout2d", input, 2)
@@ -241,7 +241,7 @@ def _dropout2d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
     return _of_features(input, p, training, inplace)
 
 
-@composite(f"dropout3d({_ARGUMENTS}) -> Tensor", public="nn.functional")
+@composite(f"dropout3d({_ARGUMENTS}) -> Tensor", public="nn.functional", python="dim")
 def _dropout3d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
     _check_probability(p, ValueError)
     _warn_of_dimensions("dropout3d", input, 3)

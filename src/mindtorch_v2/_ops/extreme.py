@@ -124,7 +124,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
        samples=cases(case(t(2, 3)), case(t()), case(kinks([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
                      case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
                      error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))),
-       batch=of_all_elements(f"a{word}", (1,)))
+       batch=of_all_elements(f"a{word}", (1,)), node=f"{word.title()}Backward1")
 
     def dim_spec(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
         if self.dtype.category == COMPLEX:

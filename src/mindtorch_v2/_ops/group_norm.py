@@ -98,7 +98,7 @@ _GROUP_NORM = op(
    "_group_norm(Tensor input, Tensor? weight, Tensor? bias, int groups, float eps) -> (Tensor output, Tensor mean, "
    "Tensor rstd)", kernel=computes(_specs, _group_normalised), public="", grad={"input, weight, bias": _grad},
    decomposition=composed_group_norm, kernels={"cuda": "batch_norm.group_norm"},
-   aten=Aten(name="native_group_norm", values=_with_sizes))
+   aten=Aten(name="native_group_norm", values=_with_sizes), node="NativeGroupNormBackward0")
 group_norm_with_statistics = function_of(_GROUP_NORM)
 
 

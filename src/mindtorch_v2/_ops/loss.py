@@ -239,7 +239,7 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
    public="_nn",
    samples=cases(case(t(2, 3, **_P), t(2, 3, **_P)), case(t(2, 3, **_P), t(2, 3, **_P), t(3, grad=False), 0),
                  case(t(2, 3, **_P), t(2, 3, **_P), None, 2)), batch=_loss_each,
-   autocast=dict(cpu="float32", accelerators="banned"))
+   autocast=dict(cpu="float32", accelerators="banned"), python="size")
 
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
@@ -299,7 +299,8 @@ def _check_equal_ranks(*tensors: Any) -> None:
 
 @composite("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0) -> "
            "Tensor",
-           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)), out=None, autocast="float32")
+           samples=cases(case(t(3), t(3), t(3)), case(t(2, 3), t(2, 3), t(2, 3), 0.5, 0)), out=None, autocast="float32",
+           python="dim")
 def _margin_ranking_loss(input1, input2, target, margin, reduction):
     _check_equal_ranks(input1, input2, target)
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)

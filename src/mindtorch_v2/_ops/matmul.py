@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._autograd.names import saved_by
+from .._autograd.node import Node
 from .._backends.interface import Backend
 from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
@@ -290,7 +292,8 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
                  error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (5) at "
                                      "non-singleton "
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))),
-   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop))
+   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop),
+   old_orders=("beta self alpha mat1 mat2", "beta self mat1 mat2"))
 
 
 def _scaled(grad: Any, factor: Any) -> Any:
@@ -353,7 +356,7 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
    samples=cases(case(t(2), t(2, 3), t(3)), case(t(1), t(2, 3), t(3), beta=0.5, alpha=2), case(t(), t(2, 3), t(3)),
                  case(t(2), t(2, 0), t(0), beta=0),
                  error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))),
-   batch=_addmv_each, autocast=dict(accelerators="lower"))
+   batch=_addmv_each, autocast=dict(accelerators="lower"), old_orders=("beta self alpha mat vec", "beta self mat vec"))
 
 
 def _dot_spec(self: Tensor, other: Tensor) -> Spec:
@@ -460,7 +463,8 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
                                                       "size (5) at "
                                         "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))),
-   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop))
+   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop),
+   old_orders=("beta self alpha batch1 batch2", "beta self batch1 batch2"))
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -470,7 +474,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
                                t(3, 5), t(2, 3, 4), t(4, 5))),
            out=Out("exact", "self and mat2 must have the same dtype, but got {given} and {made}", resizes=True),
            aten=LEAF,
-           autocast="lower")
+           autocast="lower", old_orders=("beta self alpha batch1 batch2", "beta self batch1 batch2"))
 def _addbmm(self, batch1, batch2, beta, alpha):
     check_expands(self, (batch1.size(1), batch2.size(2)))
     _check_batches(batch1.shape, batch2.shape)
@@ -571,6 +575,13 @@ def _linear_parts(input, weight, bias):
     return bias.addmm(rows, weight.t()).view((*input.shape[:-1], weight.shape[0]))
 
 
+def _linear_node(node: Node) -> str:
+    has_bias = node.saved is None or node.edges[0] is not None or saved_by(node, "bias_shape") is not None
+    if len(node.outputs[0][0]) == 2:
+        return "AddmmBackward0" if has_bias else "MmBackward0"
+    return "ViewBackward0" if has_bias else "UnsafeViewBackward0"
+
+
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    kernel=_Quick(_linear_spec, _linear_array, _quick_linear),
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
@@ -586,7 +597,7 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))),
    batch=_linear_each,
    out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts), autocast="lower",
-   flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm"))
+   flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm"), node=_linear_node)
 
 
 def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:

@@ -395,7 +395,7 @@ _rms_norm = function_of(op(
     kernels={"cuda": "norm.rms_norm"},
     grad={"input, weight": _rms_norm_grad},
     public="", samples=cases(*_RMS_SAMPLES), decomposition=_rms_norm_by_parts, batch=decomposed,
-    aten=Aten(name="_fused_rms_norm")))
+    aten=Aten(name="_fused_rms_norm"), node="MulBackward0"))
 
 
 @composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",

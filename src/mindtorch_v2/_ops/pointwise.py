@@ -86,7 +86,7 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: _times_alpha(grad, alpha)),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)],
-   aten="Tensor")
+   aten="Tensor", old_orders=("self alpha other", "self other alpha"))
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
                     xp.subtract(self, _scaled(xp, other, alpha, rounded)), ufunc="subtract", check=_check_sub),
@@ -99,11 +99,11 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
                     error(RuntimeError, "with two bool tensors is not supported", values([True]), values([False])),
                     error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)],
    aten=Aten("Tensor", "rsub", lambda self, other, alpha: (other, self, alpha),
-             when=lambda self, *rest: is_number(self)))
+             when=lambda self, *rest: is_number(self)), old_orders=("self alpha other", "self other alpha"))
 
 
 @composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", public="torch", samples=binary(),
-           out=None, aten=LEAF)
+           out=None, aten=LEAF, old_orders=("self other alpha",))
 def _rsub(self, other, alpha):
     return Tensor.sub(other, self, alpha=alpha)
 

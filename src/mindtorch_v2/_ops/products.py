@@ -35,7 +35,8 @@ def _outer(self, vec2):
            samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
                          case(t(2, 3), t(2), t(3), beta=0),
                          error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))),
-           out=CASTABLE, aten=LEAF, autocast=dict(accelerators="lower"))
+           out=CASTABLE, aten=LEAF, autocast=dict(accelerators="lower"),
+           old_orders=("beta self alpha vec1 vec2", "beta self vec1 vec2"))
 def _addr(self, vec1, vec2, beta, alpha):
     for name, tensor in (("vec1", vec1), ("vec2", vec2)):
         if tensor.dim() != 1:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._autograd.names import overload_by
 from .._backends.interface import Backend
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
@@ -248,7 +249,7 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
                  case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True, out=ANY,
    aten=Aten(if_given("dim", "dim_IntList")),
-   autocast=dict(accelerators="result"))
+   autocast=dict(accelerators="result"), node=overload_by("dim"))
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
@@ -258,7 +259,7 @@ op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
                  error(RuntimeError, "could not infer output dtype", ints(2, 3))),
-   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")))
+   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")), node=overload_by("dim"))
 
 
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",
@@ -373,7 +374,7 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
                  case(bools(2, 3)), case(t(2, 3), dtype=float64),
                  error(IndexError, "Dimension out of range", t(2, 3), 2)), out=ANY,
    aten=Aten(if_given("dim", "dim_int")),
-   autocast=dict(cpu="float32", accelerators="result"))
+   autocast=dict(cpu="float32", accelerators="result"), node=overload_by("dim"))
 
 
 # without the undefined -----------------------------------------------------------------------------------------------

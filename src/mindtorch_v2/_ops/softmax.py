@@ -193,18 +193,18 @@ _FUNCTIONAL_CASES = cases(case(t(2, 3), 1), case(t(2, 3), 0), case(t(4), -1), ca
 
 
 @composite(f"softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional",
-           out=Out(grad="cut"), autocast=dict(accelerators="result"))
+           out=Out(grad="cut"), autocast=dict(accelerators="result"), python="softmax")
 def _functional_softmax(input, dim, _stacklevel, dtype):
     return input.softmax(_implicit_dim("softmax", input.dim(), _stacklevel) if dim is None else dim, dtype)
 
 
 @composite(f"log_softmax.functional({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional",
-           out=Out(grad="cut"), autocast=dict(accelerators="result"))
+           out=Out(grad="cut"), autocast=dict(accelerators="result"), python="log_softmax")
 def _functional_log_softmax(input, dim, _stacklevel, dtype):
     return input.log_softmax(_implicit_dim("log_softmax", input.dim(), _stacklevel) if dim is None else dim, dtype)
 
 
-@composite(f"softmin({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional")
+@composite(f"softmin({_FUNCTIONAL}) -> Tensor", samples=_FUNCTIONAL_CASES, public="nn.functional", python=True)
 def _softmin(input, dim, _stacklevel, dtype):
     return (-input).softmax(_implicit_dim("softmin", input.dim(), _stacklevel) if dim is None else dim, dtype)
 

@@ -66,7 +66,7 @@ def _whole_window(window: Any, self: Any, win_length: int, n_fft: int, kind: Any
                                return_complex=True),
                          error(RuntimeError, "expected a 1D window tensor of size equal to win_length=8, but got "
                                "window with size [7]", t(20), 8, window=t(7), return_complex=True)), out=None,
-           autocast=dict(cpu="float32"))
+           autocast=dict(cpu="float32"), python="dim")
 def _stft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None, window: Any, center: bool,
           pad_mode: str, normalized: bool, onesided: bool | None, return_complex: bool | None,
           align_to_window: bool | None) -> Any:

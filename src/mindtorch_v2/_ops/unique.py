@@ -152,7 +152,7 @@ _UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bo
                   "Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
    grad=dict(self=_not_derived("unique_consecutive")),
    samples=cases(case(values([3, 1, 1, 3]), True, True),
-                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)), batch=dynamic_shape)
+                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)), batch=dynamic_shape, python=True)
 
 
 def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bool) -> Any:
@@ -164,7 +164,7 @@ def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bo
 @composite("unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) "
            "-> Tensor",
            samples=cases(case(ints(6)), case(ints(2, 3), return_inverse=True),
-                         case(ints(3, 2, high=2), dim=0, return_counts=True), case(bools(5))), out=None)
+                         case(ints(3, 2, high=2), dim=0, return_counts=True), case(bools(5))), out=None, python=True)
 def _public_unique(self, sorted, return_inverse, return_counts, dim):
     if dim is None:
         return _selected(call_bound(_UNIQUE2, (self, sorted, return_inverse, return_counts)), return_inverse,
@@ -175,7 +175,8 @@ def _public_unique(self, sorted, return_inverse, return_counts, dim):
 
 @composite("unique_consecutive.selected(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
            "dim=None) -> Tensor",
-           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)), out=None, aten=LEAF)
+           samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)), out=None, aten=LEAF,
+           python=True)
 def _public_unique_consecutive(self, return_inverse, return_counts, dim):
     return _selected(call_bound(_UNIQUE_RUNS, (self, return_inverse, return_counts, dim)), return_inverse,
                      return_counts)

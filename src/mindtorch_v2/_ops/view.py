@@ -381,7 +381,7 @@ def _squeeze_dims_each(call: Call) -> Result:
 op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
    kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0),
-                 error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)), batch=_squeeze_dims_each)
+                 error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)), batch=_squeeze_dims_each, node="SqueezeBackward1")
 op("squeeze(Tensor(a) self) -> Tensor(a)",
    kernel=view(lambda self: _without(self, range(self._array.ndim)), lambda array: array.squeeze()),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
@@ -391,7 +391,7 @@ op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), (0, 2)), case(t(1, 2, 1), ()), case(t(1, 2, 1), (0, 1)),
                  error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(1, 2), (0, 0))),
-   batch=_squeeze_dims_each)
+   batch=_squeeze_dims_each, node="SqueezeBackward2")
 
 
 def _unsqueeze(self: Tensor, dim: int) -> Geometry:
