@@ -72,7 +72,7 @@ RELU = op("relu(Tensor self) -> Tensor",
    npu="aclnnRelu(self, out)",
    grad=dict(self=lambda grad, result: call_bound(THRESHOLD_BACKWARD, (grad, result, 0))),
    samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))], out=None,
-   inplace="relu_")
+   inplace="relu_", keeps_zero=True)
 functional(RELU, "relu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",

@@ -380,4 +380,4 @@ op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=N
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
    samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)],
    out=Out("exact", "{name}: dtype of out: {given} should be same as input: {made}"), batch=in_front,
-   inplace="nan_to_num_")
+   inplace="nan_to_num_", keeps_zero=True)

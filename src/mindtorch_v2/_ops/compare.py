@@ -82,7 +82,7 @@ def _allclose(self, other, rtol, atol, equal_nan):
 for _name, _row in (("isnan", "aclnnNeTensor(self, self, out)"), ("isinf", None),
                     ("isfinite", "aclnnIsFinite(self, out)")):
     op(f"{_name}(Tensor self) -> Tensor", kernel=pointwise(_name, boolean), npu=_row, inplace=False, samples=unary(),
-       out=None)
+       out=None, keeps_zero=_name != "isfinite")
 
 
 def _declare_infinity(name: str, infinity: float, row: str) -> None:
@@ -92,7 +92,7 @@ def _declare_infinity(name: str, infinity: float, row: str) -> None:
 
     op(f"{name}(Tensor self) -> Tensor",
        kernel=pointwise(lambda xp, self: xp.equal(self, infinity), boolean, check=check),
-       npu=row, inplace=False, samples=unary(), out=BOOLEAN)
+       npu=row, inplace=False, samples=unary(), out=BOOLEAN, keeps_zero=True)
 
 
 _declare_infinity("isposinf", float("inf"), "aclnnIsPosInf(self, out)")

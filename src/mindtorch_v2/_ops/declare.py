@@ -65,6 +65,7 @@ class Declaration:
         self.flops: Flops | None = None
         self.out = out if out is not FAMILYS else family.out if fresh else None
         self.linear: Linear = False
+        self.keeps_zero = False
         self.batch: Rule | Draws | None = None
         self.aten: Aten = AS_DECLARED
         self.node: NodeName = None
@@ -198,7 +199,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        linear: Linear = False, batch: Rule | Draws | None = None,
        out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED, apart: str | None = None,
        aligned: str | None = None, resizes_expanded: bool | None = None, autocast: Autocast = None,
-       flops: Flops | None = None, node: NodeName = None, python: bool | str = False,
+       flops: Flops | None = None, keeps_zero: bool = False, node: NodeName = None, python: bool | str = False,
        old_orders: tuple[str, ...] = ()) -> Operator:
     """Declares an operator.
 
@@ -218,6 +219,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     unless `resizes_expanded` says that it is refused before. `inplace` says whether there is an in-place form, or names
     those of its names ("acos_ arccos_") that are functions too, and not methods only. `autocast` is what autocast
     does with the arguments (amp/_casts.py): everywhere, or by "cpu" and "accelerators". `flops` counts its operations.
+    `keeps_zero`: of a sparse tensor it need see the values alone.
     `node` is what recorded nodes are called, if not as the operator (_autograd/names.py). `python`: PyTorch's function
     is written in Python, and takes no NumPy spellings; a string names the attribute that it reads of its tensor first.
     `old_orders` are orders of arguments that it takes still (_dispatch/old_orders.py).
@@ -233,6 +235,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     declaration.aten = Aten(overload=aten) if isinstance(aten, str) else aten
     operator.aten_form = declaration.aten.parts
     declaration.autocast, declaration.flops, declaration.node = autocast, flops, node
+    declaration.keeps_zero = keeps_zero
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))

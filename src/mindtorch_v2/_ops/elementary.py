@@ -29,7 +29,7 @@ def _rsqrt(xp: Any, self: Any) -> Any:
 op("sqrt(Tensor self) -> Tensor",
    kernel=pointwise("sqrt", floating),
    npu="aclnnSqrt(self, out)", grad=dict(self=lambda grad, result: grad / (2 * conj(result))),
-   samples=unary(0.1, 3), inplace="sqrt_")
+   samples=unary(0.1, 3), inplace="sqrt_", keeps_zero=True)
 op("rsqrt(Tensor self) -> Tensor",
    kernel=pointwise(_rsqrt, floating),
    npu="aclnnRsqrt(self, out)",
@@ -53,7 +53,8 @@ op("exp2(Tensor self) -> Tensor",
 op("expm1(Tensor self) -> Tensor",
    kernel=pointwise("expm1", floating),
    npu="aclnnExpm1(self, out)", grad=dict(self=lambda grad, result: grad * (conj(result) + 1)),
-   public="torch Tensor special", samples=unary(), inplace="expm1_", autocast=dict(accelerators="float32"))
+   public="torch Tensor special", samples=unary(), inplace="expm1_", autocast=dict(accelerators="float32"),
+   keeps_zero=True)
 op("log(Tensor self) -> Tensor",
    kernel=pointwise("log", floating),
    npu="aclnnLog(self, out)", grad=dict(self=lambda grad, self: grad / conj(self)), samples=unary(0.1, 3),
@@ -70,14 +71,15 @@ op("log10(Tensor self) -> Tensor",
 op("log1p(Tensor self) -> Tensor",
    kernel=pointwise("log1p", floating),
    npu="aclnnLog1p(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) + 1)),
-   public="torch Tensor special", samples=unary(-0.9, 3), inplace="log1p_", autocast=dict(accelerators="float32"))
+   public="torch Tensor special", samples=unary(-0.9, 3), inplace="log1p_", autocast=dict(accelerators="float32"),
+   keeps_zero=True)
 
 # trigonometric and hyperbolic ----------------------------------------------------------------------------------------
 
 op("sin(Tensor self) -> Tensor",
    kernel=pointwise("sin", floating),
    npu="aclnnSin(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary(),
-   inplace="sin_")
+   inplace="sin_", keeps_zero=True)
 op("cos(Tensor self) -> Tensor",
    kernel=pointwise("cos", floating),
    npu="aclnnCos(self, out)", grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary(),
@@ -85,11 +87,12 @@ op("cos(Tensor self) -> Tensor",
 op("tan(Tensor self) -> Tensor",
    kernel=pointwise("tan", floating),
    npu="aclnnTan(self, out)", grad=dict(self=lambda grad, result: grad * conj(1 + result * result)),
-   samples=unary(-1.2, 1.2), inplace="tan_", autocast=dict(accelerators="float32"))
+   samples=unary(-1.2, 1.2), inplace="tan_", autocast=dict(accelerators="float32"), keeps_zero=True)
 op("asin(Tensor self) -> Tensor",
    kernel=pointwise("arcsin", floating),
    npu="aclnnAsin(self, out)", grad=dict(self=lambda grad, self: grad * conj((1 - self * self).rsqrt())),
-   aliases=("arcsin",), samples=unary(-0.9, 0.9), inplace="arcsin_ asin_", autocast=dict(accelerators="float32"))
+   aliases=("arcsin",), samples=unary(-0.9, 0.9), inplace="arcsin_ asin_", autocast=dict(accelerators="float32"),
+   keeps_zero=True)
 op("acos(Tensor self) -> Tensor",
    kernel=pointwise("arccos", floating),
    npu="aclnnAcos(self, out)", grad=dict(self=lambda grad, self: -grad * conj((1 - self * self).rsqrt())),
@@ -97,12 +100,12 @@ op("acos(Tensor self) -> Tensor",
 op("atan(Tensor self) -> Tensor",
    kernel=pointwise("arctan", floating),
    npu="aclnnAtan(self, out)", grad=dict(self=lambda grad, self: grad / conj(self * self + 1)),
-   aliases=("arctan",), samples=unary(), inplace="arctan_ atan_")
+   aliases=("arctan",), samples=unary(), inplace="arctan_ atan_", keeps_zero=True)
 op("sinh(Tensor self) -> Tensor",
    kernel=pointwise("sinh", floating),
    npu="aclnnSinh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary(),
    inplace="sinh_",
-   autocast=dict(accelerators="float32"))
+   autocast=dict(accelerators="float32"), keeps_zero=True)
 op("cosh(Tensor self) -> Tensor",
    kernel=pointwise("cosh", floating),
    npu="aclnnCosh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary(),
@@ -127,13 +130,13 @@ TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
 op("tanh(Tensor self) -> Tensor",
    kernel=pointwise("tanh", floating),
    npu="aclnnTanh(self, out)", grad=dict(self=lambda grad, result: call_bound(TANH_BACKWARD, (grad, result))),
-   public="torch Tensor nn.functional", samples=unary(), inplace="tanh_")
+   public="torch Tensor nn.functional", samples=unary(), inplace="tanh_", keeps_zero=True)
 
 
 op("asinh(Tensor self) -> Tensor",
    kernel=pointwise("arcsinh", floating),
    npu="aclnnAsinh(self, out)", grad=dict(self=lambda grad, self: grad * conj((self * self + 1).rsqrt())),
-   aliases=("arcsinh",), samples=unary(), inplace="arcsinh_ asinh_")
+   aliases=("arcsinh",), samples=unary(), inplace="arcsinh_ asinh_", keeps_zero=True)
 op("acosh(Tensor self) -> Tensor",
    kernel=pointwise("arccosh", floating),
    npu="aclnnAcosh(self, out)",
@@ -143,7 +146,7 @@ op("acosh(Tensor self) -> Tensor",
 op("atanh(Tensor self) -> Tensor",
    kernel=pointwise("arctanh", floating),
    npu="aclnnAtanh(self, out)", grad=dict(self=lambda grad, self: grad / conj(1 - self * self)),
-   aliases=("arctanh",), samples=unary(-0.9, 0.9), inplace="arctanh_ atanh_")
+   aliases=("arctanh",), samples=unary(-0.9, 0.9), inplace="arctanh_ atanh_", keeps_zero=True)
 
 
 def _atan2_grad(change: Tensor, self: Tensor, other: Tensor) -> Tensor:
@@ -194,7 +197,8 @@ def _check_angle_unit(name: str) -> Callable[[Tensor], None]:
 def _angle_unit(name: str, factor: float) -> None:
     op(f"{name}(Tensor self) -> Tensor",
        kernel=pointwise(lambda xp, self: self * factor, floating, check=_check_angle_unit(name)),
-       grad=dict(self=lambda grad: grad * factor), samples=unary(), inplace=f"{name}_")
+       grad=dict(self=lambda grad: grad * factor), samples=unary(), inplace=f"{name}_",
+       keeps_zero=True)
 
 
 _angle_unit("deg2rad", math.pi / 180)
@@ -225,7 +229,7 @@ for _name, _aliases in (("floor", ()), ("ceil", ()), ("trunc", ("fix",))):
        kernel=pointwise(_rounding(_name), excluding=(BOOL,), check=_refuse_complex(_name), named=f"{_name}_vml_cpu"),
        npu=f"aclnn{_name.title()}(self, out)",
        grad=dict(self=_zero_grad), aliases=_aliases, samples=unary(), out=AS_OPERAND,
-       inplace=" ".join(f"{each}_" for each in (_name, *_aliases)))
+       inplace=" ".join(f"{each}_" for each in (_name, *_aliases)), keeps_zero=True)
 
 
 def _check_round(self: Tensor, decimals: int) -> None:
@@ -248,11 +252,11 @@ op("round(Tensor self, *, int decimals=0) -> Tensor",
    samples=lambda: [*unary(decimals=(2, -1))(),
                     error(NotImplementedError, '"round_cpu" not implemented for', ints(3), decimals=1)], out=AS_OPERAND,
    aten=Aten(if_given("decimals", "decimals")),
-   inplace="round_")
+   inplace="round_", keeps_zero=True)
 op("frac(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: self - xp.trunc(self), excluding=(BOOL, INT, COMPLEX)),
    npu="aclnnFrac(self, out)",
-   grad=dict(self=lambda grad: grad), samples=unary(), out=AS_OPERAND, inplace="frac_")
+   grad=dict(self=lambda grad: grad), samples=unary(), out=AS_OPERAND, inplace="frac_", keeps_zero=True)
 
 # special functions ---------------------------------------------------------------------------------------------------
 
@@ -260,7 +264,7 @@ op("erf(Tensor self) -> Tensor",
    kernel=pointwise("erf", floating, excluding=(COMPLEX,), named="erf_vml_cpu"),
    npu="aclnnErf(self, out)",
    grad=dict(self=lambda grad, self: grad * (2 / ROOT_PI) * (-self * self).exp()),
-   public="torch Tensor special", samples=unary(), inplace="erf_")
+   public="torch Tensor special", samples=unary(), inplace="erf_", keeps_zero=True)
 op("erfc(Tensor self) -> Tensor",
    kernel=pointwise("erfc", floating, excluding=(COMPLEX,), named="erfc_vml_cpu"),
    npu="aclnnErfc(self, out)",
@@ -270,7 +274,7 @@ op("erfinv(Tensor self) -> Tensor",
    kernel=pointwise("erfinv", floating, excluding=(COMPLEX,), named="erfinv_vml_cpu"),
    npu="aclnnErfinv(self, out)",
    grad=dict(self=lambda grad, result: grad * (ROOT_PI / 2) * (result * result).exp()),
-   public="torch Tensor special", samples=unary(-0.9, 0.9), autocast=dict(accelerators="float32"))
+   public="torch Tensor special", samples=unary(-0.9, 0.9), autocast=dict(accelerators="float32"), keeps_zero=True)
 op("lgamma(Tensor self) -> Tensor",
    kernel=pointwise("gammaln", floating, excluding=(COMPLEX,), named="lgamma_vml_cpu"),
    npu="aclnnLgamma(self, out)",

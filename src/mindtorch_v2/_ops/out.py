@@ -153,6 +153,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
             _check_fits(target, value, rule, name, values)
             if target._keys & INFERENCE_MASK and not modes.inference:
                 raise RuntimeError(WRITE_TO_INFERENCE)
+            if target._keys & SPARSE_MASK:
+                continue
             if not rule.fills and (_stays(target, value, rule) or not operator.declaration.resizes_expanded):
                 check_writable(target)
             if not family.elementwise:

@@ -265,7 +265,7 @@ op("abs(Tensor self) -> Tensor",
    kernel=_Absolute("absolute", real_of_complex, excluding=(BOOL,)),
    npu="aclnnAbs(self, out)",
    grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary(),
-   out=AS_OPERAND._replace(types="measure"), inplace="abs_")
+   out=AS_OPERAND._replace(types="measure"), inplace="abs_", keeps_zero=True)
 
 
 
@@ -307,8 +307,10 @@ def _sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 op("sign(Tensor self) -> Tensor",
    kernel=pointwise(_sign, check=_check_sign),
-   npu="aclnnSign(self, out)", grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary(), out=AS_OPERAND)
-op("sgn(Tensor self) -> Tensor", kernel=pointwise(_sgn), grad=dict(self=_sgn_grad), samples=unary(), out=AS_OPERAND)
+   npu="aclnnSign(self, out)", grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary(), out=AS_OPERAND,
+   keeps_zero=True)
+op("sgn(Tensor self) -> Tensor", kernel=pointwise(_sgn), grad=dict(self=_sgn_grad), samples=unary(), out=AS_OPERAND,
+   keeps_zero=True)
 
 
 def _check_signbit(self: Tensor) -> None:
@@ -320,7 +322,7 @@ op("signbit(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.signbit(self) if self.dtype.kind == "f" else self < 0, boolean,
                     check=_check_signbit),
    npu="aclnnSignbit(self, out)",
-   inplace=False, samples=unary(), out=BOOLEAN)
+   inplace=False, samples=unary(), out=BOOLEAN, keeps_zero=True)
 
 
 op("copysign(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -415,7 +417,7 @@ op("square(Tensor self) -> Tensor",
    kernel=pointwise("square", _wide_if_bool),
    npu="aclnnMul(self, self, out)", grad=dict(self=lambda grad, self: grad * (2 * conj(self))),
    samples=unary(), out=CASTABLE._replace(by="pow"), aten=Aten(name="pow", values=lambda self: (self, 2)),
-   inplace="square_", autocast=dict(accelerators="float32"))
+   inplace="square_", autocast=dict(accelerators="float32"), keeps_zero=True)
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",

@@ -461,10 +461,12 @@ def _new_empty(self: Tensor, size: Sequence[int], *options: Any) -> Tensor:
 sparse_factories["aten::zeros"] = sparse_factories["aten::empty"] = (
     lambda size, dtype, layout, *options: _empty_like(
         empty_sparse(layout, size, wrap(np.empty(0, (dtype or get_default_dtype()).np))), dtype, layout, *options))
-_COPIES: dict[str, Callable] = {"clone": lambda self, memory_format: _copied(self, None, None),
-                       "_to_copy": lambda self, dtype, device, *rest: _copied(self, dtype, device),
-                       "zero_": _cleared, "copy_": _stored, "zeros_like": _empty_like, "empty_like": _empty_like,
-                       "new_zeros": _new_empty, "new_empty": _new_empty}
-for _name, _kernel in _COPIES.items():
-    serves(_name, _kernel, _kernel)
+serves("clone", *[lambda self, memory_format: _copied(self, None, None)] * 2)
+serves("_to_copy", *[lambda self, dtype, device, *rest: _copied(self, dtype, device)] * 2)
+serves("zero_", _cleared, _cleared)
+serves("copy_", _stored, _stored)
+serves("zeros_like", _empty_like, _empty_like)
+serves("empty_like", _empty_like, _empty_like)
+serves("new_zeros", _new_empty, _new_empty)
+serves("new_empty", _new_empty, _new_empty)
 registry.register_kernel("fill_", DispatchKey.SparseCsrCPU, _filled)

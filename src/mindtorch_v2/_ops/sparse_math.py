@@ -12,6 +12,7 @@ from .._dispatch.schema import NUMBERS
 from .._dtype import dtype, int64
 from .._sparse import compressed_of, coo, coo_of, is_sparse, wrap_sparse
 from .._tensor import Tensor, wrap
+from .declare import DECLARATIONS
 from .reduce import reduced_dims
 from .rules import Spec, broadcast_shape, check_result_fits, common_dtype, shape_text
 from .sparse import (
@@ -32,12 +33,6 @@ from .sparse import (
 )
 
 # elementwise ---------------------------------------------------------------------------------------------------------
-
-_ZERO_STAYS_ZERO = """
-    abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac isinf isnan isneginf isposinf log1p nan_to_num
-    rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc conj_physical positive real
-""".split()
-
 
 def _on_values(name: str, *, linear: bool) -> Callable:
     """Applies an operator to the values, those of one place summed first unless it is `linear`."""
@@ -64,13 +59,13 @@ def _of_coalesced(name: str) -> Callable:
     return checked
 
 
-_LINEAR = ("conj_physical", "positive", "real")
-for _name in _ZERO_STAYS_ZERO:
-    serves(_name, *[_on_values(_name, linear=_name in _LINEAR)] * 2)
-    _changes = registry.get(_name).declaration.inplace
-    if _changes is not None and _name not in _LINEAR:
-        registry.register_kernel(_changes.name, LAYOUT_KEYS[0], _of_coalesced(_name))
-serves("neg", *[_on_values("neg", linear=True)] * 2)
+for _declaration in [d for d in DECLARATIONS.values() if d.keeps_zero]:
+    _name = _declaration.operator.schema.base_name
+    serves(_name, *[_on_values(_name, linear=False)] * 2)
+    if _declaration.inplace is not None:
+        registry.register_kernel(_declaration.inplace.name, LAYOUT_KEYS[0], _of_coalesced(_name))
+for _name in ("conj_physical", "positive", "real", "neg"):
+    serves(_name, *[_on_values(_name, linear=True)] * 2)
 
 
 def _is_number(value: Any) -> bool:
