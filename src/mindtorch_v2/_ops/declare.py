@@ -118,6 +118,10 @@ class Declaration:
         of_one = sum(a.is_tensor for a in schema.arguments) == 1
         return along_dimensions if of_one and not DIMENSIONS.isdisjoint(schema.names) else None
 
+    def has_kernel_for(self, tensor: Tensor) -> bool:
+        """Whether the tensor's device has a kernel of its own, which composites prefer to the parts they have else."""
+        return tensor._device.type in self.kernels
+
     @property
     def by_parts(self) -> Callable | None:
         """The decomposition where transforms run it in the operator's place: those that vmap has no rule for."""

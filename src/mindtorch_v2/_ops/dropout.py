@@ -6,7 +6,6 @@ from typing import Any
 
 from .. import _random
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import CUDA_MASK
 from .._dtype import COMPLEX, COMPUTE, FLOAT, bool_
 from .._generator import default_generator
 from .._tensor import Tensor
@@ -76,7 +75,7 @@ def _is_idle(input: Tensor, p: float, train: bool) -> bool:
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     if _is_idle(input, p, train):
         return input
-    if input._keys & CUDA_MASK and p < 1 and input.dtype.category == FLOAT:
+    if p < 1 and input.dtype.category == FLOAT and _NATIVE.declaration.has_kernel_for(input):
         return call_bound(_NATIVE, (input, p, True))[0]
     return input * _dropped(input, p)  # type: ignore[operator]
 
@@ -154,7 +153,7 @@ def _native_grad(grad: Tensor, result1: Tensor, p: float, train: bool | None) ->
     scale = 0.0 if p == 1 else 1 / (1 - p)
     if train is False:
         return grad
-    return call_bound(_BACKWARD, (grad, result1, scale)) if grad._keys & CUDA_MASK else grad * result1 * scale  # type: ignore[operator]
+    return call_bound(_BACKWARD, (grad, result1, scale))
 
 
 def _native_of_one_mask(call: Call) -> Result:

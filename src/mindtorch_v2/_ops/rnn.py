@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import AUTOCAST_MASK, CUDA_MASK, NPU_MASK, TORCH_DISPATCH_MASK, modes
+from .._dispatch.keys import AUTOCAST_MASK, NPU_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
 from .._dtype import FLOAT, int64
 from .._tensor import Tensor, wrap
@@ -474,7 +474,7 @@ def _lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh):
     if len(hx) != 2:
         raise RuntimeError("lstm_cell expects two hidden states")
     _check_cell(LSTM, input, hx, w_ih, w_hh)
-    if input._keys & CUDA_MASK:
+    if _LAYER.declaration.has_kernel_for(input):
         return _layer(LSTM, input, *hx, w_ih, w_hh, b_ih, b_hh, None, (len(input),), False)[1:]
     return _lstm_step(linear(input, w_ih, b_ih), *hx, w_hh, b_hh, None)
 
@@ -486,7 +486,7 @@ def _declare_cell(mode: str) -> None:
                                    t(2, 2), *_sample_weights(mode))), out=None, autocast=dict(accelerators="lower"))
     def cell(input, hx, w_ih, w_hh, b_ih, b_hh):
         _check_cell(mode, input, (hx,), w_ih, w_hh)
-        if input._keys & CUDA_MASK:
+        if _LAYER.declaration.has_kernel_for(input):
             return _layer(mode, input, hx, None, w_ih, w_hh, b_ih, b_hh, None, (len(input),), False)[1]
         return _STEPS[mode](linear(input, w_ih, b_ih), hx, None, w_hh, b_hh, None)[0]
 
