@@ -19,7 +19,7 @@ class Generator(_random.Generator):
             from ._backends.cuda.runtime import require
 
             require()
-            from ._backends.cuda.random import CudaGenerator
+            from ._backends.cuda.generator import CudaGenerator
 
             cls = CudaGenerator
         return object.__new__(cls)

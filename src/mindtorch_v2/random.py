@@ -16,7 +16,7 @@ __all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "
 
 def manual_seed(seed: Any) -> Generator:
     """The default generator, started anew from `seed`."""
-    for place in ("npu.seeds", "cuda.random"):  # a device that was never used needs no seed
+    for place in ("npu.seeds", "cuda.generator"):  # a device that was never used needs no seed
         seeds = sys.modules.get(f"{__package__}._backends.{place}")
         if seeds is not None:
             seeds.seed_all(int(seed))

@@ -79,7 +79,7 @@ def __getattr__(name: str) -> Any:
 def _default_generators() -> tuple:
     if not is_available():
         return ()
-    from .._backends.cuda.random import default_generator
+    from .._backends.cuda.generator import default_generator
 
     return tuple(map(default_generator, range(device_count())))
 

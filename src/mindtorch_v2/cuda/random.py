@@ -11,7 +11,7 @@ __all__ = ["get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", 
 
 def _generator(device: Any = None) -> Any:
     index = _runtime.index_of(device)
-    from .._backends.cuda.random import default_generator
+    from .._backends.cuda.generator import default_generator
 
     return default_generator(index)
 
@@ -25,7 +25,7 @@ def manual_seed(seed: int) -> None:
 def manual_seed_all(seed: int) -> None:
     """Starts the random numbers of all devices anew; nothing happens without any."""
     if _runtime.is_available():
-        from .._backends.cuda.random import seed_all
+        from .._backends.cuda.generator import seed_all
 
         seed_all(int(seed))
 

@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from .array import empty, layout_of
-from .gemm import loaded
+from .cublas import loaded
 from .launch import lock
 from .runtime import CudaError, device_of
 from .streams import current

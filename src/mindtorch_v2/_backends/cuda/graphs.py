@@ -7,7 +7,7 @@ import cupy
 import numpy as np
 
 from . import memory
-from .random import CudaGenerator, default_generator
+from .generator import CudaGenerator, default_generator
 from .streams import Stream, current_stream, synchronize
 
 _capturing: list["CUDAGraph"] = []

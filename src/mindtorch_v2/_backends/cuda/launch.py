@@ -63,6 +63,11 @@ __device__ inline void require(bool holds) {
 }
 """
 
+# For sources that load and store several neighbours at once.
+PACKS = r"""
+template <typename T, int N> struct __align__(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) pack { T v[N]; };
+"""
+
 
 def c_type(kind: np.dtype) -> str:
     return C_TYPES[kind.name]
@@ -75,6 +80,11 @@ def check(code: int) -> None:
         _driver.cuGetErrorString(code, ctypes.byref(text))
         said = (text.value or b"unknown error").decode()
         raise CudaError(f"CUDA error: {said}")
+
+
+def longs(*numbers: int) -> list[Any]:
+    """Arguments of a kernel that never change, all of them `long long`."""
+    return [ctypes.c_longlong(n) for n in numbers]
 
 
 @functools.cache

@@ -10,10 +10,9 @@ from ...._ops.rules import Spec
 from ...._tensor import Tensor
 from ..array import empty, layout_of
 from ..families import fill, layout_for, wrap_cuda
-from ..indexed import Index
 from ..launch import ASSERTIONS, C_TYPES, kernel
 from ..plans import dense, dense_if_any, planned, pointer_of
-from .index import read_along, reading, steps, writing
+from .index import Index, read_along, reading, steps, writing
 
 
 @planned(by_value=False)

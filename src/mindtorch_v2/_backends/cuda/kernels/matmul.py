@@ -9,8 +9,8 @@ from ...._ops.rules import Spec
 from ...._tensor import Tensor
 from ....backends import cuda as settings
 from ..array import CudaArray, Layout, empty, layout_of
+from ..cublas import Product, factor, is_supported, lead
 from ..families import Maker, copy_array, fresh_tensor, generic_kernel, infer_of, wrap_cuda
-from ..gemm import Product, factor, is_supported, lead
 from ..plans import attempt
 
 _plans: dict[tuple, Any] = {}

@@ -1,5 +1,6 @@
 """Norms of trailing dimensions on a GPU, and their gradients."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,9 +13,90 @@ from ...._ops.rules import Spec
 from ...._tensor import Tensor
 from ..array import empty, layout_of
 from ..families import fresh_tensor, layout_for, wrap_cuda
+from ..launch import PACKS, Launch, compiled, longs
 from ..plans import dense, dense_if_any, planned, pointer_of
-from ..reduce import Folding
-from ..rows import c_types, parameter_launch, row_launch, widest
+from ..rows import c_types, row_launch, widest
+from .reduce import Folding
+
+# the parameters and the body of kernels of rows
+_NORM = ("const T0* x, const T1* weight, const T2* bias, T3* out, T4* means, T5* rstds, double eps", r"""
+    A held[ITEMS][V], mean = 0, total = 0;
+    load(held, x + row * width, width, (A)0);
+    if (CENTRED) {
+        EACH(k, j) mean += held[k][j];
+        mean = row_fold<sum_of>(mean, 0) / width;
+    }
+    EACH(k, j) {
+        A off = (k * (int64)blockDim.x + threadIdx.x) * V + j < width ? held[k][j] - mean : (A)0;
+        held[k][j] = off;
+        total += off * off;
+    }
+    A rstd = 1 / SQRT(row_fold<sum_of>(total, 0) / width + (A)eps);
+    A scale[ITEMS][V];
+    EACH(k, j) held[k][j] *= rstd;
+    if (weight) { load(scale, weight, width, (A)0); EACH(k, j) held[k][j] *= scale[k][j]; }
+    if (bias) { load(scale, bias, width, (A)0); EACH(k, j) held[k][j] += scale[k][j]; }
+    save(held, out + row * width, width);
+    if (threadIdx.x == 0) {
+        if (CENTRED) means[row] = narrow<T4>::of(mean);
+        rstds[row] = narrow<T5>::of(rstd);
+    }
+""")
+_NORM_BACKWARD = ("const T0* grad, const T1* x, const T2* weight, const T3* means, const T4* rstds, T5* out", r"""
+    A g[ITEMS][V], unit[ITEMS][V], along = 0, all = 0;
+    load(g, grad + row * width, width, (A)0);
+    if (weight) { load(unit, weight, width, (A)0); EACH(k, j) g[k][j] *= unit[k][j]; }
+    load(unit, x + row * width, width, (A)0);
+    A mean = CENTRED ? (A)widened(means[row]) : (A)0, rstd = (A)widened(rstds[row]);
+    EACH(k, j) {
+        unit[k][j] = (unit[k][j] - mean) * rstd;
+        along += g[k][j] * unit[k][j];
+        all += g[k][j];
+    }
+    along = row_fold<sum_of>(along, 0) / width;
+    all = CENTRED ? row_fold<sum_of>(all, 0) / width : (A)0;
+    EACH(k, j) g[k][j] = (g[k][j] - unit[k][j] * along - all) * rstd;
+    save(g, out + row * width, width);
+""")
+
+_PARAMETERS = PACKS + r"""
+extern "C" __global__ void parameters(const T0* grad, const T1* x, const T2* means, const T3* rstds, A* out,
+                                      int64 rows, int64 width, int64 chunk) {
+    __shared__ A of_weight[8][32], of_bias[8][32];
+    int64 column = blockIdx.x * 32 + threadIdx.x, start = blockIdx.y * chunk;
+    int64 end = start + chunk < rows ? start + chunk : rows;
+    A w = 0, b = 0;
+    if (column < width) {
+        #pragma unroll 4
+        for (int64 r = start + threadIdx.y; r < end; r += 8) {
+            A g = (A)widened(grad[r * width + column]), mean = CENTRED ? (A)widened(means[r]) : (A)0;
+            w += g * ((A)widened(x[r * width + column]) - mean) * (A)widened(rstds[r]);
+            b += g;
+        }
+    }
+    of_weight[threadIdx.y][threadIdx.x] = w;
+    of_bias[threadIdx.y][threadIdx.x] = b;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < width) {
+        for (int y = 1; y < 8; ++y) { w += of_weight[y][threadIdx.x]; b += of_bias[y][threadIdx.x]; }
+        out[blockIdx.y * width + column] = w;
+        out[(gridDim.y + blockIdx.y) * width + column] = b;
+    }
+}
+"""
+
+
+@functools.lru_cache(4096)
+def _parameter_launch(types: tuple[str, ...], wide: str, rows: int, width: int,
+                     centred: bool) -> tuple[Launch, int]:
+    """The launch that adds up the gradients of a norm's weight and bias over parts of the rows, and how many parts."""
+    blocks = -(-width // 32)
+    parts = max(1, min(-(-1056 // blocks), rows // 32))
+    chunk = -(-rows // parts)
+    parts = -(-rows // chunk)
+    named = "".join(f"typedef {kind} T{i};\n" for i, kind in enumerate(types))
+    text = f"typedef {wide} A;\n#define CENTRED {int(centred)}\n{named}{_PARAMETERS}"
+    return Launch(compiled(text, "parameters"), "qqqqq", (blocks, parts), (32, 8), longs(rows, width, chunk)), parts
 
 
 def _normalising(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, bias: Any,
@@ -24,7 +106,7 @@ def _normalising(specs: Sequence[Spec], input: Tensor, width: int, weight: Any, 
     if not array.size:
         return None
     parameters = [None if t is None else t._array for t in (weight, bias)]
-    launch = row_launch("norm", c_types(array, *parameters, layouts[0], layouts[1] if centred else None, layouts[-1]),
+    launch = row_launch(_NORM, c_types(array, *parameters, layouts[0], layouts[1] if centred else None, layouts[-1]),
                         widest(array), array.size // width, width, centred)
     if launch is None:
         return None
@@ -67,10 +149,10 @@ def _differentiating(specs: Sequence[Spec | None], grad_out: Tensor, input: Tens
     grad, means = grad_out._array, None if mean is None else mean._array
     scale = None if weight is None else weight._array
     types = c_types(grad, array, scale, means, rstd._array, layouts[0] or array)
-    launch = row_launch("norm_backward", types, wide, rows, width, centred)
+    launch = row_launch(_NORM_BACKWARD, types, wide, rows, width, centred)
     if launch is None:
         return None
-    adding, parts = parameter_launch(c_types(grad, array, means, rstd._array), wide, rows, width, centred)
+    adding, parts = _parameter_launch(c_types(grad, array, means, rstd._array), wide, rows, width, centred)
     sums_of = layout_of((2, parts, width), np.dtype(np.float64 if wide == "double" else np.float32))
     foldings = [None if layout is None else Folding("sum", sums_of.dtype, sums_of.dtype, layout, 1, parts, width)
                 for layout in layouts[1:]]

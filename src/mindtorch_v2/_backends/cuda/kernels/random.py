@@ -1,5 +1,6 @@
-"""Random numbers on a GPU: factories, in-place draws and distributions given by tensors."""
+"""Random numbers on a GPU: Philox 4x32-10, counted by a seed and an offset, for factories, draws and distributions."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,98 @@ from ...._random import largest_random
 from ...._tensor import Tensor
 from ..array import CudaArray, empty, layout_of
 from ..families import Maker, device_among, finished, fresh, leaf, store, view_of
+from ..generator import CudaGenerator, generator_for
+from ..launch import c_type, kernel
 from ..plans import attempt
-from ..random import fill, generator_for
+
+PHILOX = r"""
+__device__ inline uint4 philox(unsigned long long seed, unsigned long long offset, unsigned long long index) {
+    unsigned int k0 = (unsigned int)seed, k1 = (unsigned int)(seed >> 32);
+    uint4 c;
+    c.x = (unsigned int)index; c.y = (unsigned int)(index >> 32);
+    c.z = (unsigned int)offset; c.w = (unsigned int)(offset >> 32);
+    for (int round = 0; round < 10; ++round) {
+        unsigned int h0 = __umulhi(0xD2511F53u, c.x), l0 = 0xD2511F53u * c.x;
+        unsigned int h1 = __umulhi(0xCD9E8D57u, c.z), l1 = 0xCD9E8D57u * c.z;
+        uint4 n;
+        n.x = h1 ^ c.y ^ k0; n.y = l1; n.z = h0 ^ c.w ^ k1; n.w = l0;
+        c = n;
+        k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+    }
+    return c;
+}
+"""
+
+# In (0, 1], of two words: as many bits as the type keeps, so that nothing rounds up to more than 1.
+_UNIFORM = {"half_t": "((w0 >> 21) + 1) * 4.8828125e-4f", "bfloat_t": "((w0 >> 24) + 1) * 3.90625e-3f",
+            "double": "(((double)(w0 >> 5) * 67108864.0 + (double)(w1 >> 6)) + 1.0) * 1.1102230246251565e-16"}
+_FINE = "((w0 >> 8) + 1) * 5.9604644775390625e-8f"
+
+# What an element is, of the words w0 and w1, the uniform number u in (0, 1] and the parameters a and b.
+_DISTRIBUTIONS = {
+    "uniform": "(1 - u) * ((real)b - (real)a) + (real)a",
+    "normal": "sqrt(-2 * log(u)) * cos((real)6.283185307179586 * fine(w1, w0)) * (real)b + (real)a",
+    "log_normal": "exp(sqrt(-2 * log(u)) * cos((real)6.283185307179586 * fine(w1, w0)) * (real)b + (real)a)",
+    "exponential": "-log(u) / (real)a",
+    "cauchy": "(real)a + (real)b * tan((real)3.141592653589793 * (u - (real)0.5))",
+    "geometric": "max((real)1, ceil(log(u) / (real)log1p(-a)))",
+    "bernoulli": "(fine(w0, w1) <= (real)a ? (real)b : (real)0)",
+    "integer": "(low + (int64)((((unsigned long long)w0 << 32) | w1) % (unsigned long long)range))",
+    "bits": "(int64)(((unsigned long long)w0 << 32) | w1)",
+}
+
+_DRAW = """
+typedef {type} T;
+typedef {real} real;
+__device__ inline real fine(unsigned int w0, unsigned int w1) {{ return {fine}; }}
+__device__ inline T drawn(unsigned int w0, unsigned int w1, double a, double b, int64 low, int64 range) {{
+    real u = {uniform};
+    (void)u;
+    return narrow<T>::of({value});
+}}
+extern "C" __global__ void draw(T* out, int64 count, unsigned long long seed, unsigned long long offset,
+                                const unsigned long long* base, double a, double b, int64 low, int64 range) {{
+    int64 pair = blockIdx.x * (int64)blockDim.x + threadIdx.x;
+    if (2 * pair >= count) return;
+    if (base) {{ seed = base[0]; offset += base[1]; }}
+    uint4 w = philox(seed, offset, pair);
+    out[2 * pair] = drawn(w.x, w.y, a, b, low, range);
+    if (2 * pair + 1 < count) out[2 * pair + 1] = drawn(w.z, w.w, a, b, low, range);
+}}
+"""
+
+
+@functools.cache
+def _source(kind: np.dtype, distribution: str) -> str:
+    name = c_type(kind)
+    real = "double" if name == "double" else "float"
+    fine = _UNIFORM["double"] if real == "double" else _FINE
+    value = _DISTRIBUTIONS[distribution]
+    if real == "double" or distribution not in ("uniform",):
+        uniform = fine
+    else:
+        uniform = _UNIFORM.get(name, _FINE)
+    if distribution == "integer" and name in ("half_t", "bfloat_t"):
+        value = f"(float){value}"
+    return PHILOX + _DRAW.format(type=name, real=real, fine=fine, uniform=uniform, value=value)
+
+
+def _fill(array: CudaArray, distribution: str, generator: CudaGenerator, a: float = 0.0, b: float = 1.0,
+          low: int = 0, span: int = 1) -> None:
+    """Draws into a contiguous array."""
+    count = array.size
+    if count:
+        seed, offset, base = generator.taken()
+        launch = kernel(_source(array.dtype, distribution), "draw", "qqqqqddqq")
+        threads = (count + 1) // 2
+        launch.over(((threads + 255) // 256,), (256,), array.pointer, count, signed(seed), offset, base, a, b, low,
+                    signed(span))
+
+
+def signed(number: int) -> int:
+    number %= 1 << 64
+    return number if number < 1 << 63 else number - (1 << 64)
+
 
 _DRAWN_IN = {np.dtype(kind): np.dtype(real) for kind, real in (("F", "f"), ("D", "d"))}
 
@@ -28,11 +119,11 @@ def draw(array: CudaArray, generator: Any, distribution: str, a: float = 0.0, b:
     source = generator_for(generator, array.device.index or 0)
     real = _DRAWN_IN.get(array.dtype)
     if real is None and array.layout.contiguous:
-        fill(array, distribution, source, a, b, low, span)
+        _fill(array, distribution, source, a, b, low, span)
         return
     shape, kind = (array.shape, array.dtype) if real is None else ((*array.shape, 2), real)
     drawn = empty(layout_of(shape, kind), array.device)
-    fill(drawn, distribution, source, a, b, low, span)
+    _fill(drawn, distribution, source, a, b, low, span)
     if real is not None:
         store(array.view, drawn.view.view(array.dtype).reshape(array.shape))
     else:
@@ -288,17 +379,14 @@ extern "C" __global__ void draw(const T* counts, const T* chances, T* out, int64
 
 def _by_element(source: str, operands: list[Any], spec: Spec, generator: Any, where: Any) -> Tensor:
     """A kernel that draws each element of its own, with parameters from arrays."""
-    from ..launch import c_type, kernel
-    from ..random import _PHILOX, _signed
-
     kind = spec.dtype.np
     arrays = [cupy.ascontiguousarray(cupy.broadcast_to(view_of(t), spec.shape)) for t in operands]
     made = empty(layout_of(tuple(spec.shape), kind), where)
     if made.size:
-        text = _PHILOX + source.format(type=c_type(kind), real="double" if kind.itemsize == 8 else "float")
+        text = PHILOX + source.format(type=c_type(kind), real="double" if kind.itemsize == 8 else "float")
         seed, offset, _ = generator_for(generator, where.index or 0).taken()
         kernel(text, "draw", "q" * (len(arrays) + 4)).over(
-            ((made.size + 255) // 256,), (256,), *(a.data.ptr for a in arrays), made.pointer, made.size, _signed(seed),
+            ((made.size + 255) // 256,), (256,), *(a.data.ptr for a in arrays), made.pointer, made.size, signed(seed),
             offset)
     return finished(made.view, spec, where)
 

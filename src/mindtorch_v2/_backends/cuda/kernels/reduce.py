@@ -1,19 +1,202 @@
 """Reductions on a GPU: a call finds its launches by the layout of its tensor and what is to be folded."""
 
+import ctypes
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...._device import device
 from ...._dispatch.registry import Operator
 from ...._dtype import REDUCED
 from ...._ops.reduce import folded_count, reduced_dims
 from ...._tensor import Tensor
 from ..array import CudaArray, Layout, empty, layout_of
 from ..families import Maker, copy_array, generic_kernel, infer_of, wrap_cuda
-from ..launch import C_TYPES
-from ..reduce import Folding
+from ..launch import C_TYPES, PACKS, Launch, c_type, compiled
+
+_BLOCKS = 1056  # enough to fill any device: eight for each of 132 multiprocessors
+
+
+class _Fold(NamedTuple):
+    """How to fold: `a` and `b` are combined, `x` is an element, and `start` changes nothing. C expressions."""
+
+    combine: str
+    start: str
+    load: str = "(A)x"
+
+
+_FOLDS = {
+    "sum": _Fold("a + b", "(A)0"), "prod": _Fold("a * b", "(A)1"),
+    "max": _Fold("(a != a || a > b) ? a : b", "LOWEST"), "min": _Fold("(a != a || a < b) ? a : b", "HIGHEST"),
+    "any": _Fold("a | b", "(A)0", "(A)(x != 0)"), "all": _Fold("a & b", "(A)1", "(A)(x != 0)"),
+}
+
+_COMMON = r"""
+typedef {T} T; typedef {A} A; typedef {R} R;
+#define LOWEST {lowest}
+#define HIGHEST {highest}
+__device__ inline A combine(A a, A b) {{ return {combine}; }}
+template <typename X> __device__ inline A loaded(X x) {{ return {load}; }}
+__device__ inline R finished(A a, double divisor) {{ return narrow<R>::of({finish}); }}
+"""
+
+# One warp a row (several in a block), or one block for a part of a row.
+_ROWS = _COMMON + r"""
+extern "C" __global__ void fold(const T* in, R* out, double divisor, int64 rows, int64 length, int64 chunk,
+                                int64 parts) {{
+    __shared__ A shared[32];
+    int64 row = blockIdx.x, start = 0;
+    if (blockDim.x == 32) row = row * blockDim.y + threadIdx.y;
+    else {{ start = row % parts * chunk; row /= parts; }}
+    if (row >= rows) return;
+    const T* p = in + row * length + start;
+    int64 count = length - start < chunk ? length - start : chunk;
+    A lane[4];
+    for (int k = 0; k < 4; ++k) lane[k] = {start};
+    int64 done = 0;
+    if (((size_t)p & (sizeof(pack<T, 4>) - 1 > 15 ? 15 : sizeof(pack<T, 4>) - 1)) == 0) {{
+        #pragma unroll 4
+        for (int64 i = threadIdx.x; i < count / 4; i += blockDim.x) {{
+            pack<T, 4> w = ((const pack<T, 4>*)p)[i];
+            for (int k = 0; k < 4; ++k) lane[k] = combine(lane[k], loaded(widened(w.v[k])));
+        }}
+        done = count / 4 * 4;
+    }}
+    for (int64 i = done + threadIdx.x; i < count; i += blockDim.x) lane[0] = combine(lane[0], loaded(widened(p[i])));
+    A total = combine(combine(lane[0], lane[1]), combine(lane[2], lane[3]));
+    for (int s = 16; s; s >>= 1) total = combine(total, __shfl_xor_sync(0xffffffff, total, s));
+    if (blockDim.x > 32) {{
+        if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = total;
+        __syncthreads();
+        if (threadIdx.x < 32) {{
+            total = threadIdx.x < blockDim.x / 32 ? shared[threadIdx.x] : {start};
+            for (int s = 16; s; s >>= 1) total = combine(total, __shfl_xor_sync(0xffffffff, total, s));
+        }}
+        if (threadIdx.x == 0) out[blockIdx.x] = finished(total, divisor);
+    }} else if (threadIdx.x == 0) out[row] = finished(total, divisor);
+}}
+"""
+
+# 32 times W columns a block; eight rows at a time.
+_COLUMNS = _COMMON + r"""
+#define W {wide}
+extern "C" __global__ void fold(const T* in, R* out, double divisor, int64 length, int64 inner, int64 chunk) {{
+    __shared__ A shared[8][32 * W];
+    int64 column = (blockIdx.x * 32 + threadIdx.x) * (int64)W, start = blockIdx.y * chunk;
+    int64 end = start + chunk < length ? start + chunk : length;
+    A total[W];
+    for (int k = 0; k < W; ++k) total[k] = {start};
+    if (column < inner) {{
+        const T* p = in + blockIdx.z * length * inner + column;
+        #pragma unroll 4
+        for (int64 r = start + threadIdx.y; r < end; r += 8) {{
+            pack<T, W> w = *(const pack<T, W>*)(p + r * inner);
+            for (int k = 0; k < W; ++k) total[k] = combine(total[k], loaded(widened(w.v[k])));
+        }}
+    }}
+    for (int k = 0; k < W; ++k) shared[threadIdx.y][threadIdx.x * W + k] = total[k];
+    __syncthreads();
+    if (threadIdx.y == 0 && column < inner) {{
+        for (int k = 0; k < W; ++k) {{
+            A made = shared[0][threadIdx.x * W + k];
+            for (int y = 1; y < 8; ++y) made = combine(made, shared[y][threadIdx.x * W + k]);
+            out[((int64)blockIdx.z * gridDim.y + blockIdx.y) * inner + column + k] = finished(made, divisor);
+        }}
+    }}
+}}
+"""
+
+_LIMITS = {
+    "float": ("(-__int_as_float(0x7f800000))", "__int_as_float(0x7f800000)"),
+    "double": ("(-__longlong_as_double(0x7ff0000000000000LL))", "__longlong_as_double(0x7ff0000000000000LL)"),
+}
+
+
+def _limits(kind: np.dtype) -> tuple[str, str]:
+    if kind.kind == "f":
+        return _LIMITS[c_type(kind)]
+    if kind.kind == "b":
+        return "0", "1"
+    info = np.iinfo(kind)
+    suffix = "ULL" if kind.kind == "u" else "LL"
+    return f"({info.min + (kind.kind == 'i')}{suffix}{' - 1' * (kind.kind == 'i')})", f"({info.max}{suffix})"
+
+
+@functools.cache
+def _kernel(template: str, name: str, element: np.dtype, wide: np.dtype, made: np.dtype, divides: bool,
+            columns: int = 1) -> Any:
+    fold = _FOLDS[name]
+    lowest, highest = _limits(wide)
+    text = template.format(T=c_type(element), A=c_type(wide), R=c_type(made), lowest=lowest, highest=highest,
+                           combine=fold.combine, load=fold.load, start=fold.start, wide=columns,
+                           finish="a / (A)divisor" if divides else "a")
+    return compiled(PACKS + text, "fold")
+
+
+class Folding:
+    """The launches that fold a contiguous (outer, length, inner) array along its middle dimension."""
+
+    def __init__(self, name: str, element: np.dtype, wide: np.dtype, made: Layout, outer: int, length: int, inner: int,
+                 divisor: float | None = None) -> None:
+        self.made, self.divisor = made, 1.0 if divisor is None else float(divisor)
+        divides, kind = divisor is not None, made.dtype
+        self.parts = self._parts_of(outer, length, inner)
+        chunk = -(-length // self.parts)
+        chunk += -chunk % 4
+        self.parts = max(-(-length // chunk), 1)
+        first = wide if self.parts > 1 else kind
+        self.partial = layout_of((outer * self.parts * inner,), wide) if self.parts > 1 else None
+        last = divides and self.parts == 1
+        columns = 4 if inner % 4 == 0 else 1
+        if inner == 1:
+            self.launch = self._rows(_kernel(_ROWS, name, element, wide, first, last), outer, length, chunk, self.parts)
+        else:
+            self.launch = self._columns(_kernel(_COLUMNS, name, element, wide, first, last, columns), outer, length,
+                                        inner, chunk, self.parts, columns)
+        self.second: Launch | None = None
+        if self.parts > 1 and inner == 1:
+            self.second = self._rows(_kernel(_ROWS, name, wide, wide, kind, divides), outer, self.parts, self.parts, 1)
+        elif self.parts > 1:
+            self.second = self._columns(_kernel(_COLUMNS, name, wide, wide, kind, divides, columns), outer, self.parts,
+                                        inner, self.parts, 1, columns)
+
+    @staticmethod
+    def _parts_of(outer: int, length: int, inner: int) -> int:
+        if inner == 1:
+            return 1 if outer >= _BLOCKS // 4 or length <= 8192 else min(-(-length // 4096), -(-_BLOCKS // outer))
+        blocks = outer * -(-inner // (128 if inner % 4 == 0 else 32))
+        return max(1, min(-(-_BLOCKS // blocks), length // 64))
+
+    def _rows(self, kernel: Any, outer: int, length: int, chunk: int, parts: int) -> Launch:
+        fixed = [ctypes.c_double(self.divisor), *map(ctypes.c_longlong, (outer, length, chunk, parts))]
+        if parts == 1 and length <= 1024 and outer > 1:
+            return Launch(kernel, "qq", (-(-outer // 8),), (32, 8), fixed)
+        threads = min(max(-(-chunk // 8) + 31 & ~31, 64), 512 if outer * parts > 1 else 1024)
+        return Launch(kernel, "qq", (outer * parts,), (threads,), fixed)
+
+    def _columns(self, kernel: Any, outer: int, length: int, inner: int, chunk: int, parts: int,
+                 columns: int) -> Launch:
+        fixed = [ctypes.c_double(self.divisor), *map(ctypes.c_longlong, (length, inner, chunk))]
+        return Launch(kernel, "qq", (-(-inner // (32 * columns)), parts, outer), (32, 8), fixed)
+
+    def __call__(self, array: CudaArray) -> CudaArray:
+        """The folded array."""
+        return self.of(array.pointer, array.device)
+
+    def of(self, pointer: int, where: device) -> CudaArray:
+        """The folded array of what lies at an address."""
+        made = empty(self.made, where)
+        if self.second is None:
+            self.launch(pointer, made.pointer)
+            return made
+        partial = empty(self.partial, where)  # type: ignore[arg-type]
+        self.launch(pointer, partial.pointer)
+        self.second(partial.pointer, made.pointer)
+        return made
+
 
 _FLOAT32, _LIMIT = np.dtype(np.float32), 4096
 # operator -> how it folds, and whether it divides by the count

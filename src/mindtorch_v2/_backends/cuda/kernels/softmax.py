@@ -11,6 +11,50 @@ from ..launch import C_TYPES
 from ..plans import dense, planned
 from ..rows import c_types, row_launch, widest
 
+# operator -> the parameters and the body of its kernel
+_ROWS = {
+    "softmax": ("const T0* x, T1* out", r"""
+    A held[ITEMS][V];
+    load(held, x + row * width, width, -HUGE);
+    A top = -HUGE, total = 0;
+    EACH(k, j) top = held[k][j] > top ? held[k][j] : top;
+    top = row_fold<max_of>(top, -HUGE);
+    EACH(k, j) { held[k][j] = EXP(held[k][j] - top); total += held[k][j]; }
+    total = row_fold<sum_of>(total, 0);
+    EACH(k, j) held[k][j] = held[k][j] / total;
+    save(held, out + row * width, width);
+"""),
+    "log_softmax": ("const T0* x, T1* out", r"""
+    A held[ITEMS][V];
+    load(held, x + row * width, width, -HUGE);
+    A top = -HUGE, total = 0;
+    EACH(k, j) top = held[k][j] > top ? held[k][j] : top;
+    top = row_fold<max_of>(top, -HUGE);
+    EACH(k, j) { held[k][j] -= top; total += EXP(held[k][j]); }
+    A log_total = LOG(row_fold<sum_of>(total, 0));
+    EACH(k, j) held[k][j] -= log_total;
+    save(held, out + row * width, width);
+"""),
+    "softmax_backward": ("const T0* grad, const T1* made, T2* out", r"""
+    A g[ITEMS][V], y[ITEMS][V], total = 0;
+    load(g, grad + row * width, width, (A)0);
+    load(y, made + row * width, width, (A)0);
+    EACH(k, j) total += g[k][j] * y[k][j];
+    total = row_fold<sum_of>(total, 0);
+    EACH(k, j) g[k][j] = (g[k][j] - total) * y[k][j];
+    save(g, out + row * width, width);
+"""),
+    "log_softmax_backward": ("const T0* grad, const T1* made, T2* out", r"""
+    A g[ITEMS][V], y[ITEMS][V], total = 0;
+    load(g, grad + row * width, width, (A)0);
+    load(y, made + row * width, width, (A)0);
+    EACH(k, j) total += g[k][j];
+    total = row_fold<sum_of>(total, 0);
+    EACH(k, j) g[k][j] -= EXP(y[k][j]) * total;
+    save(g, out + row * width, width);
+"""),
+}  # fmt: skip
+
 
 def _over_cupy(xp: Any, self: Any, dim: int, dtype: Any, spec: Any, operator: Operator) -> Any:
     if dtype is not None and self.dtype != dtype.np:
@@ -36,8 +80,8 @@ def softmax(spec: Spec, self: Tensor, dim: int, dtype: Any, operator: Operator) 
     if not array.size or not _is_last(dim, array.shape) or array.dtype.name not in C_TYPES:
         return None
     width = array.shape[-1]
-    launch = row_launch(operator.schema.base_name, c_types(array, layout), widest(array, layout), array.size // width,
-                        width)
+    body = _ROWS[operator.schema.base_name]
+    launch = row_launch(body, c_types(array, layout), widest(array, layout), array.size // width, width)
     if launch is None:
         return None
 
@@ -58,8 +102,8 @@ def softmax_backward(spec: Spec, grad_output: Tensor, output: Tensor, dim: int, 
     if not array.size or not _is_last(dim, array.shape) or grad_output._array.shape != array.shape:
         return None
     width = array.shape[-1]
-    name = operator.schema.base_name.removeprefix("_").removesuffix("_data")
-    launch = row_launch(name, c_types(grad_output._array, array, layout), widest(array, layout), array.size // width,
+    body = _ROWS[operator.schema.base_name.removeprefix("_").removesuffix("_data")]
+    launch = row_launch(body, c_types(grad_output._array, array, layout), widest(array, layout), array.size // width,
                         width)
     if launch is None:
         return None
