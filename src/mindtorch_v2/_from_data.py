@@ -499,19 +499,15 @@ def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *
     return _placed(wrap(array), device, requires_grad)
 
 
-_OF_TWO_NUMBERS = frozenset("add sub subtract mul multiply div divide true_divide floor_divide".split())
-
-
 def _of_numbers(operator: Operator) -> Callable:
     """The kernel of a call without tensors: arithmetic makes one of its first number, the rest refuses."""
-    name = operator.schema.base_name
 
     def kernel(*values: Any) -> Any:
-        if name in _OF_TWO_NUMBERS:
+        if operator.declaration is not None and operator.declaration.of_numbers:
             return call_bound(operator, (tensor(values[0]), *values[1:]))
         shown = ", ".join(type(v).__name__ for v in values if v is not None)
-        raise TypeError(f"{name}() received an invalid combination of arguments - got ({shown}), but expected: "
-                        f"{operator.schema}")
+        raise TypeError(f"{operator.schema.base_name}() received an invalid combination of arguments - got ({shown}), "
+                        f"but expected: {operator.schema}")
 
     return kernel
 

@@ -399,7 +399,7 @@ CONJUGATE = op("_conj_physical(Tensor self) -> Tensor",
 
 
 @composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(), aliases=("conj",),
-           out=AS_OPERAND._replace(names="torch.conj_physical"))
+           out=AS_OPERAND._replace(names="torch.conj_physical"), keeps_zero=True, linear=True)
 def _conj_physical(self):
     return call_bound(CONJUGATE, (self,)) if self.dtype.is_complex else self
 

@@ -86,7 +86,7 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: _times_alpha(grad, alpha)),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)],
-   aten="Tensor", old_orders=("self alpha other", "self other alpha"))
+   aten="Tensor", old_orders=("self alpha other", "self other alpha"), of_numbers=True)
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
                     xp.subtract(self, _scaled(xp, other, alpha, rounded)), ufunc="subtract", check=_check_sub),
@@ -99,7 +99,8 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
                     error(RuntimeError, "with two bool tensors is not supported", values([True]), values([False])),
                     error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)],
    aten=Aten("Tensor", "rsub", lambda self, other, alpha: (other, self, alpha),
-             when=lambda self, *rest: is_number(self)), old_orders=("self alpha other", "self other alpha"))
+             when=lambda self, *rest: is_number(self)), old_orders=("self alpha other", "self other alpha"),
+   of_numbers=True)
 
 
 @composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", public="torch", samples=binary(),
@@ -112,7 +113,7 @@ op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("multiply", rounds_numbers=False),
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
-   aliases=("multiply",), samples=binary(), linear="each", aten="Tensor")
+   aliases=("multiply",), samples=binary(), linear="each", aten="Tensor", of_numbers=True)
 
 
 # quotients -----------------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
    samples=lambda: [*binary(other_low=0.5)(), case(t(2, 3), t(3, low=0.5), rounding_mode="floor"),
                     case(t(2, 3), t(3, low=0.5), rounding_mode="trunc"),
                     error(RuntimeError, "div expected rounding_mode to be one of", t(2), t(2), rounding_mode="up")],
-   aten=Aten(_div_overload))
+   aten=Aten(_div_overload), of_numbers=True)
 
 
 op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
@@ -201,14 +202,14 @@ op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    grad=dict(self=lambda grad, other: grad / conj(other),
              other=lambda grad, self, other: -(grad * conj((self / other) / other))),
    samples=binary(other_low=0.5), out=CASTABLE._replace(by="div"),
-   aten=Aten(name="div", values=lambda self, other: (self, other, None)))
+   aten=Aten(name="div", values=lambda self, other: (self, other, None)), of_numbers=True)
 op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=FLOORED,
    npu=("aclnnFloorDivide(self, other, out)", "aclnnFloorDivides(self, other, out)"),
    grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
    samples=lambda: [*undifferentiated(), case(t(2, 3, grad=False), -1.5),
                     error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))], out=CASTABLE._replace(grad="cut"),
-   aten=Aten(by_operands("default", "default", "default", inplace=("Tensor", "Scalar"))))
+   aten=Aten(by_operands("default", "default", "default", inplace=("Tensor", "Scalar"))), of_numbers=True)
 
 
 def _remainder(xp: Any, self: Any, other: Any) -> Any:
@@ -254,7 +255,7 @@ op("neg(Tensor self) -> Tensor",
    kernel=pointwise("negative", check=_check_neg),
    npu="aclnnNeg(self, out)", grad=dict(self=lambda grad: -grad), aliases=("negative",),
    samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))],
-   out=AS_OPERAND, linear=True, inplace="neg_ negative_")
+   out=AS_OPERAND, linear=True, inplace="neg_ negative_", keeps_zero=True)
 class _Absolute(Pointwise):
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         if target.dtype.is_complex:
@@ -270,7 +271,8 @@ op("abs(Tensor self) -> Tensor",
 
 
 @composite("positive(Tensor(a) self) -> Tensor(a)",
-           samples=cases(case(t(2, 3)), error(RuntimeError, "on a bool tensor is not supported", values([True]))))
+           samples=cases(case(t(2, 3)), error(RuntimeError, "on a bool tensor is not supported", values([True]))),
+           keeps_zero=True, linear=True)
 def _positive(self):
     if self.dtype.category == BOOL:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")

@@ -205,7 +205,8 @@ view_as_real: Callable = function_of(op(
    samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2))), batch=in_front))
 
 
-@composite("real(Tensor(a) self) -> Tensor(a)", public="torch", samples=cases(case(t(2, 3))))
+@composite("real(Tensor(a) self) -> Tensor(a)", public="torch", samples=cases(case(t(2, 3))),
+    keeps_zero=True, linear=True)
 def _real(self):
     return view_as_real(self).select(-1, 0) if self.dtype.category == COMPLEX else self
 

@@ -61,11 +61,9 @@ def _of_coalesced(name: str) -> Callable:
 
 for _declaration in [d for d in DECLARATIONS.values() if d.keeps_zero]:
     _name = _declaration.operator.schema.base_name
-    serves(_name, *[_on_values(_name, linear=False)] * 2)
-    if _declaration.inplace is not None:
+    serves(_name, *[_on_values(_name, linear=bool(_declaration.linear))] * 2)
+    if _declaration.inplace is not None and not _declaration.linear:
         registry.register_kernel(_declaration.inplace.name, LAYOUT_KEYS[0], _of_coalesced(_name))
-for _name in ("conj_physical", "positive", "real", "neg"):
-    serves(_name, *[_on_values(_name, linear=True)] * 2)
 
 
 def _is_number(value: Any) -> bool:
