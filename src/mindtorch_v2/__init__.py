@@ -7,7 +7,7 @@ import importlib as _importlib
 from math import e, inf, nan, pi
 from typing import Any as _Any
 
-from . import _convert, _indexing, _old_names, _torch_dispatch
+from . import _convert, _indexing, _torch_dispatch
 from . import _dtype as _dtype_module
 from ._autograd import (
     enable_grad,
@@ -18,6 +18,9 @@ from ._autograd import (
     set_grad_enabled,
 )
 from ._autograd import roots as _roots
+from ._compat.old_names import attach as _attach_old_names
+from ._compat.tensor_types import TENSOR_TYPES as _TENSOR_TYPES
+from ._compat.tensor_types import set_default_tensor_type, typename
 from ._convert import (
     get_device,
     is_complex,
@@ -57,8 +60,6 @@ from ._dlpack import from_dlpack
 from ._dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
 from ._from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
 from ._generator import Generator, default_generator
-from ._legacy import TENSOR_TYPES as _TENSOR_TYPES
-from ._legacy import set_default_tensor_type, typename
 from ._operator_names import ops
 from ._ops import public as _public
 from ._ops.declare import public_functions as _public_functions
@@ -92,7 +93,7 @@ _roots.attach()
 _convert.attach()
 _attach_sparse()
 _indexing.attach()
-_old_names.attach()
+_attach_old_names()
 # Methods that PyTorch has as functions too.
 globals().update({_name: getattr(Tensor, _name) for _name in """
     as_strided_ detach detach_ index_put_ is_conj is_distributed is_neg
@@ -133,7 +134,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
 _SUBMODULES = frozenset("""
-    _C __config__ _absent _custom_ops _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank
+    _C __config__ _compat _custom_ops _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank
     _subclasses _tensor_str _utils _weights_only_unpickler accelerator amp ao autograd backends compiler cpu cuda
     distributed distributions export fft func functional futures fx hub jit library linalg masked monitor mps mtia
     multiprocessing nested nn npu onnx optim overrides package profiler quantization quasirandom random return_types
@@ -141,7 +142,7 @@ _SUBMODULES = frozenset("""
 """.split())
 _ATTRIBUTES = {
     "_device_objects": "AcceleratorError Event OutOfMemoryError Stream get_device_module",
-    "_old_names": """DeviceObjType FatalError Tag dequantize detach_copy eig empty_quantized
+    "_compat.old_names": """DeviceObjType FatalError Tag dequantize detach_copy eig empty_quantized
                      fake_quantize_per_channel_affine fake_quantize_per_tensor_affine has_cuda has_cudnn has_lapack
                      has_mkl has_mkldnn has_mps has_openmp has_spectral init_num_threads int_repr is_vulkan_available
                      lstsq matrix_rank per_channel_affine per_channel_affine_float_qparams per_channel_symmetric
@@ -153,7 +154,7 @@ _ATTRIBUTES = {
     "_C": "DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
     "futures": "Future",
     "_compile": "compile",
-    "_dropin": "install",
+    "_compat.drop_in": "install",
     "_functorch.vmap": "vmap",
     "_higher_order_ops.cond": "cond",
     "_higher_order_ops.while_loop": "while_loop",

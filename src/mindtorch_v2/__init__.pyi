@@ -32,13 +32,13 @@ CharStorage: Any
 class CharTensor(Tensor): ...
 ComplexDoubleStorage: Any
 ComplexFloatStorage: Any
-from ._old_names import DeviceObjType as DeviceObjType
+from ._compat.old_names import DeviceObjType as DeviceObjType
 from ._C import DisableTorchFunction as DisableTorchFunction
 from ._C import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 DoubleStorage: Any
 class DoubleTensor(Tensor): ...
 from ._device_objects import Event as Event
-from ._old_names import FatalError as FatalError
+from ._compat.old_names import FatalError as FatalError
 FloatStorage: Any
 class FloatTensor(Tensor): ...
 from .futures import Future as Future
@@ -61,10 +61,9 @@ from ._device_objects import Stream as Stream
 from ._symbolic import SymBool as SymBool
 from ._symbolic import SymFloat as SymFloat
 from ._symbolic import SymInt as SymInt
-from ._old_names import Tag as Tag
+from ._compat.old_names import Tag as Tag
 from . import _C as _C
 from . import __config__ as __config__
-from . import _absent as _absent
 def _adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
 def _adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
 from ._checks import _assert as _assert
@@ -79,6 +78,7 @@ from ._checks import _check_type as _check_type
 from ._checks import _check_value as _check_value
 from ._checks import _check_with as _check_with
 def _chunk_cat(tensors: Sequence[Tensor], dim: _int, num_chunks: _int, *, out: Tensor | None = None) -> Tensor: ...
+from . import _compat as _compat
 def _convert_indices_from_coo_to_csr(
     input: Tensor,
     size: _int,
@@ -1064,7 +1064,7 @@ dequantize: Any
 def det(input: Tensor) -> Tensor: ...
 def detach(self: Any) -> Tensor: ...
 def detach_(self: Any) -> Tensor: ...
-from ._old_names import detach_copy as detach_copy
+from ._compat.old_names import detach_copy as detach_copy
 from ._device import device as device
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor: ...
 def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor: ...
@@ -1436,14 +1436,14 @@ def hann_window(
     requires_grad: _bool = False,
 ) -> Tensor: ...
 def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor: ...
-from ._old_names import has_cuda as has_cuda
-from ._old_names import has_cudnn as has_cudnn
-from ._old_names import has_lapack as has_lapack
-from ._old_names import has_mkl as has_mkl
+from ._compat.old_names import has_cuda as has_cuda
+from ._compat.old_names import has_cudnn as has_cudnn
+from ._compat.old_names import has_lapack as has_lapack
+from ._compat.old_names import has_mkl as has_mkl
 has_mkldnn: Any
-from ._old_names import has_mps as has_mps
-from ._old_names import has_openmp as has_openmp
-from ._old_names import has_spectral as has_spectral
+from ._compat.old_names import has_mps as has_mps
+from ._compat.old_names import has_openmp as has_openmp
+from ._compat.old_names import has_spectral as has_spectral
 def hash_tensor(
     input: Tensor,
     dim: _int | Sequence[_int] = (),
@@ -1548,10 +1548,10 @@ def index_reduce(
 def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 inf: _float
 from ._autograd import inference_mode as inference_mode
-from ._old_names import init_num_threads as init_num_threads
+from ._compat.old_names import init_num_threads as init_num_threads
 from .random import initial_seed as initial_seed
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-from ._dropin import install as install
+from ._compat.drop_in import install as install
 def instance_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -1598,7 +1598,7 @@ from ._convert import is_same_size as is_same_size
 from ._convert import is_signed as is_signed
 from ._convert import is_storage as is_storage
 from ._convert import is_tensor as is_tensor
-from ._old_names import is_vulkan_available as is_vulkan_available
+from ._compat.old_names import is_vulkan_available as is_vulkan_available
 from ._warn import is_warn_always_enabled as is_warn_always_enabled
 def isclose(
     input: Tensor,
@@ -2117,11 +2117,11 @@ def pairwise_distance(
 ) -> Tensor: ...
 from ._lowrank import pca_lowrank as pca_lowrank
 def pdist(input: Tensor, p: _float = 2.0) -> Tensor: ...
-from ._old_names import per_channel_affine as per_channel_affine
-from ._old_names import per_channel_affine_float_qparams as per_channel_affine_float_qparams
-from ._old_names import per_channel_symmetric as per_channel_symmetric
-from ._old_names import per_tensor_affine as per_tensor_affine
-from ._old_names import per_tensor_symmetric as per_tensor_symmetric
+from ._compat.old_names import per_channel_affine as per_channel_affine
+from ._compat.old_names import per_channel_affine_float_qparams as per_channel_affine_float_qparams
+from ._compat.old_names import per_channel_symmetric as per_channel_symmetric
+from ._compat.old_names import per_tensor_affine as per_tensor_affine
+from ._compat.old_names import per_tensor_symmetric as per_tensor_symmetric
 @overload
 def permute(input: Tensor, dims: Sequence[_int]) -> Tensor: ...
 @overload
@@ -2169,7 +2169,7 @@ q_zero_point: Any
 qint32: _DType
 qint8: _DType
 def qr(input: Tensor, some: _bool = True, *, out: Sequence[Tensor] | None = None) -> return_types.qr: ...
-from ._old_names import qscheme as qscheme
+from ._compat.old_names import qscheme as qscheme
 def quantile(
     input: Tensor,
     q: Tensor | _Number,
@@ -2522,7 +2522,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor
 def selu(input: Tensor) -> Tensor: ...
 def selu_(input: Tensor) -> Tensor: ...
 from . import serialization as serialization
-from ._old_names import set_anomaly_enabled as set_anomaly_enabled
+from ._compat.old_names import set_anomaly_enabled as set_anomaly_enabled
 from .amp._state import set_autocast_cache_enabled as set_autocast_cache_enabled
 set_autocast_cpu_dtype: Any
 set_autocast_cpu_enabled: Any
@@ -2535,7 +2535,7 @@ set_autocast_xla_dtype: Any
 set_autocast_xla_enabled: Any
 from ._device import set_default_device as set_default_device
 from ._dtype import set_default_dtype as set_default_dtype
-from ._legacy import set_default_tensor_type as set_default_tensor_type
+from ._compat.tensor_types import set_default_tensor_type as set_default_tensor_type
 from ._settings import set_deterministic_debug_mode as set_deterministic_debug_mode
 from ._settings import set_float32_matmul_precision as set_float32_matmul_precision
 from ._settings import set_flush_denormal as set_flush_denormal
@@ -2826,7 +2826,7 @@ def triu_indices(
 def true_divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def trunc_(input: Tensor) -> Tensor: ...
-from ._legacy import typename as typename
+from ._compat.tensor_types import typename as typename
 from . import types as types
 uint1: _DType
 uint16: _DType

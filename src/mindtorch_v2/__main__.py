@@ -53,7 +53,7 @@ def main() -> None:
             sys.exit(error.args[0])
         return
     if arguments[0] == "stubs" and len(arguments) == 2:
-        from ._torch_stubs import write_torch_stubs
+        from ._compat.type_stubs import write_torch_stubs
 
         print(f"{write_torch_stubs(Path(arguments[1]))} stubs written to {Path(arguments[1]) / 'torch'}")
         return

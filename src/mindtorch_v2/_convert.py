@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _dlpack, _dtype, _legacy, _printing, _resize, _utils
+from . import _dlpack, _dtype, _printing, _resize, _utils
+from ._compat import tensor_types
 from ._device import CPU, META, device, memory_format, preserve_format
 from ._dispatch.argument_checks import expected, takes
 from ._dispatch.callers import call_torch_function
@@ -377,10 +378,10 @@ _METHODS: dict[str, Callable] = {
     "__reversed__": _reversed, "apply_": _apply, "cpu": _cpu, "cuda": _device_method("cuda"), "get_device": get_device,
     "is_complex": is_complex, "is_floating_point": is_floating_point, "is_nonzero": is_nonzero,
     "is_same_size": is_same_size, "is_shared": _resize.is_shared, "is_signed": is_signed, "map2_": _map2, "map_": _map,
-    "new": _legacy.new, "new_tensor": new_tensor, "npu": _device_method("npu"), "pin_memory": _pin_memory,
+    "new": tensor_types.new, "new_tensor": new_tensor, "npu": _device_method("npu"), "pin_memory": _pin_memory,
     "record_stream": _record_stream, "resize_": _resize.resize_,
     "resize_as_": _resize.resize_as_, "set_": _resize.set_, "share_memory_": _resize.share_memory_, "to": to,
-    "type": _legacy.type_, "type_as": _legacy.type_as,
+    "type": tensor_types.type_, "type_as": tensor_types.type_as,
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from ._absent import absent_function
+from ._compat.absent import absent_function
 from ._dispatch.callers import call_bound
 from ._dispatch.registry import Operator, registry
 from ._named_functions import NAMESPACES

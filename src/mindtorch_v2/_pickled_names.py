@@ -11,7 +11,7 @@ from ._device import layout
 
 _PACKAGE = __package__
 # Where PyTorch has what lies in a module of ours; all other modules have the same name there.
-_HOMES = {"_device": "torch", "_dtype": "torch", "_legacy": "torch", "_storage": "torch.storage",
+_HOMES = {"_device": "torch", "_dtype": "torch", "_compat.tensor_types": "torch", "_storage": "torch.storage",
           "_generator": "torch._C", "_autograd.node": "torch.utils.hooks"}
 _PLACES = {("torch._tensor", "Tensor"): "torch",
            ("torch.nn.modules.pixelshuffle", "ChannelShuffle"): "torch.nn.modules.channelshuffle"}

@@ -14,8 +14,8 @@ from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from . import _dtype
+from ._compat.tensor_types import TENSOR_TYPES
 from ._device import META
-from ._legacy import TENSOR_TYPES
 from ._pickled_calls import CALLS, TENSOR_CALLS, Allowance, shown
 from ._pickled_names import refuse_absent, torch_name
 from ._storage import TypedStorage, UntypedStorage

@@ -1,5 +1,5 @@
 """torch.mps: devices that this library does not use."""
 
-from ._absent_device import absent_device
+from ._compat.absent_device import absent_device
 
 globals().update(absent_device("mps", RuntimeError("No mps device is available.")))

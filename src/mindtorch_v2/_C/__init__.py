@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from .._absent import absent_class
+from .._compat.absent import absent_class
 from .._determinism import determinism
 from .._dispatch.keys import FUNC_MASK, PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
 from .._dispatch.keys import DispatchKey as _DispatchKey

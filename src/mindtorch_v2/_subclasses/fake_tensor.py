@@ -1,6 +1,6 @@
 """Fake tensors: not here; the meta device answers the same questions of shapes and types."""
 
-from .._absent import absent_class
+from .._compat.absent import absent_class
 from .._tensor import Tensor
 
 FakeTensor = absent_class("torch._subclasses.FakeTensor", "Use device='meta'.", Tensor)

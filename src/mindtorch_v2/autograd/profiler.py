@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .._absent import refuse
+from .._compat.absent import refuse
 from .._profile import USER_SCOPE, Recorder, marked, recorder
 from .profiler_util import DeviceType, EventList, FunctionEvent, FunctionEventAvg
 

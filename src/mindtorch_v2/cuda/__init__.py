@@ -7,7 +7,6 @@ needs a device raises as a PyTorch does that was built without CUDA.
 import importlib
 from typing import Any
 
-from .._absent import absent_class
 from .._backends.cuda import runtime as _runtime
 from .._backends.cuda.runtime import (
     CudaError,
@@ -16,6 +15,7 @@ from .._backends.cuda.runtime import (
     is_available,
     is_initialized,
 )
+from .._compat.absent import absent_class
 from .._device_objects import AcceleratorError, OutOfMemoryError
 from .memory import (
     caching_allocator_alloc,

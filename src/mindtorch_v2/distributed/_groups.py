@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from .. import no_grad
-from .._absent import refuse
+from .._compat.absent import refuse
 from .._dtype import COMPLEX, FLOAT
 from .._tensor import Tensor
 from ..futures import Future

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from .._absent import refuse
+from .._compat.absent import refuse
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 ONE_PROCESS = "It runs one process: use world_size=1."

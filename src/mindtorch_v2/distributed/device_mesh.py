@@ -1,6 +1,6 @@
 """Meshes of devices: not here, since there is one process."""
 
-from .._absent import absent_class, absent_function
+from .._compat.absent import absent_class, absent_function
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 

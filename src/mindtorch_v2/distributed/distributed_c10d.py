@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from .. import cuda
-from .._absent import absent_function
+from .._compat.absent import absent_function
 from .._tensor import Tensor
 from ._groups import (
     ProcessGroup,

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
-from .._absent import refuse
+from .._compat.absent import refuse
 from ._stores import DEFAULT_TIMEOUT, ONE_PROCESS, FileStore, Store, TCPStore, from_environment
 
 __all__ = ["register_rendezvous_handler", "rendezvous"]

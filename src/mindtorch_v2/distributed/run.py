@@ -9,7 +9,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from .._absent import refuse
+from .._compat.absent import refuse
 from ._stores import ONE_PROCESS
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]

@@ -1,6 +1,6 @@
 """torch.export: not implemented; the names are here for programs that import them."""
 
-from .._absent import absent_class, absent_function
+from .._compat.absent import absent_class, absent_function
 
 __all__ = ["Dim", "ExportedProgram", "export", "load", "register_dataclass", "save"]
 

@@ -1,6 +1,6 @@
 """torch.nested: tensors of rows of different lengths; only the names are here, and using one raises."""
 
-from .._absent import absent_function
+from .._compat.absent import absent_function
 
 __all__ = ["as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged",
            "to_padded_tensor"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from .._absent import absent_class, absent_function
+from .._compat.absent import absent_class, absent_function
 
 __all__ = [
     "ExportOptions",

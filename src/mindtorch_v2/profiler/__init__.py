@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .._absent import absent_class, refuse
+from .._compat.absent import absent_class, refuse
 from ..autograd import profiler as _block
 from ..autograd.profiler import EventList, KinetoStepTracker, record_function
 from ..autograd.profiler_util import DeviceType

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .._compat.tensor_types import TENSOR_TYPES, tensortype
 from .._device import layout, sparse_coo, strided
 from .._dispatch.argument_checks import takes
 from .._dispatch.keys import COO_MASK, modes
 from .._dtype import dtype
-from .._legacy import TENSOR_TYPES, tensortype
 from .._ops.declare import public_functions
 from .._ops.sparse import coalesce, from_parts, rebuilt, to_dense, to_sparse, values_of
 from .._ops.sparse_math import sum_over

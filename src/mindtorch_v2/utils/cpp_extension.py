@@ -6,7 +6,7 @@ import sys
 import tempfile
 from typing import Any
 
-from .._absent import absent_class, absent_function
+from .._compat.absent import absent_class, absent_function
 
 _INSTEAD = ("An extension links PyTorch's C++ library. Declare an operator in Python with torch.library.custom_op, and "
             "call compiled code from it through ctypes.")

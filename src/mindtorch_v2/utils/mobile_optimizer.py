@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from .._absent import absent_function
+from .._compat.absent import absent_function
 
 optimize_for_mobile, generate_mobile_module_lints = (
     absent_function(f"torch.utils.mobile_optimizer.{name}")

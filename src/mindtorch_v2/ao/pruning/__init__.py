@@ -1,6 +1,6 @@
 """torch.ao.pruning: names that programs import; using one raises. torch.nn.utils.prune prunes."""
 
-from ..._absent import absent_class
+from ..._compat.absent import absent_class
 
 __all__ = ["BaseScheduler", "BaseSparsifier", "CubicSL", "LambdaSL", "WeightNormSparsifier"]
 

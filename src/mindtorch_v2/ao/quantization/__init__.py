@@ -1,6 +1,6 @@
 """torch.ao.quantization: names that programs import; using one raises NotImplementedError."""
 
-from ..._absent import absent_class, absent_function
+from ..._compat.absent import absent_class, absent_function
 
 _INSTEAD = "Models run in float32, bfloat16 or float16."
 _CLASSES = """DeQuantStub FakeQuantize FakeQuantizeBase FixedQParamsFakeQuantize FusedMovingAvgObsFakeQuantize

@@ -1,6 +1,6 @@
 """Training with uneven inputs over processes: not here. No object is Joinable."""
 
-from ..._absent import absent_class
+from ..._compat.absent import absent_class
 
 __all__ = ["Join", "JoinHook", "Joinable"]
 

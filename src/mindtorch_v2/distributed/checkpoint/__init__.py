@@ -1,6 +1,6 @@
 """Checkpoints of several processes: not here."""
 
-from ..._absent import absent_class, absent_function
+from ..._compat.absent import absent_class, absent_function
 
 __all__ = ["FileSystemReader", "FileSystemWriter", "load", "save"]
 

@@ -1,6 +1,6 @@
 """Modules sharded over processes: not here. No module is an instance of these classes."""
 
-from ..._absent import absent_class, absent_function
+from ..._compat.absent import absent_class, absent_function
 from ...nn import Module
 
 _NAMES = (

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..._absent import absent_class, absent_function
+from ..._compat.absent import absent_class, absent_function
 
 __all__ = ["BackendType", "RRef", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo", "functions",
            "get_worker_info", "init_rpc", "is_available", "remote", "rpc_async", "rpc_sync", "shutdown"]

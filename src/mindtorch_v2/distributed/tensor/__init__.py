@@ -1,6 +1,6 @@
 """Tensors spread over processes: not here. No tensor is an instance of DTensor, so that tests for it answer no."""
 
-from ..._absent import absent_class, absent_function
+from ..._compat.absent import absent_class, absent_function
 from ..._tensor import Tensor
 from .placement_types import Partial, Placement, Replicate, Shard
 

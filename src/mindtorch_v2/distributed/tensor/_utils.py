@@ -1,6 +1,6 @@
 """Where a process's part of a tensor would lie."""
 
-from ..._absent import absent_function
+from ..._compat.absent import absent_function
 
 compute_local_shape_and_global_offset = absent_function(
     "torch.distributed.tensor._utils.compute_local_shape_and_global_offset", "It runs one process.")

@@ -1,6 +1,6 @@
 """Plans that split modules over processes: not here."""
 
-from ..._absent import absent_class, absent_function
+from ..._compat.absent import absent_class, absent_function
 
 ColwiseParallel, RowwiseParallel, SequenceParallel, ParallelStyle, PrepareModuleInput, PrepareModuleOutput = (
     absent_class(f"torch.distributed.tensor.parallel.{name}", "It runs one process.")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..._absent import absent_function
+from ..._compat.absent import absent_function
 
 __all__ = ["get_proxy_mode", "make_fx"]
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import distributed as dist
-from ..._absent import refuse
+from ..._compat.absent import refuse
 from ..modules.module import Module
 
 __all__ = ["DistributedDataParallel"]

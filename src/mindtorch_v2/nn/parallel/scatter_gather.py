@@ -1,6 +1,6 @@
 """Batches over several devices: not here."""
 
-from ..._absent import absent_function
+from ..._compat.absent import absent_function
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 

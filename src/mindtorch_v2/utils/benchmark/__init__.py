@@ -1,6 +1,6 @@
 """torch.utils.benchmark: timing of statements, and tables that compare the times."""
 
-from ..._absent import absent_class as _absent_class
+from ..._compat.absent import absent_class as _absent_class
 from .utils.common import (
     Measurement,
     TaskSpec,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ... import serialization
-from ..._absent import refuse
+from ..._compat.absent import refuse
 
 
 class _Save:

@@ -13,7 +13,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.plugins.projector.projector_config_pb2 import EmbeddingInfo, ProjectorConfig
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from ..._absent import refuse
+from ..._compat.absent import refuse
 from . import summary as records
 
 __all__ = ["FileWriter", "SummaryWriter"]

@@ -6,7 +6,7 @@ import timeit
 from collections.abc import Callable
 from typing import Any
 
-from ...._absent import refuse
+from ...._compat.absent import refuse
 from .common import Measurement, TaskSpec, set_torch_threads
 
 __all__ = ["Language", "Timer", "timer"]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...._absent import absent_class
+from ...._compat.absent import absent_class
 from .._utils.collate import default_collate
 from .._utils.worker import get_worker_info
 from ..sampler import SequentialSampler, drawn_seed

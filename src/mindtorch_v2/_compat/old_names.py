@@ -5,9 +5,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ._absent import absent_function
-from ._dtype import dtype, float32
-from ._tensor import Tensor
+from .._dtype import dtype, float32
+from .._tensor import Tensor
+from .absent import absent_function
 
 has_lapack = has_openmp = has_spectral = True
 has_mkl = has_cuda = has_cudnn = has_mps = False
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> bool:
     """`has_mkldnn`, for which oneDNN is looked for."""
     if name != "has_mkldnn":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .backends.mkldnn import is_available
+    from ..backends.mkldnn import is_available
 
     return is_available()
 
@@ -69,7 +69,7 @@ def init_num_threads() -> None:
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """Switches the checks of torch.autograd.detect_anomaly on or off."""
-    from .autograd.anomaly_mode import set_detect_anomaly
+    from ..autograd.anomaly_mode import set_detect_anomaly
 
     set_detect_anomaly(enabled, check_nan)
 
@@ -115,7 +115,7 @@ def _dequantized(self: Tensor) -> Tensor:
 
 def _storage_type(self: Tensor) -> type:
     """The class of the tensor's typed storage."""
-    from . import storage
+    from .. import storage
 
     return getattr(storage, f"{self.dtype.scalar_name}Storage")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ._absent import absent_class
+from .absent import absent_class
 
 _FALSE = """is_available is_initialized is_bf16_supported is_tf32_supported is_current_stream_capturing
             can_device_access_peer"""

@@ -9,9 +9,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ._absent import absent_class, absent_function
+from .absent import absent_class, absent_function
 
-_OURS = __name__.rpartition(".")[0]
+_OURS = __name__.partition(".")[0]
 _THEIRS = "torch"
 # Programs import from all over these packages whether or not they come to use them; with what to say if they do.
 _IMPORTED_ANYWAY = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 def write_torch_stubs(folder: Path) -> int:
     """Writes `torch` and its public submodules as stubs that name this library's; the number of files written."""
-    package = Path(__file__).parent
+    package = Path(__file__).parent.parent
     files = [file for file in package.rglob("*.py") if _is_public(file.relative_to(package))]
     for file in files:
         place = file.relative_to(package)
