@@ -28,6 +28,9 @@ x.max().indexes  # wrong
 x + "1"  # wrong
 nn.Linear(2)  # wrong
 nn.Lineal(2, 3)  # wrong
+nn.GELU(approximat="tanh")  # wrong
+nn.CrossEntropyLoss(ignore_index="none")  # wrong
+nn.MaxPool2d()  # wrong
 optim.Adam(x.shape, lr="fast")  # wrong
 count: int = x.relu()  # wrong
 size: list[str] = x.tolist() or list(x.size())

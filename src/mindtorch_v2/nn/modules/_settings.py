@@ -1,16 +1,27 @@
-"""Modules whose constructor only keeps its arguments."""
+"""Modules whose constructor only keeps its arguments, and which show them."""
 
 import inspect
 from dataclasses import KW_ONLY
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from .module import Module
 
-__all__ = ["KW_ONLY", "settings"]
+__all__ = ["KW_ONLY", "ShownSettings", "settings"]
 
 M = TypeVar("M", bound=Module)
 
 
+class ShownSettings(Module):
+    """A module that prints its settings by name; one to write in place only where it does."""
+
+    _settings: tuple[str, ...] = ()
+
+    def extra_repr(self) -> str:
+        shown = [f"{name}={getattr(self, name)}" for name in self._settings if name != "inplace"]
+        return ", ".join([*shown, "inplace=True"] if getattr(self, "inplace", False) else shown)
+
+
+@dataclass_transform()
 def settings(cls: type[M]) -> type[M]:
     """Gives a class a constructor of its annotated attributes, as a dataclass has it, which hands them to `_keep`.
 

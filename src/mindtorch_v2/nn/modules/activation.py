@@ -10,7 +10,7 @@ from .. import init
 from ..functional.attention import check_mask
 from ..init import constant_, xavier_normal_, xavier_uniform_  # programs replace these here to keep loaded weights
 from ..parameter import Parameter
-from ._settings import settings
+from ._settings import ShownSettings, settings
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
@@ -21,55 +21,45 @@ __all__ = [
 ]
 
 
-class _Activation(Module):
-    """A function of a tensor; shows its settings."""
-
-    _settings: tuple[str, ...] = ()
-
-    def extra_repr(self) -> str:
-        shown = [f"{name}={getattr(self, name)!r}" for name in self._settings if name != "inplace"]
-        return ", ".join([*shown, "inplace=True"] if getattr(self, "inplace", False) else shown)
-
-
 # without settings ----------------------------------------------------------------------------------------------------
 
 
-class Sigmoid(_Activation):
+class Sigmoid(ShownSettings):
     """1 / (1 + exp(-x))"""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return torch.sigmoid(input)
 
 
-class Tanh(_Activation):
+class Tanh(ShownSettings):
     """tanh(x)"""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return torch.tanh(input)
 
 
-class LogSigmoid(_Activation):
+class LogSigmoid(ShownSettings):
     """log(1 / (1 + exp(-x)))"""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.logsigmoid(input)
 
 
-class Softsign(_Activation):
+class Softsign(ShownSettings):
     """x / (1 + |x|)"""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.softsign(input)
 
 
-class Tanhshrink(_Activation):
+class Tanhshrink(ShownSettings):
     """x - tanh(x)"""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.tanhshrink(input)
 
 
-class Softmax2d(_Activation):
+class Softmax2d(ShownSettings):
     """Softmax over the channels of an image."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -82,7 +72,7 @@ class Softmax2d(_Activation):
 
 
 @settings
-class ReLU(_Activation):
+class ReLU(ShownSettings):
     """max(x, 0)"""
 
     inplace: bool = False
@@ -92,7 +82,7 @@ class ReLU(_Activation):
 
 
 @settings
-class SiLU(_Activation):
+class SiLU(ShownSettings):
     """x * sigmoid(x)"""
 
     inplace: bool = False
@@ -102,7 +92,7 @@ class SiLU(_Activation):
 
 
 @settings
-class Mish(_Activation):
+class Mish(ShownSettings):
     """x * tanh(softplus(x))"""
 
     inplace: bool = False
@@ -112,7 +102,7 @@ class Mish(_Activation):
 
 
 @settings
-class SELU(_Activation):
+class SELU(ShownSettings):
     """scale * (x where positive, alpha * (exp(x) - 1) elsewhere), which keeps mean 0 and variance 1."""
 
     inplace: bool = False
@@ -122,7 +112,7 @@ class SELU(_Activation):
 
 
 @settings
-class Hardsigmoid(_Activation):
+class Hardsigmoid(ShownSettings):
     """min(max(x / 6 + 1 / 2, 0), 1)"""
 
     inplace: bool = False
@@ -135,7 +125,7 @@ class Hardsigmoid(_Activation):
 
 
 @settings
-class Hardswish(_Activation):
+class Hardswish(ShownSettings):
     """x * hardsigmoid(x)"""
 
     inplace: bool = False
@@ -148,7 +138,7 @@ class Hardswish(_Activation):
 
 
 @settings
-class LeakyReLU(_Activation):
+class LeakyReLU(ShownSettings):
     """x where positive, negative_slope * x elsewhere."""
 
     negative_slope: float = 1e-2
@@ -159,7 +149,7 @@ class LeakyReLU(_Activation):
 
 
 @settings
-class ELU(_Activation):
+class ELU(ShownSettings):
     """x where positive, alpha * (exp(x) - 1) elsewhere."""
 
     alpha: float = 1.0
@@ -170,7 +160,7 @@ class ELU(_Activation):
 
 
 @settings
-class CELU(_Activation):
+class CELU(ShownSettings):
     """x where positive, alpha * (exp(x / alpha) - 1) elsewhere."""
 
     alpha: float = 1.0
@@ -181,7 +171,7 @@ class CELU(_Activation):
 
 
 @settings
-class RReLU(_Activation):
+class RReLU(ShownSettings):
     """x where positive, a random slope between `lower` and `upper` times x elsewhere; their mean outside training."""
 
     lower: float = 1.0 / 8
@@ -193,7 +183,7 @@ class RReLU(_Activation):
 
 
 @settings
-class Threshold(_Activation):
+class Threshold(ShownSettings):
     """x where above the threshold, `value` elsewhere."""
 
     threshold: float
@@ -204,7 +194,7 @@ class Threshold(_Activation):
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
 
-class Hardtanh(_Activation):
+class Hardtanh(ShownSettings):
     """x, at least min_val and at most max_val."""
 
     __constants__ = ["min_val", "max_val", "inplace"]
@@ -243,7 +233,7 @@ class ReLU6(Hardtanh):
 
 
 @settings
-class GELU(_Activation):
+class GELU(ShownSettings):
     """x * Phi(x), Phi being the normal distribution function or its tanh approximation."""
 
     approximate: str = "none"
@@ -251,9 +241,12 @@ class GELU(_Activation):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.gelu(input, approximate=self.approximate)
 
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
 
 @settings
-class GLU(_Activation):
+class GLU(ShownSettings):
     """The first half of a dimension times the sigmoid of the second."""
 
     dim: int = -1
@@ -263,7 +256,7 @@ class GLU(_Activation):
 
 
 @settings
-class Hardshrink(_Activation):
+class Hardshrink(ShownSettings):
     """x where |x| > lambd, 0 elsewhere."""
 
     lambd: float = 0.5
@@ -276,7 +269,7 @@ class Hardshrink(_Activation):
 
 
 @settings
-class Softshrink(_Activation):
+class Softshrink(ShownSettings):
     """x moved towards 0 by lambd, at most to 0."""
 
     lambd: float = 0.5
@@ -289,7 +282,7 @@ class Softshrink(_Activation):
 
 
 @settings
-class Softplus(_Activation):
+class Softplus(ShownSettings):
     """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
 
     beta: float = 1.0
@@ -323,7 +316,7 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class _AlongDimension(_Activation):
+class _AlongDimension(ShownSettings):
     """An activation over one dimension."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -5,16 +5,17 @@ from typing import Any
 import mindtorch_v2 as torch
 
 from .. import functional as F
-from .. import init
-from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from ..parameter import UninitializedBuffer, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
+from .normalization import _Affine
+from .utils import add_parameter
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d",
            "SyncBatchNorm"]
 
 
-class _NormBase(Module):
+class _NormBase(_Affine):
     """What batch and instance normalisation share: weight and bias, and running statistics of each channel."""
 
     _version = 2
@@ -32,9 +33,8 @@ class _NormBase(Module):
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            empty = torch.empty(num_features, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if empty is None else Parameter(empty))
+        add_parameter(self, "weight", num_features, affine, device, dtype)
+        add_parameter(self, "bias", num_features, affine and bias, device, dtype)
         tracked = track_running_stats
         self.register_buffer("running_mean", torch.zeros(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("running_var", torch.ones(num_features, device=device, dtype=dtype) if tracked else None)
@@ -52,10 +52,7 @@ class _NormBase(Module):
     def reset_parameters(self) -> None:
         """Forgets the running statistics, sets the weight to one and the bias to zero."""
         self.reset_running_stats()
-        if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if self._ranks and input.dim() not in self._ranks:
@@ -140,9 +137,6 @@ class SyncBatchNorm(_BatchNorm):
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):  # type: ignore[misc]
     """A normalisation that takes as many channels as its first input has."""
-
-    weight: Any
-    bias: Any
 
     def __init__(self, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
                  track_running_stats: bool = True, device: Any = None, dtype: Any = None, *, bias: bool = True) -> None:

@@ -60,10 +60,62 @@ def _pairs(container: str, entries: Iterable[Any]) -> Iterator[tuple[str, Any]]:
         yield pair
 
 
-class Sequential(Module):
-    """Modules that run one after another, each on the output of the one before."""
+class _NumberedModules(Module):
+    """What Sequential and ModuleList share: modules in order, named by their positions."""
 
     _modules: dict[str, Module]  # type: ignore[assignment]
+
+    def _name_at(self, index: int) -> str:
+        return str(_checked_index(index, len(self)))
+
+    def _part(self, named: list[tuple[str, Module]]) -> Self:
+        """A container of the same kind with these modules."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, idx: slice) -> Self: ...
+
+    @overload
+    def __getitem__(self, idx: int) -> Module: ...
+
+    def __getitem__(self, idx: slice | int) -> Self | Module:
+        if isinstance(idx, slice):
+            return self._part(list(self._modules.items())[idx])
+        return self._modules[self._name_at(idx)]
+
+    def __setitem__(self, idx: int, module: Module) -> None:
+        setattr(self, self._name_at(idx), module)
+
+    def __delitem__(self, idx: slice | int) -> None:
+        names = list(self._modules)[idx] if isinstance(idx, slice) else [self._name_at(idx)]
+        for name in names:
+            delattr(self, name)
+        # The rest is numbered anew, so that names keep telling positions.
+        self._modules = {str(position): module for position, module in enumerate(self._modules.values())}
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __dir__(self) -> list[str]:
+        return _names_without_digits(super().__dir__())
+
+    def append(self, module: Module) -> Self:
+        """Adds a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def pop(self, key: int | slice) -> Self | Module:
+        """Takes out the module at that position, or the modules of a slice."""
+        taken = self[key]
+        del self[key]
+        return taken
+
+
+class Sequential(_NumberedModules):
+    """Modules that run one after another, each on the output of the one before."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -82,32 +134,8 @@ class Sequential(Module):
     def _name_at(self, index: int) -> str:
         return next(islice(self._modules, _checked_index(index, len(self)), None))
 
-    @overload
-    def __getitem__(self, idx: slice) -> "Sequential": ...
-
-    @overload
-    def __getitem__(self, idx: int) -> Module: ...
-
-    def __getitem__(self, idx: slice | int) -> "Sequential | Module":
-        if isinstance(idx, slice):
-            return type(self)(OrderedDict(list(self._modules.items())[idx]))
-        return self._modules[self._name_at(idx)]
-
-    def __setitem__(self, idx: int, module: Module) -> None:
-        setattr(self, self._name_at(idx), module)
-
-    def __delitem__(self, idx: slice | int) -> None:
-        names = list(self._modules)[idx] if isinstance(idx, slice) else [self._name_at(idx)]
-        for name in names:
-            delattr(self, name)
-        # The rest is numbered anew, so that names keep telling positions.
-        self._modules = {str(position): module for position, module in enumerate(self._modules.values())}
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
+    def _part(self, named: list[tuple[str, Module]]) -> Self:
+        return type(self)(OrderedDict(named))
 
     def __add__(self, other: Any) -> "Sequential":
         if not isinstance(other, Sequential):
@@ -146,14 +174,6 @@ class Sequential(Module):
         if factor <= 0:
             raise ValueError(f"Non-positive multiplication factor {factor} for {Sequential}")
 
-    def __dir__(self) -> list[str]:
-        return _names_without_digits(super().__dir__())
-
-    def append(self, module: Module) -> Self:
-        """Adds a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
     def insert(self, index: int, module: Module) -> Self:
         """Adds a module before that position."""
         if not isinstance(module, Module):
@@ -170,60 +190,23 @@ class Sequential(Module):
             self.append(module)
         return self
 
-    def pop(self, key: int | slice) -> "Sequential | Module":
-        """Takes out the module at that position, or the modules of a slice."""
-        taken = self[key]
-        del self[key]
-        return taken
 
-
-class ModuleList(Module):
+class ModuleList(_NumberedModules):
     """A list of modules, registered under their positions."""
-
-    _modules: dict[str, Module]  # type: ignore[assignment]
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
         if modules is not None:
             self += modules
 
-    def _name_at(self, index: int) -> str:
-        return str(_checked_index(index, len(self)))
-
-    @overload
-    def __getitem__(self, idx: slice) -> "ModuleList": ...
-
-    @overload
-    def __getitem__(self, idx: int) -> Module: ...
-
-    def __getitem__(self, idx: int | slice) -> "Module | ModuleList":
-        if isinstance(idx, slice):
-            return type(self)(list(self._modules.values())[idx])
-        return self._modules[self._name_at(idx)]
-
-    def __setitem__(self, idx: int, module: Module) -> None:
-        setattr(self, self._name_at(idx), module)
-
-    def __delitem__(self, idx: int | slice) -> None:
-        names = list(self._modules)[idx] if isinstance(idx, slice) else [self._name_at(idx)]
-        for name in names:
-            delattr(self, name)
-        self._modules = {str(position): module for position, module in enumerate(self._modules.values())}
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
+    def _part(self, named: list[tuple[str, Module]]) -> Self:
+        return type(self)([module for _, module in named])
 
     def __iadd__(self, modules: Iterable[Module]) -> Self:
         return self.extend(modules)
 
     def __add__(self, other: Iterable[Module]) -> "ModuleList":
         return ModuleList(chain(self, other))
-
-    def __dir__(self) -> list[str]:
-        return _names_without_digits(super().__dir__())
 
     def __repr__(self) -> str:
         """Like every module's, with equal neighbours folded into one line."""
@@ -245,11 +228,6 @@ class ModuleList(Module):
         """Adds a module before that position."""
         _insert(self._modules, index, module)
 
-    def append(self, module: Module) -> Self:
-        """Adds a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
     def extend(self, modules: Iterable[Module]) -> Self:
         """Adds modules at the end."""
         if not isinstance(modules, Iterable):
@@ -258,12 +236,6 @@ class ModuleList(Module):
         for position, module in enumerate(modules):
             self.add_module(str(offset + position), module)
         return self
-
-    def pop(self, key: int | slice) -> "Module | ModuleList":
-        """Takes out the module at that position, or the modules of a slice."""
-        taken = self[key]
-        del self[key]
-        return taken
 
 
 class ModuleDict(Module):

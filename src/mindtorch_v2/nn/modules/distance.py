@@ -3,6 +3,7 @@
 import mindtorch_v2 as torch
 
 from .. import functional as F
+from ._settings import settings
 from .module import Module
 
 __all__ = ["CosineSimilarity", "PairwiseDistance"]
@@ -26,17 +27,12 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
+@settings
 class CosineSimilarity(Module):
     """The cosine of the angle between vectors along a dimension."""
 
-    __constants__ = ["dim", "eps"]
-    dim: int
-    eps: float
-
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        super().__init__()
-        self.dim = dim
-        self.eps = eps
+    dim: int = 1
+    eps: float = 1e-8
 
     def forward(self, x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
         return F.cosine_similarity(x1, x2, self.dim, self.eps)

@@ -4,14 +4,13 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from ._settings import settings
-from .module import Module
+from ._settings import ShownSettings, settings
 
 __all__ = ["Flatten", "Unflatten"]
 
 
 @settings
-class Flatten(Module):
+class Flatten(ShownSettings):
     """Joins the dimensions from start_dim to end_dim into one."""
 
     start_dim: int = 1
@@ -20,12 +19,9 @@ class Flatten(Module):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
 
 @settings
-class Unflatten(Module):
+class Unflatten(ShownSettings):
     """Splits a dimension into several."""
 
     dim: int
@@ -43,6 +39,3 @@ class Unflatten(Module):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return input.unflatten(self.dim, self.unflattened_size)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -10,6 +10,7 @@ from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
+from .utils import add_parameter
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
@@ -31,6 +32,7 @@ class Linear(Module):
     in_features: int
     out_features: int
     weight: torch.Tensor
+    bias: Any
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -39,10 +41,7 @@ class Linear(Module):
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(torch.empty((out_features, in_features), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(torch.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        add_parameter(self, "bias", out_features, bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -66,7 +65,6 @@ class LazyLinear(LazyModuleMixin, Linear):  # type: ignore[misc]
 
     cls_to_become = Linear
     weight: Any
-    bias: Any
 
     def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__(0, 0, False)
@@ -116,8 +114,7 @@ class Bilinear(Module):
             raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = Parameter(torch.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
-        self.register_parameter(
-            "bias", Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None)
+        add_parameter(self, "bias", out_features, bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

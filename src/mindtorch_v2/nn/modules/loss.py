@@ -26,14 +26,15 @@ __all__ = [
 Tensor = torch.Tensor
 
 
-@settings
 class _Loss(Module):
     """A loss and how its elements are reduced: 'none', 'mean' or 'sum'."""
 
-    size_average: bool | None = None
-    reduce: bool | None = None
-    reduction: str = "mean"
     __constants__ = ["reduction"]
+    reduction: str
+
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
+        super().__init__()
+        self._keep(size_average=size_average, reduce=reduce, reduction=reduction)
 
     def _keep(self, **values: Any) -> None:
         """Stores the settings, tensors as buffers; `size_average` and `reduce` are what `reduction` replaced."""
@@ -44,14 +45,15 @@ class _Loss(Module):
             self.register_buffer(name, value) if name.endswith("weight") else setattr(self, name, value)
 
 
-@settings
 class _WeightedLoss(_Loss):
     """A loss with a weight for each class, kept as a buffer."""
 
-    weight: Tensor | None = None
-    size_average: bool | None = None
-    reduce: bool | None = None
-    reduction: str = "mean"
+    weight: Tensor | None
+
+    def __init__(self, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None,
+                 reduction: str = "mean") -> None:
+        Module.__init__(self)
+        self._keep(weight=weight, size_average=size_average, reduce=reduce, reduction=reduction)
 
 
 # distances -----------------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ import mindtorch_v2 as torch
 
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
 from ._settings import settings
 from .module import Module
+from .utils import add_parameter
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
@@ -21,7 +21,21 @@ def _shape_tuple(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(normalized_shape)  # type: ignore[arg-type]
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    """A normalisation that may scale by a weight and shift by a bias."""
+
+    weight: Any
+    bias: Any
+
+    def reset_parameters(self) -> None:
+        """Sets the weight to one and the bias to zero."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+            if getattr(self, "bias", None) is not None:
+                init.zeros_(self.bias)
+
+
+class LayerNorm(_Affine):
     """Subtracts the mean and divides by the deviation over the last dimensions, then scales and shifts."""
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
@@ -42,22 +56,9 @@ class LayerNorm(Module):
         self.normalized_shape = _shape_tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        if elementwise_affine:
-            self.weight = Parameter(torch.empty(self.normalized_shape, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
-        if elementwise_affine and bias:
-            self.bias = Parameter(torch.empty(self.normalized_shape, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        add_parameter(self, "weight", self.normalized_shape, elementwise_affine, device, dtype)
+        add_parameter(self, "bias", self.normalized_shape, elementwise_affine and bias, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Sets the weight to one and the bias to zero."""
-        if self.elementwise_affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -69,7 +70,7 @@ class LayerNorm(Module):
         )
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """Divides by the root mean square over the last dimensions, then scales."""
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
@@ -89,16 +90,8 @@ class RMSNorm(Module):
         self.normalized_shape = _shape_tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        if elementwise_affine:
-            self.weight = Parameter(torch.empty(self.normalized_shape, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
+        add_parameter(self, "weight", self.normalized_shape, elementwise_affine, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Sets the weight to one."""
-        if self.elementwise_affine:
-            init.ones_(self.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
@@ -107,7 +100,7 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Groups of channels of each sample brought to mean 0 and variance 1 together, then scaled and shifted."""
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
@@ -122,17 +115,9 @@ class GroupNorm(Module):
         if num_channels % num_groups != 0:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            empty = torch.empty(num_channels, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if empty is None else Parameter(empty))
+        add_parameter(self, "weight", num_channels, affine, device, dtype)
+        add_parameter(self, "bias", num_channels, affine and bias, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Sets the weight to one and the bias to zero."""
-        if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)

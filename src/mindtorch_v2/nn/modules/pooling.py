@@ -6,6 +6,7 @@ from typing import Any
 import mindtorch_v2 as torch
 
 from .. import functional as F
+from ._settings import settings
 from .module import Module
 
 __all__ = ["MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "AvgPool1d", "AvgPool2d",
@@ -29,21 +30,23 @@ class _Pool(Module):
         return ", ".join(f"{name}={getattr(self, name)}" for name in self._shown)
 
 
-class _MaxPoolNd(_Pool):
-    __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
-    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-    return_indices: bool
-    ceil_mode: bool
+class _WindowPool(_Pool):
+    """Pooling over windows that lie side by side unless a stride is given."""
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-                 return_indices: bool = False, ceil_mode: bool = False) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
+    def _keep(self, **values: Any) -> None:
+        for name, value in values.items():
+            setattr(self, name, values["kernel_size"] if name == "stride" and value is None else value)
+
+
+@settings
+class _MaxPoolNd(_WindowPool):
+    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    dilation: Any = 1
+    return_indices: bool = False
+    ceil_mode: bool = False
 
     def forward(self, input: torch.Tensor) -> Any:
         return self._pool(input, self.kernel_size, self.stride, self.padding, self.dilation, ceil_mode=self.ceil_mode,
@@ -119,18 +122,14 @@ class AvgPool1d(_AvgPoolNd):
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
-class _AvgPoolWithDivisor(_AvgPoolNd):
-    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
-
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-                 count_include_pad: bool = True, divisor_override: int | None = None) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
+@settings
+class _AvgPoolWithDivisor(_AvgPoolNd, _WindowPool):
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -191,18 +190,13 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
     _pool, _rank = staticmethod(F.fractional_max_pool3d), 3
 
 
+@settings
 class _LPPoolNd(_Pool):
-    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
     _shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
     norm_type: float
-    ceil_mode: bool
-
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
+    kernel_size: Any
+    stride: Any = None
+    ceil_mode: bool = False
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return self._pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
@@ -226,15 +220,11 @@ class LPPool3d(_LPPoolNd):
     _pool = staticmethod(F.lp_pool3d)
 
 
+@settings
 class _AdaptiveMaxPoolNd(_Pool):
-    __constants__ = ["output_size", "return_indices"]
     _shown = ("output_size",)
-    return_indices: bool
-
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
+    output_size: Any
+    return_indices: bool = False
 
     def forward(self, input: torch.Tensor) -> Any:
         return self._pool(input, self.output_size, self.return_indices)
@@ -258,13 +248,10 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     _pool = staticmethod(F.adaptive_max_pool3d)
 
 
+@settings
 class _AdaptiveAvgPoolNd(_Pool):
-    __constants__ = ["output_size"]
     _shown = ("output_size",)
-
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
+    output_size: Any
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return self._pool(input, self.output_size)

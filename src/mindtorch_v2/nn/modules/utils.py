@@ -1,7 +1,11 @@
-"""Sizes given once for all dimensions, and prefixes of state dicts."""
+"""Sizes given once for all dimensions, parameters to fill, and prefixes of state dicts."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import mindtorch_v2 as torch
+
+from ..parameter import Parameter
 
 __all__ = ["consume_prefix_in_state_dict_if_present"]
 
@@ -34,6 +38,11 @@ def _list_with_default(out_size: Any, defaults: list[int]) -> Any:
     if len(defaults) <= len(out_size):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
     return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :], strict=False)]
+
+
+def add_parameter(module: Any, name: str, shape: Any, wanted: bool, device: Any, dtype: Any) -> None:
+    """Registers a parameter of that shape, to be filled yet, or None where it is not wanted."""
+    module.register_parameter(name, Parameter(torch.empty(shape, device=device, dtype=dtype)) if wanted else None)
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
