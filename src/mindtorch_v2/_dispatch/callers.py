@@ -201,8 +201,6 @@ def _key_lines(arguments: Sequence[Argument]) -> list[str]:
     return lines
 
 
-# What PyTorch has in two overloads: one over all dimensions, and one over some, which alone has a `keepdim`.
-_KEEPDIM_NEEDS_DIM = ("sum", "mean", "prod")
 _KEEPDIM_LINES = [
     "if dim is MISSING:",
     "    if (keepdim is not MISSING or 'keepdims' in unexpected) and 'axis' not in unexpected: raise __without_dim__()",
@@ -221,7 +219,9 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     schema = operator.schema
     varargs = schema.varargs if schema.gathers(is_method) else None
     positional, keyword_only = schema.positional, [a for a in schema.arguments if a.keyword_only]
-    needs_dim = schema.base_name in _KEEPDIM_NEEDS_DIM and not schema.overload
+    # What PyTorch has in two overloads: one over all dimensions, and one over some, which alone has a `keepdim`.
+    by_dim = operator.declaration is not None and getattr(operator.declaration.aten.overload, "argument", "") == "dim"
+    needs_dim = by_dim and "keepdim" in schema.index
     signature: list[str] = []
     for a in positional:
         if a.name == varargs:

@@ -42,14 +42,15 @@ def is_number(value: Any) -> bool:
     return value.__class__ in NUMBERS
 
 
-def if_given(argument: str, overload: str) -> Overload:
+class if_given:
     """Another overload than the default one if an argument is given."""
 
-    def chosen(schema: Schema, values: Sequence[Any]) -> str:
-        at = schema.index[argument]
-        return "default" if values[at] is None or values[at] == schema.defaults[at] else overload
+    def __init__(self, argument: str, overload: str) -> None:
+        self.argument, self.overload = argument, overload
 
-    return chosen
+    def __call__(self, schema: Schema, values: Sequence[Any]) -> str:
+        at = schema.index[self.argument]
+        return "default" if values[at] is None or values[at] == schema.defaults[at] else self.overload
 
 
 def by_operands(*names: str, inplace: Sequence[str] | None = None) -> Overload:
