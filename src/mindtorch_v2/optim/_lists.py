@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import mindtorch_v2 as torch
@@ -10,7 +10,7 @@ import mindtorch_v2 as torch
 from .._allocation import reserve
 from .._backends.cpu.blocks import BLOCK
 from .._dispatch.keys import TORCH_DISPATCH_MASK
-from .optimizer import Optimizer, _get_scalar_dtype, _use_grad_for_differentiable
+from .optimizer import Optimizer, ParamsT, _get_scalar_dtype, _use_grad_for_differentiable
 
 Tensors = list[torch.Tensor]
 
@@ -38,6 +38,15 @@ class ListOptimizer(Optimizer):
     _sparse_error: ClassVar[str] = "{} does not support sparse gradients"
     _in_blocks: ClassVar[bool] = False  # whether plain parameters are stepped a block at a time
     _room: tuple[Any, int] = (None, 0)  # what a step's arrays take, and of how many parameters and states that holds
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        super().__init__(params, defaults)
+        if "fused" in defaults:  # the flags may contradict each other; otherwise they change no number
+            if defaults["fused"] and defaults["differentiable"]:
+                raise RuntimeError("`fused` does not support `differentiable`")
+            if defaults["fused"] and defaults["foreach"]:
+                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+            self._step_supports_amp_scaling = bool(defaults["fused"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -169,14 +178,6 @@ def check_options(positive: bool = False, **options: Any) -> None:
             raise ValueError(f"Invalid {_LABELS.get(name, f'{name} value')}: {value}")
 
 
-def check_flags(differentiable: bool, foreach: bool | None, fused: bool | None) -> None:
-    """Raises where the flags contradict each other; otherwise they change no number."""
-    if fused and differentiable:
-        raise RuntimeError("`fused` does not support `differentiable`")
-    if fused and foreach:
-        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-
-
 def check_fused(parameter: torch.Tensor) -> None:
     if not (parameter.is_floating_point() and parameter.device.type in (*_FUSED_DEVICES, "npu")):
         raise RuntimeError(
@@ -220,6 +221,27 @@ def decayed(parameter: torch.Tensor, gradient: torch.Tensor, weight_decay: Any, 
     if isinstance(weight_decay, torch.Tensor) and not weight_decay.dim():
         return gradient.addcmul(unshared(parameter), weight_decay)
     return gradient.add(parameter, alpha=weight_decay) if weight_decay != 0 else gradient
+
+
+def stepping(
+    params: Tensors,
+    grads: Tensors,
+    *states: Tensors,
+    state_steps: Tensors,
+    weight_decay: Any = 0,
+    maximize: bool = False,
+    apart: Any = None,
+) -> Iterator[tuple[torch.Tensor, ...]]:
+    """For each parameter: its numbers, the gradient to follow down, its states, and its counter, one step further.
+
+    Weight decay is in the gradient, or where a rate `apart` is given, has been taken from the parameter.
+    """
+    for parameter, gradient, *state, step in zip(params, grads, *states, state_steps, strict=True):
+        step += 1
+        if apart is not None and weight_decay != 0:
+            parameter.mul_(1 - apart * weight_decay)
+        gradient = decayed(parameter, gradient, weight_decay if apart is None else 0, maximize)
+        yield *real_views(parameter, gradient, *state), step
 
 
 def unshared(tensor: torch.Tensor) -> torch.Tensor:

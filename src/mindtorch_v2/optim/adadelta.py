@@ -9,9 +9,8 @@ from ._lists import (
     as_number,
     check_call,
     check_options,
-    decayed,
     descend,
-    real_views,
+    stepping,
 )
 from .optimizer import ParamsT
 
@@ -38,12 +37,9 @@ def adadelta(
     """Makes one step with the given gradients and running means."""
     check_call(params, state_steps, foreach, differentiable, capturable, devices=CAPTURABLE_DEVICES[:-1])
     lr = as_number(lr, differentiable)
-    for parameter, gradient, square_mean, delta_mean, step in zip(
-        params, grads, square_avgs, acc_deltas, state_steps, strict=True
+    for target, gradient, square_mean, delta_mean, _ in stepping(
+        params, grads, square_avgs, acc_deltas, state_steps=state_steps, weight_decay=weight_decay, maximize=maximize
     ):
-        step += 1
-        gradient = decayed(parameter, gradient, weight_decay, maximize)
-        target, gradient, square_mean, delta_mean = real_views(parameter, gradient, square_mean, delta_mean)
         square_mean.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
         delta = (delta_mean + eps).sqrt() / (square_mean + eps).sqrt() * gradient
         delta_mean.mul_(rho).addcmul_(delta, delta, value=1 - rho)

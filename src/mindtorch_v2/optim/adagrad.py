@@ -9,7 +9,6 @@ from ._lists import (
     Tensors,
     as_number,
     check_call,
-    check_flags,
     check_options,
     decayed,
     descend_quotient,
@@ -108,8 +107,6 @@ class Adagrad(ListOptimizer):
             "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
             "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
-        check_flags(differentiable, foreach, fused)
-        self._step_supports_amp_scaling = bool(fused)
         for group in self.param_groups:
             for parameter in group["params"]:
                 self.state[parameter].update(self._init_state(parameter, group))

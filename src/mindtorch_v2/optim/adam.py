@@ -9,7 +9,6 @@ from ._lists import (
     Tensors,
     as_number,
     check_call,
-    check_flags,
     check_options,
     decayed,
     descend_quotient,
@@ -134,8 +133,6 @@ class Adam(ListOptimizer):
             "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
             "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
         })  # fmt: skip
-        check_flags(differentiable, foreach, fused)
-        self._step_supports_amp_scaling = bool(fused)
 
     def _init_state(self, parameter: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
         state = super()._init_state(parameter, group)

@@ -8,9 +8,8 @@ from ._lists import (
     as_number,
     check_call,
     check_options,
-    decayed,
     descend_quotient,
-    real_views,
+    stepping,
 )
 from .optimizer import ParamsT
 
@@ -38,10 +37,9 @@ def adamax(
     """Makes one step with the given gradients, running means and running maxima."""
     check_call(params, state_steps, foreach, differentiable, capturable)
     lr = as_number(lr, differentiable)
-    for parameter, gradient, mean, greatest, step in zip(params, grads, exp_avgs, exp_infs, state_steps, strict=True):
-        step += 1
-        gradient = decayed(parameter, gradient, weight_decay, maximize)
-        target, gradient, mean, greatest = real_views(parameter, gradient, mean, greatest)
+    for target, gradient, mean, greatest, step in stepping(
+        params, grads, exp_avgs, exp_infs, state_steps=state_steps, weight_decay=weight_decay, maximize=maximize
+    ):
         mean.lerp_(gradient, 1 - beta1)
         greatest.copy_(torch.maximum(greatest * beta2, gradient.abs() + eps))
         descend_quotient(target, mean, greatest, lr / (1 - beta1 ** step.item()))

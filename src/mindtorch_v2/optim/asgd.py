@@ -4,7 +4,7 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from ._lists import ListOptimizer, Tensors, as_number, check_call, check_options, decayed, descend, real_views
+from ._lists import ListOptimizer, Tensors, as_number, check_call, check_options, descend, stepping
 from .optimizer import ParamsT, _get_scalar_dtype
 
 __all__ = ["ASGD", "asgd"]
@@ -32,12 +32,9 @@ def asgd(
     """Makes one step with the given gradients, averages, their weights, and rates."""
     check_call(params, (), foreach, differentiable, capturable, "params, mus, etas, and state_steps")
     lr = as_number(lr)
-    for parameter, gradient, average, weight, rate, step in zip(
-        params, grads, axs, mus, etas, state_steps, strict=True
+    for target, gradient, average, weight, rate, step in stepping(
+        params, grads, axs, mus, etas, state_steps=state_steps, weight_decay=weight_decay, maximize=maximize
     ):
-        gradient = decayed(parameter, gradient, weight_decay, maximize)
-        target, gradient, average = real_views(parameter, gradient, average)
-        step += 1
         steps, rate_now = step.item(), rate.item()
         if foreach:  # one write, as in PyTorch
             gradient = gradient.add(target, alpha=lambd)

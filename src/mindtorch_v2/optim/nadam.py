@@ -10,9 +10,8 @@ from ._lists import (
     as_number,
     check_call,
     check_options,
-    decayed,
     descend_quotient,
-    real_views,
+    stepping,
     update_moments,
 )
 from .optimizer import ParamsT, _get_scalar_dtype
@@ -44,15 +43,11 @@ def nadam(
     """Makes one step with the given gradients, running means and products of past momenta."""
     check_call(params, state_steps, foreach, differentiable, capturable, "params, mu_products and state_steps")
     lr = as_number(lr, differentiable)
-    for parameter, gradient, mean, square_mean, product, step in zip(
-        params, grads, exp_avgs, exp_avg_sqs, mu_products, state_steps, strict=True
-    ):
-        step += 1
+    for target, gradient, mean, square_mean, product, step in stepping(
+        params, grads, exp_avgs, exp_avg_sqs, mu_products, state_steps=state_steps, weight_decay=weight_decay,
+        maximize=maximize, apart=lr if decoupled_weight_decay else None,
+    ):  # fmt: skip
         steps = step.item()
-        if decoupled_weight_decay and weight_decay != 0:
-            parameter.mul_(1 - lr * weight_decay)
-        gradient = decayed(parameter, gradient, 0 if decoupled_weight_decay else weight_decay, maximize)
-        target, gradient, mean, square_mean = real_views(parameter, gradient, mean, square_mean)
         momentum, next_momentum = (beta1 * (1 - 0.5 * 0.96 ** (n * momentum_decay)) for n in (steps, steps + 1))
         product *= momentum
         update_moments(mean, square_mean, gradient, beta1, beta2)

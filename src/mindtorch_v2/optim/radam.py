@@ -8,9 +8,8 @@ from ._lists import (
     as_number,
     check_call,
     check_options,
-    decayed,
     descend,
-    real_views,
+    stepping,
     update_moments,
 )
 from .optimizer import ParamsT
@@ -40,15 +39,11 @@ def radam(
     """Makes one step with the given gradients and running means."""
     check_call(params, state_steps, foreach, differentiable, capturable)
     lr = as_number(lr, differentiable)
-    for parameter, gradient, mean, square_mean, step in zip(
-        params, grads, exp_avgs, exp_avg_sqs, state_steps, strict=True
-    ):
-        step += 1
+    for target, gradient, mean, square_mean, step in stepping(
+        params, grads, exp_avgs, exp_avg_sqs, state_steps=state_steps, weight_decay=weight_decay, maximize=maximize,
+        apart=lr if decoupled_weight_decay else None,
+    ):  # fmt: skip
         steps = step.item()
-        if decoupled_weight_decay and weight_decay != 0:
-            parameter.mul_(1 - lr * weight_decay)
-        gradient = decayed(parameter, gradient, 0 if decoupled_weight_decay else weight_decay, maximize)
-        target, gradient, mean, square_mean = real_views(parameter, gradient, mean, square_mean)
         update_moments(mean, square_mean, gradient, beta1, beta2)
         direction = mean / (1 - beta1**steps)
         rectified = _rectification(beta2, steps)

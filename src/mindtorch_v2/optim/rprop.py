@@ -4,7 +4,7 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from ._lists import ListOptimizer, Tensors, as_number, check_call, check_options, decayed, real_views
+from ._lists import ListOptimizer, Tensors, as_number, check_call, check_options, stepping
 from .optimizer import ParamsT
 
 __all__ = ["Rprop", "rprop"]
@@ -29,10 +29,9 @@ def rprop(
 ) -> None:
     """Makes one step with the given gradients, those of the step before, and step sizes."""
     check_call(params, state_steps, foreach, differentiable, capturable)
-    for parameter, gradient, previous, size, step in zip(params, grads, prevs, step_sizes, state_steps, strict=True):
-        step += 1
-        gradient = decayed(parameter, gradient, 0, maximize)
-        target, gradient, previous, size = real_views(parameter, gradient, previous, size)
+    for target, gradient, previous, size, _ in stepping(
+        params, grads, prevs, step_sizes, state_steps=state_steps, maximize=maximize
+    ):
         agreement = gradient * (previous.clone() if differentiable else previous)
         turned = agreement < 0
         factor = torch.ones_like(size).masked_fill_(agreement > 0, etaplus).masked_fill_(turned, etaminus)

@@ -4,7 +4,7 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from ._lists import ListOptimizer, Tensors, as_number, check_flags, check_fused, decayed, descend, runs_whole
+from ._lists import ListOptimizer, Tensors, as_number, check_fused, decayed, descend, runs_whole
 from .optimizer import ParamsT
 
 __all__ = ["SGD", "sgd"]
@@ -97,8 +97,6 @@ class SGD(ListOptimizer):
             "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable,
             "fused": fused,
         })  # fmt: skip
-        check_flags(differentiable, foreach, fused)
-        self._step_supports_amp_scaling = bool(fused)
 
     def _state_arrays(self, group: dict[str, Any]) -> int:
         return int(group["momentum"] != 0)
