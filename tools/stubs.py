@@ -23,6 +23,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 sys.path.insert(0, str(SOURCE))
 
 import mindtorch_v2 as torch  # noqa: E402
+from mindtorch_v2._compat.absent_modules import ABSENT_MODULES  # noqa: E402
 from mindtorch_v2._dispatch.schema import Schema  # noqa: E402
 from mindtorch_v2._dispatch.signatures import parameters, result_annotation  # noqa: E402
 from mindtorch_v2._ops.declare import DECLARATIONS, RETURN_TYPES  # noqa: E402
@@ -238,7 +239,7 @@ def value_stub(name: str, imported: dict[str, tuple[str, str]]) -> str:
     """How the package's stub says what `torch.<name>` is."""
     if name in torch._SUBMODULES:
         exists = (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
-        return f"from . import {name} as {name}" if exists else ""
+        return f"from . import {name} as {name}" if exists else f"{name}: Any" if name in ABSENT_MODULES else ""
     if name in torch._HOME:
         home = torch._HOME[name]
         return f"from .{home} import {name} as {name}" if name in static_names(home) else f"{name}: Any"

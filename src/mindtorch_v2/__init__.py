@@ -18,6 +18,7 @@ from ._autograd import (
     set_grad_enabled,
 )
 from ._autograd import roots as _roots
+from ._compat.absent_modules import attach as _attach_absent_modules
 from ._compat.old_names import attach as _attach_old_names
 from ._compat.tensor_types import TENSOR_TYPES as _TENSOR_TYPES
 from ._compat.tensor_types import set_default_tensor_type, typename
@@ -94,6 +95,7 @@ _convert.attach()
 _attach_sparse()
 _indexing.attach()
 _attach_old_names()
+_attach_absent_modules()
 # Methods that PyTorch has as functions too.
 globals().update({_name: getattr(Tensor, _name) for _name in """
     as_strided_ detach detach_ index_put_ is_conj is_distributed is_neg

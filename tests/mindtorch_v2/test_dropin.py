@@ -108,6 +108,33 @@ def test_what_is_not_implemented_raises_when_used_and_says_so(name):
     assert f"NotImplementedError: mindtorch_v2 has no {name}." in done.stderr
 
 
+def test_modules_of_the_table_of_absent_names():
+    done = run("-m", "mindtorch_v2", "-c", """
+import importlib
+import sys
+import torch
+from mindtorch_v2._compat.absent_modules import ABSENT_MODULES
+for place in ABSENT_MODULES:
+    module = importlib.import_module(f"torch.{place}")
+    assert module is importlib.import_module(f"mindtorch_v2.{place}"), place
+    for name in module.__all__:
+        try:
+            getattr(module, name)()
+        except NotImplementedError as error:
+            assert name in str(error), error
+        else:
+            raise AssertionError(f"{place}.{name} can be used")
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel as same
+assert FullyShardedDataParallel is same and issubclass(same, torch.nn.Module)
+assert not isinstance(torch.nn.ReLU(), same) and torch.quantization.QConfig is torch.ao.quantization.QConfig
+import torch.quantization.observer
+print("export" in ABSENT_MODULES)
+""")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\n"
+
+
 def test_the_package_functorch_comes_along():
     code = """
 import warnings, torch, functorch

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from .absent_modules import ABSENT_MODULES
+
 
 def write_torch_stubs(folder: Path) -> int:
     """Writes `torch` and its public submodules as stubs that name this library's; the number of files written."""
@@ -11,11 +13,17 @@ def write_torch_stubs(folder: Path) -> int:
         place = file.relative_to(package)
         parts = place.with_suffix("").parts
         module = ".".join((package.name, *(part for part in parts if part != "__init__")))
-        stub = folder / "torch" / place.with_suffix(".pyi")
-        stub.parent.mkdir(parents=True, exist_ok=True)
         version = f"from {module} import __version__ as __version__\n" if module == package.name else ""
-        stub.write_text(f"from {module} import *\n{version}")
-    return len(files)
+        _write(folder / "torch" / place.with_suffix(".pyi"), f"from {module} import *\n{version}")
+    absent = [Path(*name.split("."), "__init__.pyi") for name in ABSENT_MODULES if "._" not in name]
+    for place in absent:  # anything may be imported from them, and nothing used
+        _write(folder / "torch" / place, "from typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n")
+    return len(files) + len(absent)
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
 
 
 def _is_public(place: Path) -> bool:

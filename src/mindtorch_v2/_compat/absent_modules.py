@@ -1,0 +1,108 @@
+"""Modules of PyTorch of which only the names are here: one table, and what makes modules of it on import."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import NamedTuple
+
+from .absent import absent_class, absent_function
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class Names(NamedTuple):
+    """The names of a module. `Name:place` is a class derived from that of ours, so that tests against it answer no."""
+
+    why: str = ""  # said when one is used
+    classes: str = ""
+    functions: str = ""
+
+
+_ONE_PROCESS = "It runs one process."
+_IN_FLOAT = "Models run in float32, bfloat16 or float16."
+# By place in the package; another place stands for one whose names, the same objects, it has.
+ABSENT_MODULES: dict[str, Names | str] = {
+    "ao.nn": Names(),
+    "ao.ns": Names(),
+    "ao.pruning": Names("Use torch.nn.utils.prune.",
+                        "BaseScheduler BaseSparsifier CubicSL LambdaSL WeightNormSparsifier"),
+    "ao.quantization": Names(_IN_FLOAT, """
+        DeQuantStub FakeQuantize FakeQuantizeBase FixedQParamsFakeQuantize FusedMovingAvgObsFakeQuantize
+        HistogramObserver MinMaxObserver MovingAverageMinMaxObserver MovingAveragePerChannelMinMaxObserver NoopObserver
+        ObserverBase PerChannelMinMaxObserver PlaceholderObserver QConfig QConfigMapping QuantStub QuantWrapper
+        RecordingObserver""", """
+        convert default_eval_fn disable_fake_quant disable_observer enable_fake_quant enable_observer fuse_modules
+        fuse_modules_qat get_default_qat_qconfig get_default_qat_qconfig_mapping get_default_qconfig
+        get_default_qconfig_mapping prepare prepare_qat propagate_qconfig_ quantize quantize_dynamic quantize_qat
+        swap_module"""),
+    "quantization": "ao.quantization",
+    "backends.xeon": Names(),
+    "distributed._composable": Names(),
+    "distributed._composable.fsdp": "distributed.fsdp",
+    "distributed._functional_collectives": Names(_ONE_PROCESS, "", """
+        all_gather_tensor all_reduce all_to_all_single_autograd wait_tensor"""),
+    "distributed.checkpoint": Names("Use torch.save and torch.load.", "FileSystemReader FileSystemWriter", "load save"),
+    "distributed.checkpoint.hf_storage": Names("", "HuggingFaceStorageReader HuggingFaceStorageWriter"),
+    "distributed.device_mesh": Names(_ONE_PROCESS, "DeviceMesh", "init_device_mesh"),
+    "distributed.fsdp": Names(_ONE_PROCESS, """
+        BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule:nn.Module FullOptimStateDictConfig FullStateDictConfig
+        FullyShardedDataParallel:nn.Module LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision
+        MixedPrecisionPolicy OffloadPolicy OptimStateDictConfig ShardedOptimStateDictConfig ShardedStateDictConfig
+        ShardingStrategy StateDictConfig StateDictSettings StateDictType""",
+        "fully_shard register_fsdp_forward_method"),
+    "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
+    "distributed.nn": Names(),
+    "distributed.tensor._utils": Names(_ONE_PROCESS, "", "compute_local_shape_and_global_offset"),
+    "distributed.tensor.parallel": Names(_ONE_PROCESS, """
+        ColwiseParallel RowwiseParallel SequenceParallel ParallelStyle PrepareModuleInput PrepareModuleOutput""",
+        "loss_parallel parallelize_module"),
+    "export": Names("Run the module itself: there is no ahead-of-time graph here.", "Dim ExportedProgram",
+                    "export load register_dataclass save"),
+    "nested": Names("Pad the rows with torch.nn.utils.rnn.pad_sequence, or pack them with pack_sequence.", "", """
+        as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged to_padded_tensor"""),
+    "nn.parallel.scatter_gather": Names("It uses one device.", "", "gather scatter scatter_kwargs"),
+}
+
+
+def _fill(module: ModuleType, place: str, names: Names) -> None:
+    for entry in names.classes.split():
+        name, _, base = entry.partition(":")
+        home, _, kind = f"{_PACKAGE}.{base}".rpartition(".")
+        derived_from = getattr(importlib.import_module(home), kind) if base else object
+        setattr(module, name, absent_class(f"torch.{place}.{name}", names.why, derived_from))
+    for name in names.functions.split():
+        setattr(module, name, absent_function(f"torch.{place}.{name}", names.why))
+    module.__all__ = [*(c.partition(":")[0] for c in names.classes.split()),  # type: ignore[attr-defined]
+                      *names.functions.split()]
+
+
+class _Finder:
+    """Finds the modules of the table in our package; as the last finder, it is asked for what has no file."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        place = name.removeprefix(_PACKAGE + ".")
+        if place not in ABSENT_MODULES or place == name:
+            return None
+        return ModuleSpec(name, _Finder, is_package=True)  # type: ignore[arg-type]  # programs look for modules in them
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        return ModuleType(spec.name, "Names that programs import; using one raises NotImplementedError.")
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        place = module.__name__.removeprefix(_PACKAGE + ".")
+        names = ABSENT_MODULES[place]
+        if isinstance(names, str):
+            original = importlib.import_module(f"{_PACKAGE}.{names}")
+            vars(module).update({name: getattr(original, name) for name in ("__all__", *original.__all__)})
+        else:
+            _fill(module, place, names)
+
+
+def attach() -> None:
+    """Lets the modules of the table be imported."""
+    sys.meta_path.append(_Finder)  # type: ignore[arg-type]

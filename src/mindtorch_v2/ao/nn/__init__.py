@@ -1,1 +1,0 @@
-"""torch.ao.nn: quantized modules, none of which are here."""

@@ -1,1 +1,0 @@
-"""torch.ao.ns: numeric suites, none of which are here."""

@@ -1,1 +1,0 @@
-"""torch.backends.xeon: the launcher for Intel servers is not here."""

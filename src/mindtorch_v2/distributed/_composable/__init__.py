@@ -1,1 +1,0 @@
-"""Ways of distributing modules that can be combined: not here."""

@@ -1,1 +1,0 @@
-"""Collectives with derivatives: not here."""
