@@ -610,3 +610,10 @@ def test_tangents_of_as_strided_scatter():
     _, tangent = torch.func.jvp(lambda a, b: torch.as_strided_scatter(a, b, (2, 2), (2, 1)), (x, part),
                                 (x + 1, part * 5))
     assert tangent.tolist() == [[5.0, 5.0, 5.0], [5.0, 5.0, 6.0]]
+
+
+@pytest.mark.parametrize("parameter, kind", [(None, torch.float16), (torch.ones(4), torch.float32)])
+def test_statistics_of_layer_norm_have_the_same_types_inside_vmap(parameter, kind):
+    x = torch.arange(24, dtype=torch.float16).reshape(2, 3, 4)
+    made = torch.vmap(lambda x: torch.native_layer_norm(x, (4,), parameter, parameter, 1e-5))(x)
+    assert [part.dtype for part in made] == [torch.float16, kind, kind]

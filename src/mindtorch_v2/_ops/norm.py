@@ -244,7 +244,8 @@ def _layer_norm_by_parts(input, normalized_shape, weight, bias, eps):
     rstd = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
     made = centred * rstd
     made = made if weight is None else made * weight
-    return (made if bias is None else made + bias).to(input.dtype), mean, rstd
+    kind = _statistics_type(input, weight, bias)
+    return (made if bias is None else made + bias).to(input.dtype), mean.to(kind), rstd.to(kind)
 
 
 _NORM_SAMPLES = (case(t(2, 3, 4), (4,), t(4), t(4), 1e-5), case(t(2, 3, 4), (3, 4), None, None, 1e-5),
