@@ -187,8 +187,10 @@ class ArrayFamily(Family):
             else:
                 passed.append(f"None if {a.name} is None else {one}" if a.optional else one)
         array = backend.array_function(operator, self.array)
-        if "spec" in _parameters(self.array):
+        if "spec" in _parameters(array):
             passed.append("spec=spec")
+        if "operator" in _parameters(array):
+            passed.append("operator=operator")
         names = ", ".join(schema.names)
         place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
         finish = "finished" if len(schema.returns) == 1 and not schema.returns[0].is_list else "all_finished"
@@ -202,7 +204,8 @@ class ArrayFamily(Family):
 
         scope = {"infer": self.infer, "array": array, "xp": xp, "finished": backend.finished, "NUMBERS": NUMBERS,
                  "all_finished": all_finished, "widened": functools.partial(self.widened, backend),
-                 "array_of": backend.array_of, "place": backend.place, "__opname__": f"{operator.name} {backend.type}"}
+                 "array_of": backend.array_of, "place": backend.place, "operator": operator,
+                 "__opname__": f"{operator.name} {backend.type}"}
         return compile_function(schema.base_name, source, scope)
 
     def described(self, operator: Operator) -> Callable:
@@ -227,7 +230,7 @@ def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFa
 
 
 def _parameters(function: Callable) -> tuple[str, ...]:
-    code = function.__code__
+    code = getattr(function, "__wrapped__", function).__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 

@@ -1,5 +1,6 @@
 """The CPU: tensors hold ndarrays."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,7 @@ class CpuBackend(Backend):
             return generic
         function = name.partition(".")[2]
 
+        @functools.wraps(generic)
         def attempted(xp: Any, *args: Any, **spec: Any) -> Any:
             kernels = onednn_kernels()
             made = None if kernels is None else getattr(kernels, function)(*args, **spec)

@@ -11,9 +11,12 @@ from . import runtime
 
 
 class CudaBackend(Backend):
-    """CuPy computes what has no kernel of its own."""
+    """CuPy computes what has no kernel of its own. It is first imported when a device is asked for."""
 
     type = "cuda"
+
+    def __init__(self, array: Callable | None = None) -> None:
+        self.array = array  # what computes in the place of an operator's own `array` function
 
     @property
     def xp(self) -> Any:  # type: ignore[override]
@@ -45,9 +48,22 @@ class CudaBackend(Backend):
         return uninitialised(spec, where)
 
     def copy(self, target: Tensor, source: Tensor, non_blocking: bool = False) -> None:
-        from .families import store
+        from .families import copy_array, store
 
-        store(target._array.view, source._array.view)
+        if source._array.shape == target._array.shape:
+            copy_array(target._array, source._array)
+        else:
+            store(target._array.view, source._array.view)
+
+    def array_of(self, tensor: Tensor, where: Any = None) -> Any:
+        from .families import view_of
+
+        return view_of(tensor, where)
+
+    def finished(self, array: Any, spec: Any, where: Any = None) -> Tensor:
+        from .families import finished
+
+        return finished(array, spec, where)
 
     def kernel(self, operator: Operator) -> Callable:
         runtime.require()
@@ -60,6 +76,9 @@ class CudaBackend(Backend):
         from .families import inplace_kernel_of
 
         return inplace_kernel_of(operator, functional)
+
+    def array_function(self, operator: Operator, generic: Callable) -> Callable:
+        return generic if self.array is None else self.array
 
 
 BACKEND = CudaBackend()

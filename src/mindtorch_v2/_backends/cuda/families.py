@@ -15,32 +15,24 @@ from ..._determinism import determinism, filler
 from ..._device import device
 from ..._dispatch.keys import CUDA_MASK
 from ..._dispatch.registry import Operator
-from ..._dispatch.schema import NUMBERS
 from ..._dtype import REDUCED, complex32, dtype, get_default_dtype
 from ..._geometry import contiguous_strides
 from ..._ops.copy import stored_number
 from ..._ops.create import Factory, _check_options, required
-from ..._ops.families import ArrayFamily, Family, Pointwise, Writes, _parameters, result_of
+from ..._ops.families import Family, Pointwise
 from ..._ops.rules import (
     Spec,
-    check_operands,
-    check_overlap,
-    check_result_fits,
-    check_writable,
-    common_dtype,
-    number_array,
-    pointwise_strides,
 )
-from ..._ops.updates import Updates, check_update
+from ..._ops.updates import Updates
 from ..._tensor import Tensor
 from ..._warn import warn_once
 from ..interface import named_kernel
 from . import runtime
 from .array import CudaArray, Layout, empty, from_host, layout_of, of_view
+from .backend import CudaBackend
 from .launch import kernel
 from .memory import allocate
 from .memory import source as memory_source
-from .namespace import xp
 from .pointwise import copying, fused
 from .streams import current
 
@@ -134,16 +126,6 @@ def view_of(tensor: Tensor, where: device | None = None) -> Any:
     return from_host(array, where or runtime.device_of(runtime.current_device())).view
 
 
-def operand(value: Any, widen: bool, where: device) -> Any:
-    """An argument as kernels over CuPy take it."""
-    if value is None or value.__class__ in NUMBERS:
-        return value
-    if value.__class__ in (list, tuple):
-        return [operand(v, widen, where) for v in value]
-    view = view_of(value, where)
-    return view.astype(_FLOAT32) if widen and view.dtype in REDUCED else view
-
-
 def device_among(values: Sequence[Any]) -> device:
     """The device of the first tensor on a GPU among arguments; the current one without any."""
     for value in values:
@@ -185,26 +167,12 @@ def kernel_of(operator: Operator) -> Callable:
 def generic_kernel(operator: Operator, array: Callable | None = None) -> Callable:
     """The kernel that a declaration's own `array` function, or one in its place, gives over CuPy."""
     family: Family = operator.declaration.family
-    if isinstance(family, Pointwise):
-        return _pointwise(operator, family)
+    if isinstance(family, Factory) and _is_fill(operator):
+        return _filled(operator)
+    made = family.kernel(operator, CudaBackend(array))
     if isinstance(family, Factory):
-        return _factory(operator, family)
-    if isinstance(family, Updates):
-        return _update(operator, family)
-    if isinstance(family, Writes):
-        return _write(operator, family)
-    if isinstance(family, ArrayFamily):
-        return _from_infer(operator, family, array or family.array)
-    return refuse(operator)
-
-
-def refuse(operator: Operator) -> Callable:
-    """The kernel of an operator that does not run on a GPU."""
-
-    def kernel(*args: Any) -> Any:
-        raise NotImplementedError(f"{operator.name} has no CUDA kernel: it cannot run on device 'cuda'")
-
-    return kernel
+        return _on_named_device(operator, made)
+    return fused(operator, family, made) if isinstance(family, Pointwise) else made
 
 
 def _guarded(kernel: Callable) -> Callable:
@@ -221,78 +189,6 @@ def _guarded(kernel: Callable) -> Callable:
             return kernel(*args)
 
     return guarded
-
-
-def _from_infer(operator: Operator, family: ArrayFamily, array: Callable) -> Callable:
-    infer, schema, widen = family.infer, operator.schema, family.widen
-    operands = [i for i, a in enumerate(schema.arguments) if a.is_tensor]
-    takes_spec = "spec" in _parameters(array)
-    if "operator" in _parameters(array):
-        array = functools.partial(array, operator=operator)
-    single = len(schema.returns) == 1 and not schema.returns[0].is_list
-
-    def kernel(*args: Any) -> Any:
-        spec, where = infer(*args), device_among(args)
-        values = list(args)
-        for i in operands:
-            values[i] = operand(values[i], widen, where)
-        made = array(xp, *values, spec=spec) if takes_spec else array(xp, *values)
-        if single:
-            return finished(made, spec, where)
-        return result_of(operator, [None if s is None else finished(m, s, where)
-                                    for m, s in zip(made, spec, strict=True)])
-
-    return kernel
-
-
-# pointwise -----------------------------------------------------------------------------------------------------------
-
-
-def computed(operator: Operator, family: Pointwise, args: Sequence[Any], target: Tensor | None = None) -> tuple:
-    """A pointwise operator over CuPy: the array and the spec of its result."""
-    spec, kind, at = family.plan(operator, args, target)
-    where, values = device_among(args), list(args)
-    for i in at:
-        value = values[i]
-        if value.__class__ in NUMBERS:
-            values[i] = np.asarray(number_array(value, kind))[()]
-        else:
-            view = view_of(value, where)
-            values[i] = view if view.dtype == kind.np else view.astype(kind.np)
-    if all(values[i].__class__ is not cupy.ndarray for i in at):  # numbers alone
-        values[at[0]] = cupy.asarray(values[at[0]])
-    if family.rounds and (narrow := common_dtype([args[i] for i in at]).np) in REDUCED:
-        made = family.compute(xp, *values, rounded=lambda array: array.astype(narrow).astype(kind.np))
-    else:
-        made = family.compute(xp, *values)
-    return made, spec._replace(strides=pointwise_strides(spec.shape, [args[i] for i in at])), where
-
-
-def _pointwise(operator: Operator, family: Pointwise) -> Callable:
-    def general(*args: Any) -> Tensor:
-        made, spec, where = computed(operator, family, args)
-        if made.shape != tuple(spec.shape):
-            made = cupy.broadcast_to(made, spec.shape)
-        return finished(made, spec, where)
-
-    return fused(operator, family, general)
-
-
-def _inplace_pointwise(functional: Operator, family: Pointwise) -> Callable:
-    def kernel(target: Tensor, *args: Any) -> Tensor:
-        family.check_write(functional, target, args)
-        check_writable(target)
-        for value in args:
-            if hasattr(value, "_array"):
-                check_overlap(target, value)
-        made, spec, _ = computed(functional, family, (target, *args), target)
-        check_result_fits(target, spec)
-        if target._array.size:
-            store(target._array.view, made)
-        target._bump_version()
-        return target
-
-    return fused(functional, family, kernel, inplace=True)
 
 
 # factories -----------------------------------------------------------------------------------------------------------
@@ -326,11 +222,30 @@ def leaf(operator: Operator, made: Tensor, args: Sequence[Any]) -> Tensor:
 _FILLS: dict[str, Any] = {"empty": None, "zeros": 0, "ones": 1}
 
 
-def _factory(operator: Operator, family: Factory) -> Callable:
-    schema, name = operator.schema, operator.schema.base_name
-    stem = name.removeprefix("new_").removesuffix("_like").partition("_")[0]
-    at_value = schema.index.get("fill_value")
+def _on_named_device(operator: Operator, factory: Callable) -> Callable:
+    """The kernel of a factory with the device it names as the current one: CuPy makes arrays there."""
+    at = operator.schema.index["device"]
 
+    def kernel(*args: Any) -> Tensor:
+        with cupy.cuda.Device(where_for(args[at], args).index):
+            return factory(*args)
+
+    return kernel
+
+
+def _is_fill(operator: Operator) -> bool:
+    return _stem(operator) in _FILLS or "fill_value" in operator.schema.index
+
+
+def _stem(operator: Operator) -> str:
+    """What a factory is at heart: `zeros` of new_zeros and zeros_like."""
+    return operator.schema.base_name.removeprefix("new_").removesuffix("_like").partition("_")[0]
+
+
+def _filled(operator: Operator) -> Callable:
+    """The kernel of a factory whose elements are all alike, or left as they are."""
+    schema, stem = operator.schema, _stem(operator)
+    at_value = schema.index.get("fill_value")
     plans: dict[tuple, tuple] = {}
     at_grad = schema.index["requires_grad"]
 
@@ -354,17 +269,7 @@ def _factory(operator: Operator, family: Factory) -> Callable:
             write(array)
         return required(wrap_cuda(array)) if args[at_grad] else wrap_cuda(array)
 
-    if stem in _FILLS or at_value is not None:
-        return filled
-
-    def kernel(*args: Any) -> Tensor:
-        _check_options(operator, args[schema.index["layout"]], args[schema.index["pin_memory"]])
-        spec, where = family.infer(*args), where_for(args[schema.index["device"]], args)
-        with cupy.cuda.Device(where.index):
-            made = family.array(xp, *[operand(v, False, where) if hasattr(v, "_array") else v for v in args], spec=spec)
-        return leaf(operator, finished(made, spec, where), args)
-
-    return kernel
+    return filled
 
 
 _FILL = """
@@ -395,40 +300,7 @@ def filling(layout: Layout, value: Any) -> Callable[[CudaArray], None]:
     return lambda array: launch.over(grid, (256,), array.pointer, bits, count)
 
 
-# writes --------------------------------------------------------------------------------------------------------------
-
-
-def _write(operator: Operator, family: Writes) -> Callable:
-    def kernel(target: Tensor, *args: Any) -> Tensor:
-        family.check(target, *args)
-        if not family.repeats:
-            check_writable(target)
-        if target._array.size:
-            family.write(xp, target._array.view, *[operand(a, False, target._device) if hasattr(a, "_array") else a
-                                                   for a in args])
-        target._bump_version()
-        return target
-
-    return kernel
-
-
-def _update(operator: Operator, family: Updates) -> Callable:
-    """The functional form of an operator that writes some elements: a copy, then the write."""
-
-    def kernel(source: Tensor, *args: Any) -> Tensor:
-        made = uninitialised(family.spec(source, args), source._device)
-        store(made._array.view, view_of(source))
-        if made._array.size:
-            family.write(xp, made._array.view, *[_written(a, source._device) for a in args])
-        return made
-
-    return kernel
-
-
-def _written(value: Any, where: device) -> Any:
-    if value.__class__ in (tuple, list):
-        return [_written(v, where) for v in value]
-    return view_of(value, where) if hasattr(value, "_array") else value
+# in place ------------------------------------------------------------------------------------------------------------
 
 
 def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
@@ -443,33 +315,8 @@ def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
 def inplace_generic(operator: Operator, functional: Operator) -> Callable:
     """The in-place kernel that a declaration gives."""
     family = functional.declaration.family
-    if isinstance(family, Pointwise):
-        return _guarded(_inplace_pointwise(functional, family))
-    if isinstance(family, Updates):
-        return _guarded(_inplace_update(operator, family))
-
-    def kernel(target: Tensor, *args: Any) -> Tensor:
-        result = functional.lookup(CUDA_MASK)(target, *args)
-        check_writable(target)
-        check_operands(functional, target, (target, *args))
-        check_result_fits(target, Spec(result._array.shape, result.dtype))
-        if target._array.size:
-            store(target._array.view, result._array.view)
-        target._bump_version()
-        return target
-
-    return _guarded(kernel)
-
-
-def _inplace_update(operator: Operator, family: Updates) -> Callable:
-    def kernel(target: Tensor, *args: Any) -> Tensor:
-        check_update(family, operator, target, args)
-        if target._array.size:
-            family.write(xp, target._array.view, *[_written(a, target._device) for a in args])
-        target._bump_version()
-        return target
-
-    return kernel
+    made = family.inplace_kernel(operator, functional, CudaBackend())
+    return _guarded(fused(functional, family, made, inplace=True) if isinstance(family, Pointwise) else made)
 
 
 # copies --------------------------------------------------------------------------------------------------------------
