@@ -109,6 +109,14 @@ def test_numbers_of_a_prepared_call() -> None:
         assert str(x.scatter(0, torch.tensor([1], device="cuda"), value)[1].item()) == str(float(value))
 
 
+def test_truth_values_are_no_numbers_to_a_prepared_call() -> None:
+    mask = torch.tensor([True, False]).cuda()
+    for _ in range(2):
+        numbers, truths = torch.where(mask, 1, 0), torch.where(mask, True, False)
+        assert (numbers.dtype, truths.dtype) == (torch.int64, torch.bool)
+        assert numbers.tolist() == [1, 0] and truths.tolist() == [True, False]
+
+
 def test_index_on_the_host() -> None:
     x = torch.arange(6.0, device="cuda").reshape(2, 3)
     assert x[torch.tensor([1])].tolist() == [[3.0, 4.0, 5.0]]

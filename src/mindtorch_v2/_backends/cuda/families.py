@@ -76,6 +76,11 @@ def uninitialised(spec: Spec, where: device) -> Tensor:
 
 def finished(made: Any, spec: Spec, where: device) -> Tensor:
     """What a kernel over CuPy gave, as a tensor of the inferred type and layout."""
+    return wrap_cuda(finished_array(made, spec, where))
+
+
+def finished_array(made: Any, spec: Spec, where: device) -> CudaArray:
+    """The same as an array."""
     kind = spec.dtype.np
     if made.__class__ is not cupy.ndarray:
         made = cupy.asarray(made)
@@ -88,8 +93,8 @@ def finished(made: Any, spec: Spec, where: device) -> Tensor:
         target = empty(layout_of(shape, kind, strides), where)
         if target.size:
             store(target.view, made)
-        return wrap_cuda(target)
-    return wrap_cuda(of_view(made, where))
+        return target
+    return of_view(made, where)
 
 
 def _parts(view: Any) -> Any:

@@ -1,24 +1,27 @@
 """How the kernels of kernels/ are made for the operators that name them, and how calls find their launches.
 
-A plan is a function prepared for all calls whose tensors have some layouts and whose other arguments are alike.
+A plan is a function prepared for all calls whose tensors have some layouts and whose other arguments are alike. Kernels
+take arrays and values, and give arrays: tensors are what this module takes apart and makes.
 """
 
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ..._dispatch.callers import compile_function
 from ..._dispatch.registry import Operator
-from ..._ops.families import _parameters, result_of
-from ..._tensor import Tensor
+from ..._dispatch.schema import NUMBERS
+from ..._ops.families import _parameters, operand_positions, result_of
 from .array import CudaArray, empty, layout_of
-from .families import Maker, copy_array, generic_kernel, infer_of
+from .families import Maker, copy_array, generic_kernel, infer_of, wrap_cuda
 
 _PLANS = 4096
 
 
-def dense(tensor: Tensor) -> CudaArray:
-    """A tensor's array in C order and, for loads of four elements, at a place that is a multiple of 16 bytes."""
-    array = tensor._array
+def dense(array: CudaArray) -> CudaArray:
+    """An array in C order and, for loads of four elements, at a place that is a multiple of 16 bytes."""
     if array.layout.contiguous and not array.pointer & 15:
         return array
     made = empty(layout_of(array.shape, array.dtype), array.device)
@@ -26,8 +29,8 @@ def dense(tensor: Tensor) -> CudaArray:
     return made
 
 
-def dense_if_any(tensor: Tensor | None) -> Any:
-    return None if tensor is None else dense(tensor)
+def dense_if_any(array: CudaArray | None) -> Any:
+    return None if array is None else dense(array)
 
 
 def pointer_of(array: CudaArray | None) -> int:
@@ -43,54 +46,113 @@ def array(function: Callable) -> Maker:
 def attempt(function: Callable) -> Maker:
     """The kernel of `function(spec, *arguments)`, which gives the result, or None for a call that is CuPy's.
 
-    This function and those of `planned` get the operator too where they have a parameter of that name.
+    Like those of `planned` it takes arrays in the place of tensors and gives arrays, and gets the operator too where it
+    has a parameter of that name.
     """
 
     def make(operator: Operator) -> Callable:
-        given, infer = with_operator(function, operator), infer_of(operator)
+        given, infer, wrap = with_operator(function, operator), infer_of(operator), _wrapping(operator)
         slow = functools.cache(lambda: generic_kernel(operator))
+        tensors = operand_positions(operator.schema)
 
         def kernel(*args: Any) -> Any:
-            made = given(infer(*args), *args)
-            if made is None:
-                return slow()(*args)
-            return made if made.__class__ is not list else result_of(operator, made)
+            spec, values = infer(*args), list(args)
+            for i in tensors:
+                values[i] = getattr(args[i], "_array", args[i])
+                if values[i].__class__ is np.ndarray:  # on the host
+                    return slow()(*args)
+            made = given(spec, *values)
+            return slow()(*args) if made is None else wrap(made)
 
         return kernel
 
     return Maker(make)
+
+
+_KERNEL = """
+def {name}({names}):
+    try:
+        {arrays}
+        run = plans[{key}]
+    except (KeyError, AttributeError):
+        return general({names})
+    made = run({given})
+    return wrap(made) if made is not None else slow()({names})
+
+def taken({names}):
+    {arrays}
+    return ({key}), ({given})
+"""
 
 
 def planned(prepare: Callable | None = None, *, by_value: bool = True, array: Callable | None = None) -> Any:
     """The kernel of `prepare(spec, *arguments)`, which gives the plan of a call, or None for one that is CuPy's.
 
-    Unless `by_value`, a plan serves any floating-point number in the place of another. With an `array` function CuPy
-    computes that one, not the declaration's.
+    The plan, `run(*arguments)`, gives None too for a call that it leaves to CuPy. Unless `by_value`, a plan serves any
+    floating-point number in the place of another. With an `array` function CuPy computes that one, not the
+    declaration's.
     """
     if prepare is None:
         return functools.partial(planned, by_value=by_value, array=array)
 
     def make(operator: Operator) -> Callable:
-        given, infer = with_operator(prepare, operator), infer_of(operator)
+        given, infer, wrap = with_operator(prepare, operator), infer_of(operator), _wrapping(operator)
         slow = functools.cache(lambda: generic_kernel(operator, array))
         plans: dict[tuple, Callable] = {}
 
-        def kernel(*args: Any) -> Any:
+        def general(*args: Any) -> Any:
             try:
-                key = tuple([v._array.layout if hasattr(v, "_array") else v for v in args]) if by_value \
-                    else layouts_of(args)
-                run = plans.get(key)
+                key, values = scope["taken"](*args)
             except AttributeError:  # a tensor on the host
                 return slow()(*args)
-            if run is None:
-                if len(plans) > _PLANS:
-                    plans.clear()
-                run = plans[key] = given(infer(*args), *args) or slow()
-            return run(*args)
+            run = given(infer(*args), *values) or _no_plan
+            if len(plans) > _PLANS:
+                plans.clear()
+            plans[key] = run
+            made = run(*values)
+            return wrap(made) if made is not None else slow()(*args)
 
-        return kernel
+        scope: dict[str, Any] = {"plans": plans, "general": general, "slow": slow, "wrap": wrap, "NUMBERS": NUMBERS,
+                                 "__opname__": f"{operator.name} cuda"}
+        name, names = operator.schema.base_name, ", ".join(operator.schema.names)
+        arrays, key = _key_text(operator, by_value)
+        values = "".join(f"{a.name}_array, " if a.is_tensor else f"{a.name}, " for a in operator.schema.arguments)
+        text = _KERNEL.format(name=name, names=names, arrays="; ".join(arrays), key=key, given=values)
+        return compile_function(name, text, scope)
 
     return Maker(make)
+
+
+def _no_plan(*values: Any) -> None:
+    """The plan of calls that are CuPy's."""
+
+
+def _key_text(operator: Operator, by_value: bool) -> tuple[list[str], str]:
+    """The statements that take the arrays out of a call's tensors, and the key of its plan: layouts, and values."""
+    arrays, key = [], []
+    for argument in operator.schema.arguments:
+        name = argument.name
+        value = name if by_value else f"(float if {name}.__class__ is float else {name})"
+        if argument.is_tensor:
+            taken, part = f"{name}._array", f"{name}_array.layout"
+            if argument.type == "Tensor|Scalar":  # True is no 1: results may be of another type
+                taken = f"{name} if {name}.__class__ in NUMBERS else {taken}"
+                part = f"(({name}.__class__, {value}) if {name}.__class__ in NUMBERS else {part})"
+            if argument.optional:
+                taken, part = f"None if {name} is None else {taken}", f"(None if {name} is None else {part})"
+            arrays.append(f"{name}_array = {taken}")
+            key.append(part)
+        else:
+            key.append(f"(tuple({name}) if {name}.__class__ is list else {name})" if argument.is_list else value)
+    return arrays, ", ".join(key) + ","
+
+
+def _wrapping(operator: Operator) -> Callable:
+    """What makes an operator's result of the arrays of its kernel."""
+    returns = operator.schema.returns
+    if len(returns) == 1 and not returns[0].is_list:
+        return wrap_cuda
+    return lambda arrays: result_of(operator, [None if array is None else wrap_cuda(array) for array in arrays])
 
 
 def with_operator(function: Callable, operator: Operator) -> Callable:

@@ -14,12 +14,9 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from ...._dispatch.registry import Operator
-from ...._ops.families import result_of
 from ...._settings import are_deterministic_algorithms_enabled
-from ...._tensor import Tensor
 from ..array import CudaArray, Layout, array_on, empty, layout_of
-from ..families import copy_array, generic_kernel, layout_for, wrap_cuda
+from ..families import copy_array, layout_for
 from ..launch import Launch, c_type, compiled
 from ..plans import planned
 
@@ -672,30 +669,28 @@ class _Call(NamedTuple):
     mask_layout: Layout | None  # to which a mask is copied, where it cannot be read as it lies
     device: int
 
-    def reads(self, tensor: Tensor) -> bool:
-        """Whether the kernels can read tensors of that layout as they lie, alignment of the first element aside."""
-        array = tensor._array
+    def reads(self, array: CudaArray) -> bool:
+        """Whether the kernels can read arrays of that layout as they lie, alignment of the first element aside."""
         found = _steps(array.shape, array.strides, array.itemsize)
         if found is None or (found[3] != 1 and array.shape[-1] != 1):
             return False
         return not self.aligned or not any(s * array.itemsize & 15 for s in found[:3])
 
-    def taken(self, tensor: Tensor, readable: bool) -> CudaArray:
-        """A tensor's array, or a copy that the kernels can read."""
-        array = tensor._array
+    def taken(self, array: CudaArray, readable: bool) -> CudaArray:
+        """An array, or a copy that the kernels can read."""
         if readable and not (self.aligned and array.pointer & 15):
             return array
         made = empty(layout_of(array.shape, array.dtype), array.device)
         copy_array(made, array)
         return made
 
-    def mask_array(self, mask: Tensor | None) -> CudaArray | None:
+    def mask_array(self, mask: CudaArray | None) -> CudaArray | None:
         if mask is None or self.mask_layout is None:
-            return None if mask is None else mask._array
-        shape, array = self.mask_layout.shape, mask._array
-        made = empty(self.mask_layout, array.device)
-        layout = layout_of(shape, array.dtype, _spread(array.shape, array.strides, shape))
-        copy_array(made, array_on(layout, array.memory, array.pointer, array.device))
+            return mask
+        shape = self.mask_layout.shape
+        made = empty(self.mask_layout, mask.device)
+        layout = layout_of(shape, mask.dtype, _spread(mask.shape, mask.strides, shape))
+        copy_array(made, array_on(layout, mask.memory, mask.pointer, mask.device))
         return made
 
     def launch(self, name: str, *arrays: CudaArray) -> Callable:
@@ -710,7 +705,7 @@ def _spread(shape: Sequence[int], strides: Sequence[int], full: Sequence[int]) -
     return (0,) * (len(full) - len(shape)) + kept
 
 
-def _call(query: CudaArray, key: CudaArray, value: CudaArray, mask: Tensor | None, is_causal: bool,
+def _call(query: CudaArray, key: CudaArray, value: CudaArray, mask: CudaArray | None, is_causal: bool,
           scale: float) -> _Call | None:
     """The call that such arrays make; None where the tiles do not fit."""
     if query.dtype.name not in _TYPES or not query.size or not key.size or not value.size:
@@ -725,7 +720,7 @@ def _call(query: CudaArray, key: CudaArray, value: CudaArray, mask: Tensor | Non
     aligned = not (width * query.itemsize | v_width * query.itemsize) & 15
     if mask is None:
         return _Call(problem, aligned, None, None, where)
-    full, given = (*outer, queries, keys), mask._array
+    full, given = (*outer, queries, keys), mask
     for copied in (None, given.shape, full):  # as it lies, in C order, or for every head
         layout = given.layout if copied is None else layout_of(copied, given.dtype)
         found = _steps(full, _spread(layout.shape, layout.strides, full), given.itemsize)
@@ -736,17 +731,16 @@ def _call(query: CudaArray, key: CudaArray, value: CudaArray, mask: Tensor | Non
 
 
 @planned
-def attention(specs: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float,
-              operator: Operator) -> Callable | None:
-    call = _call(query._array, key._array, value._array, mask, is_causal, scale)
+def attention(specs: Any, query: CudaArray, key: CudaArray, value: CudaArray, mask: Any, is_causal: bool,
+              scale: float) -> Callable | None:
+    call = _call(query, key, value, mask, is_causal, scale)
     if call is None:
         return None
-    kind = operator.declaration.result_type
     launches: dict[tuple, Callable] = {}
     readable = [call.reads(each) for each in (query, key, value)]
     made_layout, norms_layout = map(layout_for, specs)
 
-    def run(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float) -> Any:
+    def run(query: CudaArray, key: CudaArray, value: CudaArray, mask: Any, is_causal: bool, scale: float) -> Any:
         q, k, v = map(call.taken, (query, key, value), readable)
         made, norms = empty(made_layout, q.device), empty(norms_layout, q.device)
         found = q.layout, k.layout, v.layout
@@ -755,29 +749,27 @@ def attention(specs: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, 
             launch = launches[found] = call.launch("attend", q, k, v, made, made)
         hiding = call.mask_array(mask)
         launch(q.pointer, k.pointer, v.pointer, 0 if hiding is None else hiding.pointer, made.pointer, norms.pointer)
-        return kind(wrap_cuda(made), wrap_cuda(norms))
+        return made, norms
 
     return run
 
 
 @planned
-def attention_backward(specs: Any, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Any,
-                       is_causal: bool, scale: float, norms: Tensor, output: Tensor,
-                       operator: Operator) -> Callable | None:
-    call = _call(query._array, key._array, value._array, mask, is_causal, scale)
+def attention_backward(specs: Any, grad_out: CudaArray, query: CudaArray, key: CudaArray, value: CudaArray, mask: Any,
+                       is_causal: bool, scale: float, norms: CudaArray, output: CudaArray) -> Callable | None:
+    call = _call(query, key, value, mask, is_causal, scale)
     if call is None:
         return None
-    in_order = generic_kernel(operator)
     launches: dict[tuple, tuple[Callable, Callable]] = {}
     layouts = [layout_for(spec) for spec in specs]
     readable = [call.reads(each) for each in (query, key, value, output, grad_out)]
-    saved = norms._array.dtype
-    sums_layout, added = layout_of(query._array.shape[:-1], saved), layout_of(query._array.shape, saved)
+    saved = norms.dtype
+    sums_layout, added = layout_of(query.shape[:-1], saved), layout_of(query.shape, saved)
 
-    def run(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float,
-            norms: Tensor, output: Tensor) -> Any:
+    def run(grad_out: CudaArray, query: CudaArray, key: CudaArray, value: CudaArray, mask: Any, is_causal: bool,
+            scale: float, norms: CudaArray, output: CudaArray) -> Any:
         if are_deterministic_algorithms_enabled():  # the tiles add to the gradient of queries in any order
-            return in_order(grad_out, query, key, value, mask, is_causal, scale, norms, output)
+            return None
         q, k, v, out, grad = map(call.taken, (query, key, value, output, grad_out), readable)
         found = q.layout, k.layout, v.layout, out.layout, grad.layout
         pair = launches.get(found)
@@ -788,11 +780,11 @@ def attention_backward(specs: Any, grad_out: Tensor, query: Tensor, key: Tensor,
         sums, hiding = empty(sums_layout, q.device), call.mask_array(mask)
         pair[0](grad.pointer, out.pointer, sums.pointer, of_query.pointer)
         pair[1](grad.pointer, q.pointer, k.pointer, v.pointer, 0 if hiding is None else hiding.pointer,
-                norms._array.pointer, sums.pointer, of_query.pointer, of_key.pointer, of_value.pointer)
+                norms.pointer, sums.pointer, of_query.pointer, of_key.pointer, of_value.pointer)
         if layouts[0] is not added:
             rounded = empty(layouts[0], q.device)
             copy_array(rounded, of_query)
             of_query = rounded
-        return result_of(operator, [wrap_cuda(each) for each in (of_query, of_key, of_value)])
+        return of_query, of_key, of_value
 
     return run

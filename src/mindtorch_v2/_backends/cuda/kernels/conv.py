@@ -4,12 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...._dispatch.keys import CUDA_MASK
-from ...._dispatch.registry import Operator, registry
-from ...._dtype import float32
+from ...._dispatch.registry import registry
+from ...._dtype import OF_ARRAY, float32
 from ...._ops.conv import _steps
-from ...._ops.families import result_of
 from ...._ops.rules import Spec
-from ...._tensor import Tensor
 from ....backends import cudnn as settings
 from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..cudnn import TYPES, Convolution, library
@@ -82,9 +80,9 @@ def _geometry(x: Layout, w: Layout, y: tuple[int, ...], strides: Any, steps: Any
 
 
 @planned
-def convolution(spec: Spec, input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple, padding: tuple,
+def convolution(spec: Spec, input: CudaArray, weight: CudaArray, bias: CudaArray | None, stride: tuple, padding: tuple,
                 dilation: tuple, transposed: bool, output_padding: tuple, groups: int) -> Callable | None:
-    source, matrix, result = input._array.layout, weight._array.layout, tuple(spec.shape)
+    source, matrix, result = input.layout, weight.layout, tuple(spec.shape)
     steps = _steps(len(matrix.shape) - 2, stride, padding, dilation, groups)
     what = "input" if transposed else "forward"
     outer = layout_of(result, source.dtype) if transposed else source
@@ -93,24 +91,24 @@ def convolution(spec: Spec, input: Tensor, weight: Tensor, bias: Tensor | None, 
         return None
     taken, given = (known.y, known.x) if transposed else (known.x, known.y)
 
-    def run(input: Tensor, weight: Tensor, bias: Tensor | None, *options: Any) -> Tensor:
-        x, w, made = _in_layout(input._array, taken), _in_layout(weight._array, known.w), empty(given, input._device)
+    def run(input: CudaArray, weight: CudaArray, bias: CudaArray | None, *options: Any) -> CudaArray:
+        x, w, made = _in_layout(input, taken), _in_layout(weight, known.w), empty(given, input.device)
         if bias is not None:
-            b = bias._array
-            column = layout_of((*b.shape, *(1,) * (len(result) - 2)), b.dtype, (*b.strides, *(0,) * (len(result) - 2)))
-            copy_array(made, array_on(column, b.memory, b.pointer, b.device))
+            rest = len(result) - 2
+            column = layout_of((*bias.shape, *(1,) * rest), bias.dtype, (*bias.strides, *(0,) * rest))
+            copy_array(made, array_on(column, bias.memory, bias.pointer, bias.device))
         first, second = (w, x) if transposed else (x, w)
         known.call(what)(first.pointer, second.pointer, made.pointer, x.device.index or 0, bias is not None)
-        return wrap_cuda(made)
+        return made
 
     return run
 
 
 @planned
-def convolution_backward(specs: Any, grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Any,
+def convolution_backward(specs: Any, grad_output: CudaArray, input: CudaArray, weight: CudaArray, bias_sizes: Any,
                          stride: tuple, padding: tuple, dilation: tuple, transposed: bool, output_padding: tuple,
-                         groups: int, output_mask: tuple, operator: Operator) -> Callable | None:
-    source, matrix, grads = input._array.layout, weight._array.layout, grad_output._array.layout
+                         groups: int, output_mask: tuple) -> Callable | None:
+    source, matrix, grads = input.layout, weight.layout, grad_output.layout
     steps = _steps(len(matrix.shape) - 2, stride, padding, dilation, groups)
     outer, inner = (grads, source) if transposed else (source, grads)
     of_input = "forward" if transposed else "input"
@@ -122,24 +120,25 @@ def convolution_backward(specs: Any, grad_output: Tensor, input: Tensor, weight:
     rank, summed = len(matrix.shape) - 2, registry.get("sum").lookup(CUDA_MASK)
     taken, given = (known.y, known.x) if transposed else (known.x, known.y)
 
-    def run(grad_output: Tensor, input: Tensor, weight: Tensor, *options: Any) -> Any:
+    def run(grad_output: CudaArray, input: CudaArray, weight: CudaArray, *options: Any) -> Any:
         made: list[Any] = [None, None, None]
-        where, index = input._device, input._device.index or 0
-        grad = _in_layout(grad_output._array, given)
+        where, index = input.device, input.device.index or 0
+        grad = _in_layout(grad_output, given)
         if output_mask[0]:
-            w, result = _in_layout(weight._array, known.w), empty(taken, where)
+            w, result = _in_layout(weight, known.w), empty(taken, where)
             first, second = (grad, w) if transposed else (w, grad)
             known.call(of_input)(first.pointer, second.pointer, result.pointer, index)
-            made[0] = wrap_cuda(result)
+            made[0] = result
         if output_mask[1]:
-            x, result = _in_layout(input._array, taken), empty(known.w, where)
+            x, result = _in_layout(input, taken), empty(known.w, where)
             first, second = (grad, x) if transposed else (x, grad)
             known.call("weight")(first.pointer, second.pointer, result.pointer, index)
-            made[1] = wrap_cuda(result)
+            made[1] = result
         if output_mask[2]:
-            wide = float32 if input.dtype.itemsize < 4 else input.dtype
+            kind = OF_ARRAY[input.dtype]
+            wide = float32 if kind.itemsize < 4 else kind
             each = summed(wrap_cuda(grad), tuple(range(2, rank + 2)), False, wide)
-            made[2] = summed(each, (0,), False, input.dtype)
-        return result_of(operator, made)
+            made[2] = summed(each, (0,), False, kind)._array
+        return made
 
     return run

@@ -12,7 +12,7 @@ from ...._ops.families import result_of
 from ...._ops.rules import Spec
 from ...._tensor import Tensor
 from ..array import CudaArray, Layout, empty
-from ..families import Maker, copy_array, fill, infer_of, layout_for, store, uninitialised, wrap_cuda
+from ..families import Maker, copy_array, fill, infer_of, layout_for, store, wrap_cuda
 from ..generator import default_generator
 from ..launch import PACKS, Launch, c_type, compiled, longs
 from ..plans import attempt
@@ -65,15 +65,14 @@ def _drop(source: CudaArray, made: CudaArray, mask: CudaArray, p: float) -> None
 
 
 @attempt
-def noise(spec: Spec, self: Tensor, p: float, features: bool, scaled: bool) -> Tensor:
+def noise(spec: Spec, self: CudaArray, p: float, features: bool, scaled: bool) -> CudaArray:
     """What to multiply with: zeros, and ones or what keeps the mean."""
-    made = uninitialised(spec, self._device)
-    array = made._array
+    array = empty(layout_for(spec), self.device)
     if array.size:
         flat = array if array.layout.contiguous else array.storage.array((array.size,), array.dtype, 0,
                                                                           (array.itemsize,))
         draw(flat, None, "bernoulli", 1 - p, 1 / (1 - p) if scaled else 1.0)
-    return made
+    return array
 
 
 @Maker

@@ -3,31 +3,29 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...._dispatch.registry import Operator
+from ...._dtype import OF_ARRAY
 from ...._ops.embedding import stops_at_last_offset
-from ...._ops.families import result_of
 from ...._ops.rules import Spec
-from ...._tensor import Tensor
-from ..array import empty, layout_of
-from ..families import fill, layout_for, wrap_cuda
+from ..array import CudaArray, empty, layout_of
+from ..families import fill, layout_for
 from ..launch import ASSERTIONS, C_TYPES, kernel
 from ..plans import dense, dense_if_any, planned, pointer_of
 from .index import Index, read_along, reading, steps, writing
 
 
 @planned(by_value=False)
-def embedding(spec: Spec, weight: Tensor, indices: Tensor, *options: Any) -> Callable | None:
-    layout, places = weight._array.layout, indices._array.layout
+def embedding(spec: Spec, weight: CudaArray, indices: CudaArray, *options: Any) -> Callable | None:
+    layout, places = weight.layout, indices.layout
     shape, (row, column) = tuple(spec.shape), steps(layout)
     strides = ([] if not places.shape else steps(places))
     named = Index(places.dtype, [*strides, 0], row, layout.shape[0])
-    return read_along(spec, weight, reading(layout, shape, [*[0] * len(strides), column], [named]), 0)
+    return read_along(spec, reading(layout, shape, [*[0] * len(strides), column], [named]), 0)
 
 
 @planned(by_value=False)
-def embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int,
+def embedding_backward(spec: Spec, grad_output: CudaArray, indices: CudaArray, num_weights: int, padding_idx: int,
                        scale_grad_by_freq: bool) -> Callable | None:
-    layout, places, count = layout_for(spec), indices._array.layout, indices._array.size
+    layout, places, count = layout_for(spec), indices.layout, indices.size
     width = spec.shape[1]
     if scale_grad_by_freq or not layout.size or not count:
         return None
@@ -35,12 +33,12 @@ def embedding_backward(spec: Spec, grad_output: Tensor, indices: Tensor, num_wei
                       layout_of((count, width), layout.dtype), (width, 1))
     row = layout_of((width,), layout.dtype)
 
-    def run(grad_output: Tensor, indices: Tensor, *options: Any) -> Tensor:
-        made = wrap_cuda(empty(layout, grad_output._device))
-        fill(made._array, 0)
-        adding(made._array, dense(grad_output), dense(indices))  # type: ignore[misc]
+    def run(grad_output: CudaArray, indices: CudaArray, *options: Any) -> CudaArray:
+        made = empty(layout, grad_output.device)
+        fill(made, 0)
+        adding(made, dense(grad_output), dense(indices))  # type: ignore[misc]
         if 0 <= padding_idx < num_weights:  # the gradient of that row counts nothing
-            fill(made._array.storage.array(row.shape, row.dtype, padding_idx * row.nbytes, row.strides), 0)
+            fill(made.storage.array(row.shape, row.dtype, padding_idx * row.nbytes, row.strides), 0)
         return made
 
     return adding and run
@@ -86,28 +84,28 @@ extern "C" __global__ void bags(const T* table, const I* places, const O* offset
 
 
 @planned(by_value=False)
-def embedding_bag(specs: Sequence[Spec], weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool,
-                  mode: int, sparse: bool, per_sample_weights: Tensor | None, include_last_offset: bool,
-                  padding_idx: int, operator: Operator) -> Callable | None:
-    layouts, given, count = [layout_for(spec) for spec in specs], offsets._array.size, indices._array.size
-    (rows, width), made = weight._array.shape, specs[0].shape[0]
+def embedding_bag(specs: Sequence[Spec], weight: CudaArray, indices: CudaArray, offsets: CudaArray,
+                  scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: CudaArray | None,
+                  include_last_offset: bool, padding_idx: int) -> Callable | None:
+    layouts, given, count = [layout_for(spec) for spec in specs], offsets.size, indices.size
+    (rows, width), made = weight.shape, specs[0].shape[0]
     if not given or not rows or not width:
         return None
-    types = {"T": weight._array.dtype, "I": indices._array.dtype, "O": offsets._array.dtype, "P": layouts[1].dtype}
+    types = {"T": weight.dtype, "I": indices.dtype, "O": offsets.dtype, "P": layouts[1].dtype}
     named = "".join(f"typedef {C_TYPES[kind.name]} {name}; " for name, kind in types.items())
     wide = "double" if types["T"].itemsize == 8 else "float"
-    stop = stops_at_last_offset(mode, weight.dtype, padding_idx, include_last_offset)
+    stop = stops_at_last_offset(mode, OF_ARRAY[weight.dtype], padding_idx, include_last_offset)
     launch = kernel(f"{named}typedef {wide} A;\n#define MODE {mode}\n#define STOP {stop:d}\n{_BAGS}", "bags", "q" * 14)
     threads = min(256, width + 31 & ~31)
     grid = given, -(-width // threads)
 
-    def run(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int, sparse: bool,
-            per_sample_weights: Tensor | None, include_last_offset: bool, padding_idx: int) -> Any:
-        results = [wrap_cuda(empty(layout, weight._device)) for layout in layouts]
+    def run(weight: CudaArray, indices: CudaArray, offsets: CudaArray, scale_grad_by_freq: bool, mode: int,
+            sparse: bool, per_sample_weights: CudaArray | None, *options: Any) -> list[CudaArray]:
+        results = [empty(layout, weight.device) for layout in layouts]
         table, places, starts = dense(weight), dense(indices), dense(offsets)
         factors = dense_if_any(per_sample_weights)
         launch.over(grid, (threads,), table.pointer, places.pointer, starts.pointer, pointer_of(factors),
-                    *[r._array.pointer for r in results], rows, width, count, given, made, padding_idx)
-        return result_of(operator, results)
+                    *[r.pointer for r in results], rows, width, count, given, made, padding_idx)
+        return results
 
     return run

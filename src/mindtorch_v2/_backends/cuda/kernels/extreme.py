@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...._dispatch.registry import Operator
-from ...._ops.families import result_of
 from ...._ops.rules import Spec
-from ...._tensor import Tensor, wrapped_dim
-from ..array import CudaArray, empty, layout_of
-from ..families import fresh_tensor, layout_for
+from ...._tensor import wrapped_dim
+from ..array import CudaArray, empty, layout_of, quick_empty
+from ..families import layout_for
 from ..launch import C_TYPES, Launch, c_type, compiled, longs
 from ..plans import dense, planned
 
@@ -121,28 +120,28 @@ def _finding(array: CudaArray, dim: int | None, largest: bool) -> Callable[[Cuda
 
 
 @planned(by_value=False)
-def place(spec: Spec, self: Tensor, dim: int | None, keepdim: bool, operator: Operator) -> Callable | None:
+def place(spec: Spec, self: CudaArray, dim: int | None, keepdim: bool, operator: Operator) -> Callable | None:
     """`argmax` and `argmin`."""
-    finding, layout = _finding(self._array, dim, operator.schema.base_name == "argmax"), layout_for(spec)
+    finding, layout = _finding(self, dim, operator.schema.base_name == "argmax"), layout_for(spec)
 
-    def run(self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-        made = fresh_tensor(layout, self._device)
-        finding(dense(self), 0, made._array.pointer)  # type: ignore[misc]
+    def run(self: CudaArray, dim: int | None, keepdim: bool) -> CudaArray:
+        made = quick_empty(layout, self.device)
+        finding(dense(self), 0, made.pointer)  # type: ignore[misc]
         return made
 
     return finding and run
 
 
 @planned(by_value=False)
-def element_and_place(specs: Sequence[Spec], self: Tensor, dim: int, keepdim: bool,
+def element_and_place(specs: Sequence[Spec], self: CudaArray, dim: int, keepdim: bool,
                       operator: Operator) -> Callable | None:
     """`max` and `min` along a dimension."""
-    finding = _finding(self._array, dim, operator.schema.base_name == "max")
+    finding = _finding(self, dim, operator.schema.base_name == "max")
     layouts = [layout_for(spec) for spec in specs]
 
-    def run(self: Tensor, dim: int, keepdim: bool) -> Any:
-        made = [fresh_tensor(layout, self._device) for layout in layouts]
-        finding(dense(self), made[0]._array.pointer, made[1]._array.pointer)  # type: ignore[misc]
-        return result_of(operator, made)
+    def run(self: CudaArray, dim: int, keepdim: bool) -> Any:
+        made = [quick_empty(layout, self.device) for layout in layouts]
+        finding(dense(self), made[0].pointer, made[1].pointer)  # type: ignore[misc]
+        return made
 
     return finding and run

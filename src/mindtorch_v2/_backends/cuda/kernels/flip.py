@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 from ...._dispatch.registry import Operator
 from ...._ops.rules import Spec
-from ...._tensor import Tensor, wrapped_dim
-from ..array import Layout, layout_of
-from ..families import fresh_tensor, layout_for
+from ...._tensor import wrapped_dim
+from ..array import CudaArray, Layout, layout_of, quick_empty
+from ..families import layout_for
 from ..launch import kernel
 from ..plans import dense, planned
 from ..pointwise import copying
@@ -15,8 +15,8 @@ _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsign
 
 
 @planned(by_value=False)
-def flip(spec: Spec, self: Tensor, dims: Sequence[int]) -> Callable | None:
-    array, size = self._array, self._array.itemsize
+def flip(spec: Spec, self: CudaArray, dims: Sequence[int]) -> Callable | None:
+    array, size = self, self.itemsize
     if not array.size or not array.shape:
         return None
     flipped = {wrapped_dim(d, len(array.shape)) for d in dims}
@@ -26,20 +26,20 @@ def flip(spec: Spec, self: Tensor, dims: Sequence[int]) -> Callable | None:
     layout = layout_of(tuple(spec.shape), array.dtype, strides)
     launch = copying(source, layout)
 
-    def run(self: Tensor, dims: Sequence[int]) -> Tensor:
-        made = fresh_tensor(layout, self._device)
-        launch(self._array.pointer + behind, made._array.pointer)  # type: ignore[misc]
+    def run(self: CudaArray, dims: Sequence[int]) -> CudaArray:
+        made = quick_empty(layout, self.device)
+        launch(self.pointer + behind, made.pointer)  # type: ignore[misc]
         return made
 
     return launch and run
 
 
 @planned(by_value=False)
-def roll(spec: Spec, self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Callable | None:
-    shape = self._array.shape if dims else (self._array.size,)
-    if not self._array.size or not self._array.shape or len(shifts) > 2:
+def roll(spec: Spec, self: CudaArray, shifts: Sequence[int], dims: Sequence[int]) -> Callable | None:
+    shape = self.shape if dims else (self.size,)
+    if not self.size or not self.shape or len(shifts) > 2:
         return None
-    layout, strides = layout_for(spec), layout_of(shape, self._array.dtype).strides
+    layout, strides = layout_for(spec), layout_of(shape, self.dtype).strides
     moves: dict[int, int] = {}
     for d, shift in zip(dims or (0,), shifts, strict=True):
         d = wrapped_dim(d, len(shape))
@@ -52,15 +52,15 @@ def roll(spec: Spec, self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -
                       for count, start, end in ((shape[d] - shift, 0, shift), (shift, shape[d] - shift, 0))]
     copies = []
     for sizes, source, target in pieces:
-        part = layout_of(tuple(sizes), self._array.dtype, strides)
+        part = layout_of(tuple(sizes), self.dtype, strides)
         copies.append((copying(part, part), source, target))
     if any(launch is None for launch, _, _ in copies):
         return None
 
-    def run(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
-        array, made = dense(self), fresh_tensor(layout, self._device)
+    def run(self: CudaArray, shifts: Sequence[int], dims: Sequence[int]) -> CudaArray:
+        array, made = dense(self), quick_empty(layout, self.device)
         for launch, source, target in copies:
-            launch(array.pointer + source, made._array.pointer + target)  # type: ignore[misc]
+            launch(array.pointer + source, made.pointer + target)  # type: ignore[misc]
         return made
 
     return run
@@ -82,7 +82,7 @@ extern "C" __global__ void triangle(const T* in, T* out, int64 rows, int64 heigh
 
 
 @planned(by_value=False)
-def triangle(spec: Spec, self: Tensor, diagonal: int, operator: Operator) -> Callable | None:
+def triangle(spec: Spec, self: CudaArray, diagonal: int, operator: Operator) -> Callable | None:
     """`tril` and `triu`."""
     layout, lower = layout_for(spec), int(operator.schema.base_name == "tril")
     if not layout.size:
@@ -92,9 +92,9 @@ def triangle(spec: Spec, self: Tensor, diagonal: int, operator: Operator) -> Cal
     launch = kernel(f"typedef {_WORDS[layout.dtype.itemsize]} T;\n{_TRIANGLE}", "triangle", "qqqqqqq")
     block = (32, 8) if width <= 128 else (128, 2)
 
-    def run(self: Tensor, diagonal: int) -> Tensor:
-        source, made = dense(self), fresh_tensor(layout, self._device)
-        launch.over((-(-rows // block[1]),), block, source.pointer, made._array.pointer, rows, height, width,
+    def run(self: CudaArray, diagonal: int) -> CudaArray:
+        source, made = dense(self), quick_empty(layout, self.device)
+        launch.over((-(-rows // block[1]),), block, source.pointer, made.pointer, rows, height, width,
                     diagonal, lower)
         return made
 

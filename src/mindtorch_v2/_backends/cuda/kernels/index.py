@@ -24,7 +24,7 @@ from ...._ops.rules import Spec, check_operands, is_expanded
 from ...._ops.scatter import filling_mask, refuse_values, start_value
 from ...._ops.updates import Updates, check_update
 from ...._tensor import Tensor, wrap_meta, wrapped_dim
-from ..array import CudaArray, Layout, collapsed, empty, from_host, layout_of, of_view
+from ..array import CudaArray, Layout, collapsed, empty, from_host, layout_of, of_view, quick_empty
 from ..families import (
     Maker,
     copy_array,
@@ -268,15 +268,15 @@ def reading(source: Layout, shape: Sequence[int], strides: Sequence[int], indice
                     wraps=wraps)
 
 
-def read_along(spec: Spec, self: Tensor, indexed: _Indexed | None, at: int) -> Callable | None:
+def read_along(spec: Spec, indexed: _Indexed | None, at: int) -> Callable | None:
     """A function of the arguments, of which the index is the `at`-th."""
     layout = layout_for(spec)
     if indexed is None:
         return None
 
-    def run(self: Tensor, *args: Any) -> Tensor:
-        made = fresh_tensor(layout, self._device)
-        indexed(self._array.pointer, made._array.pointer, args[at]._array.pointer, 0, 0)
+    def run(self: CudaArray, *args: Any) -> CudaArray:
+        made = quick_empty(layout, self.device)
+        indexed(self.pointer, made.pointer, args[at].pointer, 0, 0)
         return made
 
     return run
@@ -297,31 +297,31 @@ def _gather_over_cupy(xp: Any, self: Any, dim: int, index: Any, sparse_grad: boo
 
 
 @planned(by_value=False, array=_index_select_over_cupy)
-def index_select(spec: Spec, self: Tensor, dim: int, index: Tensor) -> Callable | None:
-    layout = self._array.layout
+def index_select(spec: Spec, self: CudaArray, dim: int, index: CudaArray) -> Callable | None:
+    layout = self.layout
     if not layout.shape:
         return None
     dim, shape = wrapped_dim(dim, len(layout.shape)), tuple(spec.shape)
-    return read_along(spec, self, reading(layout, shape, _without(steps(layout), dim),
-                                            [_along(index._array.layout, layout, dim, len(shape))]), 1)
+    return read_along(spec, reading(layout, shape, _without(steps(layout), dim),
+                                            [_along(index.layout, layout, dim, len(shape))]), 1)
 
 
 @planned(by_value=False, array=_gather_over_cupy)
-def gather(spec: Spec, self: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Callable | None:
-    layout, places = self._array.layout, index._array.layout
+def gather(spec: Spec, self: CudaArray, dim: int, index: CudaArray, sparse_grad: bool) -> Callable | None:
+    layout, places = self.layout, index.layout
     dim = wrapped_dim(dim, len(layout.shape))
-    return read_along(spec, self, reading(layout, _shape(places), _without(steps(layout), dim),
+    return read_along(spec, reading(layout, _shape(places), _without(steps(layout), dim),
                                             [_everywhere(places, layout, dim)]), 1)
 
 
 @planned(by_value=False)
-def take(spec: Spec, self: Tensor, index: Tensor) -> Callable | None:
-    layout, places = self._array.layout, index._array.layout
+def take(spec: Spec, self: CudaArray, index: CudaArray) -> Callable | None:
+    layout, places = self.layout, index.layout
     if not layout.contiguous:
         return None
     shape = _shape(places)
     named = Index(places.dtype, steps(places), 1, layout.size)
-    return read_along(spec, self, reading(layout, shape, [0] * len(shape), [named], wraps=True), 0)
+    return read_along(spec, reading(layout, shape, [0] * len(shape), [named], wraps=True), 0)
 
 
 # writing -------------------------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def _source(value: Any, kind: np.dtype, target: CudaArray) -> Any:
     """What is written: an array of the target's type on its device, or a number."""
     if value.__class__ in NUMBERS:
         return stored_number(value, OF_ARRAY[kind])
-    array = value._array
+    array = getattr(value, "_array", value)
     if array.dtype == kind:
         return array
     made = empty(layout_of(array.shape, kind), target.device)
@@ -523,7 +523,7 @@ def index_add(layout: Layout, dim: int, index: Tensor, source: Tensor, alpha: An
         if scales:
             factor = stored_number(alpha, source.dtype)
             source = multiply(source, getattr(factor, "item", lambda: factor)())
-        adding(target, dense(source) if scales else source._array, index._array)  # type: ignore[misc]
+        adding(target, dense(source._array) if scales else source._array, index._array)  # type: ignore[misc]
 
     return adding and write
 
@@ -555,7 +555,8 @@ def put(layout: Layout, index: Tensor, source: Tensor, accumulate: bool) -> Call
         return None
     putting = writing("add" if accumulate else "write", layout, (size,), (0,),
                        [Index(places.dtype, (1,), 1, layout.size)], source._array.layout, (1,), wraps=True)
-    return putting and (lambda target, index, source, accumulate: putting(target, dense(source), dense(index)))
+    return putting and (lambda target, index, source, accumulate:
+                        putting(target, dense(source._array), dense(index._array)))
 
 
 # lists of indices ----------------------------------------------------------------------------------------------------
@@ -684,20 +685,17 @@ def _choosing(condition: Layout, first: Any, second: Any, made: Layout) -> Calla
 
 
 @planned(by_value=False)
-def where(spec: Spec, condition: Tensor, first: Any, second: Any) -> Callable | None:
+def where(spec: Spec, condition: CudaArray, first: Any, second: Any) -> Callable | None:
     layout = layout_for(spec)
-    tensors = [v for v in (first, second) if v.__class__ not in NUMBERS]
-    if any(v._array.__class__ is not CudaArray for v in (condition, *tensors)):
-        return None
-    one, two = (v.__class__ if v.__class__ in NUMBERS else v._array.layout for v in (first, second))
-    choosing = _choosing(condition._array.layout, one, two, layout)
+    one, two = (v.__class__ if v.__class__ in NUMBERS else v.layout for v in (first, second))
+    choosing = _choosing(condition.layout, one, two, layout)
     kind = spec.dtype
 
-    def run(condition: Tensor, first: Any, second: Any) -> Tensor:
-        made = empty(layout, condition._device)
-        choosing(condition._array, *[stored_number(v, kind) if v.__class__ in NUMBERS else v._array  # type: ignore[misc]
-                                     for v in (first, second)], made)
-        return wrap_cuda(made)
+    def run(condition: CudaArray, first: Any, second: Any) -> CudaArray:
+        made = empty(layout, condition.device)
+        choosing(condition, *[stored_number(v, kind) if v.__class__ in NUMBERS else v  # type: ignore[misc]
+                              for v in (first, second)], made)
+        return made
 
     return choosing and run
 
@@ -712,15 +710,15 @@ def _masked_fill(layout: Layout, mask: Tensor, value: Any) -> Callable | None:
 
 
 @planned(by_value=False)
-def _masked_copy(spec: Spec, self: Tensor, mask: Tensor, value: Any) -> Callable | None:
-    layout, kind = layout_for(spec), self._array.dtype
+def _masked_copy(spec: Spec, self: CudaArray, mask: CudaArray, value: Any) -> Callable | None:
+    layout, kind = layout_for(spec), self.dtype
     single = value.__class__ if value.__class__ in NUMBERS else layout_of((), kind)
-    choosing = _choosing(mask._array.layout, single, self._array.layout, layout)
+    choosing = _choosing(mask.layout, single, self.layout, layout)
 
-    def run(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-        made = empty(layout, self._device)
-        choosing(mask._array, _source(value, kind, made), self._array, made)  # type: ignore[misc]
-        return wrap_cuda(made)
+    def run(self: CudaArray, mask: CudaArray, value: Any) -> CudaArray:
+        made = empty(layout, self.device)
+        choosing(mask, _source(value, kind, made), self, made)  # type: ignore[misc]
+        return made
 
     return choosing and run
 

@@ -1,17 +1,17 @@
 """Class losses and their gradients on a GPU, without the matrix of their logarithms."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...._dtype import OF_ARRAY
 from ...._ops.loss import MEAN, NONE
 from ...._ops.rules import Spec
-from ...._tensor import Tensor
-from ..array import empty, layout_of
-from ..families import copy_array, uninitialised
+from ..array import CudaArray, empty, layout_of
+from ..families import copy_array, layout_for
 from ..launch import ASSERTIONS, c_type, kernel
-from ..plans import attempt, dense, dense_if_any, pointer_of
+from ..plans import dense, dense_if_any, planned, pointer_of
 
 _LOSS = ASSERTIONS + r"""
 struct best { A top, total; };
@@ -102,73 +102,91 @@ def _loss_source(scores: np.dtype, target: np.dtype) -> tuple[str, np.dtype]:
             np.dtype(np.float64 if wide == "double" else np.float32))
 
 
-def _losses(output: Spec, saved: Sequence[Spec], self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
-            ignore_index: int) -> list[Tensor] | None:
-    shape, where = self._array.shape, self._device
-    if len(shape) != 2 or not self._array.size:
+def _losing(output: Spec, saved: Sequence[Spec], self: CudaArray, target: CudaArray, reduction: int,
+            ignore_index: int) -> Callable | None:
+    """`run(self, target, weight)`, which gives the loss and what is saved of it."""
+    if len(self.shape) != 2 or not self.size:
         return None
-    rows, classes = shape
-    text, wide = _loss_source(self._array.dtype, target._array.dtype)
-    scores, places, factors = dense(self), dense(target), dense_if_any(weight)
-    losses, weights = (empty(layout_of((rows,), wide), where) for _ in range(2))
-    made = uninitialised(output, where)
-    kept = [uninitialised(spec, where) for spec in saved]
+    rows, classes = self.shape
+    text, wide = _loss_source(self.dtype, target.dtype)
+    each, layouts = layout_of((rows,), wide), [layout_for(spec) for spec in (output, *saved)]
+    lose, finish = kernel(text, "losses", "q" * 9), kernel(text, "finish", "q" * 6)
     threads = 1024 if classes > 8192 else 256 if classes > 512 else 64
-    kernel(text, "losses", "q" * 9).over(
-        (rows,), (threads,), scores.pointer, places.pointer, pointer_of(factors), losses.pointer, weights.pointer,
-        *([t._array.pointer for t in kept] or (0, 0)), classes, ignore_index)
-    if reduction == NONE:
-        copy_array(made._array, losses)
-    else:
-        kernel(text, "finish", "q" * 6).over((1,), (1024 if rows > 512 else 128,), losses.pointer, weights.pointer,
-                                             made._array.pointer, 0, rows, int(reduction == MEAN))
-    return [made, *kept]
+
+    def run(self: CudaArray, target: CudaArray, weight: CudaArray | None) -> list[CudaArray]:
+        where = self.device
+        scores, places, factors = dense(self), dense(target), dense_if_any(weight)
+        losses, weights = empty(each, where), empty(each, where)
+        made, *kept = [empty(layout, where) for layout in layouts]
+        lose.over((rows,), (threads,), scores.pointer, places.pointer, pointer_of(factors), losses.pointer,
+                  weights.pointer, *([a.pointer for a in kept] or (0, 0)), classes, ignore_index)
+        if reduction == NONE:
+            copy_array(made, losses)
+        else:
+            finish.over((1,), (1024 if rows > 512 else 128,), losses.pointer, weights.pointer, made.pointer, 0, rows,
+                        int(reduction == MEAN))
+        return [made, *kept]
+
+    return run
 
 
-@attempt
-def cross_entropy(specs: Any, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> Any:
-    return _losses(specs[0], specs[1:], self, target, weight, reduction, ignore_index)
+@planned
+def cross_entropy(specs: Any, self: CudaArray, target: CudaArray, weight: Any, reduction: int,
+                  ignore_index: int) -> Callable | None:
+    run = _losing(specs[0], specs[1:], self, target, reduction, ignore_index)
+    return run and (lambda self, target, weight, *options: run(self, target, weight))
 
 
-@attempt
-def nll_loss(spec: Spec, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> Any:
-    made = _losses(spec, (), self, target, weight, reduction, ignore_index)
-    return None if made is None else made[0]
+@planned
+def nll_loss(spec: Spec, self: CudaArray, target: CudaArray, weight: Any, reduction: int,
+             ignore_index: int) -> Callable | None:
+    run = _losing(spec, (), self, target, reduction, ignore_index)
+    return run and (lambda self, target, weight, *options: run(self, target, weight)[0])
 
 
-def _loss_gradient(spec: Spec, grad_output: Tensor, self: Tensor | None, target: Tensor, weight: Any,
-                   top: Tensor | None, row_total: Tensor | None, reduction: int,
-                   ignore_index: int) -> Tensor | None:
-    where = grad_output._device
-    if len(spec.shape) != 2 or 0 in spec.shape or not grad_output.dtype.is_floating_point:
+def _gradient(spec: Spec, grad_output: CudaArray, target: CudaArray, reduction: int,
+              ignore_index: int) -> Callable | None:
+    """`run(grad_output, scores or None, target, weight, tops, totals)`, which gives the gradient of the scores."""
+    if len(spec.shape) != 2 or 0 in spec.shape or not OF_ARRAY[grad_output.dtype].is_floating_point:
         return None
     rows, classes = spec.shape
-    text, wide = _loss_source(grad_output._array.dtype, target._array.dtype)
-    grad, places, factors = dense(grad_output), dense(target), dense_if_any(weight)
-    weights, total = empty(layout_of((rows,), wide), where), None
-    kernel(text, "weigh", "q" * 5).over((-(-rows // 256),), (256,), places.pointer, pointer_of(factors),
-                                        weights.pointer, rows, ignore_index)
-    if reduction == MEAN:
-        total = empty(layout_of((1,), wide), where)
-        kernel(text, "finish", "q" * 6).over((1,), (1024 if rows > 512 else 128,), weights.pointer, weights.pointer, 0,
-                                             total.pointer, rows, 0)
-    made = uninitialised(spec, where)
-    scores, tops, totals = (None if t is None else dense(t) for t in (self, top, row_total))
+    text, wide = _loss_source(grad_output.dtype, target.dtype)
+    each, one, layout = layout_of((rows,), wide), layout_of((1,), wide), layout_for(spec)
+    weigh, finish, spread = (kernel(text, name, "q" * count) for name, count in (("weigh", 5), ("finish", 6),
+                                                                                 ("spread", 11)))
     threads = 256 if classes > 512 else 64
-    kernel(text, "spread", "q" * 11).over(
-        (rows, max(1, min(-(-classes // (threads * 8)), 16))), (threads,), grad.pointer, pointer_of(scores),
-        places.pointer, weights.pointer, pointer_of(total), pointer_of(tops), pointer_of(totals), made._array.pointer,
-        classes, int(reduction == NONE), ignore_index)
-    return made
+    grid = rows, max(1, min(-(-classes // (threads * 8)), 16))
+
+    def run(grad_output: CudaArray, self: CudaArray | None, target: CudaArray, weight: CudaArray | None,
+            top: CudaArray | None, row_total: CudaArray | None) -> CudaArray:
+        where = grad_output.device
+        grad, places, factors = dense(grad_output), dense(target), dense_if_any(weight)
+        weights, total = empty(each, where), None
+        weigh.over((-(-rows // 256),), (256,), places.pointer, pointer_of(factors), weights.pointer, rows, ignore_index)
+        if reduction == MEAN:
+            total = empty(one, where)
+            finish.over((1,), (1024 if rows > 512 else 128,), weights.pointer, weights.pointer, 0, total.pointer, rows,
+                        0)
+        made = empty(layout, where)
+        scores, tops, totals = map(dense_if_any, (self, top, row_total))
+        spread.over(grid, (threads,), grad.pointer, pointer_of(scores), places.pointer, weights.pointer,
+                    pointer_of(total), pointer_of(tops), pointer_of(totals), made.pointer, classes,
+                    int(reduction == NONE), ignore_index)
+        return made
+
+    return run
 
 
-@attempt
-def cross_entropy_backward(spec: Spec, grad_output: Tensor, self: Tensor, target: Tensor, weight: Any,
-                           top: Tensor, total: Tensor, reduction: int, ignore_index: int) -> Any:
-    return _loss_gradient(spec, grad_output, self, target, weight, top, total, reduction, ignore_index)
+@planned
+def cross_entropy_backward(spec: Spec, grad_output: CudaArray, self: CudaArray, target: CudaArray, weight: Any,
+                           top: CudaArray, total: CudaArray, reduction: int, ignore_index: int) -> Callable | None:
+    run = _gradient(spec, grad_output, target, reduction, ignore_index)
+    return run and (lambda grad_output, self, target, weight, top, total, *options:
+                    run(grad_output, self, target, weight, top, total))
 
 
-@attempt
-def nll_loss_backward(spec: Spec, grad_output: Tensor, target: Tensor, weight: Any, size: tuple, reduction: int,
-                      ignore_index: int) -> Any:
-    return _loss_gradient(spec, grad_output, None, target, weight, None, None, reduction, ignore_index)
+@planned
+def nll_loss_backward(spec: Spec, grad_output: CudaArray, target: CudaArray, weight: Any, size: tuple, reduction: int,
+                      ignore_index: int) -> Callable | None:
+    run = _gradient(spec, grad_output, target, reduction, ignore_index)
+    return run and (lambda grad_output, target, weight, *options: run(grad_output, None, target, weight, None, None))

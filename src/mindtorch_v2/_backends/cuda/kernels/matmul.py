@@ -11,7 +11,7 @@ from ....backends import cuda as settings
 from ..array import CudaArray, Layout, empty, layout_of
 from ..cublas import Product, factor, is_supported, lead
 from ..families import Maker, copy_array, fresh_tensor, generic_kernel, infer_of, wrap_cuda
-from ..plans import attempt
+from ..plans import planned
 
 _plans: dict[tuple, Any] = {}
 _LIMIT = 1 << 14
@@ -148,19 +148,22 @@ def product(operator: Operator) -> Callable:
     return kernel
 
 
-@attempt
-def sum_with_product(spec: Spec, self: Tensor, one: Tensor, two: Tensor, beta: Any, alpha: Any,
-                     operator: Operator) -> Tensor | None:
-    """beta * self + alpha * one @ two."""
-    a, b = one._array, two._array
+@planned
+def sum_with_product(spec: Spec, self: CudaArray, a: CudaArray, b: CudaArray, beta: Any, alpha: Any,
+                     operator: Operator) -> Callable | None:
+    """beta * self + alpha * a @ b."""
     if not (is_supported(a.dtype) and a.size and b.size) or complex in (beta.__class__, alpha.__class__):
         return None
     plan = _plan(a, b, _HOW[operator.schema.base_name], lambda: tuple(spec.shape))
-    made = empty(plan.made, a.device)
-    if beta != 0:
-        copy_array(made, self._array)
-    plan(a, b, made, factor(alpha, a.dtype), factor(beta, a.dtype))
-    return wrap_cuda(made)
+
+    def run(self: CudaArray, a: CudaArray, b: CudaArray, beta: Any, alpha: Any) -> CudaArray:
+        made = empty(plan.made, a.device)
+        if beta != 0:
+            copy_array(made, self)
+        plan(a, b, made, factor(alpha, a.dtype), factor(beta, a.dtype))
+        return made
+
+    return run
 
 
 @Maker

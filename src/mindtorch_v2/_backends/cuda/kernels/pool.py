@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...._dispatch.registry import Operator
-from ...._ops.families import result_of
 from ...._ops.pool import _windows
 from ...._ops.rules import Spec
-from ...._tensor import Tensor
 from ..array import CudaArray, empty, layout_of
-from ..families import copy_array, uninitialised, wrap_cuda
+from ..families import copy_array, layout_for
 from ..launch import C_TYPES, Launch, c_type, compiled
 from ..plans import dense, planned
 
@@ -58,10 +56,10 @@ def _kernel(kind: np.dtype, rank: int) -> Any:
 
 
 @planned
-def max_pool(spec: Any, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+def max_pool(spec: Any, self: CudaArray, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
              operator: Operator) -> Callable | None:
     """`max_pool2d_with_indices` and `max_pool3d_with_indices`."""
-    array, count, rank = self._array, math.prod(spec[0].shape), 2 if "2d" in operator.name else 3
+    array, count, rank = self, math.prod(spec[0].shape), 2 if "2d" in operator.name else 3
     if array.dtype.name not in C_TYPES or not count:
         return None
     windows = _windows(array.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank)
@@ -71,18 +69,19 @@ def max_pool(spec: Any, self: Tensor, kernel_size: Any, stride: Any, padding: An
     launch = Launch(_kernel(array.dtype, rank), "qqq", (-(-count // 256),), (256,), fixed)
     plain = [layout_of(tuple(s.shape), s.dtype.np) for s in spec]
 
-    def run(self: Tensor, *settings: Any) -> Any:
-        source, made = dense(self), [empty(layout, self._device) for layout in plain]
+    def run(self: CudaArray, *settings: Any) -> Any:
+        source, made = dense(self), [empty(layout, self.device) for layout in plain]
         launch(source.pointer, made[0].pointer, made[1].pointer)
-        return result_of(operator, map(_laid, made, spec))
+        return [*map(_laid, made, spec)]
 
     return run
 
 
-def _laid(array: CudaArray, spec: Spec) -> Tensor:
+def _laid(array: CudaArray, spec: Spec) -> CudaArray:
     """A result in C order, brought into the strides of its spec."""
-    made = wrap_cuda(array)
-    if spec.strides is not None and tuple(spec.strides) != made.stride():
-        made = uninitialised(spec, array.device)
-        copy_array(made._array, array)
+    layout = layout_for(spec)
+    if layout is array.layout:
+        return array
+    made = empty(layout, array.device)
+    copy_array(made, array)
     return made

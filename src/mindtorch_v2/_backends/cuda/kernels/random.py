@@ -14,7 +14,7 @@ from ...._ops.rules import Spec, check_writable
 from ...._random import largest_random
 from ...._tensor import Tensor
 from ..array import CudaArray, empty, layout_of
-from ..families import Maker, device_among, finished, fresh, leaf, store, view_of
+from ..families import Maker, finished_array, fresh, leaf, store, view_of
 from ..generator import CudaGenerator, generator_for
 from ..launch import c_type, kernel
 from ..plans import attempt
@@ -299,35 +299,35 @@ def _uniforms(shape: tuple[int, ...], kind: np.dtype, where: Any, generator: Any
 
 
 @attempt
-def normal_by(spec: Spec, mean: Any, std: Any, generator: Any) -> Tensor:
+def normal_by(spec: Spec, mean: Any, std: Any, generator: Any) -> CudaArray:
     """With a mean or a deviation for each element."""
-    where = device_among((mean, std))
+    where = (std if mean.__class__ is float else mean).device
     drawn = empty(layout_of(tuple(spec.shape), spec.dtype.np), where)
     _normal(drawn, 0.0, 1.0, generator)
-    mean, std = (view_of(v) if hasattr(v, "_array") else v for v in (mean, std))
-    return finished(drawn.view * std + mean, spec, where)
+    mean, std = (v.view if v.__class__ is CudaArray else v for v in (mean, std))
+    return finished_array(drawn.view * std + mean, spec, where)
 
 
 @attempt
-def bernoulli(spec: Spec, self: Tensor, generator: Any) -> Tensor:
-    kind = float64.np if self.dtype is float64 else float32.np
-    return finished(_uniforms(spec.shape, kind, self._device, generator) < view_of(self), spec, self._device)
+def bernoulli(spec: Spec, self: CudaArray, generator: Any) -> CudaArray:
+    kind = float64.np if self.dtype == float64.np else float32.np
+    return finished_array(_uniforms(spec.shape, kind, self.device, generator) < self.view, spec, self.device)
 
 
 @attempt
-def multinomial(spec: Spec, self: Tensor, num_samples: int, replacement: bool, generator: Any) -> Tensor:
+def multinomial(spec: Spec, self: CudaArray, num_samples: int, replacement: bool, generator: Any) -> CudaArray:
     """With replacement a search in the cumulative sums; else the order of p / q, q exponential per category."""
-    weights = view_of(self).astype(np.float64)
+    weights = self.view.astype(np.float64)
     rows = weights.reshape(-1, weights.shape[-1])
     if replacement:
         sums = rows.cumsum(-1)
-        drawn = _uniforms((len(rows), num_samples), float64.np, self._device, generator) * sums[:, -1:]
+        drawn = _uniforms((len(rows), num_samples), float64.np, self.device, generator) * sums[:, -1:]
         found = (drawn[..., None] >= sums[:, None, :]).sum(-1)
     else:
-        noise = empty(layout_of(rows.shape, float64.np), self._device)
+        noise = empty(layout_of(rows.shape, float64.np), self.device)
         draw(noise, generator, "exponential", 1.0)
         found = cupy.argsort(-(rows / noise.view), -1)[:, :num_samples]
-    return finished(found.reshape(spec.shape), spec, self._device)
+    return finished_array(found.reshape(spec.shape), spec, self.device)
 
 
 _POISSON = """
@@ -377,10 +377,10 @@ extern "C" __global__ void draw(const T* counts, const T* chances, T* out, int64
 """
 
 
-def _by_element(source: str, operands: list[Any], spec: Spec, generator: Any, where: Any) -> Tensor:
+def _by_element(source: str, operands: list[Any], spec: Spec, generator: Any, where: Any) -> CudaArray:
     """A kernel that draws each element of its own, with parameters from arrays."""
     kind = spec.dtype.np
-    arrays = [cupy.ascontiguousarray(cupy.broadcast_to(view_of(t), spec.shape)) for t in operands]
+    arrays = [cupy.ascontiguousarray(cupy.broadcast_to(t.view, spec.shape)) for t in operands]
     made = empty(layout_of(tuple(spec.shape), kind), where)
     if made.size:
         text = PHILOX + source.format(type=c_type(kind), real="double" if kind.itemsize == 8 else "float")
@@ -388,22 +388,22 @@ def _by_element(source: str, operands: list[Any], spec: Spec, generator: Any, wh
         kernel(text, "draw", "q" * (len(arrays) + 4)).over(
             ((made.size + 255) // 256,), (256,), *(a.data.ptr for a in arrays), made.pointer, made.size, signed(seed),
             offset)
-    return finished(made.view, spec, where)
+    return finished_array(made.view, spec, where)
 
 
 @attempt
-def poisson(spec: Spec, self: Tensor, generator: Any) -> Tensor:
-    return _by_element(_POISSON, [self], spec, generator, self._device)
+def poisson(spec: Spec, self: CudaArray, generator: Any) -> CudaArray:
+    return _by_element(_POISSON, [self], spec, generator, self.device)
 
 
 @attempt
-def binomial(spec: Spec, count: Tensor, prob: Tensor, generator: Any) -> Tensor:
-    return _by_element(_BINOMIAL, [count, prob], spec, generator, count._device)
+def binomial(spec: Spec, count: CudaArray, prob: CudaArray, generator: Any) -> CudaArray:
+    return _by_element(_BINOMIAL, [count, prob], spec, generator, count.device)
 
 
 @attempt
-def rrelu_slopes(spec: Spec, self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:
-    kind = float64.np if self.dtype is float64 else float32.np
-    made = empty(layout_of(self._array.shape, kind), self._device)
+def rrelu_slopes(spec: Spec, self: CudaArray, lower: Any, upper: Any, generator: Any) -> CudaArray:
+    kind = float64.np if self.dtype == float64.np else float32.np
+    made = empty(layout_of(self.shape, kind), self.device)
     _uniform(made, float(lower), float(upper), generator)
-    return finished(cupy.where(view_of(self) > 0, kind.type(1), made.view), spec, self._device)
+    return finished_array(cupy.where(self.view > 0, kind.type(1), made.view), spec, self.device)

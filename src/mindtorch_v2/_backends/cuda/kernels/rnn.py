@@ -10,14 +10,11 @@ import cupy
 import numpy as np
 
 from ...._device import device
-from ...._dispatch.registry import Operator
-from ...._ops.families import result_of
 from ...._ops.rnn import GATES, GRU, LSTM
-from ...._tensor import Tensor
 from ....backends import cudnn as settings
 from ..array import CudaArray, empty, layout_of
 from ..cublas import Product, is_supported, lead
-from ..families import copy_array, fill, wrap_cuda
+from ..families import copy_array, fill
 from ..launch import C_TYPES, Launch, c_type, compiled
 from ..plans import dense_if_any, planned, pointer_of
 from ..streams import current
@@ -165,12 +162,12 @@ def _move(target: int, source: int, count: int) -> None:
 class _Layer:
     """The geometry of a layer: first row and size of each step in the order of time, and the sizes in bytes."""
 
-    def __init__(self, input: Tensor, h0: Tensor, w_hh: Tensor, mode: str, batch_sizes: Sequence[int],
+    def __init__(self, input: CudaArray, h0: CudaArray, w_hh: CudaArray, mode: str, batch_sizes: Sequence[int],
                  reverse: bool) -> None:
-        self.kind, self.mode = input._array.dtype, mode
-        self.rows, self.inputs = input._array.shape
-        self.batch, self.states = h0._array.shape
-        self.gates = w_hh._array.shape[0]
+        self.kind, self.mode = input.dtype, mode
+        self.rows, self.inputs = input.shape
+        self.batch, self.states = h0.shape
+        self.gates = w_hh.shape[0]
         self.width = self.gates // GATES[mode]
         starts = [end - size for end, size in zip(itertools.accumulate(batch_sizes), batch_sizes, strict=True)]
         self.steps = list(zip(starts, batch_sizes, strict=True))[:: -1 if reverse else 1]
@@ -185,14 +182,14 @@ class _Layer:
         return _product(self.kind, rows, inner, columns, turned_a, turned_b)
 
 
-def _is_taken(tensors: Sequence[Any], kind: np.dtype) -> bool:
-    arrays = [t._array for t in tensors if t is not None]
-    return kind.name in C_TYPES and is_supported(kind) and all(a.size and a.dtype == kind for a in arrays)
+def _is_taken(arrays: Sequence[Any], kind: np.dtype) -> bool:
+    return kind.name in C_TYPES and is_supported(kind) and all(
+        a is None or a.size and a.dtype == kind for a in arrays)
 
 
 @planned
-def recurrent_layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
-                    w_hr: Any, mode: str, batch_sizes: tuple, reverse: bool, operator: Operator) -> Callable | None:
+def recurrent_layer(specs: Any, input: CudaArray, h0: CudaArray, c0: Any, w_ih: CudaArray, w_hh: CudaArray, b_ih: Any,
+                    b_hh: Any, w_hr: Any, mode: str, batch_sizes: tuple, reverse: bool) -> Callable | None:
     layer = _Layer(input, h0, w_hh, mode, batch_sizes, reverse)
     if not _is_taken((input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr), layer.kind) or min(batch_sizes) < 1:
         return None
@@ -204,15 +201,15 @@ def recurrent_layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor
               _step_launch("forward", mode, layer.kind, size, width),
               layer.times(size, width, states, turned_b=True) if projects else None) for start, size in layer.steps]
 
-    def run(input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, w_hr: Any,
+    def run(input: CudaArray, h0: CudaArray, c0: Any, w_ih: CudaArray, w_hh: CudaArray, b_ih: Any, b_hh: Any, w_hr: Any,
             *options: Any) -> Any:
-        where, tf32 = input._device, settings.allow_tf32
+        where, tf32 = input.device, settings.allow_tf32
         source, weights, recurrent, b_in, b_back, projection = map(dense_if_any, (input, w_ih, w_hh, b_ih, b_hh, w_hr))
         activations, output = layer.array(where, layer.rows, gates), layer.array(where, layer.rows, states)
         kept = layer.array(where, layer.rows if gated else 0, width)
         from_state = layer.array(where, layer.batch, gates)
-        state = _copied(h0._array, h0._array.shape, layer.kind, where)
-        cells = None if c0 is None else _copied(c0._array, c0._array.shape, layer.wide, where)
+        state = _copied(h0, h0.shape, layer.kind, where)
+        cells = None if c0 is None else _copied(c0, c0.shape, layer.wide, where)
         hidden = layer.array(where, layer.batch, width) if projects else None
         project_input.into(source.pointer, weights.pointer, activations.pointer, tf32)
         at, at_cells = state.pointer, pointer_of(cells)
@@ -228,8 +225,7 @@ def recurrent_layer(specs: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor
                 _move(at, made, size * layer.state_row)
         last = cells if cells is None or layer.wide == layer.kind else _copied(cells, cells.shape, layer.kind, where)
         saved = activations if gated else layer.array(where, 0, width)
-        return result_of(operator, [wrap_cuda(output), wrap_cuda(state), None if last is None else wrap_cuda(last),
-                                    wrap_cuda(saved), wrap_cuda(kept)])
+        return output, state, last, saved, kept
 
     return run
 
@@ -253,10 +249,10 @@ def _states_before(layer: _Layer, first: CudaArray, output: CudaArray, where: de
 
 
 @planned
-def recurrent_layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any,
-                             w_ih: Tensor, w_hh: Tensor, w_hr: Any, output: Tensor, gates: Tensor, kept: Tensor,
-                             mode: str, batch_sizes: tuple, reverse: bool, output_mask: tuple,
-                             operator: Operator) -> Callable | None:
+def recurrent_layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: Any, input: CudaArray, h0: CudaArray,
+                             c0: Any, w_ih: CudaArray, w_hh: CudaArray, w_hr: Any, output: CudaArray, gates: CudaArray,
+                             kept: CudaArray, mode: str, batch_sizes: tuple, reverse: bool,
+                             output_mask: tuple) -> Callable | None:
     layer = _Layer(input, h0, w_hh, mode, batch_sizes, reverse)
     if not _is_taken((grad_output, grad_h, grad_c, input, h0, c0, w_ih, w_hh, w_hr, output), layer.kind):
         return None
@@ -270,13 +266,13 @@ def recurrent_layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: 
              for (start, size), before in reversed(list(zip(layer.steps, preceding, strict=True)))]
     bias_sums = Folding("sum", kind, layer.wide, layout_of((columns,), kind), 1, rows, columns)
 
-    def run(grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor,
-            w_hr: Any, output: Tensor, gates: Tensor, kept: Tensor, *options: Any) -> Any:
-        where, tf32 = input._device, settings.allow_tf32
+    def run(grad_output: Any, grad_h: Any, grad_c: Any, input: CudaArray, h0: CudaArray, c0: Any, w_ih: CudaArray,
+            w_hh: CudaArray, w_hr: Any, output: CudaArray, gates: CudaArray, kept: CudaArray, *options: Any) -> Any:
+        where, tf32 = input.device, settings.allow_tf32
         source, weights, recurrent, projection, outputs = map(dense_if_any, (input, w_ih, w_hh, w_hr, output))
         saved, cells, first, first_cells, grads = map(dense_if_any, (gates, kept, h0, c0, grad_output))
-        of_state = _copied(None if grad_h is None else grad_h._array, h0._array.shape, kind, where)
-        of_cells = None if c0 is None else _copied(None if grad_c is None else grad_c._array, c0._array.shape,
+        of_state = _copied(grad_h, h0.shape, kind, where)
+        of_cells = None if c0 is None else _copied(grad_c, c0.shape,
                                                    layer.wide, where)
         of_gates = layer.array(where, rows, columns)
         from_state = layer.array(where, rows, columns) if mode == GRU else of_gates
@@ -328,6 +324,6 @@ def recurrent_layer_backward(specs: Any, grad_output: Any, grad_h: Any, grad_c: 
             hidden = layer.array(where, rows, width)
             _step_launch("hidden", mode, kind, rows, width)(saved.pointer, cells.pointer, hidden.pointer)
             made_all[7] = turned(of_projected, hidden)
-        return result_of(operator, [None if made is None else wrap_cuda(made) for made in made_all])
+        return made_all
 
     return run

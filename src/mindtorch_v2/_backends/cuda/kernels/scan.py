@@ -8,9 +8,8 @@ import numpy as np
 from ...._dispatch.registry import Operator
 from ...._dtype import REDUCED
 from ...._ops.rules import Spec
-from ...._tensor import Tensor
-from ..array import empty, layout_of
-from ..families import fresh_tensor, layout_for
+from ..array import CudaArray, empty, layout_of, quick_empty
+from ..families import layout_for
 from ..launch import C_TYPES, Launch, c_type, compiled, longs
 from ..plans import dense, planned
 from .extreme import grouped
@@ -130,9 +129,9 @@ _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 
 
 @planned(by_value=False)
-def cumulative(spec: Spec, self: Tensor, dim: int, dtype: Any, operator: Operator) -> Callable | None:
+def cumulative(spec: Spec, self: CudaArray, dim: int, dtype: Any, operator: Operator) -> Callable | None:
     """`cumsum` and `cumprod`."""
-    array, layout = self._array, layout_for(spec)
+    array, layout = self, layout_for(spec)
     made = layout.dtype
     if not array.size or not {array.dtype.name, made.name} <= C_TYPES.keys() or made.kind == "b" or (
             made.kind in "iu" and array.dtype.kind not in "biu"):
@@ -142,13 +141,13 @@ def cumulative(spec: Spec, self: Tensor, dim: int, dtype: Any, operator: Operato
     scanning = _Scanning(operator.schema.base_name, array.dtype, made, wide, outer, length, inner)
     room = layout_of((2, scanning.cells * scanning.parts), wide)
 
-    def run(self: Tensor, dim: int, dtype: Any) -> Tensor:
-        source, result = dense(self), fresh_tensor(layout, self._device)
+    def run(self: CudaArray, dim: int, dtype: Any) -> CudaArray:
+        source, result = dense(self), quick_empty(layout, self.device)
         if scanning.parts == 1:
-            scanning(source.pointer, result._array.pointer, 0, 0)
+            scanning(source.pointer, result.pointer, 0, 0)
         else:
-            sums = empty(room, self._device)
-            scanning(source.pointer, result._array.pointer, sums.pointer, sums.pointer + room.nbytes // 2)
+            sums = empty(room, self.device)
+            scanning(source.pointer, result.pointer, sums.pointer, sums.pointer + room.nbytes // 2)
         return result
 
     return run

@@ -5,8 +5,8 @@ from typing import Any
 
 from ...._dispatch.registry import Operator
 from ...._ops.rules import Spec
-from ...._tensor import Tensor
-from ..families import fresh_tensor, layout_for
+from ..array import CudaArray, quick_empty
+from ..families import layout_for
 from ..launch import C_TYPES
 from ..plans import dense, planned
 from ..rows import c_types, row_launch, widest
@@ -74,9 +74,9 @@ def _is_last(dim: int, shape: Sequence[int]) -> bool:
 
 
 @planned(array=_over_cupy)
-def softmax(spec: Spec, self: Tensor, dim: int, dtype: Any, operator: Operator) -> Callable | None:
+def softmax(spec: Spec, self: CudaArray, dim: int, dtype: Any, operator: Operator) -> Callable | None:
     """`softmax` and `log_softmax`."""
-    array, layout = self._array, layout_for(spec)
+    array, layout = self, layout_for(spec)
     if not array.size or not _is_last(dim, array.shape) or array.dtype.name not in C_TYPES:
         return None
     width = array.shape[-1]
@@ -85,33 +85,33 @@ def softmax(spec: Spec, self: Tensor, dim: int, dtype: Any, operator: Operator) 
     if launch is None:
         return None
 
-    def run(self: Tensor, dim: int, dtype: Any) -> Tensor:
+    def run(self: CudaArray, dim: int, dtype: Any) -> CudaArray:
         source = dense(self)
-        made = fresh_tensor(layout, source.device)
-        launch(source.pointer, made._array.pointer)
+        made = quick_empty(layout, source.device)
+        launch(source.pointer, made.pointer)
         return made
 
     return run
 
 
 @planned
-def softmax_backward(spec: Spec, grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any,
+def softmax_backward(spec: Spec, grad_output: CudaArray, output: CudaArray, dim: int, input_dtype: Any,
                      operator: Operator) -> Callable | None:
     """The same of both."""
-    array, layout = output._array, layout_for(spec)
-    if not array.size or not _is_last(dim, array.shape) or grad_output._array.shape != array.shape:
+    array, layout = output, layout_for(spec)
+    if not array.size or not _is_last(dim, array.shape) or grad_output.shape != array.shape:
         return None
     width = array.shape[-1]
     body = _ROWS[operator.schema.base_name.removeprefix("_").removesuffix("_data")]
-    launch = row_launch(body, c_types(grad_output._array, array, layout), widest(array, layout), array.size // width,
+    launch = row_launch(body, c_types(grad_output, array, layout), widest(array, layout), array.size // width,
                         width)
     if launch is None:
         return None
 
-    def run(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
+    def run(grad_output: CudaArray, output: CudaArray, dim: int, input_dtype: Any) -> CudaArray:
         grad, source = dense(grad_output), dense(output)
-        made = fresh_tensor(layout, source.device)
-        launch(grad.pointer, source.pointer, made._array.pointer)
+        made = quick_empty(layout, source.device)
+        launch(grad.pointer, source.pointer, made.pointer)
         return made
 
     return run

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...._dispatch.registry import Operator
-from ...._ops.families import result_of
 from ...._ops.rules import Spec
-from ...._tensor import Tensor, wrapped_dim
-from ..array import CudaArray, array_on, empty, layout_of
-from ..families import copy_array, fresh_tensor, wrap_cuda
+from ...._tensor import wrapped_dim
+from ..array import CudaArray, array_on, empty, layout_of, quick_empty
+from ..families import copy_array
 from ..launch import C_TYPES, Launch, c_type, compiled, longs
 from ..plans import dense, planned
 
@@ -117,9 +115,9 @@ def _with_last(array: CudaArray, dim: int) -> CudaArray:
     return array_on(layout, array.memory, array.pointer, array.device)
 
 
-def _selecting(specs: Sequence[Spec], self: Tensor, k: int, dim: int, largest: bool) -> Callable | None:
+def _selecting(specs: Sequence[Spec], self: CudaArray, k: int, dim: int, largest: bool) -> Callable | None:
     """`run(self)`, which gives the best k along a dimension and where they are, in order."""
-    array = self._array
+    array = self
     if not array.size or not array.shape or not 0 < k <= _SELECTED or array.dtype.name not in C_TYPES:
         return None
     dim, kind = wrapped_dim(dim, len(array.shape)), array.dtype
@@ -130,29 +128,28 @@ def _selecting(specs: Sequence[Spec], self: Tensor, k: int, dim: int, largest: b
     rows = tuple([n for d, n in enumerate(specs[0].shape) if d != dim] + [k])
     direct = dim == len(array.shape) - 1 and all(layout.contiguous for layout in layouts)
 
-    def run(self: Tensor) -> list[Tensor]:
-        source = dense(self) if direct else dense(wrap_cuda(_with_last(self._array, dim)))
-        made = [fresh_tensor(layout, self._device) for layout in layouts]
-        values, places = (m._array if direct else empty(layout_of(rows, m._array.dtype), self._device) for m in made)
+    def run(self: CudaArray) -> list[CudaArray]:
+        source = dense(self) if direct else dense(_with_last(self, dim))
+        made = [quick_empty(layout, self.device) for layout in layouts]
+        values, places = (m if direct else empty(layout_of(rows, m.dtype), self.device) for m in made)
         launch(source.pointer, values.pointer, places.pointer)
         if not direct:
             for target, found in zip(made, (values, places), strict=True):
-                copy_array(_with_last(target._array, dim), found)
+                copy_array(_with_last(target, dim), found)
         return made
 
     return run
 
 
 @planned(by_value=False)
-def topk(specs: Any, self: Tensor, k: int, dim: int, largest: bool, sorted: bool,  # noqa: A002
-         operator: Operator) -> Callable | None:
+def topk(specs: Any, self: CudaArray, k: int, dim: int, largest: bool, 
+         sorted: bool) -> Callable | None:  # noqa: A002
     run = _selecting(specs, self, k, dim, largest)
-    return run and (lambda self, *options: result_of(operator, run(self)))
+    return run and (lambda self, *options: run(self))
 
 
 @planned(by_value=False)
-def sort(specs: Any, self: Tensor, dim: int, descending: bool, stable: bool | None,
-         operator: Operator) -> Callable | None:
-    shape = self._array.shape
+def sort(specs: Any, self: CudaArray, dim: int, descending: bool, stable: bool | None) -> Callable | None:
+    shape = self.shape
     run = _selecting(specs, self, shape[dim], dim, descending) if shape else None
-    return run and (lambda self, *options: result_of(operator, run(self)))
+    return run and (lambda self, *options: run(self))
