@@ -137,8 +137,8 @@ def as_device(value: Any) -> device:
     return get_default_device() if value is None else device(value)
 
 
-class layout:
-    """How elements lie in memory."""
+class NamedConstant:
+    """A constant of torch: it prints as its name, and pickles by it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -148,23 +148,18 @@ class layout:
 
     def __reduce__(self) -> str:
         return self._name
+
+
+class layout(NamedConstant):
+    """How elements lie in memory."""
 
 
 strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")
 sparse_csc, sparse_bsr, sparse_bsc, jagged = (layout(n) for n in ("sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"))
 
 
-class memory_format:
+class memory_format(NamedConstant):
     """The order of the dimensions in memory."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self._name}"
-
-    def __reduce__(self) -> str:
-        return self._name
 
 
 contiguous_format = memory_format("contiguous_format")

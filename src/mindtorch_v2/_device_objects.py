@@ -93,6 +93,21 @@ class Stream:
                 f"stream_id={self.stream_id}")
 
 
+class StreamContext:
+    """Context manager that sends this thread's work to a stream; None changes nothing."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*exc)
+
+
 class Event:
     """A point in the order of calls of a device."""
 

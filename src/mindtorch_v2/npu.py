@@ -13,6 +13,7 @@ from ._backends.npu import seeds as _seeds
 from ._backends.npu import streams as _streams
 from ._backends.npu.errors import NpuError, OutOfMemoryError
 from ._backends.npu.streams import Event, Stream, current_stream, default_stream, set_stream, synchronize
+from ._device_objects import StreamContext
 from ._from_data import from_numpy as _from_numpy
 from .amp.autocast_mode import autocast as _autocast
 
@@ -74,19 +75,8 @@ class device_of(device):
         super().__init__(tensor.device if tensor.device.type == "npu" else None)
 
 
-class stream:  # noqa: N801 - PyTorch's name
+class stream(StreamContext):  # noqa: N801 - PyTorch's name
     """Context manager that sends this thread's work to a stream; None changes nothing."""
-
-    def __init__(self, stream: Stream | None) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> None:
-        if self.stream is not None:
-            self.stream.__enter__()
-
-    def __exit__(self, *exc: object) -> None:
-        if self.stream is not None:
-            self.stream.__exit__(*exc)
 
 
 def get_device_name(device: Any = None) -> str:

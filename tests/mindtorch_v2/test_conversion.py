@@ -162,7 +162,7 @@ def test_pickle(protocol: int) -> None:
     marked = Marked([1.0, 2.0])
     marked.note = 3
     assert type(again(marked)) is Marked and again(marked).note == 3
-    named = (torch.bool, torch.float32, torch.channels_last, torch.strided)
+    named = (torch.bool, torch.float32, torch.channels_last, torch.strided, torch.per_tensor_affine)
     for value in (*named, torch.Size([1, 2]), torch.device("cpu")):
         assert again(value) == value
 

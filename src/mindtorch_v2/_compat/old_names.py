@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .._device import NamedConstant
 from .._dtype import dtype, float32
 from .._tensor import Tensor
 from .absent import absent_function
@@ -44,14 +45,8 @@ class Tag(enum.IntEnum):
      view_copy) = range(20)
 
 
-class qscheme:
+class qscheme(NamedConstant):
     """How numbers are mapped to a quantized type."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self._name}"
 
 
 per_tensor_affine, per_channel_affine, per_tensor_symmetric, per_channel_symmetric, per_channel_affine_float_qparams = (

@@ -16,7 +16,7 @@ from .._backends.cuda.runtime import (
     is_initialized,
 )
 from .._compat.absent import absent_class
-from .._device_objects import AcceleratorError, OutOfMemoryError
+from .._device_objects import AcceleratorError, OutOfMemoryError, StreamContext
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -229,21 +229,6 @@ def set_stream(stream: Any) -> None:
 def get_stream_from_external(data_ptr: int, device: Any = None) -> Any:
     """The stream at an address, which another library made."""
     return _streams().ExternalStream(data_ptr, device)
-
-
-class StreamContext:
-    """Context manager that sends this thread's work to a stream; None changes nothing."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> None:
-        if self.stream is not None:
-            self.stream.__enter__()
-
-    def __exit__(self, *exc: object) -> None:
-        if self.stream is not None:
-            self.stream.__exit__(*exc)
 
 
 def stream(stream: Any) -> StreamContext:
