@@ -117,7 +117,8 @@ _PRELU_KERNEL = op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
                     named="prelu_cpu"),
    grad=dict(self=lambda grad, self, weight: grad.where(self > 0, weight * grad),
              weight=lambda grad, self: (self * grad).masked_fill(self > 0, 0)),
-   public="", inplace=False, samples=cases(case(t(2, 3), t(3)), case(t(2, 3), t(1))))
+   public="", inplace=False, samples=cases(case(t(2, 3), t(3)), case(t(2, 3), t(1))),
+   decomposition=lambda self, weight: self.where(self > 0, self * weight))
 
 
 def _check_prelu(self: Tensor, weight: Tensor) -> None:
@@ -163,7 +164,8 @@ def _slopes(xp: Any, self: Any, lower: float, upper: float, generator: Any) -> A
 
 
 _SLOPES = op("_rrelu_slopes(Tensor self, Scalar lower, Scalar upper, Generator? generator=None) -> Tensor",
-   kernel=moves(_slopes_spec, _slopes), public="", kernels={"cuda": "random.rrelu_slopes"})
+   kernel=moves(_slopes_spec, _slopes), public="",
+   kernels={"cuda": "random.rrelu_slopes", "npu": "random.rrelu_slopes"})
 
 
 @composite("rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator?"

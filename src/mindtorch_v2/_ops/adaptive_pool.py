@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._dtype import REDUCED
+from .._dtype import REDUCED, int64
 from .._tensor import Tensor
 from .batch import planewise
 from .copy import suggested_strides
@@ -31,7 +31,7 @@ from .pool import (
 )
 from .rules import Spec, shape_text
 from .samples import case, cases, error, t
-from .taps import Taps, mapped
+from .taps import Taps, mapped, table_for
 
 # even windows --------------------------------------------------------------------------------------------------------
 
@@ -208,6 +208,38 @@ def _adaptive_avg_pool1d(self, output_size):
     return _adaptive_avg_pool2d(self.unsqueeze(-2), (1, *output_size)).squeeze(-2)
 
 
+def _largest_by_parts(x: Any, table: Any, shape: Sizes, rank: int) -> tuple[Any, Any]:
+    """The largest of the elements that a table (planes or 1, places in a window, windows) names, and where it is."""
+    planes = x.reshape(-1, math.prod(x.shape[-rank:]))
+    table = table.expand(planes.shape[0], *table.shape[1:])
+    seen = planes.gather(1, table.clamp_min(0).reshape(planes.shape[0], -1)).reshape(table.shape)
+    values, number = seen.masked_fill(table < 0, -math.inf).max(1)
+    return values.reshape(shape), table.gather(1, number.unsqueeze(1)).reshape(shape)
+
+
+def returned_by_parts(values: Any, indices: Any, shape: Sizes, rank: int) -> Any:
+    """Zeros of a shape, with values added at indices in their planes."""
+    made = values.new_zeros((math.prod(shape[:-rank]), math.prod(shape[-rank:])))
+    if values.numel():
+        made = made.scatter_add(1, indices.reshape(made.shape[0], -1), values.reshape(made.shape[0], -1))
+    return made.reshape(shape)
+
+
+def _adaptive_max_by_parts(self: Any, output_size: Sizes) -> tuple[Any, Any]:
+    rank, table = len(output_size), np.zeros((1, 1), np.int64)
+    shape = (*self.shape[:-rank], *output_size)
+    if 0 in shape:
+        return self.new_empty(shape), self.new_empty(shape, dtype=int64)
+    for n, count in zip(self.shape[-rank:], output_size, strict=True):
+        start, end = _bounds(n, count)
+        places = start + np.arange((end - start).max())[:, None]
+        places[places >= end] = -1
+        absent = (table[:, None, :, None] < 0) | (places[:, None] < 0)
+        table = np.where(absent, -1, table[:, None, :, None] * n + places[:, None])
+        table = table.reshape(table.shape[0] * table.shape[1], -1)
+    return _largest_by_parts(self, table_for(self, table[None]), shape, rank)
+
+
 def _declare_adaptive_max_pool(rank: int) -> Callable:
     name = f"adaptive_max_pool{rank}d"
 
@@ -248,6 +280,7 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         f"{name}_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", public="",
         kernel=computes(backward_spec, backward_array),
         npu="aclnnAdaptiveMaxPool2dBackward(grad_output, self, indices, out)" if rank == 2 else None,
+        decomposition=lambda grad_output, self, indices: returned_by_parts(grad_output, indices, self.shape, rank),
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank),
                            t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False))),
@@ -256,6 +289,7 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         f"{name}(Tensor self, int[{rank}] output_size) -> (Tensor result, Tensor result1)", public="_nn",
         kernel=computes(infer, array),
         npu="aclnnAdaptiveMaxPool2d(self, output_size, result, result1)" if rank == 2 else None,
+        decomposition=_adaptive_max_by_parts,
         grad=dict(self=lambda grads, self, result1: backward(grads[0], self, result1)),
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank),
@@ -346,6 +380,24 @@ def _fractional(xp: Any, rank: int, self: Any, kernel_size: Sizes, output_size: 
     return values.reshape(spec[0].shape), (of_place.take(number) + base).reshape(spec[0].shape)
 
 
+def _fractional_by_parts(self: Any, kernel_size: Sizes, output_size: Sizes, random_samples: Any) -> tuple[Any, Any]:
+    rank = len(kernel_size)
+    shape, planes = (*self.shape[:-rank], *output_size), math.prod(self.shape[:-rank])
+    if 0 in shape:
+        return self.new_empty(shape), self.new_empty(shape, dtype=int64)
+    samples = random_samples.reshape(-1, rank).narrow(0, 0, planes)
+    table = samples.new_zeros((1, 1, 1), dtype=int64)
+    for d, (n, size, count) in enumerate(zip(self.shape[-rank:], kernel_size, output_size, strict=True)):
+        sample = samples.select(1, rank - 1 - d if rank == 2 else d).unsqueeze(1)
+        step, number = (n - size) / max(count - 1, 1), table_for(self, np.arange(count))
+        starts = ((number + sample) * step).to(int64) - (sample * step).to(int64)
+        starts = starts.masked_fill(number == count - 1, n - size)
+        places = starts.unsqueeze(1) + table_for(self, np.arange(size)).unsqueeze(1)
+        table = (table[:, :, None, :, None] * n + places[:, None, :, None]).reshape(
+            planes, table.shape[1] * size, table.shape[2] * count)
+    return _largest_by_parts(self, table, shape, rank)
+
+
 def _declare_fractional(rank: int) -> None:
     name, sizes = f"fractional_max_pool{rank}d", f"int[{rank}] kernel_size, int[{rank}] output_size"
 
@@ -360,6 +412,8 @@ def _declare_fractional(rank: int) -> None:
     backward = function_of(op(
         f"{name}_backward(Tensor grad_output, Tensor self, {sizes}, Tensor indices) -> Tensor", public="",
         kernel=computes(backward_spec, backward_array),
+        decomposition=lambda grad_output, self, kernel_size, output_size, indices: returned_by_parts(
+            grad_output, indices, self.shape, rank),
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank), (2,) * rank, (2,) * rank,
                            t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False)))))
@@ -371,7 +425,7 @@ def _declare_fractional(rank: int) -> None:
         return _fractional(xp, rank, self, kernel_size, output_size, random_samples, spec)
 
     op(f"{name}(Tensor self, {sizes}, Tensor random_samples) -> (Tensor result, Tensor result1)", public="_nn",
-       kernel=computes(infer, array),
+       kernel=computes(infer, array), decomposition=_fractional_by_parts,
        grad=dict(self=lambda grads, self, kernel_size, output_size, result1:
                  backward(grads[0], self, kernel_size, output_size, result1)),
        samples=cases(case(t(2, 3, *(7,) * rank), 2, 3, t(2, 3, rank, low=0.01, high=0.99, grad=False)),

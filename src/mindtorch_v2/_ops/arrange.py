@@ -35,7 +35,7 @@ def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:
 
 
 op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
-   kernels={"cuda": "flip.flip"},
+   kernels={"cuda": "flip.flip", "npu": "index.flip"},
    npu="aclnnFlip(self, dims, out)",
    grad=dict(self=lambda grad, dims: grad.flip(dims)),
    samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
@@ -186,7 +186,8 @@ for _name in ("tril", "triu"):
        kernel=Factory(_places_spec(f"{_name}_indices", _name == "tril"), _places(_name == "tril")),
        samples=cases(*[case(2, 3, k) for k in (-3, -2, -1, 0, 1, 2, 3, 4)],
                      *[case(4, 2, k) for k in (-5, -4, -1, 0, 1, 2)], case(0, 3), case(3, 3, dtype=int64),
-                     error(RuntimeError, "row must be non-negative, got-1", -1, 2)), out=None)
+                     error(RuntimeError, "row must be non-negative, got-1", -1, 2)), out=None,
+   kernels={"npu": "factories.triangle_indices"})
 
 
 # diagonals -----------------------------------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
                  error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)), linear=True,
-   batch=_diag_embed_each, out=None)
+   batch=_diag_embed_each, out=None, kernels={"npu": "index.diag_embed"})
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor",

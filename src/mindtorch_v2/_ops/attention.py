@@ -10,14 +10,14 @@ from typing import Any
 
 from .._autograd.node import Node
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import NPU_MASK, TORCH_DISPATCH_MASK, modes
+from .._dispatch.keys import TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
 from .._dtype import BOOL, COMPUTE, FLOAT, bool_, float32
 from .._tensor import Tensor
 from .declare import composite, function_of, op
 from .families import computes
 from .flops import Flops, sdpa_backward_flop, sdpa_flop
-from .recorded import recorded_gradients
+from .recorded import once, recorded_gradients
 from .rules import Spec, broadcast_shape, shape_misfit
 from .samples import bools, case, cases, error, t
 
@@ -154,6 +154,7 @@ def _composed_of(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, s
     return _composed(query, key, value, mask, 0.0, is_causal, scale)
 
 
+@once
 def _attention_grad(grads, query, key, value, mask, is_causal, scale, output, norms, needs):
     if modes.grad_enabled:
         return recorded_gradients(lambda q, k, v: (_composed_of(q, k, v, mask, is_causal, scale),),
@@ -248,7 +249,7 @@ def _shared_keys(query: Any, tensors: Sequence[Any]) -> list[Any]:
 
 def _is_plain(query: Any, key: Any, value: Any, mask: Any, shares: bool) -> bool:
     """Whether the operator takes the call; else it is composed. With `shares`, heads of queries may share keys."""
-    answered = (query._keys | key._keys | value._keys) & (NPU_MASK | TORCH_DISPATCH_MASK)
+    answered = (query._keys | key._keys | value._keys) & TORCH_DISPATCH_MASK
     if query.dtype.category != FLOAT or answered or (mask is not None and mask.requires_grad):
         return False
     q, k, v = query._array, key._array, value._array

@@ -232,7 +232,16 @@ def _move(xp: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, mo
     running_var[...] = running_var + momentum * ((1 / (rstd * rstd) - eps) * unbiased - running_var)
 
 
+def moved_statistics(running_mean: Any, running_var: Any, mean: Any, rstd: Any, momentum: float, eps: float,
+                     unbiased: float) -> None:
+    """The same out of ordinary operators; either may be None."""
+    if running_mean is not None:
+        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+    if running_var is not None:
+        running_var.lerp_(((rstd.pow(-2) - eps) * unbiased).to(running_var.dtype), momentum)
+
+
 move_statistics = function_of(op(
    "_move_statistics_(Tensor(a!) self, Tensor(b!) variance, Tensor mean, Tensor rstd, float momentum, float eps, float "
    "unbiased) -> Tensor(a!)", kernel=writes(lambda *arguments: None, _move), public="",
-   kernels={"cuda": "batch_norm.move_statistics"}))
+   kernels={"cuda": "batch_norm.move_statistics"}, decomposition=moved_statistics))

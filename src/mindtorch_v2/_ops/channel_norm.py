@@ -3,17 +3,12 @@
 import math
 from typing import Any
 
-from .._dispatch.keys import NPU_MASK, changed_modes
+from .._dispatch.keys import changed_modes
 from .._dtype import FLOAT, REDUCED, float32, int64
 from .aten import LEAF
-from .batch_norm import (
-    batch_norm_by_running,
-    batch_norm_with_statistics,
-    composed_by_running,
-    move_statistics,
-)
+from .batch_norm import batch_norm_by_running, batch_norm_with_statistics, move_statistics, moved_statistics
 from .declare import composite
-from .group_norm import composed_group_norm, group_norm_with_statistics
+from .group_norm import group_norm_with_statistics
 from .join import constant_pad_nd
 from .matmul import check_same_scalar
 from .rules import shape_text
@@ -50,13 +45,8 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, ru
     # Their versions do not count this, as in PyTorch: a call in eval mode that saved them can still be differentiated.
     running_mean, running_var = (r if r is None else r.data for r in (running_mean, running_var))
     with changed_modes(grad_enabled=False):
-        if running_mean is not None and running_var is not None and not input._keys & NPU_MASK:
-            move_statistics(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
-            return made
-        if running_mean is not None:
-            running_mean.lerp_(mean if mean.dtype is running_mean.dtype else mean.to(running_mean.dtype), momentum)
-        if running_var is not None:
-            running_var.lerp_(((rstd.pow(-2) - eps) * unbiased).to(running_var.dtype), momentum)
+        move = moved_statistics if running_mean is None or running_var is None else move_statistics
+        move(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
     return made
 
 
@@ -78,11 +68,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         made, mean, rstd = _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)
         return made, mean.detach().to(told), rstd.detach().to(told)
     none = input.new_empty((0,), dtype=told)
-    return _by_running_statistics(input, weight, bias, running_mean, running_var, eps), none, none.clone()
-
-
-def _by_running_statistics(input: Any, *arguments: Any) -> Any:
-    return (composed_by_running if input._keys & NPU_MASK else batch_norm_by_running)(input, *arguments)
+    return batch_norm_by_running(input, weight, bias, running_mean, running_var, eps), none, none.clone()
 
 
 @composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
@@ -121,7 +107,7 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
     if training:
         return _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)[0]
-    return _by_running_statistics(input, weight, bias, running_mean, running_var, eps)
+    return batch_norm_by_running(input, weight, bias, running_mean, running_var, eps)
 
 
 @composite("functional_batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None,"
@@ -206,8 +192,7 @@ def _check_parameters(input: Any, channels: int, weight: Any, bias: Any) -> None
 
 def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> tuple:
     _check_floating(input, "GroupNormKernelImpl", weight, bias)
-    normalise = composed_group_norm if input._keys & NPU_MASK else group_norm_with_statistics
-    return normalise(input, weight, bias, num_groups, eps)
+    return group_norm_with_statistics(input, weight, bias, num_groups, eps)
 
 
 @composite("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps)"

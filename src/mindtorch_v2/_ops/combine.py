@@ -9,7 +9,7 @@ from .._autograd.node import Node
 from .._backends.interface import Backend
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
-from .._dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, float32, int32
+from .._dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, float32, int16, int32, int64
 from .._tensor import Tensor, wrap
 from .aten import Aten
 from .batch import in_front
@@ -189,7 +189,8 @@ def _declare_nan_ignoring(name: str, compare: str) -> None:
        kernel=pointwise(name, check=_refuse_complex(name)),
        grad=dict(self=lambda grad, self, other: grad.masked_fill(~kept(self, other), 0),
                  other=lambda grad, self, other: grad.masked_fill(kept(self, other), 0)),
-       inplace=False, samples=binary(scalar=None))
+       inplace=False, samples=binary(scalar=None),
+       decomposition=lambda self, other: self.where(kept(self, other), other))
 
 
 _declare_nan_ignoring("fmax", "ge")
@@ -306,11 +307,23 @@ class Exact(Pointwise):
         return spec, spec.dtype, at
 
 
+def _nextafter_by_parts(self: Any, other: Any) -> Any:
+    """As whole numbers, neighbours of one sign differ by one."""
+    bits = {2: int16, 4: int32, 8: int64}[self.dtype.itemsize]
+    shape = broadcast_shape((self.shape, other.shape))
+    self, other = self.expand(shape).contiguous(), other.expand(shape)
+    away = ((other > self) == (self > 0)).to(bits) * 2 - 1
+    stepped = (self.view(bits) + away).view(self.dtype)
+    least = self.new_ones((), dtype=bits).view(self.dtype)
+    stepped = (other.sign() * least).where(self == 0, stepped)
+    return other.where(self == other, stepped).masked_fill(self.isnan() | other.isnan(), math.nan)
+
+
 op("nextafter(Tensor self, Tensor other) -> Tensor",
    kernel=Exact("nextafter", excluding=(BOOL, INT, COMPLEX)),
    grad=dict(self=lambda grad, self, other: grad.masked_fill(self == other, 0),
              other=lambda grad: grad.new_zeros(grad.shape)),
-   samples=binary(scalar=None))
+   samples=binary(scalar=None), decomposition=_nextafter_by_parts)
 
 
 def _check_heaviside(self: Tensor, values: Tensor) -> None:
@@ -339,7 +352,7 @@ op("ldexp(Tensor self, Tensor other) -> Tensor",
              other=lambda grad, result: grad * conj(result) * math.log(2)),
    samples=binary(scalar=None), out=Out("castable", "ldexp can't be cast to the desired output type {given}"),
    aten=Aten(lambda schema, values: "default" if schema.writes else "Tensor"),
-   inplace="ldexp_")
+   inplace="ldexp_", decomposition=lambda self, other: self * (2.0**other if other.dtype.is_complex else other.exp2()))
 
 
 def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
@@ -349,13 +362,25 @@ def _infer_frexp(self: Tensor) -> tuple[Spec, Spec]:
     return Spec(self._array.shape, self.dtype, strides), Spec(self._array.shape, int32, strides)
 
 
+def _frexp_by_parts(self: Any) -> tuple[Any, Any]:
+    x = self.to(COMPUTE.get(self.dtype, self.dtype))
+    plain = x.isfinite() & (x != 0)
+    exponent = x.where(plain, 1.0).abs().log2().floor() + 1
+    half = (exponent * 0.5).floor()  # in two steps: a factor of its own may be too large or small for the type
+    mantissa = (x * (-half).exp2() * (half - exponent).exp2()).where(plain, x)
+    for far, factor in ((mantissa.abs() >= 1, 0.5), (mantissa.abs() < 0.5, 2.0)):  # log2 was rounded
+        mantissa = (mantissa * factor).where(far & plain, mantissa)
+        exponent = exponent - far.to(exponent.dtype) * math.log2(factor)
+    return mantissa.to(self.dtype), exponent.masked_fill(~plain, 0).to(int32)
+
+
 op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    aligned="self", resizes_expanded=False,
    kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
    grad=dict(self=lambda grad, exponent: grad / exponent.detach().exp2()),
    samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))],
    out=Out("exact", "torch.frexp() expects mantissa to have dtype {c_made} but got {c_given}"), batch=in_front,
-   aten="Tensor")
+   aten="Tensor", decomposition=_frexp_by_parts)
 
 
 def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None, spec: Spec) -> Any:
@@ -380,4 +405,4 @@ op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=N
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
    samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)],
    out=Out("exact", "{name}: dtype of out: {given} should be same as input: {made}"), batch=in_front,
-   inplace="nan_to_num_", keeps_zero=True)
+   inplace="nan_to_num_", keeps_zero=True, kernels={"npu": "pointwise.nan_to_num"})

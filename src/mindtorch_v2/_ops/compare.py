@@ -1,9 +1,11 @@
 """Comparisons, tests of elements, logic on truth values, and arithmetic on the bits of integers."""
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 from .._autograd.names import overload_by
-from .._dtype import BOOL, COMPLEX, FLOAT, get_default_dtype
+from .._dtype import BOOL, COMPLEX, FLOAT, bool_, get_default_dtype
 from .._tensor import Tensor
 from .aten import LEAF, Aten, by_operands
 from .declare import composite, op
@@ -78,11 +80,15 @@ def _allclose(self, other, rtol, atol, equal_nan):
 
 # tests of elements ---------------------------------------------------------------------------------------------------
 
-# Not every CANN has an operator for isinf: on an NPU it is composed.
+def _is_infinite(self: Any) -> Any:
+    return self.abs() == math.inf if self.dtype.category >= FLOAT else self.new_zeros(self.shape, dtype=bool_)
+
+
+# Not every CANN has an operator for isinf.
 for _name, _row in (("isnan", "aclnnNeTensor(self, self, out)"), ("isinf", None),
                     ("isfinite", "aclnnIsFinite(self, out)")):
     op(f"{_name}(Tensor self) -> Tensor", kernel=pointwise(_name, boolean), npu=_row, inplace=False, samples=unary(),
-       out=None, keeps_zero=_name != "isfinite")
+       out=None, keeps_zero=_name != "isfinite", decomposition=None if _row else _is_infinite)
 
 
 def _declare_infinity(name: str, infinity: float, row: str) -> None:
@@ -98,7 +104,8 @@ def _declare_infinity(name: str, infinity: float, row: str) -> None:
 _declare_infinity("isposinf", float("inf"), "aclnnIsPosInf(self, out)")
 _declare_infinity("isneginf", float("-inf"), "aclnnIsNegInf(self, out)")
 op("isreal(Tensor self) -> Tensor",
-   kernel=pointwise(lambda xp, self: xp.isreal(self), boolean), inplace=False, samples=unary(), out=None)
+   kernel=pointwise(lambda xp, self: xp.isreal(self), boolean), inplace=False, samples=unary(), out=None,
+   decomposition=lambda self: self.imag == 0 if self.dtype.is_complex else self.new_ones(self.shape, dtype=bool_))
 
 # logic ---------------------------------------------------------------------------------------------------------------
 
@@ -141,9 +148,16 @@ op("bitwise_right_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"),
    npu="aclnnRightShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"),
    aten=_SHIFT_OVERLOAD)
+
+
+def _least_multiple(self: Any, other: Any) -> Any:
+    return (self.div(self.gcd(other).clamp_min(1), rounding_mode="trunc") * other).abs()
+
+
 for _name, _row in (("gcd", "aclnnGcd(self, other, out)"), ("lcm", None)):
     op(f"{_name}(Tensor self, Tensor other) -> Tensor",
        kernel=pointwise(_name, excluding=(BOOL, FLOAT, COMPLEX)), npu=_row,
+       decomposition=None if _row else _least_multiple,
        samples=cases(case(ints(2, 3, high=30), ints(3, high=30)), case(ints(2, low=-9), ints(2, low=-9)),
                      error(NotImplementedError, f'"{_name}_cpu" not implemented for', values([1.5]), values([1.5]))),
        inplace=f"{_name}_")

@@ -246,7 +246,7 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Copies(lambda self, memory_format:
                  Spec(self._array.shape, self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
-   kernels={"cuda": "copy.clone"},
+   kernels={"cuda": "copy.clone", "npu": "copies.clone"},
    grad=dict(self=lambda grad: grad),
    samples=unary(), linear=True, batch=in_front, out=None)
 
@@ -255,7 +255,7 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
    kernel=Copies(lambda self, dtype, device, non_blocking, memory_format:
                  Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, dtype, device, non_blocking, memory_format, spec: _copied(xp, self, spec)),
-   kernels={"cuda": "copy.to_copy"},
+   kernels={"cuda": "copy.to_copy", "npu": "copies.to_copy"},
    grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
    samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True, linear=True,
    batch=in_front)
@@ -382,7 +382,7 @@ def _as_source(grad: Tensor, kind: dtype) -> Tensor:
 
 op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor(a!)",
    kernel=writes(_check_copy, _copy, repeats=True),
-   kernels={"cuda": "copy.copy_"},
+   kernels={"cuda": "copy.copy_", "npu": "copies.copy_"},
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), src=lambda grad, src_dtype: _as_source(grad, src_dtype)),
    public="Tensor", mixes_devices=True,
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),
@@ -415,7 +415,8 @@ op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",
    npu=("aclnnInplaceFillScalar(self, value)", "aclnnInplaceFillTensor(self, value)"),
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), value=lambda grad: grad.sum()), public="torch Tensor",
    samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(t(0), 1), case(t(2, 3), t()),
-                 error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))), batch=_fill_each)
+                 error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))), batch=_fill_each,
+   kernels={"npu": "copies.fill_"})
 op("zero_(Tensor(a!) self) -> Tensor(a!)",
    kernel=writes(lambda self: None, lambda xp, self: self.fill(0), repeats=True),
    npu="aclnnInplaceZero(self)",

@@ -192,7 +192,7 @@ op(f"ones(int[] size, {FACTORY}) -> Tensor",
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
-                  _empty), out=FILLED, aten="memory_format")
+                  _empty), out=FILLED, aten="memory_format", kernels={"npu": "factories.unfilled"})
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
@@ -248,9 +248,9 @@ def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dt
 
 
 op(f"empty_strided(int[] size, int[] stride, {FACTORY}) -> Tensor",
-   kernel=Factory(_strided, _empty), out=None)
+   kernel=Factory(_strided, _empty), out=None, kernels={"npu": "factories.unfilled"})
 op(f"empty_permuted(int[] size, int[] physical_layout, {FACTORY}) -> Tensor",
-   kernel=Factory(_permuted, _empty), out=None)
+   kernel=Factory(_permuted, _empty), out=None, kernels={"npu": "factories.unfilled"})
 
 
 def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
@@ -263,7 +263,7 @@ def _eye_spec(n: int, m: int | None, dtype: dtype | None, *rest: Any) -> Spec:
 op(f"eye(int n, int m=None, {FACTORY}) -> Tensor",
    kernel=Factory(_eye_spec, lambda xp, *rest, spec: xp.eye(*spec.shape, dtype=spec.dtype.np)),
    samples=cases(case(3), case(2, 3), case(0), error(RuntimeError, "n must be greater or equal to 0, got -1", -1)),
-   out=FILLED, aten=Aten(if_given("m", "m")))
+   out=FILLED, aten=Aten(if_given("m", "m")), kernels={"npu": "factories.eye"})
 
 
 # another tensor ------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def _like(self: Tensor, dtype: dtype | None, *rest: Any) -> Spec:
 
 
 op(f"empty_like(Tensor self, {LIKE}) -> Tensor",
-   kernel=Factory(_like, _empty), public="torch", batch=in_front, out=None)
+   kernel=Factory(_like, _empty), public="torch", batch=in_front, out=None, kernels={"npu": "factories.unfilled"})
 op(f"zeros_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)),
    npu="aclnnInplaceZero(out)", public="torch",
@@ -298,7 +298,7 @@ def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -
 
 
 op(f"new_empty(Tensor self, int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_new, _empty), public="Tensor", batch=sized)
+   kernel=Factory(_new, _empty), public="Tensor", batch=sized, kernels={"npu": "factories.unfilled"})
 op(f"new_zeros(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: _zeros(xp, spec)),
    npu="aclnnInplaceZero(out)", public="Tensor",
@@ -325,7 +325,8 @@ def _new_strided_each(call: Call) -> Result:
 
 
 op(f"new_empty_strided(Tensor self, int[] size, int[] stride, {FACTORY}) -> Tensor",
-   kernel=Factory(_new_strided, _empty), public="Tensor", batch=_new_strided_each)
+   kernel=Factory(_new_strided, _empty), public="Tensor", batch=_new_strided_each,
+   kernels={"npu": "factories.unfilled"})
 
 
 # ranges --------------------------------------------------------------------------------------------------------------
@@ -424,7 +425,7 @@ op(f"arange.start_step(Scalar start=None, Scalar end=None, Scalar step=1, {FACTO
    samples=cases(case(5), case(2.5), case(0), case(1, 5), case(1, 2, 0.25), case(5, 0, -2),
                  error(RuntimeError, "step must be nonzero", 0, 5, 0),
                  error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)),
-   out=COUNTED._replace(resizes=False), aten=Aten(_range_overload))
+   out=COUNTED._replace(resizes=False), aten=Aten(_range_overload), kernels={"npu": "factories.arange"})
 
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -438,7 +439,8 @@ def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *re
 
 
 op(f"range(Scalar start, Scalar end, Scalar step=1, {FACTORY}) -> Tensor",
-   kernel=Factory(_closed_range_spec, _stepped), out=COUNTED, aten=Aten(if_given("step", "step")))
+   kernel=Factory(_closed_range_spec, _stepped), out=COUNTED, aten=Aten(if_given("step", "step")),
+   kernels={"npu": "factories.range"})
 
 
 def _spaced_spec(name: str) -> Callable[..., Spec]:
@@ -540,7 +542,7 @@ _STEPS_OVERLOAD = Aten(by_operands("Tensor_Tensor", "Tensor_Scalar", "Scalar_Ten
 
 op(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, {FACTORY}) -> Tensor",
    kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"),
-   aten=_STEPS_OVERLOAD)
+   aten=_STEPS_OVERLOAD, kernels={"npu": "factories.linspace"})
 op(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, {FACTORY}) -> Tensor",
    kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"),
-   aten=_STEPS_OVERLOAD)
+   aten=_STEPS_OVERLOAD, kernels={"npu": "factories.logspace"})

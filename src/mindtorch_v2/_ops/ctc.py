@@ -7,14 +7,18 @@ and ends (beta) of alignments advance through time for all samples and places at
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .._dispatch.callers import call_bound
 from .._dtype import COMPUTE, FLOAT, INT, int64
 from .._tensor import Tensor
 from .declare import composite, op
 from .families import Composite, computes
+from .join import cat, stack
 from .loss import MEAN, NONE, reduced
 from .rules import Spec
 from .samples import case, cases, error, t, values
+from .taps import table_for
 
 NEVER = float("-inf")
 CHECKING = "(while checking arguments for ctc_loss_allocate_outputs)"
@@ -132,6 +136,46 @@ def _ctc_backward_array(xp: Any, grad: Any, log_probs: Any, targets: Any, input_
     return made
 
 
+def _ctc_backward_by_parts(grad_out: Any, log_probs: Any, targets: Any, input_lengths: tuple, target_lengths: tuple,
+                           neg_log_likelihood: Any, log_alpha: Any, blank: int, zero_infinity: bool) -> Any:
+    """Ends of alignments from the last step to the first; how likely a step shows a label is alpha times beta."""
+    steps, batch, classes = log_probs.shape
+    longest = max(target_lengths, default=0)
+    lengths, place = np.array(target_lengths, np.int64)[:, None], np.arange(2 * longest + 1)
+    number, last = np.arange(longest), np.array(input_lengths, np.int64) - 1
+    starts = np.cumsum(lengths)[:, None] - lengths if targets.dim() == 1 else (
+        np.arange(batch)[:, None] * targets.shape[-1])
+    taken = table_for(targets, np.where(number < lengths, starts + number, 0).reshape(-1))
+    labels = targets.reshape(-1).to(int64).index_select(0, taken).reshape(batch, longest)
+    labels = labels.masked_fill(table_for(targets, number >= lengths), blank)
+    places = labels.new_full((batch, 1), blank)
+    if longest:  # a blank before, between and after them
+        between = stack((labels, labels.new_full(labels.shape, blank)), 2).reshape(batch, 2 * longest)
+        places = cat((places, between), 1)
+    same = places[:, 2:] == places[:, :-2]  # a label may follow another without the blank, unless it is the same
+    everywhere = places.unsqueeze(1).expand(batch, steps, len(place))
+    shown = log_probs.transpose(0, 1).gather(2, everywhere)
+    ends = (place == 2 * lengths) | (place == 2 * lengths - 1)
+    finish = log_probs.new_zeros((batch, len(place))).masked_fill(table_for(targets, ~ends), NEVER)
+    beta = finish.new_full(finish.shape, NEVER)
+    nothing = beta.narrow(1, 0, 1)
+    posterior: list[Any] = [None] * steps
+    for step in range(steps - 1, -1, -1):
+        after = beta.logaddexp(cat((beta[:, 1:], nothing), 1))
+        if longest:
+            after = after.logaddexp(cat((beta[:, 2:].masked_fill(same, NEVER), nothing, nothing), 1))
+        beta = finish.where(table_for(targets, (last == step)[:, None]), after)
+        posterior[step] = log_alpha.select(1, step) + beta + neg_log_likelihood.unsqueeze(1)
+        beta = beta + shown.select(1, step)
+    shares = stack(posterior, 1).exp()
+    spread = log_probs.new_zeros((batch, steps, classes)).scatter_add(2, everywhere, shares)
+    made = (log_probs.exp() - spread.transpose(0, 1)) * grad_out.unsqueeze(1)
+    unused = table_for(targets, np.arange(steps)[:, None] > last)
+    if zero_infinity:
+        unused = unused | (neg_log_likelihood == -NEVER)
+    return made.masked_fill(unused.unsqueeze(2), 0)
+
+
 def _ctc_grad(grads, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha, blank,
               zero_infinity):
     return call_bound(_CTC_BACKWARD, (grads[0], log_probs, targets, input_lengths, target_lengths, neg_log_likelihood,
@@ -157,7 +201,8 @@ _CTC_BACKWARD = op(
    "zero_infinity=False) -> Tensor",
    kernel=computes(lambda grad_out, log_probs, *rest: Spec(log_probs._array.shape, log_probs.dtype),
                    _ctc_backward_array),
-   grad=dict(grad_out=_no_second_derivative, log_probs=_no_second_derivative), public="")
+   grad=dict(grad_out=_no_second_derivative, log_probs=_no_second_derivative), public="",
+   decomposition=_ctc_backward_by_parts)
 
 
 # as users call it ----------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from .._autograd.derive import Derivative, autograd_kernel, make_node_class
 from .._autograd.names import NodeName
 from .._autograd.views import check_inplace, rebase
 from .._dispatch.callers import make_caller, make_overloaded
-from .._dispatch.keys import SPARSE_MASK, DispatchKey
+from .._dispatch.keys import DispatchKey
 from .._dispatch.registry import Around, Operator, registry
 from .._dispatch.schema import Schema
 from .._tensor import Tensor
 from .aten import AS_DECLARED, Aten
-from .batch import DIMENSIONS, Draws, Rule, along_dimensions, elementwise
+from .batch import DIMENSIONS, Draws, Rule, along_dimensions, decomposed, elementwise
 from .documentation import docstring
 from .families import Composite, Family
 from .flops import Flops
@@ -117,7 +117,9 @@ class Declaration:
             return elementwise
         schema = self.operator.schema
         of_one = sum(a.is_tensor for a in schema.arguments) == 1
-        return along_dimensions if of_one and not DIMENSIONS.isdisjoint(schema.names) else None
+        if of_one and not DIMENSIONS.isdisjoint(schema.names):
+            return along_dimensions
+        return decomposed if self.decomposition is not None else None
 
     def has_kernel_for(self, tensor: Tensor) -> bool:
         """Whether the tensor's device has a kernel of its own, which composites prefer to the parts they have else."""
@@ -125,8 +127,9 @@ class Declaration:
 
     @property
     def by_parts(self) -> Callable | None:
-        """The decomposition where transforms run it in the operator's place: those that vmap has no rule for."""
-        return None if self.batch_rule is not None else self.decomposition
+        """The decomposition, where the formulas need it to be differentiated again: it takes the operator's place."""
+        once = any(getattr(formula, "once", False) for formula in self.grad.values())
+        return self.decomposition if once else None
 
     def __repr__(self) -> str:
         return f"<declaration of {self.operator.schema}>"
@@ -275,7 +278,7 @@ def _declare(operator: Operator, family: Family, by_key: dict[DispatchKey, Any],
 def _autograd(operator: Operator, below: Callable, mask: int) -> Callable:
     declaration: Declaration = operator.declaration
     assert declaration.derivative is not None
-    if mask & SPARSE_MASK and getattr(below, "composed", False):  # its parts are recorded
+    if getattr(below, "composed", False):  # its parts are recorded
         return below
     if declaration.node_class is None:
         declaration.node_class = make_node_class(operator, declaration.derivative)

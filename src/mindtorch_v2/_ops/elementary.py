@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._dispatch.callers import call_bound
+from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, dtype, float16, float32, float64
 from .._tensor import Tensor
@@ -161,11 +162,21 @@ op("atan2(Tensor self, Tensor other) -> Tensor",
    grad=dict(self=lambda grad, self, other: _atan2_grad(grad * other, self, other),
              other=lambda grad, self, other: _atan2_grad(-grad * self, self, other)),
    aliases=("arctan2",), samples=binary(0.2, 2, scalar=None), autocast=dict(accelerators="widest"))
+
+
+def _hypot_by_parts(self: Any, other: Any) -> Any:
+    a, b = self.abs(), other.abs()
+    larger = a.maximum(b)
+    ratio = a.minimum(b) / larger
+    made = (larger * (ratio * ratio + 1).sqrt()).masked_fill(larger == 0, 0)
+    return made.masked_fill((a == math.inf) | (b == math.inf), math.inf)
+
+
 op("hypot(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
    grad=dict(self=lambda grad, self, result: grad * self / result,
              other=lambda grad, other, result: grad * other / result),
-   samples=binary(0.2, 2, scalar=None))
+   samples=binary(0.2, 2, scalar=None), decomposition=_hypot_by_parts)
 
 
 def _sinc(xp: Any, self: Any) -> Any:
@@ -198,7 +209,7 @@ def _angle_unit(name: str, factor: float) -> None:
     op(f"{name}(Tensor self) -> Tensor",
        kernel=pointwise(lambda xp, self: self * factor, floating, check=_check_angle_unit(name)),
        grad=dict(self=lambda grad: grad * factor), samples=unary(), inplace=f"{name}_",
-       keeps_zero=True)
+       keeps_zero=True, decomposition=lambda self: self * factor)
 
 
 _angle_unit("deg2rad", math.pi / 180)
@@ -306,11 +317,23 @@ def _polygamma(xp: Any, n: int, self: Any) -> Any:
     return (factor if n % 2 else -factor) * xp.zeta(float(n + 1), self)
 
 
+def _polygamma_by_parts(n: int, self: Any) -> Any:
+    if n == 0:
+        return self.digamma()
+    zeta = registry.get("aten::special_zeta")
+    if n == 1:
+        left, turned = self < 0.5, math.pi / (self * math.pi).sin()
+        value = call_bound(zeta, (2.0, (1 - self).where(left, self)))
+        return (turned * turned - value).where(left, value)
+    factor = math.factorial(n) if n <= 170 else math.inf
+    return call_bound(zeta, (float(n + 1), self)) * (factor if n % 2 else -factor)
+
+
 _POLYGAMMA = op("polygamma(int n, Tensor self) -> Tensor",
    kernel=pointwise(_polygamma, floating, check=_check_polygamma),
    grad=dict(self=lambda grad, self, n: grad * self.polygamma(n + 1)), public="torch special",
    samples=cases(case(0, t(2, 3, low=0.3)), case(1, t(2, 3, low=0.3)), case(3, t(3, low=0.3)),
-                 error(RuntimeError, "does not support negative n", -1, t(2))))
+                 error(RuntimeError, "does not support negative n", -1, t(2))), decomposition=_polygamma_by_parts)
 
 
 @composite("polygamma.method(Tensor self, int n) -> Tensor", public="Tensor", inplace=True)
@@ -394,8 +417,15 @@ op("logaddexp2(Tensor self, Tensor other) -> Tensor",
 
 # complex numbers -----------------------------------------------------------------------------------------------------
 
+def _conj_by_parts(self: Any) -> Any:
+    if not self.dtype.is_complex:
+        return self
+    return call_bound(registry.get("aten::complex"), (self.real.contiguous(), -self.imag))
+
+
 CONJUGATE = op("_conj_physical(Tensor self) -> Tensor",
-   kernel=pointwise("conjugate"), grad=dict(self=lambda grad: conj(grad)), public="", linear=True)
+   kernel=pointwise("conjugate"), grad=dict(self=lambda grad: conj(grad)), public="", linear=True,
+   decomposition=_conj_by_parts)
 
 
 @composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(), aliases=("conj",),
@@ -437,8 +467,14 @@ def _angle_grad(grad: Tensor, self: Tensor) -> Tensor:
     return (grad * (self * 1j) / (size * size)).masked_fill(size == 0, 0)
 
 
+def _angle_by_parts(self: Any) -> Any:
+    if self.dtype.is_complex:
+        return self.imag.atan2(self.real)
+    return (self < 0).to(self.dtype) * math.pi + (self * 0).masked_fill(self == self, 0)
+
+
 op("angle(Tensor self) -> Tensor", kernel=pointwise(_angle, _real_floating), grad=dict(self=_angle_grad), inplace=False,
-   samples=unary())
+   samples=unary(), decomposition=_angle_by_parts)
 
 
 _COMPLEX_PARTS = (float16, float32, float64)

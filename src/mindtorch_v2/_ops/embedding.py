@@ -77,7 +77,7 @@ def _embedding_each(call: Call) -> Result:
 _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool "
                 "sparse=False) -> Tensor",
    kernel=moves(_embedding_spec, _rows_at),
-   kernels={"cuda": "embedding.embedding"},
+   kernels={"cuda": "embedding.embedding", "npu": "index.embedding"},
    npu="aclnnEmbedding(weight, indices, out)",
    grad=dict(weight=_embedding_grad),
    samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
@@ -331,7 +331,7 @@ _BAG_DEFAULTS = _BAG_ARGUMENTS.format("=False", "=0", "=False", "=None", "=False
 _BAG = op(f"_embedding_bag({_BAG_DEFAULTS}, int padding_idx=-1) -> (Tensor output, Tensor offset2bag, Tensor bag_size,"
           " Tensor max_indices)",
    kernel=computes(_bag_specs, _bag_array),
-   kernels={"cuda": "embedding.embedding_bag"},
+   kernels={"cuda": "embedding.embedding_bag", "npu": "layers.embedding_bag"},
    npu="aclnnEmbeddingBag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, "
        "include_last_offset, padding_idx, output, offset2bag, bag_size, max_indices)",
    grad=dict(weight=_bag_grad, per_sample_weights=_bag_weights_grad), public="")
@@ -407,4 +407,4 @@ op("one_hot(Tensor self, int num_classes=-1) -> Tensor",
    public="nn.functional",
    samples=cases(case(values([0, 2, 1]), 3), case(ints(2, 2), 7), case(ints(0), 3),
                  error(RuntimeError, "Class values must be smaller than num_classes.", values([3]), 2)),
-   batch=_one_hot_each)
+   batch=_one_hot_each, kernels={"npu": "index.one_hot"})

@@ -171,7 +171,8 @@ def _declare_extremum(word: str, ufunc: str) -> None:
 
     op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
        kernel=computes(index_spec, index_array),
-       npu=f"aclnnArg{word.title()}(self, dim, keepdim, out)", kernels={"cuda": "extreme.place"},
+       npu=f"aclnnArg{word.title()}(self, dim, keepdim, out)",
+       kernels={"cuda": "extreme.place", "npu": "reduce.arg_extreme"},
        samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()),
                      case(t(), 0), case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1),
                      case(t(2, 0), 0),

@@ -19,8 +19,10 @@ from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.keys import (
     BACKENDS,
     FUNC_MASK,
+    PYTHON_MASK,
     VIEW_MASK,
     DispatchKey,
+    changed_modes,
     modes,
     unusual,
 )
@@ -40,6 +42,7 @@ from .._dtype import (
     float32,
     get_default_dtype,
 )
+from .._geometry import contiguous_strides
 from .._tensor import Tensor, tracked_view, wrap, wrap_meta
 from .out import CASTABLE, EXACT
 from .quick import functional_source, inplace_source, view_source
@@ -56,6 +59,7 @@ from .rules import (
     overlaps_itself,
     pointwise_strides,
     promoted,
+    shares_storage,
 )
 
 _ndarray = np.ndarray
@@ -571,6 +575,76 @@ class Composite(Family):
             return target.copy_(result)
 
         return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), kernel)
+
+
+def unrecorded(function: Callable) -> Callable:
+    """A kernel written as operators: what it calls is seen neither by autograd nor by `__torch_function__`."""
+
+    @functools.wraps(function)
+    def kernel(*args: Any) -> Any:
+        with changed_modes(grad_enabled=False, exclude=modes.exclude | PYTHON_MASK):
+            return function(*args)
+
+    return kernel
+
+
+def decomposed(operator: Operator) -> Callable:
+    """The kernel of a device that has none: the operator's decomposition, its results as the family infers them.
+
+    Elementwise ones get their operands in the type that the family computes in. Where the formulas, too, are the
+    decomposition's, its parts are recorded in the operator's place.
+    """
+    declaration = operator.declaration
+    family, function = declaration.family, declaration.decomposition
+    if declaration.by_parts is not None:
+        def recorded(*args: Any) -> Any:
+            return function(*args)
+
+        recorded.composed = True  # type: ignore[attr-defined]
+        return recorded
+
+    def written(*args: Any) -> Tensor:
+        family.check(*args)
+        function(*args)
+        return args[0]
+
+    def elementwise(*args: Any) -> Tensor:
+        spec, kind, at = family.plan(operator, args)
+        values, tensors = list(args), [args[i] for i in at if args[i].__class__ not in NUMBERS]
+        for i in at:
+            if hasattr(values[i], "_array"):
+                values[i] = values[i].to(kind)
+        made = function(*values)
+        made = made if made._array.shape == spec.shape else made.expand(spec.shape)
+        return _as_inferred(made, spec._replace(strides=pointwise_strides(spec.shape, tensors)), tensors)
+
+    def others(*args: Any) -> Any:
+        specs = family.infer(*args)
+        made = function(*args)
+        tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if hasattr(t, "_array")]
+        if specs.__class__ is Spec:
+            return _as_inferred(made, specs, tensors)
+        return result_of(operator, [_as_inferred(m, s, tensors) for m, s in zip(made, specs, strict=True)])
+
+    kernel = written if isinstance(family, Writes) else elementwise if isinstance(family, Pointwise) else others
+    return unrecorded(kernel)
+
+
+def _as_inferred(made: Any, spec: Spec | None, arguments: Sequence[Tensor]) -> Any:
+    """One result of a decomposition in the type and layout that were inferred, on memory of its own."""
+    if spec is None or made is None:
+        return None
+    made = made.to(spec.dtype)
+    made = made if made._array.shape == spec.shape else made.reshape(spec.shape)
+    strides = contiguous_strides(spec.shape) if spec.strides is None else spec.strides
+    shares = any(made is a or made._base is not None and shares_storage(made, a) for a in arguments)
+    if shares or made._array.size and tuple(made.stride()) != strides:
+        made = made.new_empty_strided(spec.shape, strides).copy_(made)
+    if made._base is None and not made._version:
+        return made
+    own = made._detached()
+    own._counter = None  # a result begins to count
+    return own
 
 
 class Writes(Family):

@@ -1,10 +1,11 @@
 """Discrete Fourier transforms: three primitives between real and complex tensors, and torch.fft composed of them."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._dispatch.registry import registry
-from .._dtype import COMPUTE, FLOAT, get_default_dtype
+from .._dtype import COMPUTE, FLOAT, get_default_dtype, int64
 from .._geometry import contiguous_strides
 from .._tensor import Tensor, proper_dim
 from .aten import LEAF
@@ -112,16 +113,100 @@ def _c2r_grad(grad: Any, dim: Sequence[int], normalization: int) -> Any:
     return made * weights.reshape([-1 if d == last else 1 for d in range(grad.dim())])
 
 
+# as products --------------------------------------------------------------------------------------------------------
+
+_arange = function_of(registry.get("aten::arange.start_step"))
+_complex = function_of(registry.get("aten::complex"))
+_DENSE = 256  # up to this length a transform is one product with its matrix
+
+
+def _roots(rows: int, columns: int, n: int, like: Any) -> tuple[Any, Any]:
+    """Cosines and sines of 2 pi j k / n for j below `rows` and k below `columns`."""
+    j, k = (_arange(0, count, 1, dtype=int64, device=like.device) for count in (rows, columns))
+    angles = (j.unsqueeze(1) * k).remainder(n).to(like.dtype) * (2 * math.pi / n)
+    return angles.cos(), angles.sin()
+
+
+def _turned(real: Any, imaginary: Any, cosines: Any, sines: Any, product: Callable) -> tuple[Any, Any]:
+    if imaginary is None:
+        return product(real, cosines), product(real, sines)
+    return (product(real, cosines) - product(imaginary, sines), product(real, sines) + product(imaginary, cosines))
+
+
+def _summed(real: Any, imaginary: Any, sign: int) -> tuple[Any, Any]:
+    """The sums of x_j exp(sign 2 pi i j k / n) along the last dimension; without imaginary parts, None."""
+    n = real.shape[-1]
+    factor = next((a for a in range(math.isqrt(n), 1, -1) if n % a == 0), 1) if n > _DENSE else 1
+    if factor == 1:
+        cosines, sines = _roots(n, n, n, real)
+        return _turned(real, imaginary, cosines, sines * sign, lambda x, y: x @ y)
+    rest = n // factor  # two shorter transforms, with the roots between them
+    shape = (*real.shape[:-1], factor, rest)
+    parts = _summed(real.reshape(shape).mT, None if imaginary is None else imaginary.reshape(shape).mT, sign)
+    cosines, sines = _roots(rest, factor, n, real)
+    parts = _turned(*parts, cosines, sines * sign, lambda x, y: x * y)
+    parts = _summed(parts[0].mT, parts[1].mT, sign)
+    return parts[0].mT.reshape(real.shape), parts[1].mT.reshape(real.shape)
+
+
+def _along(real: Any, imaginary: Any, dims: Sequence[int], sign: int) -> tuple[Any, Any]:
+    for d in dims:
+        moved = _summed(real.movedim(d, -1), None if imaginary is None else imaginary.movedim(d, -1), sign)
+        real, imaginary = (x.movedim(-1, d) for x in moved)
+    return real, imaginary
+
+
+def _joined(real: Any, imaginary: Any, scale: float) -> Any:
+    return _complex((real * scale).contiguous(), (imaginary * scale).contiguous())
+
+
+def _scale(shape: Sequence[int], dims: Sequence[int], normalization: int) -> float:
+    count = math.prod(shape[d] for d in dims)
+    return 1 / count if normalization == BY_COUNT else 1 / math.sqrt(count) if normalization == BY_ROOT else 1.0
+
+
+def _c2c_by_parts(self: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    if not self.numel():
+        return self.clone()
+    made = _along(self.real.contiguous(), self.imag.contiguous(), dim, -1 if forward else 1)
+    return _joined(*made, _scale(self.shape, dim, normalization))
+
+
+def _r2c_by_parts(self: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    last, shape = dim[-1], list(self.shape)
+    shape[last] = shape[last] // 2 + 1 if onesided else shape[last]
+    if not self.numel():
+        return self.new_empty(shape, dtype=self.dtype.to_complex())
+    real, imaginary = (x.narrow(last, 0, shape[last]) for x in _along(self, None, dim[-1:], -1))
+    return _joined(*_along(real, imaginary, dim[:-1], -1), _scale(self.shape, dim, normalization))
+
+
+def _c2r_by_parts(self: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+    """What lies beyond half the coefficients mirrors them: those that have a mirror image count twice."""
+    n, last, shape = last_dim_size, dim[-1], list(self.shape)
+    shape[last] = n
+    if not self.numel():
+        return self.new_empty(shape, dtype=self.dtype.to_real())
+    number = _arange(0, n, 1, dtype=int64, device=self.device)
+    twice = ((number > 0) & (number <= (n - 1) // 2)).to(int64) + 1
+    weights = twice.to(self.dtype.to_real()).reshape([-1 if d == last else 1 for d in range(self.dim())])
+    count = min(n // 2 + 1, self.shape[last])
+    parts = _along(self.real.contiguous(), self.imag.contiguous(), dim[:-1], 1)
+    real, imaginary = (_sized_input(part.narrow(last, 0, count), (last,), (n,)) * weights for part in parts)
+    return _along(real, imaginary, (last,), 1)[0] * _scale(shape, dim, normalization)
+
+
 _fft_c2c = function_of(op(
     "_fft_c2c(Tensor self, int[] dim, int normalization, bool forward) -> Tensor", public="torch",
     kernel=computes(_c2c_spec, _c2c),
-    grad=dict(self=lambda grad, dim, normalization, forward: _fft_c2c(grad, dim, normalization, not forward))))
+    grad=dict(self=lambda grad, dim, normalization, forward: _fft_c2c(grad, dim, normalization, not forward)),
+    decomposition=_c2c_by_parts))
 _fft_r2c = function_of(op(
     "_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor", public="torch",
-    kernel=computes(_r2c_spec, _r2c), grad=dict(self=_r2c_grad)))
+    kernel=computes(_r2c_spec, _r2c), grad=dict(self=_r2c_grad), decomposition=_r2c_by_parts))
 _fft_c2r = function_of(op(
     "_fft_c2r(Tensor self, int[] dim, int normalization, int last_dim_size) -> Tensor", public="torch",
-    kernel=computes(_c2r_spec, _c2r), grad=dict(self=_c2r_grad)))
+    kernel=computes(_c2r_spec, _c2r), grad=dict(self=_c2r_grad), decomposition=_c2r_by_parts))
 
 
 # arguments -----------------------------------------------------------------------------------------------------------
@@ -272,9 +357,6 @@ for _name in _TRANSFORMS:
 
 
 # frequencies ---------------------------------------------------------------------------------------------------------
-
-_arange = function_of(registry.get("aten::arange.start_step"))
-
 
 def _frequencies(name: str, first: Callable[[int], int], last: Callable[[int], int]) -> Callable:
     """Multiples of 1 / (n d) from `first` to before `last`, negative ones behind the others."""

@@ -124,6 +124,19 @@ def _gradients(xp: Any, grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
     return made, of_weight, grad.sum((0, 2)) if output_mask[2] else None
 
 
+def _gradients_by_parts(grad_out, input, weight, mean, rstd, groups, output_mask):
+    kind = COMPUTE.get(input.dtype, input.dtype)
+    grad, x = (_grouped(each.to(kind), groups) for each in (grad_out, input))
+    unit, made = (x - mean[..., None, None]) * rstd[..., None, None], None
+    if output_mask[0]:
+        scaled = grad if weight is None else grad * weight.reshape(groups, -1, 1)
+        along = scaled.mean((2, 3), True) + unit * (scaled * unit).mean((2, 3), True)
+        made = ((scaled - along) * rstd[..., None, None]).reshape(input.shape).to(input.dtype)
+    told = input.dtype if weight is None else weight.dtype
+    return (made, (grad * unit).sum((0, 3)).reshape(-1).to(told) if output_mask[1] else None,
+            grad.sum((0, 3)).reshape(-1).to(told) if output_mask[2] else None)
+
+
 def _backward_grad(grads, grad_out, input, weight, mean, rstd, groups):
     parameters = [None if p is None else p.reshape(1, groups, -1, 1) for p in (*grads[1:], weight)]
     given, grad, x = (None if each is None else _grouped(each, groups) for each in (grads[0], grad_out, input))
@@ -139,4 +152,4 @@ _BACKWARD = op(
    "bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_backward_specs, _gradients), public="",
    kernels={"cuda": "batch_norm.group_norm_backward"},
-   grad={"grad_out, input, weight, mean, rstd": _backward_grad})
+   grad={"grad_out, input, weight, mean, rstd": _backward_grad}, decomposition=_gradients_by_parts)

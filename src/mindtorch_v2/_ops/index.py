@@ -243,7 +243,7 @@ def _index_each(call: Call) -> Result:
 index_with = function_of(op(
    "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
    kernel=Picks(index_spec, picked, widen=False),
-   kernels={"cuda": "index.picked_elements"},
+   kernels={"cuda": "index.picked_elements", "npu": "index.index"},
    npu="aclnnIndex(self, indices, out)", public="", mixes_devices=True,
    grad=dict(self=lambda grad, self_shape, indices: grad.new_zeros(self_shape).index_put_(indices, grad, True)),
    samples=cases(case(t(3, 4), [ints(2, high=3)]), case(t(3, 4), [None, ints(2, 2, high=3)]),
@@ -318,7 +318,7 @@ def _index_select_each(call: Call) -> Result:
 op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
    apart="self index", resizes_expanded=False,
    kernel=moves(_index_select_spec, _index_select),
-   kernels={"cuda": "index.index_select"},
+   kernels={"cuda": "index.index_select", "npu": "index.picked"},
    npu="aclnnIndexSelect(self, dim, index, out)",
    grad=dict(self=lambda grad, self_shape, dim, index: grad.new_zeros(self_shape).index_add_(dim, index, grad)),
    samples=cases(case(t(3, 4), 0, ints(2, high=3)), case(t(3, 4), -1, ints(5, high=3)), case(t(), 0, values([0])),
@@ -409,7 +409,7 @@ def _gather_grad(grad: Tensor, shape: tuple[int, ...], dim: int, index: Tensor, 
 op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
    apart="self index",
    kernel=moves(_gather_spec, _gather),
-   kernels={"cuda": "index.gather"},
+   kernels={"cuda": "index.gather", "npu": "index.picked"},
    npu="aclnnGather(self, dim, index, out)",
    grad=dict(self=lambda grad, self_shape, dim, index, sparse_grad: _gather_grad(grad, self_shape, dim, index,
                                                                                  sparse_grad)),
@@ -525,7 +525,7 @@ op("masked_select(Tensor self, Tensor mask) -> Tensor",
    samples=cases(case(t(2, 3), bools(2, 3)), case(t(2, 3), bools(3)), case(t(3), bools(2, 1)), case(t(), bools()),
                  error(RuntimeError, "masked_select: expected BoolTensor for mask", t(2), ints(2))),
    batch=_masked_select_each,
-   out=Out("exact", "{name}(): self and result must have the same scalar type"))
+   out=Out("exact", "{name}(): self and result must have the same scalar type"), kernels={"npu": "index.masked_select"})
 
 
 def _masked_select_grad(grad: Tensor, self_shape: tuple[int, ...], mask: Tensor) -> Tensor:
@@ -643,7 +643,7 @@ _NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _non
               samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))),
               batch=dynamic_shape,
               out=Out("exact", "nonzero: Expected out tensor to have scalar type Long but got scalar type{given}",
-                      grad="ignored"))
+                      grad="ignored"), kernels={"npu": "index.nonzero"})
 _nonzero_places = function_of(_NONZERO)
 
 
@@ -683,7 +683,7 @@ def _nonzero_rows(xp: Any, self: Any, size: int, fill_value: int, spec: Spec) ->
 
 op("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
    kernel=moves(lambda self, size, fill_value: Spec((size, self._array.ndim), int64), _nonzero_rows),
-   samples=cases(case(bools(2, 3), size=4), case(bools(2, 3), size=1)))
+   samples=cases(case(bools(2, 3), size=4), case(bools(2, 3), size=1)), kernels={"npu": "index.nonzero_static"})
 
 
 # places that a mask may rule out -------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ cat = function_of(op(
    "cat(Tensor[] tensors, int dim=0) -> Tensor",
    apart="tensors",
    kernel=Joins(_cat_spec, _cat, np.concatenate),
-   kernels={"cuda": "copy.joined"},
+   kernels={"cuda": "copy.joined", "npu": "index.cat"},
    npu="aclnnCat(tensors, dim, out)", grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
    samples=cases(case([t(2, 3), t(1, 3)]), case([t(2, 3), t(2, 2)], 1), case([t(2, 3), t(2, 2)], -1),
                  case([t(0), t(2, 3)], 1),
@@ -204,7 +204,7 @@ stack = function_of(op(
    "stack(Tensor[] tensors, int dim=0) -> Tensor",
    apart="tensors",
    kernel=Joins(_stack_spec, _stack, _stacked),
-   kernels={"cuda": "copy.joined"},
+   kernels={"cuda": "copy.joined", "npu": "index.stack"},
    npu="aclnnStack(tensors, dim, out)",
    grad=dict(tensors=lambda grad, dim: [grad.select(dim, i) for i in range(grad.shape[dim])]),
    samples=cases(case([t(2, 3), t(2, 3)]), case([t(2, 3), t(2, 3)], 1), case([t(2, 3), t(2, 3)], -1), case([t(), t()]),
@@ -345,7 +345,7 @@ def _repeat_interleave(self, repeats, dim, output_size):
 _counts_to_places = function_of(op(
    "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
    kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2]))), batch=dynamic_shape,
-   out=None))
+   out=None, kernels={"npu": "index.repeat_interleave"}))
 
 
 @composite("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
@@ -480,7 +480,7 @@ op("block_diag(Tensor[] tensors) -> Tensor", kernel=moves(_block_diag_spec, _blo
    samples=cases(case([t(2, 3), t(3), t()]), case([t(0, 2), t(2, 0)]),
                  error(RuntimeError, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 "
                                      "dimensions",
-                       [t(1, 2, 3)])), linear=True)
+                       [t(1, 2, 3)])), linear=True, kernels={"npu": "index.block_diag"})
 
 
 # padded --------------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ _cholesky_ex = function_of(op(
                   error(RuntimeError, "linalg.cholesky: A must be batches of square matrices, but they are 2 by 3",
                         t(2, 3)),
                   error(RuntimeError, "linalg.cholesky: The input tensor A must have at least 2 dimensions.", t(3))),
-    batch=in_front, autocast=dict(cpu="float32")))
+    batch=in_front, autocast=dict(cpu="float32"), kernels={"npu": "linalg.cholesky"}))
 
 
 @composite("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", public="", aliases=("linalg.cholesky",),

@@ -96,7 +96,7 @@ def _lstsq_grads(grads: tuple, self: Any, b: Any, solution: Any, needs: tuple) -
 _least_squares = function_of(op(
     "_linalg_lstsq(Tensor self, Tensor b, float? rcond, str? driver) -> (Tensor solution, Tensor residuals, Tensor "
     "rank, Tensor singular_values)",
-    kernel=computes(_lstsq_spec, _lstsq), grad={"self, b": _lstsq_grads}, public=""))
+    kernel=computes(_lstsq_spec, _lstsq), grad={"self, b": _lstsq_grads}, public="", kernels={"npu": "linalg.lstsq"}))
 
 
 @composite("linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor "

@@ -72,8 +72,15 @@ def _cofactors(A: Any, grad: Any) -> Any:
     return (U * (scale.unsqueeze(-1) * others).unsqueeze(-2)) @ Vh
 
 
+def _det_by_parts(A: Any) -> Any:
+    if not A.numel():
+        return A.new_ones(A.shape[:-2])
+    sign, logabsdet = _slogdet_of(A, "linalg.det")
+    return sign * logabsdet.exp()
+
+
 _det_of = function_of(op("_linalg_det(Tensor A) -> Tensor", kernel=computes(_det_spec, lambda xp, A: xp.linalg.det(A)),
-                         grad=dict(A=_det_grad), public="", batch=in_front))
+                         grad=dict(A=_det_grad), public="", batch=in_front, decomposition=_det_by_parts))
 _DETERMINANTS = cases(case(REGULAR), case(t(2, 3, 3)), case(t(0, 0)), case(t(2, 0, 0)),
                       error(RuntimeError, "must be batches of square matrices, but they are 2 by 3 matrices", t(2, 3)))
 
@@ -368,7 +375,7 @@ matrix_exp = function_of(op(
     aliases=("linalg.matrix_exp", "torch.matrix_exp", "Tensor.matrix_exp"),
     samples=cases(case(t(3, 3)), case(t(2, 3, 3, low=-9.0, high=9.0)), case(t(0, 0)), case(t(0, 3, 3)), case(t(1, 1)),
                   error(RuntimeError, "linalg.matrix_exp: A must be batches of square matrices", t(2, 3))),
-    batch=in_front, out=None))
+    batch=in_front, out=None, kernels={"npu": "linalg.matrix_exp"}))
 
 
 def _check_chain(tensors: Sequence[Any]) -> None:

@@ -19,10 +19,11 @@ from .linalg import (
     check_square,
     check_system,
     columns,
+    identity_like,
     placed,
 )
 from .linalg_factor import POSITIVE, _lu_unpack, no_derivative
-from .linalg_triangular import check_right_side
+from .linalg_triangular import check_right_side, solve_triangular
 from .out import safely
 from .rules import Spec, broadcast_shape, shape_text
 from .samples import case, cases, error, t, values
@@ -92,9 +93,18 @@ def _solve_each(call: Call) -> Result:
     return (result.squeeze(-1) if is_vector else result, info.reshape((call.size, *shape[:-2]))), True
 
 
+def _solve_by_parts(A: Any, B: Any, left: bool, check_errors: bool) -> tuple[Any, Any]:
+    inverse, info = linalg_inv_ex(A, check_errors=check_errors)
+    vector = is_vector(A.shape, B.shape)
+    right = B.unsqueeze(-1) if vector else B
+    made = inverse.matmul(right) if left else right.matmul(inverse)
+    return made.squeeze(-1) if vector else made, info
+
+
 _solve_ex = function_of(op(
     "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
     kernel=computes(_solve_spec, _solve), grad={"A, B": _solve_grads}, public="", aliases=("linalg.solve_ex",),
+    decomposition=_solve_by_parts,
     samples=cases(case(REGULAR, t(3, 2)), case(REGULAR, t(3)), case(t(2, 3, 3, low=1.0, high=4.0), t(2, 3)),
                   case(REGULAR, t(2, 2, 3), left=False), case(t(0, 0), t(0, 2)), case(t(3, 3), t(3, 0)),
                   error(RuntimeError, "linalg.solve: Incompatible shapes of A and B for the equation AX = B (3x3 and "
@@ -135,7 +145,7 @@ linalg_inv_ex = function_of(op(
     samples=cases(case(REGULAR), case(t(2, 3, 3, low=1.0, high=4.0)), case(t(0, 0)),
                   error(RuntimeError, "linalg.inv: A must be batches of square matrices", t(2, 3)),
                   error(RuntimeError, "linalg.inv: The input tensor A must have at least 2 dimensions.", t(3))),
-    batch=in_front, autocast=dict(cpu="float32")))
+    batch=in_front, autocast=dict(cpu="float32"), kernels={"npu": "linalg.inverse"}))
 
 
 def _inverse(A: Any, name: str = "linalg.inv") -> Any:
@@ -288,9 +298,16 @@ def _cholesky_solve_grads(grad: Any, input2: Any, result: Any, upper: bool, need
     return of_b, -(input2 @ common) if upper else -(common @ input2)
 
 
+def _cholesky_solve_by_parts(self: Any, input2: Any, upper: bool) -> Any:
+    lower = input2.mH if upper else input2
+    half = solve_triangular(lower, self, upper=False)
+    return solve_triangular(lower.mH, half, upper=True)
+
+
 _torch_cholesky_solve = function_of(op(
     "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     kernel=computes(_cholesky_solve_spec, _cholesky_solve), grad={"self, input2": _cholesky_solve_grads},
+    decomposition=_cholesky_solve_by_parts,
     samples=cases(case(t(3, 2), POSITIVE), case(t(2, 3, 2), POSITIVE, True), case(t(0, 2), t(0, 0)),
                   error(RuntimeError, "Incompatible matrix sizes for cholesky_solve: each A matrix is 3 by 3 but each"
                                       " b matrix is 4 by 2", t(4, 2), t(3, 3))), batch=matrices,
@@ -314,8 +331,14 @@ def _cholesky_inverse_grad(grad: Any, self: Any, result: Any, upper: bool) -> An
     return -(self @ common) if upper else -(common @ self)
 
 
+def _cholesky_inverse_by_parts(self: Any, upper: bool) -> Any:
+    inverse = solve_triangular(self.mH if upper else self, identity_like(self, self.shape[-1]), upper=False)
+    return inverse.mH @ inverse
+
+
 op("cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
    kernel=computes(_cholesky_inverse_spec, _cholesky_inverse), grad=dict(self=_cholesky_inverse_grad),
+   decomposition=_cholesky_inverse_by_parts,
    samples=cases(case(POSITIVE), case(POSITIVE, True), case(t(0, 0)),
                  error(RuntimeError, "cholesky_inverse: A must be batches of square matrices", t(2, 3))),
    batch=in_front,

@@ -4,7 +4,7 @@ from typing import Any
 
 from .._dispatch.argument_checks import expected
 from .._dispatch.keys import DUAL_MASK, FUNC_MASK, modes
-from .._dtype import COMPLEX, int64
+from .._dtype import COMPLEX, finfo, int64
 from .._tensor import Tensor
 from .batch import in_front
 from .declare import composite, function_of, op
@@ -19,6 +19,7 @@ from .linalg import (
     check_square,
     columns,
     differences,
+    identity_like,
     named,
     placed,
     with_diagonal,
@@ -67,9 +68,23 @@ def _eigh_grad(grads: tuple, eigenvalues: Any, eigenvectors: Any) -> Any:
     return V @ with_diagonal((inner - inner.mH) / (2 * differences(eigenvalues)), of_values) @ V.mH
 
 
+def _eigh_by_parts(A: Any, UPLO: str, compute_v: bool) -> tuple[Any, Any]:
+    """By singular values: those of A + c are A's eigenvalues + c, if c is large enough to make all positive."""
+    if not A.numel():
+        return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape if compute_v else (0,))
+    half = A.triu(1) if UPLO.upper() == "U" else A.tril(-1).mH
+    diagonal = A.diagonal(0, -2, -1)
+    whole = half + half.mH + (diagonal.real.to(A.dtype) if A.dtype.is_complex else diagonal).diag_embed()
+    above = whole.detach().abs().sum(-1).amax(-1).clamp_min(finfo(A.dtype).tiny)[..., None, None] * 2
+    vectors = linalg_svd_of(whole + identity_like(A, A.shape[-1]) * above, False)[0].flip(-1)
+    values = (vectors.conj() * (whole @ vectors)).sum(-2)
+    return values.real if A.dtype.is_complex else values, vectors if compute_v else A.new_empty((0,))
+
+
 _eigh_of = function_of(op(
     "_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)",
-    kernel=computes(_eigh_spec, _eigh), grad=dict(A=_eigh_grad), public="", batch=in_front))
+    kernel=computes(_eigh_spec, _eigh), grad=dict(A=_eigh_grad), public="", batch=in_front,
+   decomposition=_eigh_by_parts))
 
 
 @composite("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", public="",
@@ -216,7 +231,8 @@ def _svd_grad(grads: tuple, U: Any, S: Any, Vh: Any) -> Any:
 
 linalg_svd_of = function_of(op(
     "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S,"
-    " Tensor Vh)", kernel=computes(_svd_spec, _svd), grad=dict(A=_svd_grad), public="", batch=in_front))
+    " Tensor Vh)", kernel=computes(_svd_spec, _svd), grad=dict(A=_svd_grad), public="", batch=in_front,
+   kernels={"npu": "linalg.svd"}))
 
 
 @composite("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
@@ -316,9 +332,36 @@ def pinv_grad(grad: Any, self: Any, result: Any) -> Any:
     return two - (one @ pinv).mH - two @ (pinv @ self) + (across - self @ one) @ (pinv @ adjoint)
 
 
+def _decomposed_by_parts(A: Any, hermitian: bool) -> tuple[Any, Any, Any]:
+    if not hermitian:
+        return linalg_svd_of(A, False)
+    values, vectors = _eigh_of(A)
+    return vectors, values, vectors.mH
+
+
+def counted(A: Any, S: Any, atol: Any, rtol: Any) -> Any:
+    """Which singular values count, of tensors; a tolerance not given follows from the other."""
+    S, usual = S.abs(), max(A.shape[-2:]) * finfo(S.dtype).eps
+    atol, rtol = (v.unsqueeze(-1) if isinstance(v, Tensor) else v for v in (atol, rtol))
+    if rtol is None:
+        rtol = usual if atol is None else usual * (atol <= 0)
+    limit = (S.amax(-1, True) if S.shape[-1] else S.new_zeros((*S.shape[:-1], 1))) * rtol
+    if atol is not None:
+        limit = limit.maximum(atol) if isinstance(atol, Tensor) else limit.clamp_min(atol)
+    return S.gt(limit)
+
+
+def _pinv_by_parts(self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    if 0 in self.shape[-2:]:
+        return self.mH.expand(*_batch_with(self, atol, rtol), self.shape[-1], self.shape[-2])
+    U, S, Vh = _decomposed_by_parts(self, hermitian)
+    kept = counted(self, S, atol, rtol)
+    return (Vh.mH * S.where(kept, 1).reciprocal().masked_fill(~kept, 0).unsqueeze(-2)) @ U.mH
+
+
 linalg_pinv = function_of(op(
     "_linalg_pinv(Tensor self, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool hermitian=False) -> Tensor",
-    kernel=computes(_pinv_spec, _pinv), grad=dict(self=pinv_grad), public=""))
+    kernel=computes(_pinv_spec, _pinv), grad=dict(self=pinv_grad), public="", decomposition=_pinv_by_parts))
 _PINV_SAMPLES = (case(t(3, 3)), case(t(2, 4, 3)), case(t(3, 4)), case(INDEFINITE, hermitian=True), case(t(0, 3)))
 
 
@@ -370,7 +413,9 @@ def _rank(xp: Any, self: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
 
 _rank_of = function_of(op(
     "_linalg_rank(Tensor self, Tensor|Scalar? atol, Tensor|Scalar? rtol, bool hermitian) -> Tensor",
-    kernel=computes(_rank_spec, _rank), public=""))
+    kernel=computes(_rank_spec, _rank), public="",
+    decomposition=lambda self, atol, rtol, hermitian: counted(self, _decomposed_by_parts(self, hermitian)[1], atol,
+                                                              rtol).sum(-1)))
 
 
 @composite("linalg_matrix_rank.atol_rtol_float(Tensor self, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool"

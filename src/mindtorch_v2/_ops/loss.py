@@ -125,7 +125,8 @@ op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
    kernel=_distance("mse_cpu", lambda xp, d: d * d),
    npu="aclnnMseLoss(self, target, reduction, out) empty=nan",
    grad=dict(self=_mse_grad, target=lambda grad, self, target, reduction: -_mse_grad(grad, self, target, reduction)),
-   public="_nn", samples=_distance_samples(), batch=_loss_each, autocast="float32")
+   public="_nn", samples=_distance_samples(), batch=_loss_each, autocast="float32",
+   kernels={"npu": "losses.distance_loss"})
 
 
 def _check_beta(beta: float) -> None:
@@ -152,7 +153,7 @@ op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) 
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
                              error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)), batch=_loss_each,
-   autocast="float32")
+   autocast="float32", kernels={"npu": "losses.distance_loss"})
 
 
 def _check_delta(delta: float) -> None:
@@ -170,6 +171,11 @@ def _huber_grad(grad, self, target, reduction, delta):
     return difference.clamp(-delta, delta) * _spread(grad, difference, reduction)
 
 
+def _huber_by_parts(self: Any, target: Any, reduction: int, delta: float) -> Any:
+    size = (self - target).abs()
+    return reduced((size * size * 0.5).where(size < delta, (size - 0.5 * delta) * delta), reduction)
+
+
 op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",
    kernel=_distance("huber_cpu", _huber, _check_delta, own_type=True),
    grad=dict(self=_huber_grad,
@@ -177,7 +183,7 @@ op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> 
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
                              error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)),
-   batch=_loss_each, autocast="float32")
+   batch=_loss_each, autocast="float32", decomposition=_huber_by_parts)
 
 
 @composite("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples(),

@@ -356,7 +356,8 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
    samples=cases(case(t(2), t(2, 3), t(3)), case(t(1), t(2, 3), t(3), beta=0.5, alpha=2), case(t(), t(2, 3), t(3)),
                  case(t(2), t(2, 0), t(0), beta=0),
                  error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))),
-   batch=_addmv_each, autocast=dict(accelerators="lower"), old_orders=("beta self alpha mat vec", "beta self mat vec"))
+   batch=_addmv_each, autocast=dict(accelerators="lower"), old_orders=("beta self alpha mat vec", "beta self mat vec"),
+   kernels={"npu": "linalg.addmv"})
 
 
 def _dot_spec(self: Tensor, other: Tensor) -> Spec:
@@ -390,7 +391,8 @@ op("dot(Tensor self, Tensor tensor) -> Tensor",
 op("vdot(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_dot_spec, lambda xp, self, other: xp.vdot(self, other)),
    grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
-   samples=_DOT_SAMPLES, batch=_vdot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"))
+   samples=_DOT_SAMPLES, batch=_vdot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"),
+   decomposition=lambda self, other: conj(self).dot(other))
 
 
 # batches -------------------------------------------------------------------------------------------------------------
@@ -597,7 +599,8 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))),
    batch=_linear_each,
    out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts), autocast="lower",
-   flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm"), node=_linear_node)
+   flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm"), node=_linear_node,
+   decomposition=_linear_parts)
 
 
 def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
@@ -621,6 +624,13 @@ def _linear_weight_grad_each(call: Call) -> Result:
     return made.reshape((call.size, *features, input.shape[-1])), True
 
 
+def _weight_grad_by_parts(rows: Any, input: Any) -> Any:
+    width = rows.shape[-1:] if rows.dim() == input.dim() else ()
+    count = math.prod(input.shape[:-1])
+    made = rows.reshape(count, math.prod(width)).t().mm(input.reshape(count, input.shape[-1]))
+    return made.reshape(*width, input.shape[-1])
+
+
 _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
    kernel=computes(_weight_grad_spec, _weight_grad_array),
    kernels={"cuda": "matmul.product"},
@@ -628,7 +638,8 @@ _WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
              input=lambda grad, rows: _rows_times(conj(rows), grad)),
    public="",
    samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)),
-                 case(t(0, 4), t(0, 3))), batch=_linear_weight_grad_each, flops=Flops(weight_grad_flop, "mm"))
+                 case(t(0, 4), t(0, 3))), batch=_linear_weight_grad_each, flops=Flops(weight_grad_flop, "mm"),
+   decomposition=_weight_grad_by_parts)
 
 _mm = function_of(_MM)
 linear: Callable = function_of(_LINEAR)

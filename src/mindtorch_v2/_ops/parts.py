@@ -125,7 +125,8 @@ select_backward: Callable = function_of(op(
    "select_backward(Tensor self, int[] input_sizes, int dim, int index) -> Tensor",
    kernel=moves(lambda self, input_sizes, dim, index: Spec(input_sizes, self.dtype), _placed(_select_place)), public="",
    grad=dict(self=lambda grad, dim, index: grad.select(dim, index)),
-   samples=cases(case(t(3), (2, 3), 0, 1), case(t(2), (2, 3), -1, -1)), linear=True))
+   samples=cases(case(t(3), (2, 3), 0, 1), case(t(2), (2, 3), -1, -1)), linear=True,
+   kernels={"npu": "index.select_backward"}))
 
 
 def slice_bounds(n: int, start: int | None, end: int | None) -> tuple[int, int]:
@@ -188,7 +189,8 @@ slice_backward: Callable = function_of(op(
    kernel=moves(lambda self, input_sizes, dim, start, end, step: Spec(input_sizes, self.dtype), _placed(_slice_place)),
    public="",
    grad=dict(self=lambda grad, dim, start, end, step: slice_view(grad, dim, start, end, step)),
-   samples=cases(case(t(2, 3), (4, 3), 0, 1, 3, 1), case(t(3), (5,), 0, None, None, 2)), linear=True))
+   samples=cases(case(t(2, 3), (4, 3), 0, 1, 3, 1), case(t(3), (5,), 0, None, None, 2)), linear=True,
+   kernels={"npu": "index.slice_backward"}))
 
 
 @composite("narrow(Tensor(a) self, int dim, int start, int length) -> Tensor(a)",
@@ -492,7 +494,7 @@ def _on_diagonal(xp: Any, grad: Any, input_sizes: tuple[int, ...], offset: int, 
 diagonal_backward: Callable = function_of(op(
    "diagonal_backward(Tensor self, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
    kernel=moves(lambda self, input_sizes, offset, dim1, dim2: Spec(input_sizes, self.dtype), _on_diagonal), public="",
-   kernels={"cuda": "index.diagonal_backward"},
+   kernels={"cuda": "index.diagonal_backward", "npu": "index.diagonal_backward"},
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(2), (2, 3), 0, 0, 1), case(t(3, 2), (2, 3, 4), 1, 0, 2)), linear=True))
 
@@ -558,7 +560,8 @@ unfold_backward: Callable = function_of(op(
    kernel=computes(_summed_spec, _summed_windows),
    public="",
    grad=dict(self=lambda grad, dim, size, step: grad.unfold(dim, size, step)),
-   samples=cases(case(t(2, 4, 2), (2, 5), 1, 2, 1), case(t(2, 3), (5,), 0, 3, 2)), linear=True))
+   samples=cases(case(t(2, 4, 2), (2, 5), 1, 2, 1), case(t(2, 3), (5,), 0, 3, 2)), linear=True,
+   kernels={"npu": "index.unfold_backward"}))
 
 
 # a part replaced -----------------------------------------------------------------------------------------------------

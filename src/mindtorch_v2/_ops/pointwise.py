@@ -311,8 +311,17 @@ op("sign(Tensor self) -> Tensor",
    kernel=pointwise(_sign, check=_check_sign),
    npu="aclnnSign(self, out)", grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), samples=unary(), out=AS_OPERAND,
    keeps_zero=True)
+
+
+def _sgn_by_parts(self: Any) -> Any:
+    if not self.dtype.is_complex:
+        return self.sign()
+    size = self.abs()
+    return (self / size).masked_fill(size == 0, 0)
+
+
 op("sgn(Tensor self) -> Tensor", kernel=pointwise(_sgn), grad=dict(self=_sgn_grad), samples=unary(), out=AS_OPERAND,
-   keeps_zero=True)
+   keeps_zero=True, decomposition=_sgn_by_parts)
 
 
 def _check_signbit(self: Tensor) -> None:
@@ -327,11 +336,18 @@ op("signbit(Tensor self) -> Tensor",
    inplace=False, samples=unary(), out=BOOLEAN, keeps_zero=True)
 
 
+def _copysign_by_parts(self: Any, other: Any) -> Any:
+    size = self.abs()
+    if other.__class__ in NUMBERS:
+        return -size if math.copysign(1, other) < 0 else size
+    return (-size).where(other.signbit(), size)
+
+
 op("copysign(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("copysign", floating, excluding=(COMPLEX,)),
    grad=dict(self=lambda grad, self, result: (grad * (result / self)).masked_fill(self == 0, 0),
              other=lambda grad: grad.new_zeros(grad.shape)),
-   samples=binary(0.2, 2))
+   samples=binary(0.2, 2), decomposition=_copysign_by_parts)
 
 # powers --------------------------------------------------------------------------------------------------------------
 

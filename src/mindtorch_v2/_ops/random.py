@@ -96,11 +96,11 @@ op("uniform_(Tensor(a!) self, float from_=0, float to=1, *, Generator? generator
    kernel=writes(lambda self, from_, to, generator: _check_uniform(self.dtype, from_, to),
                  lambda xp, self, from_, to, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.uniform(g, shape, kind, from_, to))),
-   kernels={"cuda": "random.uniform_"},
+   kernels={"cuda": "random.uniform_", "npu": "random.uniform_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, mean, std, generator: _check_normal(self.dtype, mean, std), _write_normal),
-   kernels={"cuda": "random.normal_"},
+   kernels={"cuda": "random.normal_", "npu": "random.normal_"},
    grad=dict(self=_zero_grad), public="Tensor")
 
 
@@ -145,15 +145,15 @@ _LIKE = LIKE.replace("*, ", "*, Generator? generator=None, ", 1)
 _GENERATOR_GIVEN = Aten(if_given("generator", "generator"))
 
 op(f"rand(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.uniform, _check_uniform),
-   kernels={"cuda": "random.rand"}, out=FILLED, aten=_GENERATOR_GIVEN)
+   kernels={"cuda": "random.rand", "npu": "random.rand"}, out=FILLED, aten=_GENERATOR_GIVEN)
 op(f"randn(int[] size, {DRAWN}) -> Tensor", kernel=_drawn_factory(_random.normal, _check_normal),
-   kernels={"cuda": "random.randn"}, aten=_GENERATOR_GIVEN)
+   kernels={"cuda": "random.randn", "npu": "random.randn"}, aten=_GENERATOR_GIVEN)
 op(f"rand_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.uniform, _check_uniform), public="torch",
    batch=Draws(same=drawn_once),
-   out=None, kernels={"cuda": "random.rand"}, aten=_GENERATOR_GIVEN)
+   out=None, kernels={"cuda": "random.rand", "npu": "random.rand_like"}, aten=_GENERATOR_GIVEN)
 op(f"randn_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.normal, _check_normal), public="torch",
    batch=Draws(same=drawn_once),
-   out=None, kernels={"cuda": "random.randn"}, aten=_GENERATOR_GIVEN)
+   out=None, kernels={"cuda": "random.randn", "npu": "random.randn_like"}, aten=_GENERATOR_GIVEN)
 
 
 def _check_std(std: Any) -> None:
@@ -190,15 +190,18 @@ _NORMAL_GRAD = {
 
 op("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
    aligned="mean", resizes_expanded=False,
-   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]}, kernels={"cuda": "random.normal_by"},
+   kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]},
+   kernels={"cuda": "random.normal_by", "npu": "random.normal_tensor_float"},
    out=CASTABLE)
 op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
    aligned="std",
-   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]}, kernels={"cuda": "random.normal_by"},
+   kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]},
+   kernels={"cuda": "random.normal_by", "npu": "random.normal_float_tensor"},
    out=CASTABLE)
 op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
    aligned="mean std",
-   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD, kernels={"cuda": "random.normal_by"},
+   kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD,
+   kernels={"cuda": "random.normal_by", "npu": "random.normal_tensors"},
    out=CASTABLE)
 def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any, dtype: dtype | None,
                   *rest: Any) -> Spec:
@@ -211,7 +214,7 @@ op(f"normal.float_float(float mean, float std, int[] size, {DRAWN}) -> Tensor",
    kernel=Factory(_sized_normal,
                   lambda xp, mean, std, size, generator, *rest, spec:
                   _random.normal(generator or default_generator, spec.shape, spec.dtype.np, mean, std)),
-   kernels={"cuda": "random.normal"})
+   kernels={"cuda": "random.normal", "npu": "random.normal_floats"})
 
 
 # integers ------------------------------------------------------------------------------------------------------------
@@ -269,17 +272,17 @@ op("random_.from(Tensor(a!) self, int from_, int? to, *, Generator? generator=No
    kernel=writes(lambda self, from_, to, generator: _check_range(self.dtype, from_, _end(self.dtype, to)),
                  lambda xp, self, from_, to, generator:
                  fill_drawn(self, generator, _integers(from_, _end(OF_ARRAY[self.dtype], to)))),
-   kernels={"cuda": "random.random_"},
+   kernels={"cuda": "random.random_", "npu": "random.random_from"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, to, generator: _check_range(self.dtype, 0, to),
                  lambda xp, self, to, generator: fill_drawn(self, generator, _integers(0, to))),
-   kernels={"cuda": "random.random_"},
+   kernels={"cuda": "random.random_", "npu": "random.random_to"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, generator: _check_full(self.dtype),
                  lambda xp, self, generator: fill_drawn(self, generator, _random.random_full)),
-   kernels={"cuda": "random.random_"},
+   kernels={"cuda": "random.random_", "npu": "random.random_"},
    grad=dict(self=_zero_grad), public="Tensor")
 
 
@@ -297,11 +300,11 @@ def _randint(xp: Any, low: int, high: int, size: tuple[int, ...], generator: Any
 
 
 op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint),
-   kernels={"cuda": "random.randint_between"})
+   kernels={"cuda": "random.randint_between", "npu": "random.randint_low"})
 op(f"randint(int high, int[] size, {DRAWN}) -> Tensor",
    kernel=Factory(lambda high, *rest: _randint_spec(0, high, *rest),
                   lambda xp, high, *rest, spec: _randint(xp, 0, high, *rest, spec=spec)),
-   kernels={"cuda": "random.randint"})
+   kernels={"cuda": "random.randint", "npu": "random.randint"})
 
 
 def _randint_like_spec(self: Tensor, low: int, high: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -318,11 +321,12 @@ def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest
 
 op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
    kernel=Factory(_randint_like_spec, _randint_like), public="torch", batch=Draws(same=drawn_once),
-   kernels={"cuda": "random.randint_like_between"}, out=None)
+   kernels={"cuda": "random.randint_like_between", "npu": "random.randint_like_low"}, out=None)
 op(f"randint_like(Tensor self, int high, {_LIKE}) -> Tensor",
    kernel=Factory(lambda self, high, *rest: _randint_like_spec(self, 0, high, *rest),
                   lambda xp, self, high, *rest, spec: _randint_like(xp, self, 0, high, *rest, spec=spec)),
-   public="torch", batch=Draws(same=drawn_once), kernels={"cuda": "random.randint_like"}, out=None)
+   public="torch", batch=Draws(same=drawn_once), out=None,
+   kernels={"cuda": "random.randint_like", "npu": "random.randint_like"})
 
 
 def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -341,7 +345,7 @@ def _randperm_spec(n: int, generator: Any, dtype: dtype | None, *rest: Any) -> S
 op(f"randperm(int n, {DRAWN}) -> Tensor",
    kernel=Factory(_randperm_spec, lambda xp, n, generator, *rest, spec:
                   _random.randperm(generator or default_generator, n).astype(spec.dtype.np, copy=False)),
-   kernels={"cuda": "random.randperm"}, out=FILLED, aten=_GENERATOR_GIVEN)
+   kernels={"cuda": "random.randperm", "npu": "random.randperm"}, out=FILLED, aten=_GENERATOR_GIVEN)
 
 
 # other distributions -------------------------------------------------------------------------------------------------
@@ -383,21 +387,21 @@ def _write_geometric(xp: Any, self: Any, p: float, generator: Any) -> None:
 op("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Exponential"), lambda xp, self, lambd, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.exponential(g, shape, kind, lambd))),
-   kernels={"cuda": "random.exponential_"},
+   kernels={"cuda": "random.exponential_", "npu": "random.exponential_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Cauchy"), lambda xp, self, median, sigma, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.cauchy(g, shape, kind, median, sigma))),
-   kernels={"cuda": "random.cauchy_"},
+   kernels={"cuda": "random.cauchy_", "npu": "random.cauchy_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_log_normal, lambda xp, self, mean, std, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.log_normal(g, shape, kind, mean, std))),
-   kernels={"cuda": "random.log_normal_"},
+   kernels={"cuda": "random.log_normal_", "npu": "random.log_normal_"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_geometric, _write_geometric), grad=dict(self=_zero_grad), public="Tensor",
-   kernels={"cuda": "random.geometric_"})
+   kernels={"cuda": "random.geometric_", "npu": "random.geometric_"})
 
 
 # bernoulli -----------------------------------------------------------------------------------------------------------
@@ -445,17 +449,17 @@ def _bernoulli_spec(self: Tensor, generator: Any) -> Spec:
 
 op("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_probabilities, _write_by_probabilities),
-   kernels={"cuda": "random.bernoulli_by_"},
+   kernels={"cuda": "random.bernoulli_by_", "npu": "random.bernoulli_tensor"},
    grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor")
 op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_bernoulli, lambda xp, self, p, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.bernoulli_scalar(g, shape, p))),
-   kernels={"cuda": "random.bernoulli_"},
+   kernels={"cuda": "random.bernoulli_", "npu": "random.bernoulli_float"},
    grad=dict(self=_zero_grad), public="Tensor")
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
    aligned="self",
    kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad),
-   kernels={"cuda": "random.bernoulli"}, out=ANY)
+   kernels={"cuda": "random.bernoulli", "npu": "random.bernoulli_of"}, out=ANY)
 
 
 @composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", out=Out(refused=True),
@@ -490,7 +494,7 @@ op("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generat
    samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)),
    out=Out("exact", "multinomial expects Long tensor out, got: {given}", grad="ignored"),
    batch=Draws(different=_multinomial_each),
-   kernels={"cuda": "random.multinomial"})
+   kernels={"cuda": "random.multinomial", "npu": "random.multinomial"})
 
 
 def _poisson_spec(self: Tensor, generator: Any) -> Spec:
@@ -549,8 +553,9 @@ def _dirichlet_array(xp: Any, self: Any, generator: Any) -> Any:
 op("_standard_gamma(Tensor self, Generator? generator=None) -> Tensor",
    kernel=moves(_gamma_spec("gamma_cpu"), _gamma_array), public="torch",
    grad=dict(self=lambda grad, self, result: grad * call_bound(STANDARD_GAMMA_GRAD, (self, result))),
-   samples=cases(error(NotImplementedError, "\"gamma_cpu\" not implemented for 'Long'", ints(2))), out=None)
+   samples=cases(error(NotImplementedError, "\"gamma_cpu\" not implemented for 'Long'", ints(2))), out=None,
+   kernels={"npu": "random.standard_gamma"})
 op("_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor",
    kernel=moves(_gamma_spec("dirichlet"), _dirichlet_array), grad=dict(self=not_differentiable("_sample_dirichlet")),
    public="torch", samples=cases(error(NotImplementedError, "\"dirichlet\" not implemented for 'Long'", ints(2))),
-   out=None)
+   out=None, kernels={"npu": "random.sample_dirichlet"})

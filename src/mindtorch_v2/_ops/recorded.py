@@ -16,3 +16,9 @@ def recorded_gradients(composed: Callable, inputs: Sequence[Any], grads: Sequenc
     wanted = [x for x, need in zip(seen, needs, strict=True) if need]
     found = iter(run_backward([r for r, _ in given], [g for _, g in given], True, True, wanted, True, False))
     return [next(found) if need else None for need in needs]
+
+
+def once(formula: Callable) -> Callable:
+    """Marks a formula that is one kernel, and takes the operator's decomposition to be differentiated again."""
+    formula.once = True  # type: ignore[attr-defined]
+    return formula

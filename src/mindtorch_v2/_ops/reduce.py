@@ -313,7 +313,7 @@ def _test_overload(schema: Schema, values: Sequence[Any]) -> str:
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
     op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
        npu=f"aclnn{_name.title()}(self, dim|[], keepdim, out) empty={_name == 'all'}",
-       kernels={"cuda": "reduce.folded"},
+       kernels={"cuda": "reduce.folded", "npu": "reduce.truth"},
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
                      case(t(0, 3)), case(t(0, 3), 0)),
        out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored",
@@ -410,7 +410,8 @@ op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
    kernel=computes(lambda self, dim: _sum_spec(self, dim, False, int64),
                    lambda xp, self, dim: xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None)),
    samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0),
-                 case(t()), *DIM_ERRORS), out=None, aten=Aten(if_given("dim", "dim_IntList")))
+                 case(t()), *DIM_ERRORS), out=None, aten=Aten(if_given("dim", "dim_IntList")),
+   decomposition=lambda self, dim: (self != 0).sum(dim))
 
 
 @composite("trace(Tensor self) -> Tensor",

@@ -5,13 +5,13 @@ All are separable: one map of few taps for each dimension, and its transpose bac
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._dispatch.callers import compile_function
-from .._dtype import FLOAT, REDUCED, float64, uint8
+from .._dtype import COMPUTE, FLOAT, REDUCED, dtype, float64, int32, uint8
 from .batch import planewise
 from .copy import suggested_strides
 from .declare import function_of, op
@@ -19,7 +19,7 @@ from .families import computes
 from .pool import Sizes, in_strides, refuse_type
 from .rules import Spec, shape_text
 from .samples import case, cases, error, t
-from .taps import Taps, mapped
+from .taps import Taps, mapped, mapped_by_parts
 
 # which elements, with which weights ----------------------------------------------------------------------------------
 
@@ -128,8 +128,8 @@ def _rounded(taps: Taps, kind: np.dtype) -> Taps:
 # bytes ---------------------------------------------------------------------------------------------------------------
 
 
-def _mapped_bytes(xp: Any, array: Any, taps: Taps, dim: int) -> Any:
-    """Bytes mapped along one dimension, with weights rounded to 16 bits as PyTorch does."""
+def _byte_taps(taps: Taps) -> tuple[Taps, int]:
+    """The taps with weights rounded to 16 bits as PyTorch does for bytes, and how many of them are a fraction."""
     assert taps.weights is not None
     exact = taps.weights.copy()
     for at in range(1, len(exact)):  # the weights of an element that stands for those beyond the edge are one
@@ -140,8 +140,20 @@ def _mapped_bytes(xp: Any, array: Any, taps: Taps, dim: int) -> Any:
     while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
         bits += 1
     weights = np.trunc(exact * (1 << bits) + np.copysign(0.5, exact)).astype(np.int32)
-    total = mapped(xp, array.astype(xp.int32), taps._replace(weights=weights), dim)
+    return taps._replace(weights=weights), bits
+
+
+def _mapped_bytes(xp: Any, array: Any, taps: Taps, dim: int) -> Any:
+    """Bytes mapped along one dimension."""
+    taps, bits = _byte_taps(taps)
+    total = mapped(xp, array.astype(xp.int32), taps, dim)
     return xp.clip((total + (1 << (bits - 1))) >> bits, 0, 255).astype(xp.uint8)
+
+
+def _mapped_bytes_by_parts(x: Any, taps: Taps, dim: int) -> Any:
+    taps, bits = _byte_taps(taps)
+    total = mapped_by_parts(x.to(int32), taps, dim)
+    return ((total + (1 << (bits - 1))) >> bits).clamp(0, 255).to(uint8)
 
 
 # operators -----------------------------------------------------------------------------------------------------------
@@ -163,19 +175,31 @@ def _checked_shape(shape: Sizes, output_size: Sizes, rank: int) -> Sizes:
     return (*shape[:2], *output_size)
 
 
-def _resampled(xp: Any, array: Any, mode: str, sizes: Sequence[tuple[int, int]], aligned: bool,
-               scales: Sequence[float | None], spec: Spec, *, backward: bool) -> Any:
-    """The array resampled; `sizes` are elements and results of the forward map by dimension."""
-    kind = np.uint8 if array.dtype == np.uint8 else np.float64 if spec.dtype is float64 else np.float32
+def _maps(mode: str, sizes: Sequence[tuple[int, int]], aligned: bool, scales: Sequence[float | None], kind: dtype,
+          backward: bool) -> Iterator[tuple[int, Taps, bool]]:
+    """Dimensions, their maps, and whether those are of whole numbers, as for bytes.
+
+    `sizes` are elements and results of the forward map by dimension, `kind` is the type that is resampled.
+    """
+    weights = np.uint8 if kind is uint8 else np.float64 if kind is float64 else np.float32
     # PyTorch has weights in half precision, but not in bilinear planes.
-    rounded = spec.dtype.np in REDUCED and not backward and (mode == "cubic" or mode == "linear" and len(sizes) != 2)
-    dims = list(zip(range(2, array.ndim), sizes, scales, strict=True))
-    for d, (n, count), scale in reversed(dims):
-        taps = _taps(mode, n, count, aligned, scale, kind, backward)
-        taps = _rounded(taps, spec.dtype.np) if rounded else taps
-        whole = kind is np.uint8 and taps.weights is not None
+    rounded = kind.np in REDUCED and not backward and (mode == "cubic" or mode == "linear" and len(sizes) != 2)
+    for d, ((n, count), scale) in reversed(list(enumerate(zip(sizes, scales, strict=True), 2))):
+        taps = _taps(mode, n, count, aligned, scale, weights, backward)
+        yield d, _rounded(taps, kind.np) if rounded else taps, kind is uint8 and taps.weights is not None
+
+
+def _resampled(xp: Any, array: Any, maps: Iterator, spec: Spec) -> Any:
+    for d, taps, whole in maps:
         array = _mapped_bytes(xp, array, taps, d) if whole else mapped(xp, array, taps, d)
     return in_strides(array, spec)
+
+
+def _resampled_by_parts(x: Any, maps: Iterator) -> Any:
+    wide = x.to(COMPUTE.get(x.dtype, x.dtype))
+    for d, taps, whole in maps:
+        wide = (_mapped_bytes_by_parts if whole else mapped_by_parts)(wide, taps, d)
+    return wide.to(x.dtype)
 
 
 def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | None, backward_row: str | None) -> None:
@@ -199,12 +223,15 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
         check_type(kernel, kind, bytes_too)
         return Spec(made, kind, suggested_strides(self, made))
 
-    def settings(rest):
-        return (bool(rest[0]), rest[1:]) if aligns else (False, rest)
+    def maps(shape, output_size, rest, kind, backward):
+        aligned, scales = (bool(rest[0]), rest[1:]) if aligns else (False, rest)
+        return _maps(mode, list(zip(shape[2:], output_size, strict=True)), aligned, scales, kind, backward)
 
     def array(xp, self, output_size, *rest, spec):
-        sizes = list(zip(self.shape[2:], output_size, strict=True))
-        return _resampled(xp, self, mode, sizes, *settings(rest), spec, backward=False)
+        return _resampled(xp, self, maps(self.shape, output_size, rest, spec.dtype, False), spec)
+
+    def by_parts(self, output_size, *rest):
+        return _resampled_by_parts(self, maps(self.shape, output_size, rest, self.dtype, False))
 
     def backward_infer(grad_output, output_size, input_size, *_):
         expected, given = _checked_shape(input_size, output_size, rank), grad_output._array.shape
@@ -225,8 +252,10 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
         return Spec(input_size, grad_output.dtype, strides)
 
     def backward_array(xp, grad_output, output_size, input_size, *rest, spec):
-        sizes = list(zip(input_size[2:], output_size, strict=True))
-        return _resampled(xp, grad_output, mode, sizes, *settings(rest), spec, backward=True)
+        return _resampled(xp, grad_output, maps(input_size, output_size, rest, spec.dtype, True), spec)
+
+    def backward_by_parts(grad_output, output_size, input_size, *rest):
+        return _resampled_by_parts(grad_output, maps(input_size, output_size, rest, grad_output.dtype, True))
 
     def formula(parameters: str, call: str) -> Callable:
         scope = {"functions": functions, "__opname__": f"{name} derivative"}
@@ -239,13 +268,14 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
     functions["backward"] = function_of(op(
         f"{name}_backward(Tensor grad_output, {types[0]}, int[{rank + 2}] input_size, {', '.join(types[1:])})"
         " -> Tensor",
-        kernel=computes(backward_infer, backward_array), public="", npu=backward_row,
+        kernel=computes(backward_infer, backward_array), public="", npu=backward_row, decomposition=backward_by_parts,
         grad=dict(grad_output=formula(f"grad, output_size, {rest}",
                                       f"functions['forward'](grad, output_size, {rest})")),
         samples=cases(case(t(*large), large[2:], small, *align)), batch=planewise(None)))
     functions["forward"] = function_of(op(
         f"{name}(Tensor self, {', '.join(types)}) -> Tensor",
-        kernel=computes(infer, array), public="_nn", npu=forward_row,
+        kernel=computes(infer, array), public="_nn", npu=forward_row, decomposition=by_parts,
+        kernels={"npu": "layers.nearest"} if forward_row and not aligns else None,
         grad=dict(self=formula(f"grad, self_shape, output_size, {rest}",
                                f"functions['backward'](grad, output_size, self_shape, {rest})")),
         samples=cases(case(t(*small), large[2:], *align), case(t(*large), small[2:], *align),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import AUTOCAST_MASK, NPU_MASK, TORCH_DISPATCH_MASK, modes
+from .._dispatch.keys import AUTOCAST_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
 from .._dtype import FLOAT, int64
 from .._tensor import Tensor, wrap
@@ -22,7 +22,7 @@ from .aten import LEAF
 from .declare import composite, function_of, op
 from .families import Composite, computes
 from .flops import Flops, recurrent_backward_flop, recurrent_flop
-from .recorded import recorded_gradients
+from .recorded import once, recorded_gradients
 from .rules import Spec, check_result_fits, floating
 from .samples import case, cases, error, t
 
@@ -290,6 +290,7 @@ def _layer_specs(input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor,
     return Spec((rows, h0._array.shape[1]), kind), *states, *(Spec(shape, kind) for shape in saved)
 
 
+@once
 def _layer_grad(grads, input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse, output, gates, kept,
                 needs):
     if modes.grad_enabled:  # create_graph=True: the derivative must have one, too
@@ -332,7 +333,7 @@ _LAYER_BACKWARD = op(
 def _layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,
            batch_sizes: tuple, reverse: bool) -> tuple:
     answered = (input._keys | w_ih._keys | w_hh._keys) & TORCH_DISPATCH_MASK
-    if input._keys & NPU_MASK or answered or input.dtype.category != FLOAT or modes.include & AUTOCAST_MASK:
+    if answered or input.dtype.category != FLOAT or modes.include & AUTOCAST_MASK:
         return _composed(mode, input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, batch_sizes, reverse)
     return call_bound(_LAYER, (input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse))[:3]
 

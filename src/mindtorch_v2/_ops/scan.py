@@ -14,6 +14,7 @@ from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
 from .extreme import NAN, kinks
 from .families import ArrayFamily, computes
+from .join import cat
 from .out import ANY, Out, type_of_first
 from .reduce import contiguous, joined, reduced_dims
 from .rules import Spec, anywhere
@@ -209,13 +210,23 @@ def _logcumsumexp_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> 
     return part(grad.conj().log()).conj() if self.dtype.is_complex else positive(grad) - positive(-grad)
 
 
+def _logcumsumexp_by_parts(self: Any, dim: int) -> Any:
+    """Sums of 2, 4, 8, ... elements in turn, so that none is lost beside one that comes later."""
+    made, count, reach = self, self.shape[dim] if self.dim() else 1, 1
+    while reach < count:
+        before, after = made.narrow(dim, 0, count - reach), made.narrow(dim, reach, count - reach)
+        made = cat((made.narrow(dim, 0, reach), after.logaddexp(before)), dim)
+        reach *= 2
+    return made
+
+
 op("logcumsumexp(Tensor self, int dim) -> Tensor",
    aligned="self",
    kernel=computes(_logcumsumexp_spec, _logcumsumexp),
    grad=dict(self=_logcumsumexp_grad),
    samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
                  error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)),
-   out=_AS_INPUT)
+   out=_AS_INPUT, decomposition=_logcumsumexp_by_parts)
 
 
 # differences ---------------------------------------------------------------------------------------------------------

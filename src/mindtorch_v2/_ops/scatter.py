@@ -182,7 +182,7 @@ def _index_put_each(call: Call) -> Result:
 
 op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
    kernel=Updates(_check_index_put, _index_put, expanded="tensor[indices] = tensor"),
-   kernels={"cuda": "index.index_put"},
+   kernels={"cuda": "index.index_put", "npu": "index.prepare_put"},
    npu="aclnnIndexPutImpl(self, indices, values, accumulate, unsafe=True)", mixes_devices=True,
    grad=dict(self=_index_put_grad, values=lambda grad, indices: index_with(grad, indices)),
    samples=cases(case(t(3, 4), [values([0, 2])], t(2, 4)), case(t(3, 4), [values([0, 2])], t()),
@@ -292,7 +292,7 @@ def _update_each(call: Call) -> Result:
 
 op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
    kernel=Updates(_check_index_add, _index_add, preserves=False),
-   kernels={"cuda": "index.index_add"},
+   kernels={"cuda": "index.index_add", "npu": "index.prepare_along"},
    npu="aclnnIndexAdd(self, dim, index, source, alpha, out)",
    grad=dict(self=lambda grad: grad,
              source=lambda grad, dim, index, source_shape, alpha: _scaled(_rows_of(grad, dim, index, source_shape),
@@ -347,7 +347,7 @@ def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
 
 op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
    kernel=Updates(_check_index_copy, _index_copy, preserves=False, memory_first=True),
-   kernels={"cuda": "index.index_copy"},
+   kernels={"cuda": "index.index_copy", "npu": "index.prepare_along"},
    npu="aclnnInplaceIndexCopy(self, dim, index, source)",
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              source=lambda grad, dim, index, source_shape: _rows_of(grad, dim, index, source_shape)),
@@ -407,7 +407,7 @@ def _cast_value(value: Any, kind: Any) -> Any:
 
 op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
    kernel=Updates(_check_index_fill, _index_fill, expanded="tensor[mask] = scalar"),
-   kernels={"cuda": "index.index_fill"},
+   kernels={"cuda": "index.index_fill", "npu": "index.prepare_index_fill"},
    npu="aclnnInplaceIndexFill(self, dim, index, value)",
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              value=lambda grad, dim, index: (grad - grad.index_fill(dim, index, 0)).sum()),
@@ -709,7 +709,7 @@ def _masked_fill_each(call: Call) -> Result:
 op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
    kernel=Updates(_check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False,
                   expanded="tensor[mask] = scalar"),
-   kernels={"cuda": "index.masked_fill"},
+   kernels={"cuda": "index.masked_fill", "npu": "index.prepare_masked_fill"},
    npu=("aclnnInplaceMaskedFillScalar(self, mask, value)", "aclnnInplaceMaskedFillTensor(self, mask, value)"),
    grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), value=lambda grad,
              mask: grad.masked_fill(~mask, 0).sum()),
@@ -755,7 +755,7 @@ _masked_scatter_backward = function_of(op(
    kernel=moves(lambda grad_output, mask, sizes: Spec(sizes, grad_output.dtype), _taken_grad),
    grad=dict(grad_output=lambda grad, grad_output_shape, mask:
              grad.new_zeros(grad_output_shape).masked_scatter(mask, grad)),
-   samples=cases(case(t(2, 3), bools(2, 3), (7,)))))
+   samples=cases(case(t(2, 3), bools(2, 3), (7,))), kernels={"npu": "index.masked_scatter_backward"}))
 
 
 op("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",

@@ -1,5 +1,6 @@
 """Order: sorting, the k largest, medians, modes, and searching in sorted sequences."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from .copy import store, uninitialised
 from .declare import composite, op
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
 from .families import computes
+from .join import cat
 from .out import Out, type_of_first
 from .reduce import contiguous
 from .rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text
@@ -227,6 +229,16 @@ def _median_spec(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
     return specs
 
 
+def _picked_of_sorted(self: Any, dim: int, keepdim: bool, pick: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Values and indices along a dimension; `pick(sorted values)` says at which places they are when sorted."""
+    if not self.dim() or not self.numel():
+        return self.clone(), self.new_zeros(self.shape, dtype=int64)
+    values, indices = self.sort(dim=dim, stable=True)
+    at = pick(values)
+    chosen = values.gather(dim, at), indices.gather(dim, at)
+    return chosen if keepdim else (chosen[0].squeeze(dim), chosen[1].squeeze(dim))
+
+
 def _declare_median(name: str, ignore_nan: bool) -> None:
     def full(xp: Any, self: Any, spec: Spec) -> Any:
         if not self.size:  # PyTorch's answer: the bit pattern that a NaN converts to
@@ -246,7 +258,14 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
                      case(t(0)),
                      error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))),
        batch=of_all_elements(f"{name}.dim", 1))
+    def by_parts(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+        def middle(values: Any) -> Any:  # NaN is sorted to the end; without any number the first is taken
+            return ((values == values).sum(dim, True) - 1).clamp_min(0).div(2, rounding_mode="floor")
+
+        return _picked_of_sorted(self, dim, keepdim, middle)
+
     op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
+       decomposition=by_parts if ignore_nan else None,
        npu=None if ignore_nan else "aclnnMedianDim(self, dim, keepdim, values, indices)",
        samples=cases(case(_DISTINCT, 1), case(_DISTINCT, 0, True), case(t(), 0),
                      case(kinks([[1.0, NAN, 3.0], [4.0, 6.0, 5.0]]), 1),
@@ -279,9 +298,20 @@ def _mode(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     return chosen(xp, self, xp.moveaxis(indices, -1, dim), dim, keepdim)
 
 
+def _mode_by_parts(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    def most_frequent(values: Any) -> Any:  # the end of the longest run of equal values, the first of such
+        number, count = values.new_ones(values.shape, dtype=int64).cumsum(dim) - 1, values.shape[dim]
+        changes = values.narrow(dim, 1, count - 1) != values.narrow(dim, 0, count - 1)
+        begins = number.narrow(dim, 1, count - 1) * changes  # the first place begins a run at 0
+        return (number - cat((number.narrow(dim, 0, 1), begins), dim).cummax(dim)[0]).argmax(dim, True)
+
+    return _picked_of_sorted(self, dim, keepdim, most_frequent)
+
+
 op(f"mode(Tensor self, int dim=-1, {_CHOSEN}",
    apart="self",
    kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD,
+   decomposition=_mode_by_parts,
    samples=cases(case(values([[1, 2, 2, 3, 3], [5, 5, 4, 4, 1]])), case(t(3, 4), 0, True), case(t()), case(bools(2, 5)),
                  error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)),
    out=Out("exact", "expected scalar type '{made}' but got '{given}' for values output", first=type_of_first))
@@ -435,7 +465,7 @@ op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=F
                  case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
                  error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))),
    batch=_searchsorted_each,
-   out=_PLACES_OUT)
+   out=_PLACES_OUT, kernels={"npu": "index.searchsorted"})
 
 
 def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) -> Spec:

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._tensor import wrap
+
 
 class Taps(NamedTuple):
     """For each result along a dimension the elements that it sums, and their weights; a place of -1 is none."""
@@ -42,3 +44,23 @@ def mapped(xp: Any, array: Any, taps: Taps, dim: int) -> Any:
             part[(*(slice(None),) * dim, xp.asarray(absent))] = 0
         total = part if total is None else xp.add(total, part, out=total)
     return total
+
+
+def table_for(x: Any, array: np.ndarray) -> Any:
+    """A table that was made on the host as a tensor where another is."""
+    return wrap(np.ascontiguousarray(array)).to(x.device)
+
+
+def mapped_by_parts(x: Any, taps: Taps, dim: int) -> Any:
+    """The tensor with one dimension mapped."""
+    count, results = taps.places.shape
+    if count == 1 and taps.weights is None and taps.places.min() >= 0:
+        return x.index_select(dim, table_for(x, taps.places[0]))
+    picked = x.index_select(dim, table_for(x, np.maximum(taps.places, 0).reshape(-1)))
+    picked = picked.reshape(*x.shape[:dim], count, results, *x.shape[dim + 1 :])
+    shape = (count, results) + (1,) * (x.dim() - 1 - dim)
+    if taps.weights is not None:
+        picked = picked * table_for(x, taps.weights).to(x.dtype).reshape(shape)
+    if taps.places.min() < 0:  # not by its weight: 0 times infinity is no zero
+        picked = picked.masked_fill(table_for(x, taps.places < 0).reshape(shape), 0)
+    return picked.sum(dim, dtype=x.dtype)

@@ -66,7 +66,8 @@ _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False
               "(Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
    grad=dict(self=_not_derived("_unique2")),
    samples=cases(case(ints(6)), case(ints(2, 3), True, True, True),
-                 case(kinks([1.0, NAN, NAN]), True, True)), batch=dynamic_shape, out=None)
+                 case(kinks([1.0, NAN, NAN]), True, True)), batch=dynamic_shape, out=None,
+   kernels={"npu": "index.unique"})
 
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -152,7 +153,8 @@ _UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bo
                   "Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
    grad=dict(self=_not_derived("unique_consecutive")),
    samples=cases(case(values([3, 1, 1, 3]), True, True),
-                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)), batch=dynamic_shape, python=True)
+                 case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)), batch=dynamic_shape, python=True,
+   kernels={"npu": "index.unique_consecutive"})
 
 
 def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bool) -> Any:
@@ -209,7 +211,8 @@ op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
    kernel=DataDependent(_bincount_spec, _bincount, widen=True),
    grad=dict(weights=_not_derived("bincount")),
    samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6, grad=False)), case(ints(0)),
-                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)), batch=dynamic_shape, out=None)
+                 error(RuntimeError, "minlength should be >= 0", ints(3), minlength=-1)), batch=dynamic_shape, out=None,
+   kernels={"npu": "index.bincount"})
 
 
 def _histc_spec(self: Tensor, bins: int, min: Any, max: Any) -> Spec:
@@ -262,6 +265,11 @@ def _isin(xp: Any, elements: Any, test: Any, assume_unique: bool, invert: bool) 
     return xp.isin(elements, test, assume_unique=assume_unique, invert=invert).reshape(xp.shape(elements))
 
 
+def _isin_by_parts(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+    found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
+    return ~found if invert else found
+
+
 _ISIN_CASES = cases(case(ints(6), ints(3)), case(t(2, 3), t(2)), case(ints(2, 3), ints(0)),
                     case(ints(6), ints(3), invert=True),
                     error(RuntimeError, "Unsupported input type encountered for isin(): Bool", bools(2), bools(2)))
@@ -276,4 +284,5 @@ for _overload, _arguments, _row, _batch, _samples in (
 ):
     op(f"isin.{_overload}({_arguments}, *, bool assume_unique=False, bool invert=False) -> Tensor",
        kernel=computes(_isin_spec, _isin), npu=_row, samples=_samples, batch=_batch, out=Out(grad="ignored"),
-       apart="elements" if "elements," in _arguments or _overload == "Tensor_Scalar" else "")
+       apart="elements" if "elements," in _arguments or _overload == "Tensor_Scalar" else "",
+       decomposition=None if _row else _isin_by_parts)

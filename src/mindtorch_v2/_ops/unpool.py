@@ -59,6 +59,14 @@ def _unpooled(xp: Any, self: Any, rank: int, indices: Any, output_size: Sizes, s
     return in_strides(made, spec)
 
 
+def _unpooled_by_parts(self: Any, indices: Any, output_size: Sizes, *settings: Sizes) -> Any:
+    rank = len(output_size)
+    batch = self.shape[:-rank]
+    made = self.new_zeros((math.prod(batch), math.prod(output_size)))
+    rows = (x.reshape(made.shape[0], math.prod(x.shape[-rank:])) for x in (indices, self))
+    return made.scatter(1, *rows).reshape(*batch, *output_size)
+
+
 _PLACES: dict[int, list] = {2: [[[[0, 3], [10, 15]]]], 3: [[[[[0, 3], [10, 15]], [[20, 27], [40, 63]]]]]}
 
 
@@ -83,5 +91,6 @@ op("max_unpool3d(Tensor self, Tensor indices, int[3] output_size, int[3] stride,
                 _unpooled_spec(self, 3, indices, output_size, stride, padding),
                 lambda xp, self, indices, output_size, stride, padding, spec:
                 _unpooled(xp, self, 3, indices, output_size, spec)),
+   decomposition=_unpooled_by_parts,
    grad=dict(self=lambda grad, indices: taken_at(grad, indices, 3)), samples=_samples(3, (2, 2, 2), (0, 0, 0)),
    batch=planewise(5), autocast=dict(cpu="float32"))

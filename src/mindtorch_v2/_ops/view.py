@@ -141,7 +141,7 @@ _unsafe_view = function_of(op(
    "_unsafe_view(Tensor self, int[] size) -> Tensor",
    kernel=moves(lambda self, size: Spec(resolved_size(size, self._array.size), self.dtype),
                 lambda xp, self, size, spec: xp.ascontiguousarray(self).reshape(spec.shape)),
-   kernels={"cuda": "copy.unsafe_view"},
+   kernels={"cuda": "copy.unsafe_view", "npu": "copies.unsafe_view"},
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="",
    samples=cases(case(t(3, 2), (6,))), linear=True, batch=sized))
 

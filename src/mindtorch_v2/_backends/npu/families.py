@@ -3,8 +3,8 @@
 A row (`npu="aclnnAdd(self, other, alpha, out)"`, in the language of _backends/npu/rows.py) names the ACLNN operator
 that computes the result. What stands around it is the family's: promotion, the checks of a write, the memory of the
 result. `name:out` in a row casts an argument to the type of the result first. In-place forms use the ACLNN operator
-that has `Inplace` in its name where there is one. Operators that need more than one launch are in the modules
-of kernels/.
+that has `Inplace` in its name where there is one. Kernels that are more than a row are in the modules of kernels/,
+and named by the declarations; what other operators can express is the declaration's `decomposition`.
 """
 
 import functools
@@ -16,17 +16,27 @@ import numpy as np
 
 from ..._device import device
 from ..._dispatch.callers import compile_function
-from ..._dispatch.keys import NPU_MASK, PYTHON_MASK, changed_modes, modes
+from ..._dispatch.keys import NPU_MASK
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
 from ..._dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
 from ..._geometry import contiguous_strides
 from ..._ops.copy import stored_number
 from ..._ops.create import Factory, _check_options, required
-from ..._ops.families import ArrayFamily, Composite, Family, Pointwise, Writes, result_of
+from ..._ops.families import (
+    ArrayFamily,
+    Composite,
+    Family,
+    Pointwise,
+    Writes,
+    decomposed,
+    result_of,
+    unrecorded,
+)
 from ..._ops.rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, pointwise_strides
 from ..._ops.updates import Updates, check_update
 from ..._tensor import Tensor, element_strides
+from ..interface import named_kernel
 from .array import NpuArray, empty
 from .facts import signature, symbols
 from .kernel import RowKernel
@@ -86,19 +96,41 @@ def store(target: Tensor, source: Tensor) -> None:
 
 
 def kernel_of(operator: Operator) -> Callable:
-    """The kernel of an operator. RuntimeError without CANN: it is asked again at the next call."""
-    _require_runtime(operator)
-    from .kernels.composed import COMPOSED
+    """The kernel of an operator: the one that it names, its row, or its decomposition.
 
-    family, row = operator.declaration.family, None
-    if operator.declaration.npu is not None:
-        row = _row_kernel(operator, family)
-    composed = COMPOSED.get(operator.name.removeprefix("aten::"))
-    if composed is None:
-        return row or refuse(operator)
-    if isinstance(family, Pointwise):
-        return _laid_out(operator, family, composed)
-    return functools.partial(composed, row) if row is not None else composed
+    RuntimeError without CANN: it is asked again at the next call.
+    """
+    _require_runtime(operator)
+    declaration = operator.declaration
+    family, named = declaration.family, _named(operator)
+    row = None if declaration.npu is None else _row_kernel(operator, family)
+    if named is None or getattr(named, "prepares", False):
+        return row or (refuse(operator) if declaration.decomposition is None else decomposed(operator))
+    what = {"operator": operator, "row": row}
+    kernel = unrecorded(functools.partial(named, *(what[name] for name in getattr(named, "given", ()))))
+    return _laid_out(operator, family, kernel) if isinstance(family, Pointwise) else kernel
+
+
+def _named(operator: Operator) -> Callable | None:
+    """The function in kernels/ that a declaration names."""
+    name = operator.declaration.kernels.get("npu")
+    return None if name is None else named_kernel("npu", name)
+
+
+def given(*names: str) -> Callable[[Callable], Callable]:
+    """Marks a kernel that takes more before the call's arguments: its "operator", or the kernel of its "row"."""
+
+    def mark(function: Callable) -> Callable:
+        function.given = names  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def prepares(function: Callable) -> Callable:
+    """Marks what is no kernel, but brings the arguments of a write into ACLNN's form; None: nothing to write."""
+    function.prepares = True  # type: ignore[attr-defined]
+    return function
 
 
 def _require_runtime(operator: Operator) -> None:
@@ -119,14 +151,12 @@ def refuse(operator: Operator) -> Callable:
 
 def runs(operator: Operator) -> bool:
     """Whether an operator can run on an NPU as far as its declaration tells."""
-    from .kernels.composed import COMPOSED
-
     declaration = operator.declaration
     if declaration.inplace_of is not None:
         return runs(declaration.inplace_of)
     family = declaration.family
     return (family.is_view or isinstance(family, Composite) or declaration.npu is not None
-            or operator.name.removeprefix("aten::") in COMPOSED)
+            or "npu" in declaration.kernels or declaration.decomposition is not None)
 
 
 def _row_kernel(operator: Operator, family: Family) -> Callable:
@@ -416,9 +446,8 @@ def _gives_result(rows: Sequence[Row]) -> bool:
 
 def _prepared(operator: Operator, launch: Callable) -> Callable:
     """The launch behind an update: with arguments in ACLNN's form, and at least one dimension to count along."""
-    from .kernels.places import PREPARED
-
-    prepare = PREPARED.get(operator.name.removeprefix("aten::"))
+    named = _named(operator)
+    prepare = None if named is None or not getattr(named, "prepares", False) else unrecorded(named)
     counts_along = "dim" in operator.schema.index
 
     def kernel(target: Tensor, *args: Any) -> Any:
@@ -428,8 +457,7 @@ def _prepared(operator: Operator, launch: Callable) -> Callable:
             return None if made is None else made.reshape(())
         values: tuple | None = args
         if prepare is not None:
-            with changed_modes(grad_enabled=False, exclude=modes.exclude | PYTHON_MASK):
-                values = prepare(target, *args)
+            values = prepare(target, *args)
         return None if values is None else launch(target, *values)
 
     return kernel

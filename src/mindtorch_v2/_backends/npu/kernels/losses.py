@@ -6,34 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from ...._dtype import COMPUTE, finfo, float32
+from ...._dispatch.registry import Operator
+from ...._dtype import finfo, float32
+from ...._ops.families import result_of
 from ...._ops.rules import Spec
 from ...._tensor import Tensor
 from ..array import empty
-from ..families import uninitialised
+from ..families import given, uninitialised
 from ..launch import run
-from .composed import call, composed, infer, promoted_to_one, results, unsafe_view, untouched
+from .operators import infer, promoted_to_one, reshaped, untouched
 
 # losses and norms ----------------------------------------------------------------------------------------------------
 
 
-@composed("mse_loss", "smooth_l1_loss")
-def _distance_loss(row: Callable, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
+@given("row")
+def distance_loss(row: Callable, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
     if self._array.shape != target._array.shape:
         shape = np.broadcast_shapes(self._array.shape, target._array.shape)
         self, target = self.expand(shape).contiguous(), target.expand(shape).contiguous()
     return row(*promoted_to_one(self, target), *rest)
-
-
-def _reduced(loss: Tensor, reduction: int) -> Tensor:
-    return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
-
-
-@composed("huber_loss")
-def _huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
-    infer("huber_loss", self, target, reduction, delta)
-    size = (self - target).abs()
-    return _reduced(call("where.self", size < delta, size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
 
 
 def _class_weights(like: Tensor, classes: int, weight: Tensor | None) -> Tensor:
@@ -50,9 +41,10 @@ def _as_rows(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return self.movedim(1, -1).reshape((-1, self.shape[1])), target.reshape((-1,))
 
 
-@composed("nll_loss")
-def _nll_loss(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Tensor:
-    spec = infer("nll_loss", self, target, weight, reduction, ignore_index)
+@given("operator")
+def nll_loss(operator: Operator, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
+             ignore_index: int) -> Tensor:
+    spec = infer(operator, self, target, weight, reduction, ignore_index)
     rows, classes = _as_rows(self, target)
     if not rows.numel():
         return self.new_full(spec.shape, math.nan if reduction == 1 else 0.0)
@@ -60,12 +52,11 @@ def _nll_loss(self: Tensor, target: Tensor, weight: Tensor | None, reduction: in
     total = empty((1,), self._array.dtype, self._device)
     run("aclnnNLLLoss", (rows._array, classes._array, _class_weights(self, rows.shape[1], weight)._array, reduction,
                          ignore_index, made._array, total), "aten::nll_loss")
-    return made if made._array.shape == spec.shape else unsafe_view(made, spec.shape)
+    return made if made._array.shape == spec.shape else reshaped(made, spec.shape)
 
 
-@composed("_nll_loss_backward")
-def _nll_loss_backward(grad_output: Tensor, target: Tensor, weight: Tensor | None, size: tuple[int, ...],
-                       reduction: int, ignore_index: int) -> Tensor:
+def nll_loss_backward(grad_output: Tensor, target: Tensor, weight: Tensor | None, size: tuple[int, ...],
+                      reduction: int, ignore_index: int) -> Tensor:
     scores = grad_output.new_zeros(size)
     if not scores.numel():
         return scores
@@ -83,61 +74,43 @@ def _nll_loss_backward(grad_output: Tensor, target: Tensor, weight: Tensor | Non
     return untouched(back.contiguous())
 
 
-@composed("_cross_entropy")
-def _cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Any:
-    infer("_cross_entropy", self, target, weight, reduction, ignore_index)
-    dim = 0 if self.dim() == 1 else 1
-    top = self.amax((dim,), True)
-    shifted = self - top
-    total = shifted.to(COMPUTE.get(self.dtype, self.dtype)).exp().sum((dim,), True)
-    loss = _nll_loss((shifted - total.log()).to(self.dtype), target, weight, reduction, ignore_index)
-    return results("_cross_entropy", loss, top, total)
-
-
-@composed("_cross_entropy_backward")
-def _cross_entropy_backward(grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, top: Tensor,
-                            total: Tensor, reduction: int, ignore_index: int) -> Tensor:
-    picked = _nll_loss_backward(grad_output, target, weight, tuple(self.shape), reduction, ignore_index)
-    dim = 0 if self.dim() == 1 else 1
-    return picked - (self - top).exp() * (picked.sum((dim,), True) / total).to(self.dtype)
-
-
-@composed("_native_layer_norm")
-def _layer_norm(row: Callable, input: Tensor, normalized_shape: tuple[int, ...], weight: Any, bias: Any,
-                eps: float) -> Any:
+@given("operator", "row")
+def layer_norm(operator: Operator, row: Callable, input: Tensor, normalized_shape: tuple[int, ...], weight: Any,
+               bias: Any, eps: float) -> Any:
     if not input.numel():
-        specs = infer("_native_layer_norm", input, normalized_shape, weight, bias, eps)
+        specs = infer(operator, input, normalized_shape, weight, bias, eps)
         made = [uninitialised(spec, input._device) for spec in specs]
-        return results("_native_layer_norm", *(m.fill_(math.nan) if m._array.size else m for m in made))
+        return result_of(operator, (m.fill_(math.nan) if m._array.size else m for m in made))
     return row(input, normalized_shape, weight, bias, eps)
 
 
-@composed("native_layer_norm_backward")
-def _layer_norm_backward(row: Callable, grad_out: Tensor, input: Tensor, normalized_shape: tuple[int, ...],
-                         mean: Tensor, rstd: Tensor, weight: Any, bias: Any, output_mask: tuple) -> Any:
+@given("operator", "row")
+def layer_norm_backward(operator: Operator, row: Callable, grad_out: Tensor, input: Tensor,
+                        normalized_shape: tuple[int, ...], mean: Tensor, rstd: Tensor, weight: Any, bias: Any,
+                        output_mask: tuple) -> Any:
     if not input.numel():
-        specs = infer("native_layer_norm_backward", grad_out, input, normalized_shape, mean, rstd, weight, bias,
-                      output_mask)
-        made = [None if spec is None else uninitialised(spec, input._device).zero_() for spec in specs]
-        return results("native_layer_norm_backward", *made)
+        specs = infer(operator, grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+        made = (None if spec is None else uninitialised(spec, input._device).zero_() for spec in specs)
+        return result_of(operator, made)
     return row(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
 
 
-@composed("_native_rms_norm")
-def _rms_norm(input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None, eps: float | None) -> Any:
-    specs = infer("_native_rms_norm", input, normalized_shape, weight, eps)
+@given("operator")
+def rms_norm(operator: Operator, input: Tensor, normalized_shape: tuple[int, ...], weight: Tensor | None,
+             eps: float | None) -> Any:
+    specs = infer(operator, input, normalized_shape, weight, eps)
     made = [uninitialised(spec, input._device) for spec in specs]
     if eps is None:
         eps = finfo(float32 if input.dtype.itemsize < 4 else input.dtype).eps
     if input.numel():
         gamma = input.new_ones(tuple(normalized_shape)) if weight is None else weight
         run("aclnnRmsNorm", (input._array, gamma._array, eps, *(m._array for m in made)), "aten::_native_rms_norm")
-    return results("_native_rms_norm", *made)
+    return result_of(operator, made)
 
 
-@composed("_native_rms_norm_backward")
-def _rms_norm_backward(grad_out: Tensor, input: Tensor, normalized_shape: tuple[int, ...], rstd: Tensor,
-                       weight: Tensor | None, output_mask: tuple) -> Any:
+@given("operator")
+def rms_norm_backward(operator: Operator, grad_out: Tensor, input: Tensor, normalized_shape: tuple[int, ...],
+                      rstd: Tensor, weight: Tensor | None, output_mask: tuple) -> Any:
     gamma = input.new_ones(tuple(normalized_shape)) if weight is None else weight
     made = input.new_empty(tuple(input.shape)), gamma.new_empty(tuple(normalized_shape))
     if input.numel():
@@ -145,14 +118,14 @@ def _rms_norm_backward(grad_out: Tensor, input: Tensor, normalized_shape: tuple[
             "aten::_native_rms_norm_backward")
     else:
         made[1].zero_()
-    return results("_native_rms_norm_backward", *(m if w else None for m, w in zip(made, output_mask, strict=True)))
+    return result_of(operator, (m if w else None for m, w in zip(made, output_mask, strict=True)))
 
 
 # convolutions --------------------------------------------------------------------------------------------------------
 
 
-@composed("convolution", "convolution_backward")
-def _convolution(row: Callable, *args: Any) -> Any:
+@given("row")
+def convolution(row: Callable, *args: Any) -> Any:
     """A single number for all dimensions is written out, as ACLNN wants it."""
     at = 2 if len(args) == 11 else 1  # the weight; one more argument, and then the numbers
     rank = args[at].dim() - 2

@@ -7,16 +7,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator
 from ...._dtype import FLOAT, OF_ARRAY, bool_, finfo, float32
+from ...._ops.families import result_of
 from ...._ops.random import _end
 from ...._ops.rules import Spec, check_writable
 from ...._tensor import Tensor
 from ..array import NpuArray
-from ..families import finished, fresh, store, uninitialised
+from ..families import finished, fresh, given, store, uninitialised
 from ..launch import run
 from ..seeds import seed_state
-from .composed import call, composed, infer, results
+from .operators import call, infer
 
 
 def _refuse_generator(generator: Any) -> None:
@@ -53,26 +54,28 @@ def _bernoulli(array: NpuArray, p: float, generator: Any = None) -> None:
 # draws into a tensor -------------------------------------------------------------------------------------------------
 
 
-def _draw(name: str, fill: Fill) -> None:
+def _draw(fill: Fill) -> Callable:
     """`fill(array, *arguments)` behind an operator that writes random numbers; the checks are the declaration's."""
 
-    @composed(name)
-    def kernel(self: Tensor, *args: Any) -> Tensor:
+    @given("operator")
+    def kernel(operator: Operator, self: Tensor, *args: Any) -> Tensor:
         check_writable(self)
-        registry.get(f"aten::{name}").declaration.family.check(self, *args)
+        operator.declaration.family.check(self, *args)
         if self._array.size:
             fill(self._array, *args)
         self._bump_version()
         return self
 
+    return kernel
 
-def _from_uniform(name: str, transform: Callable[..., Tensor]) -> None:
+
+def _from_uniform(transform: Callable[..., Tensor]) -> Callable:
     """A distribution made of uniform numbers in (0, 1]."""
 
-    @composed(name)
-    def kernel(self: Tensor, *args: Any) -> Tensor:
+    @given("operator")
+    def kernel(operator: Operator, self: Tensor, *args: Any) -> Tensor:
         check_writable(self)
-        registry.get(f"aten::{name}").declaration.family.check(self, *args)
+        operator.declaration.family.check(self, *args)
         if self._array.size:
             drawn = uninitialised(Spec(self._array.shape, self.dtype if self.dtype.category == FLOAT else float32),
                                   self._device)
@@ -81,30 +84,32 @@ def _from_uniform(name: str, transform: Callable[..., Tensor]) -> None:
         self._bump_version()
         return self
 
+    return kernel
 
-_draw("uniform_", _uniform)
-_draw("normal_", _normal)
-_draw("random_.from", lambda array, low, high, generator:
+
+uniform_ = _draw(_uniform)
+normal_ = _draw(_normal)
+random_from = _draw(lambda array, low, high, generator:
       _integers(array, low, min(_end(OF_ARRAY[array.dtype], high), (1 << 63) - 1), generator))
-_draw("random_.to", lambda array, high, generator: _integers(array, 0, high, generator))
-_draw("random_", lambda array, generator: _integers(array, 0, min(_end(OF_ARRAY[array.dtype], None), (1 << 63) - 1),
+random_to = _draw(lambda array, high, generator: _integers(array, 0, high, generator))
+random_ = _draw(lambda array, generator: _integers(array, 0, min(_end(OF_ARRAY[array.dtype], None), (1 << 63) - 1),
                                                      generator))
-_draw("bernoulli_.float", _bernoulli)
-_from_uniform("exponential_", lambda drawn, lambd: -drawn.log() / lambd)
-_from_uniform("cauchy_", lambda drawn, median, sigma: ((drawn - 0.5) * math.pi).tan() * sigma + median)
-_from_uniform("geometric_", lambda drawn, p: (drawn.log() / math.log1p(-p)).ceil().clamp_min(1))
+bernoulli_float = _draw(_bernoulli)
+exponential_ = _from_uniform(lambda drawn, lambd: -drawn.log() / lambd)
+cauchy_ = _from_uniform(lambda drawn, median, sigma: ((drawn - 0.5) * math.pi).tan() * sigma + median)
+geometric_ = _from_uniform(lambda drawn, p: (drawn.log() / math.log1p(-p)).ceil().clamp_min(1))
 
 
-@composed("log_normal_")
-def _log_normal(self: Tensor, mean: float, std: float, generator: Any) -> Tensor:
-    registry.get("aten::log_normal_").declaration.family.check(self, mean, std, generator)
+@given("operator")
+def log_normal_(operator: Operator, self: Tensor, mean: float, std: float, generator: Any) -> Tensor:
+    operator.declaration.family.check(self, mean, std, generator)
     return call("normal_", self, mean, std, generator).exp_()
 
 
-@composed("bernoulli_.Tensor")
-def _bernoulli_tensor_(self: Tensor, p: Tensor, generator: Any) -> Tensor:
+@given("operator")
+def bernoulli_tensor(operator: Operator, self: Tensor, p: Tensor, generator: Any) -> Tensor:
     check_writable(self)
-    registry.get("aten::bernoulli_.Tensor").declaration.family.check(self, p, generator)
+    operator.declaration.family.check(self, p, generator)
     if self._array.size:
         array = p.expand(self._array.shape)._array
         run("aclnnInplaceBernoulliTensor", (self._array, array, *_taken(self._array, generator)), "aten::bernoulli_")
@@ -112,9 +117,9 @@ def _bernoulli_tensor_(self: Tensor, p: Tensor, generator: Any) -> Tensor:
     return self
 
 
-@composed("bernoulli")
-def _bernoulli_of(self: Tensor, generator: Any) -> Tensor:
-    made = uninitialised(infer("bernoulli", self, generator), self._device)
+@given("operator")
+def bernoulli_of(operator: Operator, self: Tensor, generator: Any) -> Tensor:
+    made = uninitialised(infer(operator, self, generator), self._device)
     if made._array.size:
         run("aclnnInplaceBernoulliTensor", (made._array, self._array, *_taken(made._array, generator)),
             "aten::bernoulli")
@@ -124,54 +129,57 @@ def _bernoulli_of(self: Tensor, generator: Any) -> Tensor:
 # factories -----------------------------------------------------------------------------------------------------------
 
 
-def _drawn(name: str, fill: Fill) -> None:
+def _drawn(fill: Fill) -> Callable:
     """A factory whose elements `fill(array, *arguments)` draws."""
 
-    @composed(name)
-    def kernel(*args: Any) -> Tensor:
-        operator = registry.get(f"aten::{name}")
+    @given("operator")
+    def kernel(operator: Operator, *args: Any) -> Tensor:
         made = fresh(operator, args)
         if made._array.size:
             fill(made._array, *args)
         return finished(operator, made, args)
 
+    return kernel
 
-_drawn("rand", lambda array, size, generator, *_: _uniform(array, generator=generator))
-_drawn("rand_like", lambda array, self, generator, *_: _uniform(array, generator=generator))
-_drawn("randn", lambda array, size, generator, *_: _normal(array, generator=generator))
-_drawn("randn_like", lambda array, self, generator, *_: _normal(array, generator=generator))
-_drawn("randint.low", lambda array, low, high, size, generator, *_: _integers(array, low, high, generator))
-_drawn("randint", lambda array, high, size, generator, *_: _integers(array, 0, high, generator))
-_drawn("randint_like.low", lambda array, self, low, high, generator, *_: _integers(array, low, high, generator))
-_drawn("randint_like", lambda array, self, high, generator, *_: _integers(array, 0, high, generator))
-_drawn("normal.float_float", lambda array, mean, std, size, generator, *_: _normal(array, mean, std, generator))
-_drawn("randperm", lambda array, n, generator, *_:
+
+rand = _drawn(lambda array, size, generator, *_: _uniform(array, generator=generator))
+rand_like = _drawn(lambda array, self, generator, *_: _uniform(array, generator=generator))
+randn = _drawn(lambda array, size, generator, *_: _normal(array, generator=generator))
+randn_like = _drawn(lambda array, self, generator, *_: _normal(array, generator=generator))
+randint_low = _drawn(lambda array, low, high, size, generator, *_: _integers(array, low, high, generator))
+randint = _drawn(lambda array, high, size, generator, *_: _integers(array, 0, high, generator))
+randint_like_low = _drawn(lambda array, self, low, high, generator, *_: _integers(array, low, high, generator))
+randint_like = _drawn(lambda array, self, high, generator, *_: _integers(array, 0, high, generator))
+normal_floats = _drawn(lambda array, mean, std, size, generator, *_: _normal(array, mean, std, generator))
+randperm = _drawn(lambda array, n, generator, *_:
        run("aclnnRandperm", (n, *_taken(array, generator), array), "aten::randperm"))
 
 
 # distributions given by tensors --------------------------------------------------------------------------------------
 
 
-def _normal_of(name: str, symbol: str) -> None:
-    @composed(name)
-    def kernel(mean: Any, std: Any, generator: Any) -> Tensor:
-        spec = infer(name, mean, std, generator)
+def _normal_of(symbol: str) -> Callable:
+    @given("operator")
+    def kernel(operator: Operator, mean: Any, std: Any, generator: Any) -> Tensor:
+        spec = infer(operator, mean, std, generator)
         where = next(v._device for v in (mean, std) if hasattr(v, "_array"))
         made = uninitialised(spec, where)
         if made._array.size:
             values = [v.expand(spec.shape)._array if hasattr(v, "_array") else v for v in (mean, std)]
-            run(symbol, (*values, *_taken(made._array, generator), made._array), f"aten::{name}")
+            run(symbol, (*values, *_taken(made._array, generator), made._array), operator.name)
         return made
 
-
-_normal_of("normal.Tensor_float", "aclnnNormalTensorFloat")
-_normal_of("normal.float_Tensor", "aclnnNormalFloatTensor")
-_normal_of("normal.Tensor_Tensor", "aclnnNormalTensorTensor")
+    return kernel
 
 
-@composed("multinomial")
-def _multinomial(self: Tensor, num_samples: int, replacement: bool, generator: Any) -> Tensor:
-    made = uninitialised(infer("multinomial", self, num_samples, replacement, generator), self._device)
+normal_tensor_float = _normal_of("aclnnNormalTensorFloat")
+normal_float_tensor = _normal_of("aclnnNormalFloatTensor")
+normal_tensors = _normal_of("aclnnNormalTensorTensor")
+
+
+@given("operator")
+def multinomial(operator: Operator, self: Tensor, num_samples: int, replacement: bool, generator: Any) -> Tensor:
+    made = uninitialised(infer(operator, self, num_samples, replacement, generator), self._device)
     if made._array.size:
         run("aclnnMultinomial", (self._array, num_samples, replacement, *_taken(self._array, generator), made._array),
             "aten::multinomial")
@@ -181,10 +189,10 @@ def _multinomial(self: Tensor, num_samples: int, replacement: bool, generator: A
 _ROUNDS = 8  # each leaves at most one number in twenty to the next
 
 
-@composed("_standard_gamma")
-def _standard_gamma(self: Any, generator: Any) -> Any:
+@given("operator")
+def standard_gamma(operator: Operator, self: Any, generator: Any) -> Any:
     """The method of Marsaglia and Tsang, with rounds enough that of a billion numbers none is left to be drawn."""
-    infer("_standard_gamma", self, generator)
+    infer(operator, self, generator)
 
     def drawn(fill: Fill) -> Any:
         made = uninitialised(Spec(self._array.shape, self.dtype), self._device)
@@ -205,9 +213,9 @@ def _standard_gamma(self: Any, generator: Any) -> Any:
     return made.clamp_min(finfo(self.dtype).tiny)
 
 
-@composed("_sample_dirichlet")
-def _sample_dirichlet(self: Any, generator: Any) -> Any:
-    infer("_sample_dirichlet", self, generator)
+@given("operator")
+def sample_dirichlet(operator: Operator, self: Any, generator: Any) -> Any:
+    infer(operator, self, generator)
     gammas = call("_standard_gamma", self, generator)
     limits = finfo(self.dtype)
     return (gammas / gammas.sum(-1, True)).clamp(limits.tiny, 1 - limits.eps / 2)
@@ -216,29 +224,29 @@ def _sample_dirichlet(self: Any, generator: Any) -> Any:
 # dropout -------------------------------------------------------------------------------------------------------------
 
 
-@composed("_dropout_noise")
-def _dropout_noise(self: Tensor, p: float, features: bool, scaled: bool) -> Tensor:
-    made = uninitialised(infer("_dropout_noise", self, p, features, scaled), self._device)
+@given("operator")
+def dropout_noise(operator: Operator, self: Tensor, p: float, features: bool, scaled: bool) -> Tensor:
+    made = uninitialised(infer(operator, self, p, features, scaled), self._device)
     if made._array.size:
         _bernoulli(made._array, 1 - p)
     return made * (1 / (1 - p)) if scaled else made  # type: ignore[operator]
 
 
-@composed("_rrelu_slopes")
-def _rrelu_slopes(self: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
-    made = uninitialised(infer("_rrelu_slopes", self, lower, upper, generator), self._device)
+@given("operator")
+def rrelu_slopes(operator: Operator, self: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
+    made = uninitialised(infer(operator, self, lower, upper, generator), self._device)
     if made._array.size:
         _uniform(made._array, lower, upper, generator)
     return made.masked_fill(self > 0, 1)
 
 
-@composed("native_dropout")
-def _native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
+@given("operator")
+def native_dropout(operator: Operator, input: Tensor, p: float, train: bool | None) -> Any:
     mask = uninitialised(Spec(input._array.shape, bool_), input._device)
     if train is False or p == 0:
-        return results("native_dropout", input.clone(), mask.fill_(True))
+        return result_of(operator, (input.clone(), mask.fill_(True)))
     kept = uninitialised(Spec(input._array.shape, input.dtype), input._device)
     if kept._array.size:
         _bernoulli(kept._array, 1 - p)
         store(mask, kept)
-    return results("native_dropout", input * kept * (0.0 if p == 1 else 1 / (1 - p)), mask)  # type: ignore[operator]
+    return result_of(operator, (input * kept * (0.0 if p == 1 else 1 / (1 - p)), mask))  # type: ignore[operator]

@@ -6,24 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from ...._dispatch.registry import registry
+from ...._dispatch.registry import Operator, registry
 from ...._dispatch.schema import NUMBERS
-from ...._dtype import bool_, int64
+from ...._dtype import int64
 from ...._geometry import contiguous_strides
+from ...._ops.families import result_of
 from ...._ops.index import check_mask
 from ...._ops.rules import Spec, shape_text
 from ...._tensor import Tensor, wrapped_dim
 from ..array import empty
-from ..families import cast, finished, fresh, number_tensor, store, uninitialised, wrap_npu
+from ..families import cast, given, number_tensor, prepares, uninitialised, wrap_npu
 from ..launch import launch, run
-from .composed import call, clone, composed, infer, laid_out, number_of, results, unsafe_view, untouched
+from .operators import call, infer, laid_out, number_of, reshaped, untouched
 
 # joining and placing -------------------------------------------------------------------------------------------------
 
 
-@composed("cat")
-def _cat(row: Callable, tensors: Sequence[Tensor], dim: int) -> Tensor:
-    spec = infer("cat", tensors, dim)
+@given("operator", "row")
+def cat(operator: Operator, row: Callable, tensors: Sequence[Tensor], dim: int) -> Tensor:
+    spec = infer(operator, tensors, dim)
     ndim = len(spec.shape)
     kept = [cast(x, spec.dtype) for x in tensors if x._array.ndim == ndim and x._array.size]
     if not kept:
@@ -32,9 +33,9 @@ def _cat(row: Callable, tensors: Sequence[Tensor], dim: int) -> Tensor:
     return made if spec.strides is None else laid_out(made, spec)
 
 
-@composed("stack")
-def _stack(row: Callable, tensors: Sequence[Tensor], dim: int) -> Tensor:
-    spec = infer("stack", tensors, dim)
+@given("operator", "row")
+def stack(operator: Operator, row: Callable, tensors: Sequence[Tensor], dim: int) -> Tensor:
+    spec = infer(operator, tensors, dim)
     return row([cast(x, spec.dtype) for x in tensors], dim % len(spec.shape))
 
 
@@ -42,29 +43,25 @@ def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
     return like.new_zeros(tuple(shape))
 
 
-@composed("select_backward")
-def _select_backward(self: Tensor, input_sizes: tuple[int, ...], dim: int, index: int) -> Tensor:
+def select_backward(self: Tensor, input_sizes: tuple[int, ...], dim: int, index: int) -> Tensor:
     made = _zeros(input_sizes, self)
     made.select(dim, index).copy_(self)
     return untouched(made)
 
 
-@composed("slice_backward")
-def _slice_backward(self: Tensor, input_sizes: tuple[int, ...], dim: int, start: Any, end: Any, step: int) -> Tensor:
+def slice_backward(self: Tensor, input_sizes: tuple[int, ...], dim: int, start: Any, end: Any, step: int) -> Tensor:
     made = _zeros(input_sizes, self)
     call("slice.Tensor", made, dim, start, end, step).copy_(self)
     return untouched(made)
 
 
-@composed("diagonal_backward")
-def _diagonal_backward(self: Tensor, input_sizes: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Tensor:
+def diagonal_backward(self: Tensor, input_sizes: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Tensor:
     made = _zeros(input_sizes, self)
     made.diagonal(offset, dim1, dim2).copy_(self)
     return untouched(made)
 
 
-@composed("unfold_backward")
-def _unfold_backward(self: Tensor, input_sizes: tuple[int, ...], dim: int, size: int, step: int) -> Tensor:
+def unfold_backward(self: Tensor, input_sizes: tuple[int, ...], dim: int, size: int, step: int) -> Tensor:
     if not input_sizes:
         return self.sum().reshape(())
     made = uninitialised(Spec(tuple(input_sizes), self.dtype), self._device)
@@ -74,16 +71,16 @@ def _unfold_backward(self: Tensor, input_sizes: tuple[int, ...], dim: int, size:
     return made
 
 
-@composed("diag_embed")
-def _diag_embed(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
-    made = _zeros(infer("diag_embed", self, offset, dim1, dim2).shape, self)
+@given("operator")
+def diag_embed(operator: Operator, self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    made = _zeros(infer(operator, self, offset, dim1, dim2).shape, self)
     made.diagonal(offset, dim1, dim2).copy_(self)
     return untouched(made)
 
 
-@composed("block_diag")
-def _block_diag(tensors: Sequence[Tensor]) -> Tensor:
-    spec = infer("block_diag", tensors)
+@given("operator")
+def block_diag(operator: Operator, tensors: Sequence[Tensor]) -> Tensor:
+    spec = infer(operator, tensors)
     made = uninitialised(spec, tensors[0]._device).zero_()
     row = column = 0
     for tensor in tensors:
@@ -96,8 +93,7 @@ def _block_diag(tensors: Sequence[Tensor]) -> Tensor:
 # indexing ------------------------------------------------------------------------------------------------------------
 
 
-@composed("nonzero")
-def _nonzero(self: Tensor) -> Tensor:
+def nonzero(self: Tensor) -> Tensor:
     if not self._array.size:
         return uninitialised(Spec((0, self.dim()), int64), self._device)
     out = empty((self._array.size, self.dim()), int64.np, self._device)
@@ -107,8 +103,7 @@ def _nonzero(self: Tensor) -> Tensor:
     return wrap_npu(out.storage.array(shape, out.dtype, 0, (8 * self.dim(), 8)))
 
 
-@composed("nonzero_static")
-def _nonzero_static(self: Tensor, size: int, fill_value: int) -> Tensor:
+def nonzero_static(self: Tensor, size: int, fill_value: int) -> Tensor:
     found = self.nonzero()
     made = call("full", (size, self.dim()), fill_value, int64, None, self._device, None, False)
     count = min(size, found.shape[0])
@@ -116,9 +111,9 @@ def _nonzero_static(self: Tensor, size: int, fill_value: int) -> Tensor:
     return untouched(made)
 
 
-@composed("masked_select")
-def _masked_select(self: Tensor, mask: Tensor) -> Tensor:
-    infer("masked_select", self, mask)
+@given("operator")
+def masked_select(operator: Operator, self: Tensor, mask: Tensor) -> Tensor:
+    infer(operator, self, mask)
     shape = np.broadcast_shapes(self._array.shape, mask._array.shape)
     out = empty((math.prod(shape),), self._array.dtype, self._device)
     if not out.size:
@@ -149,47 +144,34 @@ def _on(self: Tensor, index: Tensor) -> Tensor:
     return index.to(self._device) if index._device != self._device else index
 
 
-@composed("index.Tensor")
-def _index(row: Callable, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+@given("operator", "row")
+def index(operator: Operator, row: Callable, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     places = _places(self, indices)
-    spec = infer("index.Tensor", self, places)
+    spec = infer(operator, self, places)
     if 0 in spec.shape or not self._array.size:
         return uninitialised(spec, self._device)
     return row(self, tuple(places))
 
 
-@composed("flip")
-def _flip(row: Callable, self: Tensor, dims: tuple[int, ...]) -> Tensor:
-    return row(self, dims) if dims and self.dim() else clone(self, None)
+@given("row")
+def flip(row: Callable, self: Tensor, dims: tuple[int, ...]) -> Tensor:
+    return row(self, dims) if dims and self.dim() else untouched(self.clone())
 
 
-@composed("index_select", "gather")
-def _picked(row: Callable, self: Tensor, dim: int, index: Tensor, *rest: Any) -> Tensor:
+@given("operator", "row")
+def picked(operator: Operator, row: Callable, self: Tensor, dim: int, index: Tensor, *rest: Any) -> Tensor:
     if self.dim() and index.dim():
         return row(self, dim, index, *rest)
-    name = "gather" if rest else "index_select"
-    shape = infer(name, self, dim, index, *rest).shape
+    shape = infer(operator, self, dim, index, *rest).shape
     made = row(*(x.reshape((1,)) if not x.dim() else x for x in (self,)), dim, index.reshape((-1,)), *rest)
-    return unsafe_view(made, shape)
+    return reshaped(made, shape)
 
 
-# What the writing operators (_ops/updates.py) do to their arguments before ACLNN gets them; None: nothing to write.
-PREPARED: dict[str, Callable[..., tuple | None]] = {}
-
-
-def prepares(*names: str) -> Callable[[Callable], Callable]:
-    def add(function: Callable) -> Callable:
-        PREPARED.update(dict.fromkeys(names, function))
-        return function
-
-    return add
-
-
-@prepares("index_put")
-def _prepare_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> tuple | None:
+@prepares
+def prepare_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> tuple | None:
     places = _places(self, indices)
     values = cast(_on(self, values), self.dtype)
-    shape = infer("index.Tensor", self, places).shape
+    shape = infer(registry.get("aten::index.Tensor"), self, places).shape
     if 0 in shape:
         return None
     if len(values._array.shape) > len(shape) or any(
@@ -199,48 +181,47 @@ def _prepare_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor,
     return tuple(places), values, accumulate
 
 
-@prepares("masked_fill")
-def _prepare_masked_fill(self: Tensor, mask: Tensor, value: Any) -> tuple:
+@prepares
+def prepare_masked_fill(self: Tensor, mask: Tensor, value: Any) -> tuple:
     return mask, value if value.__class__ in NUMBERS else cast(_on(self, value), self.dtype)
 
 
-@prepares("index_fill")
-def _prepare_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> tuple:
+@prepares
+def prepare_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> tuple:
     return dim, index.reshape((-1,)), number_of(value)
 
 
-@prepares("index_copy", "index_add")
-def _prepare_along(self: Tensor, dim: int, index: Tensor, source: Tensor, *rest: Any) -> tuple:
+@prepares
+def prepare_along(self: Tensor, dim: int, index: Tensor, source: Tensor, *rest: Any) -> tuple:
     return dim, index.reshape((-1,)), source, *rest
 
 
-@composed("masked_scatter_backward")
-def _masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: tuple[int, ...]) -> Tensor:
     picked = grad_output.masked_select(mask)
     made = _zeros((math.prod(sizes),), grad_output)
     made.narrow(0, 0, picked.shape[0]).copy_(picked)
-    return unsafe_view(made, tuple(sizes))
+    return reshaped(made, tuple(sizes))
 
 
-@composed("one_hot")
-def _one_hot(self: Tensor, num_classes: int) -> Tensor:
+@given("operator")
+def one_hot(operator: Operator, self: Tensor, num_classes: int) -> Tensor:
     if num_classes == -1 and self._array.size:
         num_classes = int(self.max().item()) + 1
-    infer("one_hot", self, num_classes)
+    infer(operator, self, num_classes)
     made = call("zeros", (*self.shape, num_classes), int64, None, self._device, None, False)
     return untouched(made.scatter_(-1, self.unsqueeze(-1), 1))
 
 
-@composed("embedding")
-def _embedding(row: Callable, weight: Tensor, indices: Tensor, *rest: Any) -> Tensor:
-    infer("embedding", weight, indices, *rest)
+@given("operator", "row")
+def embedding(operator: Operator, row: Callable, weight: Tensor, indices: Tensor, *rest: Any) -> Tensor:
+    infer(operator, weight, indices, *rest)
     return row(weight, indices, *rest)
 
 
-@composed("searchsorted")
-def _searchsorted(sorted_sequence: Tensor, self: Any, out_int32: bool, right: bool, side: str | None,
-                  sorter: Tensor | None) -> Tensor:
-    spec = infer("searchsorted", sorted_sequence, self, out_int32, right, side, sorter)
+@given("operator")
+def searchsorted(operator: Operator, sorted_sequence: Tensor, self: Any, out_int32: bool, right: bool,
+                 side: str | None, sorter: Tensor | None) -> Tensor:
+    spec = infer(operator, sorted_sequence, self, out_int32, right, side, sorter)
     if self.__class__ in NUMBERS:
         self = number_tensor(self, sorted_sequence.dtype, sorted_sequence._device)
     made = uninitialised(spec, sorted_sequence._device)
@@ -250,43 +231,45 @@ def _searchsorted(sorted_sequence: Tensor, self: Any, out_int32: bool, right: bo
     return made
 
 
-@composed("_unique2")
-def _unique(self: Tensor, sorted: bool, return_inverse: bool, return_counts: bool) -> Any:
-    infer("_unique2", self)
-    return _distinct("aclnnUnique2", "_unique2", self, return_inverse, return_counts,
+@given("operator")
+def unique(operator: Operator, self: Tensor, sorted: bool, return_inverse: bool, return_counts: bool) -> Any:
+    infer(operator, self)
+    return _distinct("aclnnUnique2", operator, self, return_inverse, return_counts,
                      {"sorted": sorted, "returnInverse": return_inverse, "returnCounts": return_counts})
 
 
-@composed("unique_consecutive")
-def _unique_consecutive(self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
-    infer("unique_consecutive", self, return_inverse, return_counts, dim)
+@given("operator")
+def unique_consecutive(operator: Operator, self: Tensor, return_inverse: bool, return_counts: bool,
+                       dim: int | None) -> Any:
+    infer(operator, self, return_inverse, return_counts, dim)
     no_dim = 1000  # what the operator takes for "all elements as one row"
-    return _distinct("aclnnUniqueConsecutive", "unique_consecutive", self, return_inverse, return_counts,
+    return _distinct("aclnnUniqueConsecutive", operator, self, return_inverse, return_counts,
                      {"returnInverse": return_inverse, "returnCounts": return_counts,
                       "dim": no_dim if dim is None else wrapped_dim(dim, self.dim())}, dim)
 
 
-def _distinct(symbol: str, name: str, self: Tensor, return_inverse: bool, return_counts: bool,
+def _distinct(symbol: str, operator: Operator, self: Tensor, return_inverse: bool, return_counts: bool,
               options: dict[str, Any], dim: int | None = None) -> Any:
     size, shape = self._array.size, self._array.shape
     length = size if dim is None else shape[wrapped_dim(dim, self.dim())]
     nothing = uninitialised(Spec((0,), int64), self._device)
     if not size:
-        return results(name, uninitialised(Spec((0,), self.dtype), self._device), nothing, nothing)
+        return result_of(operator, (uninitialised(Spec((0,), self.dtype), self._device), nothing, nothing))
     values = empty((size,) if dim is None else shape, self._array.dtype, self._device)
     inverse = empty(shape if dim is None else (length,), int64.np, self._device)
     counts = empty((length,), int64.np, self._device)
-    given = {"self": self._array, "valueOut": values, "inverseOut": inverse, "countsOut": counts, **options}
-    found, counted = launch(symbol, given, op=f"aten::{name}", shapes_of=("valueOut", "countsOut"))
+    arguments = {"self": self._array, "valueOut": values, "inverseOut": inverse, "countsOut": counts, **options}
+    found, counted = launch(symbol, arguments, op=operator.name, shapes_of=("valueOut", "countsOut"))
     tensor = wrap_npu(values.storage.array(found, values.dtype, 0, contiguous_strides(found, values.itemsize)))
     number = found[0 if dim is None else wrapped_dim(dim, self.dim())]
-    return results(name, tensor, wrap_npu(inverse) if return_inverse else nothing,
-                   wrap_npu(counts.storage.array((number,), counts.dtype, 0, (8,))) if return_counts else nothing)
+    counted_out = counts.storage.array((number,), counts.dtype, 0, (8,))
+    return result_of(operator, (tensor, wrap_npu(inverse) if return_inverse else nothing,
+                                wrap_npu(counted_out) if return_counts else nothing))
 
 
-@composed("bincount")
-def _bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
-    spec = infer("bincount", self, weights, minlength)
+@given("operator")
+def bincount(operator: Operator, self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
+    spec = infer(operator, self, weights, minlength)
     if not self.numel():
         return call("zeros", (minlength,), spec.dtype, None, self._device, None, False)
     largest, smallest = (int(x) for x in call("stack", (self.max(), self.min()), 0).tolist())
@@ -298,33 +281,10 @@ def _bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     return made
 
 
-@composed("repeat_interleave.Tensor")
-def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
+def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
     count = int(repeats.sum().item()) if output_size is None and repeats.numel() else output_size or 0
     made = uninitialised(Spec((count,), repeats.dtype), repeats._device)
     if count:
         at = call("arange.start_step", 0, repeats.numel(), 1, repeats.dtype, None, repeats._device, None, False)
         run("aclnnRepeatInterleave", (at._array, repeats._array, count, made._array), "aten::repeat_interleave")
     return made
-
-
-@composed("isin.Tensor_Tensor")
-def _isin(elements: Tensor, test_elements: Tensor, assume_unique: bool, invert: bool) -> Tensor:
-    infer("isin.Tensor_Tensor", elements, test_elements, assume_unique, invert)
-    found = (elements.unsqueeze(-1) == test_elements.reshape((-1,))).any((-1,))
-    return ~found if invert else found
-
-
-def _triangle_indices(name: str, triangle: str) -> None:
-    @composed(name)
-    def kernel(row: int, col: int, offset: int, *options: Any) -> Tensor:
-        operator = registry.get(f"aten::{name}")
-        made = fresh(operator, (row, col, offset, *options))
-        if made._array.size:
-            whole = call("ones", (row, col), bool_, None, made._device, None, False)
-            store(made, call(triangle, whole, offset).nonzero().t())
-        return finished(operator, made, (row, col, offset, *options))
-
-
-_triangle_indices("tril_indices", "tril")
-_triangle_indices("triu_indices", "triu")
