@@ -584,6 +584,18 @@ def _linear_node(node: Node) -> str:
     return "ViewBackward0" if has_bias else "UnsafeViewBackward0"
 
 
+def _linear_by_parts(input: Any, weight: Any, bias: Any) -> Any:
+    """As ATen has it, but for products of more than two dimensions, which are made of this one."""
+    if weight.dim() == 1 or not input.numel():
+        made = (input * weight).sum(-1) if weight.dim() == 1 else input.new_zeros((*input.shape[:-1], weight.shape[0]))
+        return made if bias is None else made + bias
+    rows = input if input.dim() == 2 else input.reshape(-1, input.shape[-1])
+    added = bias is not None and bias.dim() <= 1
+    made = bias.addmm(rows, weight.t()) if added else rows.mm(weight.t())
+    made = made if input.dim() == 2 else made.reshape(*input.shape[:-1], weight.shape[0])
+    return made if bias is None or added else made + bias
+
+
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    kernel=_Quick(_linear_spec, _linear_array, _quick_linear),
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
@@ -600,7 +612,7 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    batch=_linear_each,
    out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts), autocast="lower",
    flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm"), node=_linear_node,
-   decomposition=_linear_parts)
+   decomposition=_linear_by_parts)
 
 
 def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
