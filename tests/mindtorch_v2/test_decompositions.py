@@ -200,7 +200,9 @@ def reached() -> Iterator[dict[str, list[tuple]]]:
                     torch.autograd.backward(made, [torch.ones_like(o) for o in made])
                 except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
                     continue  # what the tests of the operators themselves look at
-    torch.nn.functional.batch_norm(torch.ones(2, 3), torch.zeros(3), torch.ones(3), training=True)  # no sample has both
+    # what no sample does
+    torch.nn.functional.batch_norm(torch.ones(2, 3), torch.zeros(3), torch.ones(3), training=True)
+    torch.native_dropout(torch.ones(2, 3, requires_grad=True), 0.5, True)[0].sum().backward()
     for name, kernel in kernels.items():
         registry.register_kernel(name, DispatchKey.CPU, kernel)
     yield seen

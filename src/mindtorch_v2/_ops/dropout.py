@@ -167,7 +167,8 @@ _NATIVE = op("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Ten
    kernels={"cuda": "dropout.native_dropout", "npu": "random.native_dropout"})
 _BACKWARD = op("native_dropout_backward(Tensor grad_output, Tensor mask, Scalar scale) -> Tensor",
    kernel=pointwise(lambda xp, grad_output, mask, scale: grad_output * mask * scale, rounds_numbers=False),
-   grad=dict(grad_output=lambda grad, mask, scale: call_bound(_BACKWARD, (grad, mask, scale))), public="")
+   grad=dict(grad_output=lambda grad, mask, scale: call_bound(_BACKWARD, (grad, mask, scale))), public="",
+   decomposition=lambda grad_output, mask, scale: grad_output * mask * scale)
 
 
 # nn.functional -------------------------------------------------------------------------------------------------------
