@@ -28,48 +28,33 @@ def settings(cls: type[M]) -> type[M]:
     What stands behind an annotation `_: KW_ONLY` must be named. `_keep(**settings)` of the class, if it has one, stores
     them; else each becomes an attribute.
     """
-    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter("self", kind)]
-    for name, annotation in inspect.get_annotations(cls).items():
-        if annotation is KW_ONLY:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            continue
-        default = cls.__dict__.get(name, inspect.Parameter.empty)
-        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
-        if default is not inspect.Parameter.empty:
-            delattr(cls, name)
-    signature = inspect.Signature(parameters, return_annotation=None)
-    cls.__init__ = _constructor(cls, signature)  # type: ignore[method-assign]
-    cls._settings = tuple(signature.parameters)[1:]  # type: ignore[attr-defined]
+    annotations = inspect.get_annotations(cls)
+    names = [name for name, annotation in annotations.items() if annotation is not KW_ONLY]
+    positional = names[: list(annotations).index("_")] if "_" in annotations else names
+    defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
+    for name in defaults:
+        delattr(cls, name)
+    init = _constructor(tuple(positional), tuple(names[len(positional) :]))
+    init.__defaults__ = tuple(defaults[name] for name in positional if name in defaults)
+    init.__kwdefaults__ = {name: value for name, value in defaults.items() if name not in positional}
+    init.__annotations__ = {**{name: annotations[name] for name in names}, "return": None}
+    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    cls.__init__ = init  # type: ignore[method-assign]
+    cls._settings = tuple(names)  # type: ignore[attr-defined]
     if not hasattr(cls, "_keep"):
         cls._keep = _keep_all  # type: ignore[attr-defined]
     if "__constants__" not in cls.__dict__:
-        cls.__constants__ = list(cls._settings)  # type: ignore[attr-defined]
+        cls.__constants__ = names  # type: ignore[attr-defined]
     return cls
 
 
-def _constructor(cls: type, signature: inspect.Signature) -> Any:
-    """A function of that signature that hands its arguments to `_keep`; Python words the errors of a wrong call."""
-    nothing = inspect.Parameter.empty
+def _constructor(positional: tuple[str, ...], named: tuple[str, ...]) -> Any:
+    """A function of those arguments that hands them to `_keep`; Python words the errors of a wrong call."""
+    head = ", ".join(["self", *positional, *(["*", *named] if named else [])])
+    kept = ", ".join(f"{name}={name}" for name in (*positional, *named))
     scope: dict[str, Any] = {"initialise": Module.__init__}
-    bare = []
-    for parameter in signature.parameters.values():
-        default = nothing if parameter.default is nothing else _Default(parameter.name)
-        scope[repr(default)] = parameter.default
-        bare.append(parameter.replace(annotation=nothing, default=default))
-    head = inspect.Signature(bare)
-    kept = ", ".join(f"{name}={name}" for name in list(signature.parameters)[1:])
-    exec(f"def __init__{head}:\n    initialise(self)\n    self._keep({kept})", scope)
-    init = scope["__init__"]
-    init.__qualname__, init.__module__, init.__signature__ = f"{cls.__qualname__}.__init__", cls.__module__, signature
-    return init
-
-
-class _Default(str):
-    """The default of the parameter of that name, as source code."""
-
-    def __repr__(self) -> str:
-        return f"default_{self}"
+    exec(f"def __init__({head}):\n    initialise(self)\n    self._keep({kept})", scope)
+    return scope["__init__"]
 
 
 def _keep_all(self: Module, **values: Any) -> None:

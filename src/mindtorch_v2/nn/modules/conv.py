@@ -1,7 +1,7 @@
 """Convolution layers."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mindtorch_v2 as torch
@@ -11,15 +11,10 @@ from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
-from .utils import add_parameter
+from .utils import _ntuple, add_parameter
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d",
            "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d"]
-
-
-def _each(value: Any, rank: int) -> tuple:
-    """A setting for each dimension."""
-    return tuple(value) if isinstance(value, Iterable) else (value,) * rank
 
 
 class _ConvNd(Module):
@@ -116,11 +111,11 @@ class _Conv(_ConvNd):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
                  device: Any = None, dtype: Any = None) -> None:
-        rank = self._rank
+        each = _ntuple(self._rank)
         super().__init__(
-            in_channels, out_channels, _each(kernel_size, rank), _each(stride, rank),
-            padding if isinstance(padding, str) else _each(padding, rank), _each(dilation, rank), False, (0,) * rank,
-            groups, bias, padding_mode, device, dtype)
+            in_channels, out_channels, each(kernel_size), each(stride),
+            padding if isinstance(padding, str) else each(padding), each(dilation), False, each(0), groups, bias,
+            padding_mode, device, dtype)
 
     def _conv_forward(self, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         padding: Any = self.padding
@@ -190,10 +185,10 @@ class _ConvTranspose(_ConvTransposeNd):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
                  padding_mode: str = "zeros", device: Any = None, dtype: Any = None) -> None:
-        rank = self._rank
+        each = _ntuple(self._rank)
         super().__init__(
-            in_channels, out_channels, _each(kernel_size, rank), _each(stride, rank), _each(padding, rank),
-            _each(dilation, rank), True, _each(output_padding, rank), groups, bias, padding_mode, device, dtype)
+            in_channels, out_channels, each(kernel_size), each(stride), each(padding), each(dilation), True,
+            each(output_padding), groups, bias, padding_mode, device, dtype)
 
     def forward(self, input: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
         if self.padding_mode != "zeros":
