@@ -313,7 +313,7 @@ _PARAMETERS = {
     "_coalesced_": "bool coalesced", "smm": "Tensor mat",
     **dict.fromkeys(("sparse_resize_", "sparse_resize_and_clear_"), "int[] size, int sparse_dim, int dense_dim"),
     "to_dense": "ScalarType? dtype=None, *, bool? masked_grad=None",
-    "to_sparse": "int? sparse_dim=None, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None",
+    "to_sparse": "int sparse_dim=None, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None",
     **dict.fromkeys(("to_sparse_csc", "to_sparse_csr"), "int? dense_dim=None"),
 }
 

@@ -164,7 +164,8 @@ def group_norm(d: Draw) -> Parts:
     groups = d.randint(1, 3)
     shape = (d.choice(BATCHES), groups * d.randint(1, 3), *sizes(d, d.randint(0, 3), 1, 3))
     x = d.tensor(shape, dtype)
-    if kwargs.get("bias") == "False":  # PyTorch crashes where the channels are innermost
+    # PyTorch reads a null pointer where the channels are innermost and bias or input have no gradient.
+    if kwargs.get("bias") == "False" or "requires_grad" not in x:
         x = f"{x}.detach().contiguous()"
     return module("GroupNorm", groups, shape[1], **kwargs), [f"x = {x}"], ["x"]
 

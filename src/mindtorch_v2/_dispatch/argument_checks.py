@@ -15,6 +15,9 @@ def takes(signature: str) -> Callable[[Callable], Callable]:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
             values = schema.bind(args, kwargs, is_method=schema.takes_self)
+            for name, value in (*zip(schema.names, args), *kwargs.items()):
+                if value is None and name in schema.index and schema.arguments[schema.index[name]].refuses_none:
+                    raise schema.expected(name, None)
             positional = len(schema.positional)
             return function(*values[:positional], **dict(zip(schema.names[positional:], values[positional:])))
 

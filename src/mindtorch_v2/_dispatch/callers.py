@@ -9,7 +9,7 @@ when the function is first called. Tracebacks and debuggers show the operator's 
 import functools
 import linecache
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -215,7 +215,9 @@ def _holds_class(values: Sequence[Any]) -> bool:
     return any(isinstance(v, type) and hasattr(v, "_keys") for v in flat)
 
 
-def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bool, checks: Sequence[str] = ()) -> str:
+def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bool, checks: Sequence[str] = (),
+                   told: Collection[str] = ()) -> str:
+    """The source of a public function; `told` are keywords that, if written, count even where they are the default."""
     schema = operator.schema
     varargs = schema.varargs if schema.gathers(is_method) else None
     positional, keyword_only = schema.positional, [a for a in schema.arguments if a.keyword_only]
@@ -235,18 +237,23 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     else:
         rest = []
         signature.append("*extra")
-    signature += [f"{a.name}=__default_{a.name}__" for a in keyword_only]
-    signature += ["out=None"] * takes_out + ["**unexpected"]
+    signature += [f"{a.name}=MISSING" if a.name in told else f"{a.name}=__default_{a.name}__" for a in keyword_only]
+    signature += ["out=MISSING"] * takes_out + ["**unexpected"]
     given = [a.name for a in positional if a.name != varargs and a not in rest]
-    kwargs = "".join(f"{a.name}={a.name}, " for a in (*rest, *keyword_only))
+    kwargs = "".join(f"{a.name}={'_given_' * (a.name in told)}{a.name}, " for a in (*rest, *keyword_only))
     passed = "".join(f"{n}, " for n in given)
-    slow = f"__bound_call__(({passed}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'None'})"
-    leave = " or ".join(["unexpected", *(["out is not None"] if takes_out else [])])
+    slow = f"__bound_call__(({passed}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'MISSING'})"
+    leave = " or ".join(["unexpected", *(["out is not MISSING"] if takes_out else [])])
     # An argument that may be left out, but not be None:
     refusing = [a.name for a in positional if a.refuses_none]
     body = [f"if {n} is None: raise __expected__('{n}', None)" for n in refusing]
-    body += _KEEPDIM_LINES if needs_dim else []
+    if needs_dim:
+        body += ["if dim is MISSING and out is not MISSING and 'axis' not in unexpected: raise __without_dim__()"] * (
+            takes_out and schema.base_name != "mean")
+        body += _KEEPDIM_LINES
     body += [f"if {n} is MISSING: {n} = None" for n in refusing]
+    for n in told:
+        body += [f"_given_{n} = {n}", f"if {n} is MISSING: {n} = __default_{n}__"]
     if varargs:
         # one tuple given: take it; integers given one by one: they are the tuple
         body += [f"if not extra or {leave}: return {slow}",
@@ -273,11 +280,13 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     return f"def {name}({', '.join(signature)}):\n{text}\n"
 
 
-def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any],
+                told: Collection[str] = ()) -> tuple[tuple, dict[str, Any]]:
     """A call without the defaults that the generated signature filled in; by name where positions are left out."""
     schema = operator.schema
     defaults = schema.defaults
-    kwargs = {k: v for k, v in kwargs.items() if k not in schema.index or v is not defaults[schema.index[k]]}
+    kwargs = {k: v for k, v in kwargs.items() if v is not MISSING and
+              (k in told or k not in schema.index or v is not defaults[schema.index[k]])}
     while args and len(args) <= len(schema.positional) and args[-1] is defaults[len(args) - 1]:
         args.pop()
     renamed = [schema.index.get(KEYWORD_ALIASES.get(name, ""), len(args)) for name in kwargs]
@@ -301,12 +310,12 @@ def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], 
     args, kwargs = _as_written(operator, list(args), kwargs)
     foreign = _foreign((*args, *kwargs.values()))
     if foreign:
-        return call_torch_function(public, foreign, args, kwargs if out is None else {**kwargs, "out": out})
+        return call_torch_function(public, foreign, args, kwargs if out is MISSING else {**kwargs, "out": out})
     old = named_by_old_order(operator.schema, args, kwargs, is_method)
     if old is not None:
         args, kwargs = (), old
     values = operator.schema.bind(args, kwargs, is_method=is_method)
-    if out is None:
+    if out is MISSING:
         return call_bound(operator, values)
     assert write_out is not None
     return write_out(operator, values, out)
@@ -443,17 +452,18 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
     is that of the first overload, whose way out leads to the others.
     """
 
-    def quick_caller(operator: Operator, otherwise: Callable) -> FunctionType:
+    def quick_caller(operator: Operator, otherwise: Callable, told: Callable[[], Collection[str]]) -> FunctionType:
         scope = _caller_scope(operator) | {"__bound_call__": otherwise}
 
         def source() -> str:
-            return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator))
+            return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator),
+                                  told())
 
         return lazy_function(name, scope, _with_defaults(operator, scope, source), doc)
 
     def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
-        args, kwargs = _as_written(operators[0], list(args), kwargs)
-        if out is None:
+        args, kwargs = _as_written(operators[0], list(args), kwargs, not_shared())
+        if out is MISSING:
             for operator, quick in zip(operators[1:], others):
                 if any(operator.schema.index.get(name, len(args)) < len(args) for name in kwargs):
                     continue
@@ -462,11 +472,11 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
                     return result
         foreign = _foreign((*args, *kwargs.values()))
         if foreign:
-            return call_torch_function(public, foreign, args, kwargs)
+            return call_torch_function(public, foreign, args, kwargs if out is MISSING else {**kwargs, "out": out})
         for operator in operators:
             values = operator.schema.match(args, kwargs, is_method=is_method)
             if values is not None:
-                if out is None:
+                if out is MISSING:
                     return call_bound(operator, values)
                 assert write_out is not None
                 return write_out(operator, values, out)
@@ -475,6 +485,12 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
         raise TypeError(f"{name}() received an invalid combination of arguments - got ({shown}), but expected one "
                         f"of:{choices}")
 
-    others = tuple(quick_caller(operator, lambda args, kwargs, out: _LEAVE) for operator in operators[1:])
-    public = quick_caller(operators[0], another)
+    @functools.cache
+    def not_shared() -> frozenset[str]:
+        """Keywords of the first overload with which another does not fit, whatever their values."""
+        return frozenset(a.name for a in operators[0].schema.arguments if a.keyword_only and
+                         not all(a.name in operator.schema.index for operator in operators[1:]))
+
+    others = tuple(quick_caller(operator, lambda args, kwargs, out: _LEAVE, tuple) for operator in operators[1:])
+    public = quick_caller(operators[0], another, not_shared)
     return public

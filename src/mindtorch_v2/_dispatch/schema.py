@@ -34,12 +34,13 @@ _NUMPYS_NAMES = frozenset(("axis", "keepdims", "x", "a", "x1", "x2"))
 LEAST, MOST, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 
 
-# Lists in which a tensor must not be a bool; elsewhere it counts as 0 or 1.
-_SIZES = ("size", "sizes", "shape", "stride", "strides", "shifts", "repeats")
+# Lists of SymInt under whatever schema. In a list of that type a tensor must not be a bool; elsewhere it is 0 or 1.
+_SIZES = ("size", "sizes", "shape", "strides", "shifts", "repeats", "pad", "normalized_shape", "s", "split_sizes",
+          "output_padding")
 
 
 # Functions that in PyTorch take an int, or in another overload a list.
-_INT_OR_LIST = frozenset(("any", "all", "movedim"))
+_INT_OR_LIST = frozenset(("any", "all"))
 
 
 class Mismatch(TypeError):
@@ -64,6 +65,7 @@ class Argument:
     default: Any = MISSING
     gaps: bool = False  # whether a list may hold None
     one_for_all: bool = True  # whether a tensor of one element stands for a list of that size
+    symbolic: bool = False  # whether PyTorch has it as SymInt
 
     @property
     def is_tensor(self) -> bool:
@@ -113,7 +115,7 @@ class Argument:
         """Integers of a list, of which PyTorch looks at the first before it takes all: booleans may follow it."""
         converted = []
         for i, item in enumerate(items):
-            if self.name in _SIZES and is_tensor(item) and item.dtype.category == 0:
+            if self.symbolic and is_tensor(item) and item.dtype.category == 0:
                 raise RuntimeError("Expected scalar.isIntegral( false) to be true, but got false.")
             try:
                 number = _to_list_int(item) if i or not isinstance(item, bool) else MISSING
@@ -365,7 +367,8 @@ class Schema:
             arguments.append(Argument(
                 m["name"], type_name, bool(m["opt2"]) or (bool(m["opt1"]) and not m["list"]), m["list"] is not None,
                 int(m["size"]) if m["size"] else None, bool(m["alias"] and "!" in m["alias"]), keyword_only, default,
-                bool(m["opt1"] and m["list"]), self.base_name not in _INT_OR_LIST))
+                bool(m["opt1"] and m["list"]), self.base_name not in _INT_OR_LIST,
+                m["type"] == "SymInt" or m["name"] in _SIZES))
         return tuple(arguments)
 
     def _parse_returns(self, text: str) -> tuple[Return, ...]:

@@ -173,14 +173,14 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
         samples=cases(case(t(1, 2, *(3,) * rank), t(1, 2, *(5,) * rank)),
                       case(t(2, *(2,) * rank), t(2, *(4,) * rank))), batch=planewise(rank + 2)))
     pooled = function_of(op(
-        f"_{name}(Tensor self, int[{rank}] output_size) -> Tensor", public="torch",
+        f"_{name}(Tensor self, SymInt[{rank}] output_size) -> Tensor", public="torch",
         kernel=computes(infer, array), npu=f"aclnnAdaptiveAvgPool{rank}d(self, output_size, out)",
         grad=dict(self=lambda grad, self: backward(grad, self)),
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank)),
         batch=planewise(rank + 2), out=None))
 
-    @composite(f"{name}(Tensor self, int[{rank}] output_size) -> Tensor", public="_nn",
+    @composite(f"{name}(Tensor self, SymInt[{rank}] output_size) -> Tensor", public="_nn",
                samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(1, 2, *(4,) * rank), 1),
                              error(RuntimeError, f"{name}: output_size must be {rank}", t(1, 2, *(4,) * rank),
                                    (1,) * (rank + 1))), autocast=dict(cpu="float32") if rank == 3 else None)

@@ -11,7 +11,7 @@ from .declare import composite
 from .group_norm import group_norm_with_statistics
 from .join import constant_pad_nd
 from .matmul import check_same_scalar
-from .rules import shape_text
+from .rules import check_constant, shape_text
 from .samples import case, cases, error, t
 
 
@@ -63,6 +63,7 @@ _BATCH_SAMPLES = (case(t(4, 3), t(3), t(3), None, None, True, 0.1, 1e-5),
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """The normalised input, and the batch's means and inverse deviations (empty outside training)."""
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
+    check_constant("native_batch_norm", running_mean=running_mean, running_var=running_var)
     told = next((x.dtype for x in (weight, bias, running_mean) if x is not None), input.dtype)
     if training:
         made, mean, rstd = _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)
@@ -105,6 +106,7 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
         if parameter is not None and parameter.dim() != 1:
             raise RuntimeError(f"TensorAccessor expected 1 dims but tensor has {parameter.dim()}")
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
+    check_constant("native_batch_norm", running_mean=running_mean, running_var=running_var)
     if training:
         return _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)[0]
     return batch_norm_by_running(input, weight, bias, running_mean, running_var, eps)

@@ -14,7 +14,7 @@ from .batch import decomposed
 from .declare import composite, function_of, op
 from .families import computes
 from .loss import MEAN, NONE, SUM, same_batch, unsupported
-from .rules import Spec, shape_text
+from .rules import Spec, check_constant, shape_text
 from .samples import case, cases, error, ints, t, values
 
 # checks --------------------------------------------------------------------------------------------------------------
@@ -23,6 +23,7 @@ from .samples import case, cases, error, ints, t, values
 def _check_classes(self: Tensor, target: Tensor, weight: Tensor | None) -> None:
     """Raises unless `target` holds a class for each vector of scores."""
     shape, wanted = self._array.shape, target._array.shape
+    check_constant("nll_loss_forward" if len(shape) < 3 else "nll_loss2d_forward", weight=weight)
     if not shape:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if len(shape) == 1:

@@ -282,7 +282,7 @@ def _convolution_each(call: Call) -> Result:
     return made, True
 
 _CONVOLUTION = op(
-    "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
+    "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
     "bool transposed, int[] output_padding, int groups) -> Tensor",
     kernel=computes(_convolution_spec, _convolution_array, widened=_widened),
     kernels={"cuda": "conv.convolution", "npu": "losses.convolution"},
@@ -435,9 +435,9 @@ def _declare(rank: int) -> None:
     """conv1d, conv2d or conv3d, and its transposed counterpart."""
     name, length = f"conv{rank}d", (7, 5, 4)[rank - 1]
     x, w, none = (2, 3) + (length,) * rank, (4, 3) + (3,) * rank, (0,) * rank
-    steps = f"int[{rank}] stride=1, {{}} padding={{}}, int[{rank}] dilation=1, int groups=1) -> Tensor"
+    steps = f"SymInt[{rank}] stride=1, {{}} padding={{}}, SymInt[{rank}] dilation=1, int groups=1) -> Tensor"
 
-    @composite(f"{name}(Tensor input, Tensor weight, Tensor? bias=None, {steps.format(f'int[{rank}]', 0)}",
+    @composite(f"{name}(Tensor input, Tensor weight, Tensor? bias=None, {steps.format(f'SymInt[{rank}]', 0)}",
                public="torch nn.functional", out=None, autocast="lower",
                samples=cases(
                    case(t(*x), t(*w)), case(t(*x[1:]), t(*w), t(4), stride=2, padding=1),
@@ -484,8 +484,9 @@ def _declare(rank: int) -> None:
 
     transposed = f"conv_transpose{rank}d"
 
-    @composite(f"{transposed}.input(Tensor input, Tensor weight, Tensor? bias=None, int[{rank}] stride=1, int[{rank}] "
-               f"padding=0, int[{rank}] output_padding=0, int groups=1, int[{rank}] dilation=1) -> Tensor",
+    @composite(f"{transposed}.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{rank}] stride=1, "
+               f"SymInt[{rank}] padding=0, int[{rank}] output_padding=0, int groups=1, SymInt[{rank}] dilation=1)"
+               " -> Tensor",
                public="torch nn.functional", out=None, autocast="lower",
                samples=cases(
                    case(t(*x), t(3, 2, *w[2:])), case(t(*x[1:]), t(3, 2, *w[2:]), t(2), 2, 1, 1),

@@ -247,7 +247,7 @@ def _permuted(size: tuple[int, ...], physical_layout: tuple[int, ...], dtype: dt
     return Spec(checked_size(size, "empty_permuted"), dtype or get_default_dtype(), tuple(strides))
 
 
-op(f"empty_strided(int[] size, int[] stride, {FACTORY}) -> Tensor",
+op(f"empty_strided(int[] size, SymInt[] stride, {FACTORY}) -> Tensor",
    kernel=Factory(_strided, _empty), out=None, kernels={"npu": "factories.unfilled"})
 op(f"empty_permuted(int[] size, int[] physical_layout, {FACTORY}) -> Tensor",
    kernel=Factory(_permuted, _empty), out=None, kernels={"npu": "factories.unfilled"})
@@ -324,7 +324,7 @@ def _new_strided_each(call: Call) -> Result:
     return called("new_empty", value, (call.size, *size), *rest), True
 
 
-op(f"new_empty_strided(Tensor self, int[] size, int[] stride, {FACTORY}) -> Tensor",
+op(f"new_empty_strided(Tensor self, int[] size, SymInt[] stride, {FACTORY}) -> Tensor",
    kernel=Factory(_new_strided, _empty), public="Tensor", batch=_new_strided_each,
    kernels={"npu": "factories.unfilled"})
 

@@ -108,7 +108,7 @@ def _col2im_array(xp: Any, self: Any, output_size: tuple, kernel_size: tuple, di
 
 _STEPS = "int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"
 _COL2IM = op(
-    f"col2im(Tensor self, int[2] output_size, {_STEPS}",
+    f"col2im(Tensor self, SymInt[2] output_size, {_STEPS}",
     kernel=computes(_col2im_spec, _col2im_array),
     grad=dict(self=lambda grad, kernel_size, dilation, padding, stride:
               call_bound(_IM2COL, (grad, kernel_size, dilation, padding, stride))),

@@ -295,7 +295,7 @@ op("repeat(Tensor self, int[] repeats) -> Tensor",
                        t(2, 3), (2,))), linear=True, batch=spread(lambda call: 1))
 
 
-@composite("tile(Tensor self, int[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)),
+@composite("tile(Tensor self, SymInt[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)),
                                                                     case(t(2, 3), ())), out=None)
 def _tile(self, dims):
     return self.repeat((1,) * (self._array.ndim - len(dims)) + dims)

@@ -27,7 +27,7 @@ from .linalg import (
 from .linalg_factor import INDEFINITE, POSITIVE
 from .linalg_solve import REGULAR, linalg_solve
 from .out import CASTABLE, safely
-from .rules import Spec, broadcast_shape, shape_text
+from .rules import Spec, broadcast_shape, check_constant, shape_text
 from .samples import case, cases, error, t
 
 _COMPUTED = ("float32", "float64", "complex64", "complex128")
@@ -372,6 +372,7 @@ _PINV_SAMPLES = (case(t(3, 3)), case(t(2, 4, 3)), case(t(3, 4)), case(INDEFINITE
                          error(RuntimeError, "linalg.pinv(Float{[3]}): expected a tensor with 2 or more dimensions",
                                t(3))), out=safely("linalg.pinv"))
 def _linalg_pinv(self, atol, rtol, hermitian):
+    check_constant("linalg_pinv", atol=atol, rtol=rtol)
     _check_real("torch.linalg.pinv", atol=atol, rtol=rtol)
     return linalg_pinv(self, atol, rtol, hermitian)
 
@@ -380,6 +381,7 @@ def _linalg_pinv(self, atol, rtol, hermitian):
            aliases=("linalg.pinv",), samples=cases(case(kinks(REGULAR.values), 0.6), case(INDEFINITE, 0.1, True)),
            out=safely("linalg.pinv"))
 def _linalg_pinv_rcond(self, rcond, hermitian):
+    check_constant("linalg_pinv", rtol=rcond)
     _check_real("torch.linalg.pinv", rcond=rcond)
     return linalg_pinv(self, 0.0, rcond, hermitian)
 

@@ -19,6 +19,7 @@ from .rules import (
     Spec,
     anywhere,
     broadcast_shape,
+    check_constant,
     check_result_fits,
     check_shape_fits,
     check_type_fits,
@@ -205,6 +206,7 @@ def _soft_margin_loss(self, target, reduction):
 
 def _binary_spec(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Spec:
     kind, shape = self.dtype, self._array.shape
+    check_constant("binary_cross_entropy", weight=weight)
     given = () if weight is None else weight._array.shape
     for d in range(1, min(len(shape), len(given)) + 1):
         if given[-d] not in (1, shape[-d]):
@@ -250,9 +252,11 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
            " int reduction=0) -> Tensor", public="torch",
-           samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)), case(t(2, 3), t(2, 3, low=0, high=1), t(3), t(3), 0)),
+           samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)),
+                         case(t(2, 3), t(2, 3, low=0, high=1), t(3, grad=False), t(3, grad=False), 0)),
            out=None, aten=LEAF, autocast="float32")
 def _binary_with_logits(self, target, weight, pos_weight, reduction):
+    check_constant("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     log_probability = _log_sigmoid(self)
     if pos_weight is not None:
         log_probability = _written_as(log_probability * ((pos_weight - 1) * target + 1), log_probability.dtype)
@@ -381,6 +385,7 @@ def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, 
            aten=LEAF,
            autocast="float32")
 def _multi_margin_loss(self, target, p, margin, weight, reduction):
+    check_constant("multi_margin_loss", weight=weight)
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
     _check_margin_targets("multi_margin_loss", self, target, tuple(self.shape[:-1]), 0)

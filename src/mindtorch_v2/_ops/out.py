@@ -23,7 +23,7 @@ from .._dtype import FLOAT, can_cast, dtype, get_default_dtype
 from .._geometry import contiguous_strides
 from .._tensor import Tensor
 from .placement import show
-from .rules import c_name, check_operands, check_shape_fits, check_writable, common_dtype, shape_text
+from .rules import broadcast_shape, c_name, check_operands, check_shape_fits, check_writable, common_dtype, shape_text
 
 
 class Out(NamedTuple):
@@ -44,6 +44,7 @@ class Out(NamedTuple):
     resizes: bool = False  # without a warning
     fills: bool = False  # after it resized, so that elements may share memory
     counts: bool = False  # writes numbers in turn into as many elements, whatever the shape
+    joins: str = ""  # the argument that is broadcast together with what is written to
     check: Callable[..., None] | None = None  # of (target, *arguments), before anything is computed
     check_arguments: Callable[..., None] | None = None  # of what is looked at before gradients are
     first: Callable[..., dtype] | None = None  # of the arguments: the type that is compared before anything else
@@ -95,10 +96,12 @@ def _check_form(operator: Operator, rule: Out, values: Sequence[Any]) -> None:
 
 
 def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
-    """Runs an operator and stores its results in the tensors given as `out=`."""
+    """Runs an operator and stores its results in the tensors given as `out=`; None stands for new ones."""
     name = operator.schema.base_name
     family, rule = operator.declaration.family, operator.declaration.out or operator.declaration.family.out
     _check_form(operator, rule, values)
+    if out is None:
+        return call_bound(operator, values)
     targets = _checked_targets(operator, out)
     keys = keys_of(operator, values)
     if keys & TORCH_DISPATCH_MASK or modes.include & TORCH_DISPATCH_MASK or _answered(targets):
@@ -136,6 +139,10 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
             if not operator.declaration.resizes_expanded:
                 check_writable(target)
             check_operands(operator, target, values)
+    if rule.joins:
+        at = operator.schema.index[rule.joins]
+        shape = broadcast_shape([values[at]._array.shape, targets[0]._array.shape])
+        values = [*values[:at], values[at].expand(shape), *values[at + 1 :]]
     if rule.check is not None:
         rule.check(targets[0], *values)
     with changed_modes(grad_enabled=False, include=modes.include & ~AUTOCAST_MASK):

@@ -404,7 +404,7 @@ def _tensor_split_sections(self, sections, dim):
     return tuple(slice_view(self, dim, start, end) for start, end in zip(ends, ends[1:], strict=False))
 
 
-@composite("tensor_split.indices(Tensor(a -> *) self, int[] indices, int dim=0) -> Tensor(a)[]",
+@composite("tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
            samples=cases(case(t(7), (2, 5)), case(t(2, 5), (3,), 1), case(t(3), ())))
 def _tensor_split_indices(self, indices, dim):
     _refuse_0d(self)

@@ -183,6 +183,7 @@ def _normal_array(xp: Any, mean: Any, std: Any, generator: Any, spec: Spec) -> A
     return drawn if drawn.shape == spec.shape else xp.broadcast_to(drawn, spec.shape).copy()
 
 
+_NORMAL_OUT = CASTABLE._replace(check=lambda target, *given: _check_normal(target.dtype))
 _NORMAL_GRAD = {
     "mean": lambda grad, mean_shape: grad.new_zeros(mean_shape),
     "std": lambda grad, std_shape: grad.new_zeros(std_shape),
@@ -192,17 +193,17 @@ op("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) 
    aligned="mean", resizes_expanded=False,
    kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]},
    kernels={"cuda": "random.normal_by", "npu": "random.normal_tensor_float"},
-   out=CASTABLE)
+   out=_NORMAL_OUT._replace(joins="mean"))
 op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
    aligned="std",
    kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]},
    kernels={"cuda": "random.normal_by", "npu": "random.normal_float_tensor"},
-   out=CASTABLE)
+   out=_NORMAL_OUT)
 op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
    aligned="mean std",
    kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD,
    kernels={"cuda": "random.normal_by", "npu": "random.normal_tensors"},
-   out=CASTABLE)
+   out=_NORMAL_OUT)
 def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any, dtype: dtype | None,
                   *rest: Any) -> Spec:
     spec = Spec(checked_size(size, "normal"), dtype or get_default_dtype())

@@ -102,7 +102,7 @@ _as_strided_view = function_of(op(
    aten=Aten(name="as_strided", values=lambda self, size, stride, offset, *own: (self, size, stride, offset))))
 
 
-@composite("as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)",
+@composite("as_strided(Tensor(a) self, int[] size, SymInt[] stride, int? storage_offset=None) -> Tensor(a)",
            samples=cases(case(t(2, 3), (2, 2), (1, 1)), case(t(2, 3), (3,), (2,), 1), case(t(6), (0, 2), (1, 1)),
                          case(t(3, 2, layout="transposed"), (2, 2), (2, 1)),
                          error(RuntimeError, "mismatch in length of strides and shape", t(2, 3), (2, 2), (1,)),
@@ -294,7 +294,7 @@ _in_place("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", "squeeze")
 _in_place("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", "unsqueeze")
 _in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", ("swapaxes_", "swapdims_"))
 _in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t", check=_check_t)
-_in_place("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)",
+_in_place("as_strided_(Tensor(a!) self, int[] size, SymInt[] stride, int? storage_offset=None) -> Tensor(a!)",
           "as_strided")
 
 
@@ -315,7 +315,7 @@ def _scattered_over_grad(grad: Any, size: Any, stride: Any, storage_offset: int 
     return grad.new_zeros(grad.shape).as_strided_scatter(written, size, stride, storage_offset)
 
 
-op("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
+op("as_strided_scatter(Tensor self, Tensor src, int[] size, SymInt[] stride, int? storage_offset=None) -> Tensor",
    kernel=Composite(_as_strided_scatter),
    grad=dict(self=_scattered_over_grad,
              src=lambda grad, size, stride, storage_offset: grad.contiguous().as_strided(size, stride, storage_offset)),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._dispatch.keys import FUNC_MASK
+from .._dispatch.keys import FUNC_MASK, modes
 from .._dispatch.levels import innermost
 from .._dispatch.schema import NUMBERS
 from .._dtype import (
@@ -221,6 +221,14 @@ def is_expanded(array: Any) -> bool:
     """Whether one element of memory stands for several of the array."""
     strides = array.strides
     return 0 in strides and any(s == 0 and n > 1 for s, n in zip(strides, array.shape, strict=True)) and array.size > 0
+
+
+def check_constant(function: str, **arguments: Any) -> None:
+    """Raises for an argument that needs grad where PyTorch has no derivative by it."""
+    for name, value in arguments.items():
+        if value.__class__ not in NUMBERS and value is not None and value.requires_grad and modes.grad_enabled:
+            raise RuntimeError(f"The function '{function}' is not differentiable with respect to argument '{name}'. "
+                               "This input cannot have requires_grad True.")
 
 
 def check_writable(tensor: Tensor) -> None:

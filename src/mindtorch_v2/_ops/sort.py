@@ -257,7 +257,7 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
        samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)),
                      case(t(0)),
                      error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))),
-       batch=of_all_elements(f"{name}.dim", 1))
+       batch=of_all_elements(f"{name}.dim", 1), out=Out(refused=True))
     def by_parts(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         def middle(values: Any) -> Any:  # NaN is sorted to the end; without any number the first is taken
             return ((values == values).sum(dim, True) - 1).clamp_min(0).div(2, rounding_mode="floor")
@@ -482,4 +482,4 @@ op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bo
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
                  error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),
                        t(2, 2))),
-   out=_PLACES_OUT, batch=against_a_set)
+   out=_PLACES_OUT._replace(tensors="self"), batch=against_a_set)

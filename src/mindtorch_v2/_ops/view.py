@@ -458,10 +458,16 @@ def _broadcast_tensors(tensors):
     return tuple(tensor if tensor._array.shape == shape else tensor.expand(shape) for tensor in tensors)
 
 
-@composite("movedim(Tensor(a) self, int[1] source, int[1] destination) -> Tensor(a)", aliases=("moveaxis",),
-           samples=cases(case(t(2, 3, 4), 0, 2), case(t(2, 3, 4), (0, 1), (-1, 0)),
-                         error(RuntimeError, "movedim: repeated dim in `source` ([0, 0])", t(2, 3), (0, 0), (1, 0))))
+@composite("movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)", aliases=("moveaxis",),
+           samples=cases(case(t(2, 3, 4), 0, 2), case(t(2, 3), 0, -1)))
 def _movedim(self, source, destination):
+    return _movedims(self, (source,), (destination,))
+
+
+@composite("movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", aliases=("moveaxis",),
+           samples=cases(case(t(2, 3, 4), (0, 1), (-1, 0)),
+                         error(RuntimeError, "movedim: repeated dim in `source` ([0, 0])", t(2, 3), (0, 0), (1, 0))))
+def _movedims(self, source, destination):
     if len(source) != len(destination):
         raise RuntimeError(f"movedim: Invalid source or destination dims: source ({shape_text(source)} dims) should "
                            f"contain the same number of dims as destination ({shape_text(destination)} dims)")

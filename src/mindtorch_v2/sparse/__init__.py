@@ -10,7 +10,7 @@ from .._compat.tensor_types import TENSOR_TYPES, tensortype
 from .._device import layout, sparse_coo, strided
 from .._dispatch.argument_checks import takes
 from .._dispatch.keys import COO_MASK, modes
-from .._dtype import dtype
+from .._dtype import dtype, float32, float64
 from .._ops.declare import public_functions
 from .._ops.sparse import coalesce, from_parts, rebuilt, to_dense, to_sparse, values_of
 from .._ops.sparse_math import sum_over
@@ -40,6 +40,8 @@ def _softmax(input: Tensor, dim: int, dtype: dtype | None, *, log: bool) -> Tens
     array = input._array
     dim = wrapped_dim(dim, input.dim())
     values = values_of(input).to(dtype or input.dtype)
+    if values.dtype not in (float32, float64):
+        raise NotImplementedError(f"\"{'log_' * log}softmax\" not implemented for '{values.dtype.scalar_name}'")
     if dim >= array.sparse_dim:
         at = dim - array.sparse_dim + 1
         return rebuilt(input, values.log_softmax(at) if log else values.softmax(at))
