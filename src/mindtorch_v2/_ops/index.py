@@ -399,11 +399,13 @@ def _gather(xp: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
 
 def _gather_grad(grad: Tensor, shape: tuple[int, ...], dim: int, index: Tensor, sparse_grad: bool) -> Any:
     if not sparse_grad or not shape:
-        return grad.new_zeros(shape).scatter_add_(dim, index, grad)  # type: ignore[attr-defined]
-    places = np.indices(index._array.shape)
-    places[dim] = index._array
+        return grad.new_zeros(shape).scatter_add(dim, index, grad)  # type: ignore[attr-defined]
+    ones: Any = index.new_ones(index.shape)  # type: ignore[attr-defined]
+    places = [ones.cumsum(d) - 1 for d in range(len(shape))]
+    places[dim] = index
+    stacked = call_bound(registry.get("stack"), (places, 0)).reshape(len(shape), -1)
     return call_bound(registry.get("_sparse_coo_tensor_with_dims_and_tensors"), (
-        len(shape), 0, shape, wrap(places.reshape((len(shape), -1))), grad.reshape(-1), False))  # type: ignore[attr-defined]
+        len(shape), 0, shape, stacked, grad.reshape(-1), False))  # type: ignore[attr-defined]
 
 
 op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
