@@ -1,5 +1,6 @@
 """All declared operators on the simulated NPU, driven by their samples, against the CPU."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from device_cases import plain, run, tensors_on
 from operator_cases import Call, Declaration
 
 import mindtorch_v2 as torch
+from mindtorch_v2._backends.interface import named_kernel
 from mindtorch_v2._backends.npu import families as npu_kernels
 from mindtorch_v2._dispatch.dispatcher import dispatch
 from mindtorch_v2._ops.declare import DECLARATIONS
@@ -244,3 +246,14 @@ def test_without_cann_the_operator_and_the_reason_are_named(tmp_path: Path) -> N
     for name, line in zip(("ones", "_to_copy"), said.stdout.splitlines(), strict=True):
         assert line.startswith(f"aten::{name} cannot run on device 'npu': the NPU runtime is not available (")
         assert "libascendcl.so not found" in line
+
+
+def test_named_kernels_exist_and_take_the_declared_arguments() -> None:
+    """The operator and the row's kernel come first where a kernel asks for them."""
+    for declaration in DECLARATIONS.values():
+        if "npu" not in declaration.kernels:
+            continue
+        kernel = named_kernel("npu", declaration.kernels["npu"])
+        before = getattr(kernel, "given", ())
+        assert "row" not in before or declaration.npu is not None, declaration
+        inspect.signature(kernel).bind(*before, *declaration.operator.schema.names)
