@@ -62,6 +62,7 @@ from ._dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_ty
 from ._from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
 from ._generator import Generator, default_generator
 from ._operator_names import ops
+from ._ops import documentation as _documentation
 from ._ops import public as _public
 from ._ops.declare import public_functions as _public_functions
 from ._printing import set_printoptions
@@ -134,6 +135,9 @@ def is_anomaly_check_nan_enabled() -> bool:
     return _modes.__dict__.get("anomaly_nan", False)
 
 
+_documentation.explain("torch", globals())
+_documentation.explain("Tensor", vars(Tensor))
+
 # Loaded when first asked for: importing the package pays for tensors and operators only.
 _SUBMODULES = frozenset("""
     _C __config__ _compat _custom_ops _dynamo _functorch _higher_order_ops _jit_internal _lobpcg _lowrank
@@ -194,7 +198,8 @@ def __getattr__(name: str) -> _Any:
             if missing.name != f"{__name__}.{name}":
                 raise
     elif name in _HOME:
-        return getattr(_importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        attribute = getattr(_importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        return _documentation.explained("torch", name, attribute)
     elif name == "torch":
         return _importlib.import_module(__name__)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,6 +1,7 @@
-"""The docstrings of operators: words and an example for each, and the examples give what they show."""
+"""The docstrings: words and an example for each operator and function, and the examples give what they show."""
 
 import doctest
+import inspect
 import warnings
 
 import pytest
@@ -16,6 +17,25 @@ OPERATORS = {operators[0].schema.base_name: operators[0] for place in PUBLIC.val
 FAMILIES = sorted({operator.declaration.module.partition("_ops.")[2] for operator in OPERATORS.values()})
 
 
+PLACES = {"torch": torch, "Tensor": torch.Tensor, "nn_functional": torch.nn.functional}
+# What stands there without an example.
+WITHOUT = (
+    "Not implemented",  # it only raises
+    "Removed from PyTorch",  # it only raises
+    "Raises RuntimeError",  # to devices that are not here
+    "False: no tensor here is of that kind",
+)
+
+
+def public_of(place):
+    """The functions, methods and properties of a place that users call by their names, with their docstrings."""
+    names = {*dir(PLACES[place]), *(torch._HOME if place == "torch" else ())}
+    for name in sorted(name for name in names if not name.startswith("_")):
+        value = inspect.getattr_static(PLACES[place], name, None) or getattr(PLACES[place], name)
+        if callable(value) and not inspect.isclass(value) or isinstance(value, (property, staticmethod)):
+            yield name, inspect.getdoc(getattr(PLACES[place], name)) or ""
+
+
 def globals_of_examples():
     return {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
 
@@ -29,7 +49,14 @@ def test_every_operator_has_words_and_an_example(family):
             assert len(text.partition(">>> ")[0].split()) >= 5, f"docs/{family}.md says too little of {name}"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("place", ["nn_functional"])
+def test_every_function_has_words_and_an_example(place):
+    for name, text in public_of(place):
+        if not text.startswith(WITHOUT) and "written into the tensor itself" not in text:
+            assert ">>> " in text, f"docs/functions/{place}.md says nothing of {name}, or shows no example"
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *(f"functions.{place}" for place in PLACES)])
 def test_examples_give_what_they_show(family):
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     for name, text in documentation.sections(family).items():
@@ -41,11 +68,15 @@ def test_examples_give_what_they_show(family):
 
 
 def test_sections_are_of_operators_of_their_family():
-    declared = {(d.module.partition("_ops.")[2], d.operator.schema.base_name) for d in DECLARATIONS.values()}
+    known = {(d.module.partition("_ops.")[2], d.operator.schema.base_name) for d in DECLARATIONS.values()}
+    known |= {(f"functions.{place}", name) for place, holder in PLACES.items() for name in dir(holder)}
+    known |= {("functions.torch", name) for name in torch._HOME}
+    # Functions of other names that front an operator share its section.
+    known |= {("class_loss", "cross_entropy"), ("grid", "affine_grid")}
     for file in documentation.FOLDER.rglob("*.md"):
         family = ".".join(file.relative_to(documentation.FOLDER).with_suffix("").parts)
         for name in documentation.sections(family):
-            assert (family, name) in declared, f"{file.name}: there is no {name} in that family"
+            assert (family, name) in known, f"{file.name}: there is no {name} in that family"
 
 
 def test_functions_show_them():
@@ -53,4 +84,5 @@ def test_functions_show_them():
     assert torch.Tensor.softmax.__doc__ == torch.softmax.__doc__
     assert torch.Tensor.view.__doc__.startswith("The same memory with another shape")
     assert torch.Tensor.relu_.__doc__.startswith("`relu`, written into the tensor itself")
+    assert torch.nn.functional.cross_entropy.__doc__.count("-log(softmax(x)[target])") == 1
     assert "aten::softmax(Tensor self, int dim" in torch.softmax.__doc__

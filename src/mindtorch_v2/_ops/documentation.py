@@ -1,8 +1,12 @@
-"""What docstrings say of operators: `docs/<family>.md` has a section for each, with an example that a test runs."""
+"""What docstrings say: `docs/<family>.md` has a section for each operator, with an example that a test runs.
+
+Functions written in Python show the section of the operator of their name, or have one in `docs/functions/<place>.md`.
+"""
 
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .._dispatch.registry import Operator
 
@@ -11,12 +15,39 @@ FOLDER = pathlib.Path(__file__).with_name("docs")
 
 @functools.cache
 def sections(family: str) -> dict[str, str]:
-    """The texts on a family's operators, by their name without overload."""
+    """The texts on a family's operators, by their name without overload; a heading may name several."""
     file = FOLDER.joinpath(*family.split(".")).with_suffix(".md")
     if not file.exists():
         return {}
     parts = file.read_text(encoding="utf-8").split("\n# ")[1:]
-    return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}
+    return {
+        name: text.strip() for names, _, text in (part.partition("\n") for part in parts) for name in names.split(", ")
+    }
+
+
+@functools.cache
+def of_functions(place: str) -> Mapping[str, str]:
+    """The texts on functions of a place ("torch", "Tensor", "nn_functional"): its own, torch's and the operators'."""
+    texts = {}
+    for file in FOLDER.rglob("*.md"):
+        family = ".".join(file.relative_to(FOLDER).with_suffix("").parts)
+        if not family.startswith("functions."):
+            texts.update(sections(family))
+    return {**texts, **sections("functions.torch"), **sections(f"functions.{place}")}
+
+
+def explained(place: str, name: str, function: Any) -> Any:
+    """The function, or class, with what is said of it below the docstring that it has."""
+    text = of_functions(place).get(name)
+    if text is not None and text not in (function.__doc__ or ""):
+        function.__doc__ = f"{function.__doc__ or ''}\n\n{text}".lstrip()
+    return function
+
+
+def explain(place: str, functions: Mapping[str, Any]) -> None:
+    """Lengthens the docstrings of all that has a section among these."""
+    for name in of_functions(place).keys() & functions.keys():
+        explained(place, name, functions[name])
 
 
 def text_on(operator: Operator) -> str:

@@ -2,6 +2,7 @@
 
 import importlib as _importlib
 
+from ..._ops import documentation as _documentation
 from ..._ops.declare import public_functions as _public_functions
 from ..._tensor import Tensor as _Tensor
 from ...overrides import handle_torch_function as _handle_torch_function
@@ -22,3 +23,4 @@ __all__ = list(_functions)
 Tensor, handle_torch_function, has_torch_function = _Tensor, _handle_torch_function, _has_torch_function
 for _name in ("_canonical_mask", "_in_projection", "_in_projection_packed", "_mha_shape_check", "_none_or_dtype"):
     globals()[_name] = getattr(_importlib.import_module(f"{__name__}.attention"), _name)
+_documentation.explain("nn_functional", globals())
