@@ -338,7 +338,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     elif source._device != self._device and not source._array.ndim:
         source = source.to(self._device)
     casts = source._device not in (CPU, META) and source.dtype is not self.dtype  # which a device's value is not
-    mask = None if source.requires_grad or casts else filling_mask(shown, indices, source)
+    recorded = source.requires_grad or shown.requires_grad and not shown._keys & FUNC_MASK
+    mask = None if recorded or casts else filling_mask(shown, indices, source)
     if mask is not None:
         if 0 in shown._array.strides:
             warn_if_expanded(shown, "index_put_", "tensor[indices] = tensor")
@@ -411,7 +412,6 @@ def _copy_into(target: Tensor, source: Any) -> None:
     if source._array.shape == target._array.shape:
         target.copy_(source)
     elif not source._array.ndim:
-        check_writable(target)
         target.fill_(source)
     else:
         target.copy_(_without_leading_ones(source).expand(target._array.shape))

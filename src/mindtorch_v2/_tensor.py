@@ -866,10 +866,8 @@ def tracked_view(
         made._device = source._device
     if counter.value:
         made._edge_version = counter.value
-    if unusual.threads and not modes.grad_enabled:
-        made._creation = creation_now()
-    elif source._creation:
-        made._creation = source._creation
+    if nr is not None or source._creation or unusual.threads and not modes.grad_enabled:
+        made._creation = creation_now(source, nr is not None)
     return made
 
 

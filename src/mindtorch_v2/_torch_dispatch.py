@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._autograd.node import VersionCounter
-from ._autograd.views import MULTI_OUTPUT, creation_now
+from ._autograd.views import creation_now
 from ._dispatch.callers import by_precedence
 from ._dispatch.keys import (
     ALL_KEYS,
@@ -193,9 +193,7 @@ def _track_views(operator: Operator, values: Sequence[Any], result: Any) -> None
         view._counter, view._edge_version = source._counter, source._counter.value
         view._base = source if source._base is None else source._base
         view._view_step = (source._view_step, operator, tuple(values[1:]), nr if several else None)
-        view._creation = source._creation if modes.grad_enabled else creation_now()
-        if several:
-            view._creation = view._creation or MULTI_OUTPUT
+        view._creation = creation_now(source, several)
         if not view._keys & REQUIRES_GRAD:
             view._keys |= VIEW_MASK
 

@@ -617,3 +617,16 @@ def test_statistics_of_layer_norm_have_the_same_types_inside_vmap(parameter, kin
     x = torch.arange(24, dtype=torch.float16).reshape(2, 3, 4)
     made = torch.vmap(lambda x: torch.native_layer_norm(x, (4,), parameter, parameter, 1e-5))(x)
     assert [part.dtype for part in made] == [torch.float16, kind, kind]
+
+
+@pytest.mark.parametrize("choose", [
+    lambda x: x.max(0).values, lambda x: x.sort().values, lambda x: x.topk(2).values, lambda x: x.cummax(0).values,
+    lambda x: x.median(0).values, lambda x: x.sum().max(0).values])
+def test_gradients_of_chosen_elements_where_the_cotangent_is_the_same_for_all_samples(choose):
+    x = torch.tensor([[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]])
+
+    def pulled_back(row):
+        made, pull = torch.func.vjp(choose, row)
+        return pull(torch.ones(made.shape))[0]
+
+    assert torch.vmap(pulled_back)(x).tolist() == [pulled_back(row).tolist() for row in x]

@@ -24,7 +24,17 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._dtype import FLOAT, OF_ARRAY
 from .names import class_name
-from .node import FREED, SAVED_IN_INFERENCE, Node, SavedOutput, _sequence, pack_saved, packed, saving_hooks
+from .node import (
+    FREED,
+    SAVED_IN_INFERENCE,
+    Node,
+    SavedOutput,
+    _sequence,
+    in_autograd,
+    pack_saved,
+    packed,
+    saving_hooks,
+)
 
 SUFFIXES = ("_shape", "_dtype", "_device")
 
@@ -238,7 +248,7 @@ def make_node_class(operator: Operator, derivative: Derivative) -> type[Node]:
     apply = compile_function("apply", _apply_source(operator, derivative), scope)
     declared = operator.declaration.node
     members = {"apply": apply, "saved_names": derivative.saved, "operator": operator,
-               "shown": declared if callable(declared) else None}
+               "shown": declared if callable(declared) else in_autograd if "::" in (declared or "") else None}
     return type(class_name(declared, operator.schema.base_name), (Node,), members)
 
 
@@ -258,8 +268,8 @@ def attach_all(results: Any, node: Node, grad_keys: int) -> None:
 def refuse_inference(operator: Operator, derivative: Derivative, make: Callable) -> Callable:
     """A kernel for calls that mix recording with tensors of inference mode."""
     index = operator.schema.index
-    saved = [(index[name], [index[user] for user in derivative.users(name)])
-             for name in operator.schema.names if name in derivative.saved]
+    saved = [(index[a.name], [index[user] for user in derivative.users(a.name)])  # of what is written, a copy is saved
+             for a in operator.schema.arguments if a.name in derivative.saved and not a.writes]
 
     def has(argument: Any, mask: int) -> bool:
         each = argument if isinstance(argument, (tuple, list)) else (argument,)

@@ -26,5 +26,5 @@ def saved_by(node: Any, name: str) -> Any:
 
 
 def class_name(declared: NodeName, base_name: str) -> str:
-    """The name of an operator's node class."""
-    return declared if isinstance(declared, str) else base_name.title().replace("_", "") + "Backward0"
+    """The name of an operator's node class, without the namespace of a declared one."""
+    return declared.rpartition("::")[2] if isinstance(declared, str) else base_name.title().replace("_", "") + "Backward0"

@@ -257,8 +257,8 @@ def version_of(value: Any) -> Any:
 
 def function_name(node: Node) -> str:
     """What errors call the function a node stands for: `MulBackward0` is Mul, `SqueezeBackward1` Squeeze1."""
-    name, backward, number = node.name().partition("Backward")
-    return name + number.removeprefix("0") if backward else name
+    name, _, number = node.name().rpartition("Backward")
+    return name + number.removeprefix("0") if number.isdigit() else node.name()
 
 
 def raise_modified(node: Node, value: Any, expected: Any) -> None:

@@ -33,10 +33,14 @@ _BOTH_SIDES = ("Given that this use case is ambiguous and error-prone, it is for
                "inplace to be tracked) or both outside (if you want the inplace to be tracked).")
 
 
-def creation_now() -> int:
+def creation_now(source: Any, several: bool = False) -> int:
+    """How a view of `source`, or one of several, is made now; INFERENCE stays with all views of a view."""
     if modes.grad_enabled:
-        return DEFAULT
-    return INFERENCE if modes.inference else NO_GRAD
+        made = MULTI_OUTPUT if several else DEFAULT
+    else:
+        made = INFERENCE if modes.inference else NO_GRAD
+    before = source._creation
+    return before if not made or before == INFERENCE else made
 
 
 def replay(steps: tuple, base: Any) -> Any:
@@ -64,6 +68,8 @@ def edge_of_view(view: Any) -> tuple | None:
         steps = steps_to(view)
         with changed_modes(grad_enabled=True, exclude=0, inference=False, include=modes.include & ~INFERENCE_MASK):
             edge = replay(steps, base._with_edge(base._edge or (base, -1)))._edge
+    if view._retains_grad and edge is not None and edge[1] >= 0:
+        move_retained(view, *edge)
     view._edge, view._edge_version = edge, version
     if edge is not None and edge[1] >= 0:
         edge[0].replayed = True
@@ -108,18 +114,19 @@ def steps_to(view: Any) -> tuple:
 def _forbidden(tensor: Any, what: str) -> str:
     """Why a recorded write may not reach a view that was made in this way; `what` is being modified."""
     creation = tensor._creation
-    if creation == NO_GRAD:
-        return (f"A view was created in no_grad mode and {what} modified inplace with grad mode enabled. "
-                + _BOTH_SIDES.format(block="no_grad"))
-    if creation == INFERENCE:
-        return (f"A view was created in inference mode and {what} modified inplace in normal mode. "
-                + _BOTH_SIDES.format(block="inference_mode"))
     edge = tensor._edge
-    if edge is None:
-        source = "A view was created in no_grad mode"
-        suffix = " with grad mode enabled"
-    else:
-        source, suffix = f"Output {edge[1]} of {function_name(edge[0])} is a view", ""
+    mode, suffix = ("inference", " in normal mode") if creation == INFERENCE else ("no_grad", " with grad mode enabled")
+    source = f"A view was created in {mode} mode"
+    if edge is not None:
+        source = f"Output {edge[1]} of {function_name(edge[0])} is a view"
+        if creation in (NO_GRAD, INFERENCE):
+            source += f" of a view which was created in {mode} mode"
+        else:
+            suffix = ""
+    if creation == NO_GRAD:
+        return f"{source} and {what} modified inplace{suffix}. {_BOTH_SIDES.format(block='no_grad')}"
+    if creation == INFERENCE:
+        return f"{source} and {what} modified inplace{suffix}. {_BOTH_SIDES.format(block='inference_mode')}"
     if creation == MULTI_OUTPUT:
         return (f"{source} and {what} modified inplace{suffix}. This view is the output of a function that returns "
                 "multiple views. Such functions do not allow the output views to be modified inplace. You should "
@@ -203,11 +210,11 @@ def rebase(tensor: Any, node: Node) -> None:
     edge_of_view(tensor)
 
 
-def move_retained(tensor: Any, node: Node) -> None:
+def move_retained(tensor: Any, node: Node, nr: int = 0) -> None:
     """A tensor that retains its grad goes on doing so under its new history."""
     old = tensor._edge
     if old is not None and old[1] >= 0 and old[0].retained and old[1] in old[0].retained:
-        node.retained, node.watched = {0: old[0].retained.pop(old[1])}, True
+        node.retained, node.watched = {nr: old[0].retained.pop(old[1])}, True
 
 
 def _grad_keys(tensor: Any) -> int:
@@ -252,12 +259,19 @@ def _view_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
     return kernel
 
 
+def _copied_as_it_lies(tensor: Any) -> Any:
+    """The tensor on a copy of its whole storage."""
+    storage = tensor.untyped_storage().clone()
+    return tensor.new_empty(0).set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
 def _inference_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
     writes = [i for i, a in enumerate(operator.schema.arguments) if a.writes]
 
     def kernel(*args: Any) -> Any:
         for i in writes:
             if args[i]._keys & INFERENCE_MASK and not modes.inference:
+                below(*args[:i], _copied_as_it_lies(args[i]), *args[i + 1:])  # what else is wrong is said first
                 raise RuntimeError(WRITE_TO_INFERENCE)
         result = below(*args)
         if modes.inference and not writes:

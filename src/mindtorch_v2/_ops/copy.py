@@ -45,8 +45,10 @@ from .rules import (
     broadcast_shape,
     check_overlap,
     check_writable,
+    is_expanded,
     pointwise_strides,
     shape_misfit,
+    shows_the_same,
     writable_copy,
 )
 from .samples import case, cases, error, t, unary
@@ -354,11 +356,13 @@ def _contiguous(self: Tensor, memory_format: memory_format) -> Tensor:
 def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
     if src is self:
         return
-    check_writable(self)
-    if src.__class__ in NUMBERS:
-        return
-    if self._device is not META and src._device is META:
+    is_number = src.__class__ in NUMBERS
+    if not is_number and src._device is META is not self._device:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if is_expanded(self._array) and not shows_the_same(self, src):
+        check_writable(self)
+    if is_number:
+        return
     if self._array.shape != src._array.shape:
         check_overlap(self, src)
         shape = broadcast_shape([self._array.shape, src._array.shape])
@@ -387,7 +391,7 @@ op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor
    public="Tensor", mixes_devices=True,
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),
                  error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))), batch=broadcast,
-   aten="default")
+   aten="default", node="torch::autograd::CopyBackwards")
 
 
 def _check_fill(self: Tensor, value: Any) -> None:
@@ -395,6 +399,8 @@ def _check_fill(self: Tensor, value: Any) -> None:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions."
         )
+    if value.__class__ not in NUMBERS:
+        check_writable(self)
 
 
 def _fill(xp: Any, self: Any, value: Any) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._dispatch.keys import FUNC_MASK
 from .._dtype import BOOL, COMPLEX, int64
 from .._tensor import Tensor, wrapped_dim
 from .batch import of_all_elements
@@ -57,13 +58,14 @@ def chosen(xp: Any, array: Any, indices: Any, dim: int, keepdim: bool) -> tuple[
     return contiguous(picked.squeeze(dim)), contiguous(indices.squeeze(dim))
 
 
-def chosen_grad(grad: Tensor, indices: Tensor, shape: Sequence[int], dim: int, keepdim: bool) -> Tensor:
-    """The gradient goes to the one element that was chosen."""
-    if not shape:
-        return grad
-    if not keepdim:
+def chosen_grad(grad: Tensor, indices: Tensor, shape: Sequence[int], dim: int, keepdim: bool,
+                scatter: str = "scatter") -> Tensor:
+    """The gradient goes to the elements that were chosen."""
+    if not keepdim and shape:
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
-    return grad.new_empty(shape).zero_().scatter_(dim, indices, grad)
+    if (grad._keys | indices._keys) & FUNC_MASK:  # inside vmap one of them may have samples that the other has not
+        return getattr(grad.new_zeros(shape), scatter)(dim, indices, grad)
+    return getattr(grad.new_empty(shape).zero_(), scatter + "_")(dim, indices, grad)
 
 
 def evenly(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int] | None = None,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._autograd.node import VersionCounter
-from .._autograd.views import MULTI_OUTPUT, creation_now, wake
+from .._autograd.views import creation_now, wake
 from .._backends.interface import Backend, accelerator_among, backend_for, backend_of
 from .._device import CPU
 from .._dispatch.callers import call_bound, compile_function
@@ -513,11 +513,8 @@ class View(Family):
             storage, array, views = source._shared_storage(), source._array, []
             for nr, (shape, strides, offset) in enumerate(geometry(source, *args)):
                 offset += source._offset
-                view = tracked_view(
-                    source, storage.array(shape, array.dtype, offset, strides), offset, operator, args, nr
-                )
-                view._creation = creation_now() or MULTI_OUTPUT
-                views.append(view)
+                shown = storage.array(shape, array.dtype, offset, strides)
+                views.append(tracked_view(source, shown, offset, operator, args, nr))
             return tuple(views)
 
         def quick() -> Callable:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._autograd.views import MULTI_OUTPUT
 from .._device import contiguous_format
 from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
 from .._dispatch.registry import Operator
@@ -57,13 +56,9 @@ class PieceViews(View):
             found = pieces(source._array, *args)
             if found is None or _may_wake(source):
                 return general(source, *args)
-            views, begin = [], source._offset
-            for nr, (array, offset) in enumerate(found):
-                view = tracked_view(source, array, begin + offset, operator, args, nr)
-                if not view._creation:
-                    view._creation = MULTI_OUTPUT
-                views.append(view)
-            return tuple(views)
+            begin = source._offset
+            return tuple([tracked_view(source, array, begin + offset, operator, args, nr)
+                          for nr, (array, offset) in enumerate(found)])
 
         return made | {DispatchKey.CPU: kernel}
 

@@ -153,7 +153,6 @@ def view_source(name: str, arguments: Sequence[Argument], array_view: str | None
     made._keys = {first}._keys & {BACKEND_MASK | INFERENCE_MASK} | {VIEW_MASK}
     if {first}._offset: made._offset = {first}._offset
     if counter.value: made._edge_version = counter.value
-    if unusual.threads and not modes.grad_enabled: made._creation = creation_now()
-    elif {first}._creation: made._creation = {first}._creation
+    if {first}._creation or unusual.threads and not modes.grad_enabled: made._creation = creation_now({first})
     return made
 """

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._autograd.views import check_inplace, move_retained
+from .._autograd.views import check_inplace
 from .._device import META, contiguous_format
 from .._dispatch.keys import BACKENDS, INFERENCE_MASK, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Operator, registry
@@ -257,7 +257,6 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
     self._array, self._offset = shown._array, shown._offset
     self._bump_version()
     if shown._edge is not None:
-        move_retained(self, shown._edge[0])
         self._edge = shown._edge
     if shown._tangent is not None:
         self._tangent = shown._tangent

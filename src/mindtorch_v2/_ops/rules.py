@@ -247,6 +247,14 @@ def shares_storage(one: Tensor, other: Tensor) -> bool:
     return a is b or (a._storage is not None and a._storage is b._storage)
 
 
+def shows_the_same(one: Tensor, other: Any) -> bool:
+    """Whether two tensors show the same elements in the same way."""
+    if other.__class__ in NUMBERS or not shares_storage(one, other) or one._offset != other._offset:
+        return False
+    a, b = one._array, other._array
+    return a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
+
+
 def check_overlap(target: Tensor, source: Any, *, same: bool = True) -> None:
     """Raises if `source` shows some of the elements that are written; `same` allows exactly those.
 

@@ -12,7 +12,7 @@ from .._dispatch.registry import Operator
 from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
 from .._tensor import Tensor, wrapped_dim
 from .declare import composite, op
-from .extreme import NAN, kinks
+from .extreme import NAN, chosen_grad, kinks
 from .families import ArrayFamily, computes
 from .join import cat
 from .out import ANY, Out, type_of_first
@@ -159,7 +159,7 @@ for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
        kernel=computes(_extremes_spec(_name), _extremes(_ufunc)),
        npu=f"aclnn{_name.title()}(self, dim, values, indices)",
        grad=dict(self=lambda grad, indices, self_shape, dim:
-                 grad.new_zeros(self_shape).scatter_add(dim, indices, grad) if self_shape else grad),
+                 chosen_grad(grad, indices, self_shape, dim, keepdim=True, scatter="scatter_add")),
        samples=cases(*_CASES, case(kinks([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1),
                      case(bools(2, 3), 0)), out=_AS_INPUT)
 

@@ -160,7 +160,7 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
         xp.add.at(self, tuple(key), values)
         return
     cells = _cells(xp, self.shape, key, at, places)
-    on_flat(self, lambda flat: combine_at(xp, "add", flat, cells, values, widen=False))
+    on_flat(self, cells, lambda flat, places: combine_at(xp, "add", flat, places, values, widen=False))
 
 
 def _index_put_grad(grad: Tensor, indices: Sequence[Tensor | None], accumulate: bool) -> Tensor:
@@ -263,7 +263,7 @@ def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any
     elif source.size:
         cells = _row_cells(xp, self.shape, dim, index)
         rows = xp.broadcast_to(_outer_first(source, dim), cells.shape)
-        on_flat(self, lambda flat: combine_at(xp, "add", flat, cells, rows, widen=self.ndim > 1))
+        on_flat(self, cells, lambda flat, places: combine_at(xp, "add", flat, places, rows, widen=self.ndim > 1))
 
 
 def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -524,7 +524,7 @@ def _scattered(change: Callable[..., None]) -> Callable:
             src = src.reshape(-1)[: index.size]
         elif src.shape != index.shape:
             src = src[tuple([slice(n) for n in index.shape])]
-        on_flat(self, lambda flat: change(xp, flat, places, src, *rest))
+        on_flat(self, places, lambda flat, places: change(xp, flat, places, src, *rest))
 
     return write
 
@@ -790,8 +790,8 @@ def _put(xp: Any, self: Any, index: Any, source: Any, accumulate: bool) -> None:
     if index.size and not self.size:
         raise IndexError("put_(): Tried to put elements into an empty tensor")
     check_flat(index, self.size)
-    on_flat(self, lambda flat: combine_at(xp, "add", flat, index, source, widen=False) if accumulate
-            else _put_at(xp, flat, index, source))
+    on_flat(self, index, lambda flat, places: combine_at(xp, "add", flat, places, source, widen=False) if accumulate
+            else _put_at(xp, flat, places, source))
 
 
 def _put_grad(grad: Tensor, index: Tensor, source_shape: tuple[int, ...], accumulate: bool) -> Tensor:

@@ -90,7 +90,7 @@ def _sort(xp: Any, self: Any, dim: int, descending: bool, stable: bool | None, s
 
 
 def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Tensor:
-    return grad.new_zeros(self_shape).scatter(dim, indices, grad) if self_shape else grad
+    return chosen_grad(grad, indices, self_shape, dim, keepdim=True)
 
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",

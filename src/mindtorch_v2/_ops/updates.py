@@ -13,7 +13,7 @@ from .._dtype import REDUCED
 from .._tensor import Tensor, wrap
 from .copy import preserved_strides, uninitialised
 from .families import Family, meta_of, operand_positions
-from .rules import Spec, check_operands, check_writable, is_expanded, shape_text
+from .rules import Spec, check_operands, check_writable, is_expanded, overlaps_itself, shape_text
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 
@@ -116,13 +116,23 @@ def _array_of(value: Any, backend: Backend, where: Any) -> Any:
     return backend.array_of(value, where) if hasattr(value, "_array") else value
 
 
-def on_flat(target: Any, change: Callable[[Any], Any]) -> None:
-    """Runs `change` on an array's elements in row-major order, in its own memory where that order is its own."""
+def on_flat(target: Any, places: Any, change: Callable[[Any, Any], Any]) -> None:
+    """Runs `change` on an array's elements in row-major order and places there.
+
+    It works in the array's memory where that order is its own, and where one element of memory stands for several:
+    a copy of these would be written back with values from before.
+    """
     if target.flags.c_contiguous:
-        change(target.reshape(-1))
+        change(target.reshape(-1), places)
+    elif target.__class__ is np.ndarray and overlaps_itself(target.shape, target.strides):
+        steps = [stride // target.itemsize for stride in target.strides]
+        length = 1 + sum(step * (n - 1) for step, n in zip(steps, target.shape, strict=True))
+        at = np.unravel_index(places % target.size, target.shape)
+        change(np.lib.stride_tricks.as_strided(target, (length,), (target.itemsize,)),
+               sum(cell * step for cell, step in zip(at, steps, strict=True)))
     else:
         flat = target.reshape(-1)
-        change(flat)
+        change(flat, places)
         target[...] = flat.reshape(target.shape)
 
 

@@ -504,3 +504,12 @@ def test_adding_to_a_gradient_that_lies_otherwise_than_its_leaf_warns() -> None:
             assert x.grad.tolist() == [[2.0] * 3] * 2
     finally:
         torch.set_warn_always(before)
+
+
+@pytest.mark.parametrize("choose", [
+    lambda x: x.sort(0).values, lambda x: x.topk(1, 0).values, lambda x: x.cummax(0).values, lambda x: x.max(0).values])
+@pytest.mark.parametrize("shape", [(3,), ()])
+def test_the_gradient_of_chosen_elements_is_written_into_new_memory(choose, shape) -> None:
+    x = torch.ones(shape, requires_grad=True)
+    (grad,) = torch.autograd.grad(choose(x).sum(), x)
+    assert not grad._is_view() and grad._version == 2

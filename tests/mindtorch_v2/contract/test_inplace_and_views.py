@@ -107,6 +107,37 @@ def test_a_view_made_under_no_grad_is_not_written_outside() -> None:
     )
 
 
+@pytest.mark.parametrize(("mode", "name", "where"), [
+    (torch.no_grad, "no_grad", "with grad mode enabled"), (torch.inference_mode, "inference", "in normal mode")])
+def test_a_view_of_a_view_made_without_grad_says_so(mode: Any, name: str, where: str) -> None:
+    base = leaf(1.0, 2.0).clone()
+    with mode():
+        view = base[:1]
+    later = view.unsqueeze(0)
+    start = f"Output 0 of Unsqueeze is a view of a view which was created in {name} mode and"
+    with pytest.raises(RuntimeError, match=f"{start} is being modified inplace {where}"):
+        later.mul_(2)
+    base.mul_(2)
+    with pytest.raises(RuntimeError, match=f"{start} its base or another view of its base has been .* {where}"):
+        _ = later.grad_fn
+
+
+def test_one_of_several_views_of_a_view_made_without_grad() -> None:
+    base = leaf(1.0, 2.0).clone()
+    with torch.no_grad():
+        view = base[:]
+    with pytest.raises(RuntimeError, match="Output 0 of Unbind is a view and is being modified inplace. This view is "):
+        view.unbind()[0].mul_(2)
+    with torch.inference_mode():
+        view = base[:]
+    with torch.no_grad():
+        part = view[:1]
+    with pytest.raises(RuntimeError, match="A view was created in inference mode"):
+        part.mul_(2)
+    with pytest.raises(RuntimeError, match="Output 0 of Unbind is a view of a view which was created in inference"):
+        view.unbind()[0].mul_(2)
+
+
 def test_an_expanded_tensor_is_not_written() -> None:
     with pytest.raises(
         RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
@@ -325,6 +356,39 @@ def test_retained_grad_of_a_base_written_through_a_view() -> None:
     (y * torch.tensor([1.0, 4.0])).sum().backward()
     assert y.grad.tolist() == [1.0, 4.0]
     assert x.grad.tolist() == [6.0, 8.0]
+
+
+@pytest.mark.parametrize("writes_base", [False, True])
+def test_retained_grad_of_a_view_that_was_written(writes_base: bool) -> None:
+    y = leaf(1.0, 2.0) * 2
+    view = y[:1]
+    view.retain_grad()
+    before = view * 5
+    (y if writes_base else view).mul_(3)
+    (view * 7 + before).sum().backward()
+    assert view.grad.tolist() == [7.0]
+
+
+def test_retained_grad_is_there_though_a_later_node_fails() -> None:
+    y = leaf(1.0, 2.0).relu()
+    view = y[:1]
+    view.retain_grad()
+    view.mul_(3)
+    with pytest.raises(RuntimeError, match="output 0 of Relu"):
+        view.sum().backward()
+    assert view.grad.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(("change", "expected"), [
+    (lambda x: x.unsqueeze_(0), [[1.0, 1.0]]), (lambda x: x.t_(), [[1.0, 1.0]]),
+    (lambda x: x.as_strided_((1,), (1,)), [[1.0, 0.0]]),
+])
+def test_retained_grad_stays_with_the_geometry_of_before(change: Any, expected: list) -> None:
+    y = torch.ones(1, 2, requires_grad=True) * 2
+    y.retain_grad()
+    change(y)
+    y.sum().backward()
+    assert y.grad.tolist() == expected
 
 
 def test_a_hook_from_before_the_write_sees_the_old_value() -> None:
@@ -711,6 +775,30 @@ def test_an_inference_tensor_that_need_not_be_saved_is_refused_only_as_what_is_w
         x.lerp_(end, 0.5)  # a number as weight needs neither end
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
         x * end
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda ints, x: ints.mul_(x), "result type Float can't be cast to the desired output type Long"),
+    (lambda ints, x: ints.add_(x), "result type Float can't be cast to the desired output type Long"),
+    (lambda ints, x: ints.mul_(x.expand(2, 3)), "output with shape \\[3\\] doesn't match the broadcast shape"),
+    (lambda ints, x: ints.index_add_(0, torch.arange(3), x), "must have the same scalar type"),
+    (lambda ints, x: ints.mul_(2), "Inplace update to inference tensor outside InferenceMode"),
+])
+def test_arguments_that_do_not_fit_are_refused_before_a_write_to_an_inference_tensor(call: Any, message: str) -> None:
+    x = torch.ones(3, requires_grad=True)
+    with torch.inference_mode():
+        ints = torch.ones(3, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match=message):
+        call(ints, x)
+    assert ints.tolist() == [1, 1, 1]
+
+
+def test_what_is_written_of_an_inference_tensor_need_not_be_saved() -> None:
+    x = torch.ones(3, requires_grad=True)
+    with torch.inference_mode():
+        y = torch.ones(3)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+        y.mul_(x)
 
 
 def test_resizing_an_inference_tensor_to_its_own_size_is_no_write() -> None:

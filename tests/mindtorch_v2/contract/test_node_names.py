@@ -5,6 +5,13 @@ import pytest
 import mindtorch_v2 as torch
 
 F = torch.nn.functional
+
+
+def written(x, index, value):
+    x[index] = value
+    return x
+
+
 NAMES = {
     "AddmmBackward0": lambda x, w: F.linear(x, w, torch.ones(4)),
     "MmBackward0": lambda x, w: F.linear(x, w),
@@ -23,6 +30,7 @@ NAMES = {
     "FftR2CBackward0": lambda x, w: torch.fft.rfft(x),
     "SqueezeBackward1": lambda x, w: x[:1].squeeze(0),
     "AddBackward0": lambda x, w: x.clone().add_(1),
+    "IndexPutBackward0": lambda x, w: written(x.clone(), x > 0, 0),
     "ScaledDotProductFlashAttentionForCpuBackward0": lambda x, w: F.scaled_dot_product_attention(
         *(x.reshape(1, 1, 2, 3),) * 3),
 }
@@ -34,6 +42,17 @@ def test_names(name):
     result = NAMES[name](x, w)
     assert result.grad_fn.name() == name and repr(result.grad_fn).startswith(f"<{name} object")
     assert f"grad_fn=<{name}>" in repr(result)
+
+
+def test_a_copy_is_named_in_full_where_it_is_spoken_of() -> None:
+    x = torch.ones(3, requires_grad=True)
+    copied = torch.zeros(3).copy_(x)
+    assert copied.grad_fn.name() == "torch::autograd::CopyBackwards"
+    assert repr(copied.grad_fn).startswith("<CopyBackwards object")
+    squared = copied.pow(2)
+    copied.copy_(x)
+    with pytest.raises(RuntimeError, match="which is output 0 of torch::autograd::CopyBackwards, is at version 2"):
+        squared.sum().backward()
 
 
 def test_a_name_stays_after_the_graph_is_freed():

@@ -148,3 +148,36 @@ def test_a_product_of_a_vector_and_a_matrix_counts_as_two_writes() -> None:
     out = torch.zeros(2)
     torch.matmul(torch.ones(2), torch.ones(2, 2), out=out)
     assert out._version == 2
+
+
+def test_what_shows_the_same_may_be_copied_into_expanded_memory() -> None:
+    x = torch.arange(3.0)
+    wide = x.expand(2, 3)
+    wide.copy_(x.expand(2, 3))
+    wide[:] = wide.detach()
+    wide[:, :1] = x.expand(2, 3)[:, :1]
+    assert x.tolist() == [0.0, 1.0, 2.0] and x._version == 3
+    refused(lambda: wide.copy_(x), SHARED, x)
+    refused(lambda: wide.copy_(torch.zeros(2, 3)), SHARED, x)
+    refused(lambda: wide.copy_(wide.view(torch.int32)), SHARED, x)
+    refused(lambda: wide.copy_(torch.empty(3, device="meta")), "Cannot copy out of meta", x, error=NotImplementedError)
+
+
+def test_a_tensor_does_not_fill_expanded_memory_though_a_number_does() -> None:
+    x = torch.arange(3.0)
+    refused(lambda: x.expand(2, 3).fill_(torch.tensor(1.0)), SHARED, x)
+    refused(lambda: x.expand(2, 3).fill_(x[0]), SHARED, x)
+    assert x.expand(2, 3).fill_(4).tolist() == [[4.0] * 3] * 2
+
+
+@pytest.mark.parametrize(("call", "expected"), [
+    (lambda x, at: x.scatter_(0, at, -1.0), [-1.0, -1.0, 2.0]),
+    (lambda x, at: x.scatter_add_(0, at, torch.ones(2, 2)), [2.0, 3.0, 2.0]),
+    (lambda x, at: x.scatter_reduce_(0, at, torch.full((2, 2), 3.0), "prod"), [0.0, 9.0, 2.0]),
+    (lambda x, at: x.put_(torch.tensor([1, -4]), torch.tensor([7.0, 8.0])), [8.0, 7.0, 2.0]),
+    (lambda x, at: x.put_(torch.tensor([1, 2]), torch.ones(2), accumulate=True), [0.0, 3.0, 2.0]),
+])
+def test_elements_that_share_memory_without_a_stride_of_0_are_written(call: Callable, expected: list) -> None:
+    x = torch.arange(3.0)
+    call(x.as_strided((2, 2), (1, 1)), torch.zeros(2, 2, dtype=torch.int64))
+    assert x.tolist() == expected
