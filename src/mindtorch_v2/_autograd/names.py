@@ -27,4 +27,6 @@ def saved_by(node: Any, name: str) -> Any:
 
 def class_name(declared: NodeName, base_name: str) -> str:
     """The name of an operator's node class, without the namespace of a declared one."""
-    return declared.rpartition("::")[2] if isinstance(declared, str) else base_name.title().replace("_", "") + "Backward0"
+    if isinstance(declared, str):
+        return declared.rpartition("::")[2]
+    return base_name.title().replace("_", "") + "Backward0"
