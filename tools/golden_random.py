@@ -1,8 +1,8 @@
 """Writes tests/mindtorch_v2/golden/random_streams.npz: what PyTorch draws in long mixed sequences of calls.
 
 Run with PyTorch installed: python tools/golden_random.py
-Each step of a sequence is the name of a function of mindtorch_v2._random with its arguments; stored are the first and
-last elements of its result and a checksum of the generator's state after it.
+Each step of a sequence is the name of a function of mindtorch_v2._core.random with its arguments; stored are the first
+and last elements of its result and a checksum of the generator's state after it.
 """
 
 import json

@@ -26,8 +26,8 @@ import mindtorch_v2 as torch  # noqa: E402
 from mindtorch_v2._compat.absent_modules import ABSENT_MODULES  # noqa: E402
 from mindtorch_v2._dispatch.schema import Schema  # noqa: E402
 from mindtorch_v2._dispatch.signatures import parameters, result_annotation  # noqa: E402
-from mindtorch_v2._ops.declare import DECLARATIONS, RETURN_TYPES  # noqa: E402
-from mindtorch_v2._ops.source import Declared  # noqa: E402
+from mindtorch_v2._ops._declare.op import DECLARATIONS, RETURN_TYPES  # noqa: E402
+from mindtorch_v2._ops._declare.source import Declared  # noqa: E402
 
 PACKAGE = SOURCE / "mindtorch_v2"
 WIDTH = 120
@@ -48,11 +48,12 @@ import numpy as np
 PRIVATE = {name: f"_{name}" for name in ("int", "float", "bool", "str", "complex", "Number", "DeviceLike")}
 PRIVATE |= {"dtype": "_DType", "layout": "_Layout", "device": "_Device", "memory_format": "_MemoryFormat"}
 HIDDEN = re.compile(rf"(?<![\w.])({'|'.join(PRIVATE)})\b")
-IMPORTS = """from {up}_device import Size as Size, device as _Device, layout as _Layout, memory_format as _MemoryFormat
-from {up}_dtype import dtype as _DType
-from {up}_generator import Generator as Generator
-from {up}_storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
-from {up}_tensor import Tensor as Tensor
+IMPORTS = """from {up}_core.device import Size as Size, device as _Device, layout as _Layout
+from {up}_core.device import memory_format as _MemoryFormat
+from {up}_core.dtype import dtype as _DType
+from {up}_core.generator import Generator as Generator
+from {up}_core.storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
+from {up}_core.tensor import Tensor as Tensor
 from {up} import return_types as return_types
 
 _Number: TypeAlias = _int | _float | _bool | _complex
@@ -326,7 +327,7 @@ def return_types_stub() -> str:
     for name, kind in sorted(RETURN_TYPES.items()):
         fields = "".join(f"    {field}: Tensor\n" for field in kind._fields)
         parts.append(f"class {name}(NamedTuple):\n{fields}")
-    return f"{HEADER}from ._tensor import Tensor\n\n" + "\n".join(parts)
+    return f"{HEADER}from ._core.tensor import Tensor\n\n" + "\n".join(parts)
 
 
 BINARY = re.compile(r"__[ri]?(?:add|sub|mul|(?:true|floor)?div|mod|pow|matmul|and|or|xor|[lr]shift)__|__[lg][te]__")
@@ -346,7 +347,7 @@ OF_EVERY_CLASS = {*vars(_Plain), "__annotations__", "__slotnames__"}
 
 def methods_stub() -> str:
     """`_tensor_methods.pyi`: what Tensor has beyond the text of its class."""
-    tree = ast.parse((PACKAGE / "_tensor.py").read_text())
+    tree = ast.parse((PACKAGE / "_core/tensor.py").read_text())
     own = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
     static: set[str] = set()
     for node in own.body:

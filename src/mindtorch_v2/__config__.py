@@ -1,6 +1,6 @@
 """torch.__config__: what the library runs on."""
 
-from ._info import describe
+from ._core.info import describe
 
 __all__ = ["parallel_info", "show"]
 
@@ -11,7 +11,7 @@ def show() -> str:
 
 def parallel_info() -> str:
     """The threads that operators use."""
-    from ._threads import get_num_interop_threads, get_num_threads
+    from ._core.threads import get_num_interop_threads, get_num_threads
 
     return (f"ATen/Parallel:\n\tat::get_num_threads() : {get_num_threads()}\n"
             f"\tat::get_num_interop_threads() : {get_num_interop_threads()}\n")

@@ -4,11 +4,11 @@
 """
 
 import importlib as _importlib
+import sys as _sys
 from math import e, inf, nan, pi
 from typing import Any as _Any
 
-from . import _convert, _indexing, _torch_dispatch
-from . import _dtype as _dtype_module
+from . import _torch_dispatch
 from ._autograd import (
     enable_grad,
     inference_mode,
@@ -20,9 +20,14 @@ from ._autograd import (
 from ._autograd import roots as _roots
 from ._compat.absent_modules import attach as _attach_absent_modules
 from ._compat.old_names import attach as _attach_old_names
+from ._compat.operator_names import ops
 from ._compat.tensor_types import TENSOR_TYPES as _TENSOR_TYPES
 from ._compat.tensor_types import set_default_tensor_type, typename
-from ._convert import (
+from ._core import convert as _convert
+from ._core import dtype as _dtype_module
+from ._core import indexing as _indexing
+from ._core import tensor as _tensor
+from ._core.convert import (
     get_device,
     is_complex,
     is_floating_point,
@@ -35,7 +40,7 @@ from ._convert import (
     numel,
     result_type,
 )
-from ._device import (
+from ._core.device import (
     Size,
     channels_last,
     channels_last_3d,
@@ -54,20 +59,13 @@ from ._device import (
     sparse_csr,
     strided,
 )
-from ._dispatch.keys import modes as _modes
-from ._dispatch.pipeline import pipeline
-from ._dispatch.python_key import register as _register_python_key
-from ._dlpack import from_dlpack
-from ._dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
-from ._from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
-from ._generator import Generator, default_generator
-from ._operator_names import ops
-from ._ops import documentation as _documentation
-from ._ops import public as _public
-from ._ops.declare import public_functions as _public_functions
-from ._printing import set_printoptions
-from ._resize import resize_as_
-from ._sparse_api import (
+from ._core.dlpack import from_dlpack
+from ._core.dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
+from ._core.from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
+from ._core.generator import Generator, default_generator
+from ._core.printing import set_printoptions
+from ._core.resize import resize_as_
+from ._core.sparse_api import (
     _validate_sparse_compressed_tensor_args,  # noqa: F401 - PyTorch has them here too
     _validate_sparse_coo_tensor_args,  # noqa: F401
     hspmm,
@@ -79,15 +77,22 @@ from ._sparse_api import (
     sparse_csc_tensor,
     sparse_csr_tensor,
 )
-from ._sparse_api import attach as _attach_sparse
-from ._storage import StorageBase, TypedStorage, UntypedStorage
-from ._tensor import Tensor
-from ._warn import is_warn_always_enabled, set_warn_always
+from ._core.sparse_api import attach as _attach_sparse
+from ._core.storage import StorageBase, TypedStorage, UntypedStorage
+from ._core.tensor import Tensor
+from ._core.warn import is_warn_always_enabled, set_warn_always
+from ._dispatch.keys import modes as _modes
+from ._dispatch.pipeline import pipeline
+from ._dispatch.python_key import register as _register_python_key
+from ._ops._declare import documentation as _documentation
+from ._ops._declare import public as _public
+from ._ops._declare.op import public_functions as _public_functions
 from .random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from .torch_version import TorchVersion as _TorchVersion
 
 __version__ = _TorchVersion("2.13.0+mindtorch2")
 
+_sys.modules[f"{__name__}._tensor"] = _tensor  # where PyTorch has it
 _register_python_key()
 _torch_dispatch.attach()
 _public.attach_methods()
@@ -147,7 +152,7 @@ _SUBMODULES = frozenset("""
     serialization signal sparse special storage testing torch_version types utils version xpu
 """.split())
 _ATTRIBUTES = {
-    "_device_objects": "AcceleratorError Event OutOfMemoryError Stream get_device_module",
+    "_core.device_objects": "AcceleratorError Event OutOfMemoryError Stream get_device_module",
     "_compat.old_names": """DeviceObjType FatalError Tag dequantize detach_copy eig empty_quantized
                      fake_quantize_per_channel_affine fake_quantize_per_tensor_affine has_cuda has_cudnn has_lapack
                      has_mkl has_mkldnn has_mps has_openmp has_spectral init_num_threads int_repr is_vulkan_available
@@ -155,7 +160,7 @@ _ATTRIBUTES = {
                      per_tensor_affine per_tensor_symmetric q_per_channel_axis q_per_channel_scales
                      q_per_channel_zero_points q_scale q_zero_point qscheme quantize_per_channel quantize_per_tensor
                      quantize_per_tensor_dynamic set_anomaly_enabled solve symeig""",
-    "_checks": """_assert _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all
+    "_core.checks": """_assert _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all
                   _check_tensor_all_with _check_type _check_value _check_with""",
     "_C": "DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
     "futures": "Future",
@@ -166,12 +171,12 @@ _ATTRIBUTES = {
     "_higher_order_ops.while_loop": "while_loop",
     "_lobpcg": "lobpcg",
     "_lowrank": "pca_lowrank svd_lowrank",
-    "_settings": """are_deterministic_algorithms_enabled compiled_with_cxx11_abi get_deterministic_debug_mode
+    "_core.settings": """are_deterministic_algorithms_enabled compiled_with_cxx11_abi get_deterministic_debug_mode
                     get_float32_matmul_precision is_deterministic_algorithms_warn_only_enabled
                     set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
                     use_deterministic_algorithms""",
     "_symbolic": "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
-    "_threads": "get_num_interop_threads get_num_threads set_num_interop_threads set_num_threads",
+    "_core.threads": "get_num_interop_threads get_num_threads set_num_interop_threads set_num_threads",
     "amp._state": """autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype
                      get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype
                      is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled is_autocast_ipu_enabled

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from ._device import Size as Size, device as _Device, layout as _Layout, memory_format as _MemoryFormat
-from ._dtype import dtype as _DType
-from ._generator import Generator as Generator
-from ._storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
-from ._tensor import Tensor as Tensor
+from ._core.device import Size as Size, device as _Device, layout as _Layout
+from ._core.device import memory_format as _MemoryFormat
+from ._core.dtype import dtype as _DType
+from ._core.generator import Generator as Generator
+from ._core.storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
+from ._core.tensor import Tensor as Tensor
 from . import return_types as return_types
 
 _Number: TypeAlias = _int | _float | _bool | _complex
@@ -21,7 +22,7 @@ _DeviceLike: TypeAlias = _Device | _str | _int
 
 __version__: _str
 
-from ._device_objects import AcceleratorError as AcceleratorError
+from ._core.device_objects import AcceleratorError as AcceleratorError
 BFloat16Storage: Any
 class BFloat16Tensor(Tensor): ...
 BoolStorage: Any
@@ -37,7 +38,7 @@ from ._C import DisableTorchFunction as DisableTorchFunction
 from ._C import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 DoubleStorage: Any
 class DoubleTensor(Tensor): ...
-from ._device_objects import Event as Event
+from ._core.device_objects import Event as Event
 from ._compat.old_names import FatalError as FatalError
 FloatStorage: Any
 class FloatTensor(Tensor): ...
@@ -49,15 +50,15 @@ IntStorage: Any
 class IntTensor(Tensor): ...
 LongStorage: Any
 class LongTensor(Tensor): ...
-from ._device_objects import OutOfMemoryError as OutOfMemoryError
+from ._core.device_objects import OutOfMemoryError as OutOfMemoryError
 from ._C import PyTorchFileReader as PyTorchFileReader
 from ._C import PyTorchFileWriter as PyTorchFileWriter
 from .jit import ScriptFunction as ScriptFunction
 from .jit import ScriptModule as ScriptModule
 ShortStorage: Any
 class ShortTensor(Tensor): ...
-from ._storage import StorageBase as StorageBase
-from ._device_objects import Stream as Stream
+from ._core.storage import StorageBase as StorageBase
+from ._core.device_objects import Stream as Stream
 from ._symbolic import SymBool as SymBool
 from ._symbolic import SymFloat as SymFloat
 from ._symbolic import SymInt as SymInt
@@ -66,17 +67,17 @@ from . import _C as _C
 from . import __config__ as __config__
 def _adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
 def _adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
-from ._checks import _assert as _assert
-from ._checks import _assert_async as _assert_async
-from ._checks import _check as _check
-from ._checks import _check_index as _check_index
-from ._checks import _check_is_size as _check_is_size
-from ._checks import _check_not_implemented as _check_not_implemented
-from ._checks import _check_tensor_all as _check_tensor_all
-from ._checks import _check_tensor_all_with as _check_tensor_all_with
-from ._checks import _check_type as _check_type
-from ._checks import _check_value as _check_value
-from ._checks import _check_with as _check_with
+from ._core.checks import _assert as _assert
+from ._core.checks import _assert_async as _assert_async
+from ._core.checks import _check as _check
+from ._core.checks import _check_index as _check_index
+from ._core.checks import _check_is_size as _check_is_size
+from ._core.checks import _check_not_implemented as _check_not_implemented
+from ._core.checks import _check_tensor_all as _check_tensor_all
+from ._core.checks import _check_tensor_all_with as _check_tensor_all_with
+from ._core.checks import _check_type as _check_type
+from ._core.checks import _check_value as _check_value
+from ._core.checks import _check_with as _check_with
 def _chunk_cat(tensors: Sequence[Tensor], dim: _int, num_chunks: _int, *, out: Tensor | None = None) -> Tensor: ...
 from . import _compat as _compat
 def _convert_indices_from_coo_to_csr(
@@ -695,7 +696,7 @@ def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 def arctan_(input: Tensor) -> Tensor: ...
 def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def arctanh_(input: Tensor) -> Tensor: ...
-from ._settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from ._core.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 def argmax(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def argmin(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def argsort(
@@ -729,8 +730,8 @@ def as_strided_scatter(
     stride: Sequence[_int],
     storage_offset: _int | None = None,
 ) -> Tensor: ...
-from ._from_data import as_tensor as as_tensor
-from ._from_data import asarray as asarray
+from ._core.from_data import as_tensor as as_tensor
+from ._core.from_data import asarray as asarray
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def asin_(input: Tensor) -> Tensor: ...
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -839,7 +840,7 @@ def bucketize(
     right: _bool = False,
     out: Tensor | None = None,
 ) -> Tensor: ...
-from ._dtype import can_cast as can_cast
+from ._core.dtype import can_cast as can_cast
 from .functional import cartesian_prod as cartesian_prod
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor: ...
 def cdist(
@@ -857,8 +858,8 @@ cfloat: _DType
 from .functional import chain_matmul as chain_matmul
 chalf: _DType
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor: ...
-from ._device import channels_last as channels_last
-from ._device import channels_last_3d as channels_last_3d
+from ._core.device import channels_last as channels_last
+from ._core.device import channels_last_3d as channels_last_3d
 def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
@@ -888,7 +889,7 @@ def clone(input: Tensor, *, memory_format: _MemoryFormat | None = None) -> Tenso
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor: ...
 def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor: ...
 from ._compile import compile as compile
-from ._settings import compiled_with_cxx11_abi as compiled_with_cxx11_abi
+from ._core.settings import compiled_with_cxx11_abi as compiled_with_cxx11_abi
 from . import compiler as compiler
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 complex128: _DType
@@ -901,7 +902,7 @@ def conj(input: Tensor) -> Tensor: ...
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def conj_physical_(input: Tensor) -> Tensor: ...
 def constant_pad_nd(input: Tensor, pad: Sequence[_int], value: _Number = 0) -> Tensor: ...
-from ._device import contiguous_format as contiguous_format
+from ._core.device import contiguous_format as contiguous_format
 @overload
 def conv1d(
     input: Tensor,
@@ -1057,7 +1058,7 @@ def cumsum(input: Tensor, dim: _int, *, dtype: _DType | None = None, out: Tensor
 def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor: ...
 @overload
 def cumulative_trapezoid(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tensor: ...
-from ._generator import default_generator as default_generator
+from ._core.generator import default_generator as default_generator
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def deg2rad_(input: Tensor) -> Tensor: ...
 dequantize: Any
@@ -1065,7 +1066,7 @@ def det(input: Tensor) -> Tensor: ...
 def detach(self: Any) -> Tensor: ...
 def detach_(self: Any) -> Tensor: ...
 from ._compat.old_names import detach_copy as detach_copy
-from ._device import device as device
+from ._core.device import device as device
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor: ...
 def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor: ...
 def diagflat(input: Tensor, offset: _int = 0) -> Tensor: ...
@@ -1118,7 +1119,7 @@ def dsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
 def dsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor: ...
-from ._dtype import dtype as dtype
+from ._core.dtype import dtype as dtype
 e: _float
 eig: Any
 from .functional import einsum as einsum
@@ -1252,7 +1253,7 @@ def feature_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...
 from . import fft as fft
 def fill(input: Tensor, value: Tensor | _Number) -> Tensor: ...
 def fill_(input: Tensor, value: Tensor | _Number) -> Tensor: ...
-from ._dtype import finfo as finfo
+from ._core.dtype import finfo as finfo
 def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def fix_(input: Tensor) -> Tensor: ...
 def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor: ...
@@ -1290,10 +1291,10 @@ def frobenius_norm(
     *,
     out: Tensor | None = None,
 ) -> Tensor: ...
-from ._dlpack import from_dlpack as from_dlpack
-from ._from_data import from_file as from_file
-from ._from_data import from_numpy as from_numpy
-from ._from_data import frombuffer as frombuffer
+from ._core.dlpack import from_dlpack as from_dlpack
+from ._core.from_data import from_file as from_file
+from ._core.from_data import from_numpy as from_numpy
+from ._core.from_data import frombuffer as frombuffer
 def full(
     size: Sequence[_int],
     fill_value: _Number,
@@ -1338,14 +1339,14 @@ from .amp._state import get_autocast_dtype as get_autocast_dtype
 get_autocast_gpu_dtype: Any
 get_autocast_ipu_dtype: Any
 get_autocast_xla_dtype: Any
-from ._device import get_default_device as get_default_device
-from ._dtype import get_default_dtype as get_default_dtype
-from ._settings import get_deterministic_debug_mode as get_deterministic_debug_mode
-from ._convert import get_device as get_device
-from ._device_objects import get_device_module as get_device_module
-from ._settings import get_float32_matmul_precision as get_float32_matmul_precision
-from ._threads import get_num_interop_threads as get_num_interop_threads
-from ._threads import get_num_threads as get_num_threads
+from ._core.device import get_default_device as get_default_device
+from ._core.dtype import get_default_dtype as get_default_dtype
+from ._core.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
+from ._core.convert import get_device as get_device
+from ._core.device_objects import get_device_module as get_device_module
+from ._core.settings import get_float32_matmul_precision as get_float32_matmul_precision
+from ._core.threads import get_num_interop_threads as get_num_interop_threads
+from ._core.threads import get_num_threads as get_num_threads
 from .random import get_rng_state as get_rng_state
 def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: _int = 1) -> list[Tensor]: ...
 def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
@@ -1512,7 +1513,7 @@ def hsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]: ...
 def hsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
 def hsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
-from ._sparse_api import hspmm as hspmm
+from ._core.sparse_api import hspmm as hspmm
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor: ...
 from . import hub as hub
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -1520,7 +1521,7 @@ def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def i0_(input: Tensor) -> Tensor: ...
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
-from ._dtype import iinfo as iinfo
+from ._core.dtype import iinfo as iinfo
 def imag(input: Tensor) -> Tensor: ...
 def index_add(
     input: Tensor,
@@ -1584,22 +1585,22 @@ is_autocast_cpu_enabled: Any
 from .amp._state import is_autocast_enabled as is_autocast_enabled
 is_autocast_ipu_enabled: Any
 is_autocast_xla_enabled: Any
-from ._convert import is_complex as is_complex
+from ._core.convert import is_complex as is_complex
 def is_conj(self: Tensor, device: Any = None) -> _bool: ...
-from ._settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from ._core.settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 def is_distributed(self: Tensor, device: Any = None) -> _bool: ...
-from ._convert import is_floating_point as is_floating_point
+from ._core.convert import is_floating_point as is_floating_point
 from ._autograd import is_grad_enabled as is_grad_enabled
-from ._convert import is_inference as is_inference
+from ._core.convert import is_inference as is_inference
 from ._autograd import is_inference_mode_enabled as is_inference_mode_enabled
 def is_neg(self: Tensor, device: Any = None) -> _bool: ...
-from ._convert import is_nonzero as is_nonzero
-from ._convert import is_same_size as is_same_size
-from ._convert import is_signed as is_signed
-from ._convert import is_storage as is_storage
-from ._convert import is_tensor as is_tensor
+from ._core.convert import is_nonzero as is_nonzero
+from ._core.convert import is_same_size as is_same_size
+from ._core.convert import is_signed as is_signed
+from ._core.convert import is_storage as is_storage
+from ._core.convert import is_tensor as is_tensor
 from ._compat.old_names import is_vulkan_available as is_vulkan_available
-from ._warn import is_warn_always_enabled as is_warn_always_enabled
+from ._core.warn import is_warn_always_enabled as is_warn_always_enabled
 def isclose(
     input: Tensor,
     other: Tensor,
@@ -1652,7 +1653,7 @@ def istft(
     length: _int | None = None,
     return_complex: _bool = False,
 ) -> Tensor: ...
-from ._device import jagged as jagged
+from ._core.device import jagged as jagged
 from . import jit as jit
 def kaiser_window(
     window_length: _int,
@@ -1683,7 +1684,7 @@ def layer_norm(
     eps: _float = 1e-05,
     cudnn_enable: _bool = True,
 ) -> Tensor: ...
-from ._device import layout as layout
+from ._core.device import layout as layout
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def lcm_(input: Tensor, other: Tensor) -> Tensor: ...
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -1873,7 +1874,7 @@ def median(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> return_types.median: ...
-from ._device import memory_format as memory_format
+from ._core.device import memory_format as memory_format
 from .functional import meshgrid as meshgrid
 @overload
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -2067,7 +2068,7 @@ def nuclear_norm(
     *,
     out: Tensor | None = None,
 ) -> Tensor: ...
-from ._convert import numel as numel
+from ._core.convert import numel as numel
 @overload
 def ones(
     size: Sequence[_int],
@@ -2100,7 +2101,7 @@ def ones_like(
     memory_format: _MemoryFormat | None = None,
 ) -> Tensor: ...
 from . import onnx as onnx
-from ._operator_names import ops as ops
+from ._compat.operator_names import ops as ops
 from . import optim as optim
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def ormqr(
@@ -2155,7 +2156,7 @@ def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor: .
 def positive(input: Tensor) -> Tensor: ...
 def pow(input: Tensor | _Number, exponent: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
 def prelu(input: Tensor, weight: Tensor) -> Tensor: ...
-from ._device import preserve_format as preserve_format
+from ._core.device import preserve_format as preserve_format
 def prod(
     input: Tensor,
     dim: _int | None = None,
@@ -2165,7 +2166,7 @@ def prod(
     out: Tensor | None = None,
 ) -> Tensor: ...
 from . import profiler as profiler
-from ._dtype import promote_types as promote_types
+from ._core.dtype import promote_types as promote_types
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor: ...
 q_per_channel_axis: Any
 q_per_channel_scales: Any
@@ -2371,10 +2372,10 @@ def repeat_interleave(
 def reshape(input: Tensor, shape: Sequence[_int]) -> Tensor: ...
 @overload
 def reshape(input: Tensor, *shape: _int) -> Tensor: ...
-from ._resize import resize_as_ as resize_as_
+from ._core.resize import resize_as_ as resize_as_
 def resolve_conj(input: Tensor) -> Tensor: ...
 def resolve_neg(input: Tensor) -> Tensor: ...
-from ._convert import result_type as result_type
+from ._core.convert import result_type as result_type
 def rms_norm(
     input: Tensor,
     normalized_shape: Sequence[_int],
@@ -2539,18 +2540,18 @@ set_autocast_ipu_dtype: Any
 set_autocast_ipu_enabled: Any
 set_autocast_xla_dtype: Any
 set_autocast_xla_enabled: Any
-from ._device import set_default_device as set_default_device
-from ._dtype import set_default_dtype as set_default_dtype
+from ._core.device import set_default_device as set_default_device
+from ._core.dtype import set_default_dtype as set_default_dtype
 from ._compat.tensor_types import set_default_tensor_type as set_default_tensor_type
-from ._settings import set_deterministic_debug_mode as set_deterministic_debug_mode
-from ._settings import set_float32_matmul_precision as set_float32_matmul_precision
-from ._settings import set_flush_denormal as set_flush_denormal
+from ._core.settings import set_deterministic_debug_mode as set_deterministic_debug_mode
+from ._core.settings import set_float32_matmul_precision as set_float32_matmul_precision
+from ._core.settings import set_flush_denormal as set_flush_denormal
 from ._autograd import set_grad_enabled as set_grad_enabled
-from ._threads import set_num_interop_threads as set_num_interop_threads
-from ._threads import set_num_threads as set_num_threads
-from ._printing import set_printoptions as set_printoptions
+from ._core.threads import set_num_interop_threads as set_num_interop_threads
+from ._core.threads import set_num_threads as set_num_threads
+from ._core.printing import set_printoptions as set_printoptions
 from .random import set_rng_state as set_rng_state
-from ._warn import set_warn_always as set_warn_always
+from ._core.warn import set_warn_always as set_warn_always
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 short: _DType
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -2584,7 +2585,7 @@ def slice_scatter(
     out: Tensor | None = None,
 ) -> Tensor: ...
 def slogdet(input: Tensor, *, out: Sequence[Tensor] | None = None) -> return_types.slogdet: ...
-from ._sparse_api import smm as smm
+from ._core.sparse_api import smm as smm
 def softmax(input: Tensor, dim: _int, dtype: _DType | None = None, *, out: Tensor | None = None) -> Tensor: ...
 solve: Any
 def sort(
@@ -2596,17 +2597,17 @@ def sort(
     out: Sequence[Tensor] | None = None,
 ) -> return_types.sort: ...
 from . import sparse as sparse
-from ._device import sparse_bsc as sparse_bsc
-from ._sparse_api import sparse_bsc_tensor as sparse_bsc_tensor
-from ._device import sparse_bsr as sparse_bsr
-from ._sparse_api import sparse_bsr_tensor as sparse_bsr_tensor
-from ._sparse_api import sparse_compressed_tensor as sparse_compressed_tensor
-from ._device import sparse_coo as sparse_coo
-from ._sparse_api import sparse_coo_tensor as sparse_coo_tensor
-from ._device import sparse_csc as sparse_csc
-from ._sparse_api import sparse_csc_tensor as sparse_csc_tensor
-from ._device import sparse_csr as sparse_csr
-from ._sparse_api import sparse_csr_tensor as sparse_csr_tensor
+from ._core.device import sparse_bsc as sparse_bsc
+from ._core.sparse_api import sparse_bsc_tensor as sparse_bsc_tensor
+from ._core.device import sparse_bsr as sparse_bsr
+from ._core.sparse_api import sparse_bsr_tensor as sparse_bsr_tensor
+from ._core.sparse_api import sparse_compressed_tensor as sparse_compressed_tensor
+from ._core.device import sparse_coo as sparse_coo
+from ._core.sparse_api import sparse_coo_tensor as sparse_coo_tensor
+from ._core.device import sparse_csc as sparse_csc
+from ._core.sparse_api import sparse_csc_tensor as sparse_csc_tensor
+from ._core.device import sparse_csr as sparse_csr
+from ._core.sparse_api import sparse_csr_tensor as sparse_csr_tensor
 from . import special as special
 from .functional import split as split
 def split_copy(
@@ -2697,7 +2698,7 @@ def stft(
     align_to_window: _bool | None = None,
 ) -> Tensor: ...
 from . import storage as storage
-from ._device import strided as strided
+from ._core.device import strided as strided
 def sub(
     input: Tensor | _Number,
     other: Tensor | _Number,
@@ -2747,7 +2748,7 @@ def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def tan_(input: Tensor) -> Tensor: ...
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def tanh_(input: Tensor) -> Tensor: ...
-from ._from_data import tensor as tensor
+from ._core.from_data import tensor as tensor
 @overload
 def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
@@ -2868,7 +2869,7 @@ def unsafe_split(input: Tensor, split_size: _int, dim: _int = 0) -> list[Tensor]
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> list[Tensor]: ...
 def unsqueeze(input: Tensor, dim: _int) -> Tensor: ...
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor: ...
-from ._settings import use_deterministic_algorithms as use_deterministic_algorithms
+from ._core.settings import use_deterministic_algorithms as use_deterministic_algorithms
 from . import utils as utils
 def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor: ...
 @overload

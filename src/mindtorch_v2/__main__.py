@@ -38,7 +38,7 @@ def main() -> None:
         print(USAGE + str(__doc__).split("\n\n", 1)[1].rstrip())
         sys.exit(0 if arguments else 2)
     if arguments[0] == "info":
-        from ._info import describe
+        from ._core.info import describe
 
         print(describe())
         return

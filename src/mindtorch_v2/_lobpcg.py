@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from ._autograd import enable_grad, no_grad
-from ._dtype import finfo
-from ._ops.declare import public_functions
-from ._tensor import Tensor
+from ._core.dtype import finfo
+from ._core.tensor import Tensor
+from ._ops._declare.op import public_functions
 from .autograd import Function, grad
 
 __all__ = ["lobpcg"]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ._ops.declare import public_functions
-from ._tensor import Tensor
+from ._core.tensor import Tensor
+from ._ops._declare.op import public_functions
 
 __all__ = ["get_approximate_basis", "pca_lowrank", "svd_lowrank"]
 

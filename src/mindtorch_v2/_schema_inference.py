@@ -5,9 +5,9 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from ._device import device
-from ._dtype import dtype
-from ._tensor import Tensor
+from ._core.device import device
+from ._core.dtype import dtype
+from ._core.tensor import Tensor
 from .types import Number
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from ._dispatch.callers import SOURCES
 from ._dispatch.keys import DispatchKey
 from ._dispatch.registry import Around, Lazy, Operator, registry
-from ._ops.declare import PUBLIC, Declaration, function_of
-from ._ops.source import source_of
+from ._ops._declare.op import PUBLIC, Declaration, function_of
+from ._ops._declare.source import source_of
 
 
 def describe_operator(name: str) -> str:

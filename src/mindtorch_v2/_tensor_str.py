@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ._printing import PRINT_OPTS, _contents, get_printoptions, set_printoptions
+from ._core.printing import PRINT_OPTS, _contents, get_printoptions, set_printoptions
 
 __all__ = ["PRINT_OPTS", "get_printoptions", "printoptions", "set_printoptions"]
 

@@ -11,6 +11,9 @@ from typing import Any
 
 from ._autograd.node import VersionCounter
 from ._autograd.views import creation_now
+from ._compat.operator_names import OpOverload, aten_of, out_overload, overload_for
+from ._core.tensor import Tensor
+from ._core.wrapper_subclass import make_wrapper_subclass
 from ._dispatch.callers import by_precedence
 from ._dispatch.keys import (
     ALL_KEYS,
@@ -27,10 +30,7 @@ from ._dispatch.keys import (
 )
 from ._dispatch.registry import Operator, PerKeys, registry
 from ._dispatch.schema import Schema
-from ._operator_names import OpOverload, aten_of, out_overload, overload_for
-from ._ops.out import handle_out
-from ._tensor import Tensor
-from ._wrapper_subclass import make_wrapper_subclass
+from ._ops._declare.out import handle_out
 
 # Out of force in a handler: what is served before PythonDispatch. Those that are no keys in PyTorch stay.
 ABOVE = ALL_KEYS & ~((TORCH_DISPATCH_MASK << 1) - 1) & ~(PYTHON_MASK | PROFILER_MASK | VMAP_MASK)

@@ -8,13 +8,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ._device import CPU
-from ._device import device as device_type
+from ._core.device import CPU
+from ._core.device import device as device_type
+from ._core.dtype import dtype as dtype_type
+from ._core.storage import TypedStorage, UntypedStorage
+from ._core.tensor import Tensor, set_state, wrap_meta
+from ._core.wrapper_subclass import make_wrapper_subclass
 from ._dispatch.keys import DEVICE_MASKS
-from ._dtype import dtype as dtype_type
-from ._storage import TypedStorage, UntypedStorage
-from ._tensor import Tensor, set_state, wrap_meta
-from ._wrapper_subclass import make_wrapper_subclass
 
 _LARGEST = (1 << 63) - 1
 
@@ -149,13 +149,13 @@ def _rebuild_wrapper_subclass(
 
 
 def _rebuild_sparse_tensor(layout: Any, data: tuple) -> Tensor:
-    from ._sparse_api import rebuild
+    from ._core.sparse_api import rebuild
 
     return rebuild(layout, data)
 
 
 def _rebuild_device_tensor_from_numpy(data: Any, dtype: dtype_type, device: device_type, requires_grad: bool) -> Tensor:
-    from ._from_data import from_numpy
+    from ._core.from_data import from_numpy
 
     tensor = from_numpy(data).to(dtype=dtype, device=device)
     return tensor.requires_grad_() if requires_grad else tensor

@@ -13,13 +13,13 @@ from pickle import UnpicklingError
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
-from . import _dtype
 from ._compat.tensor_types import TENSOR_TYPES
-from ._device import META
-from ._pickled_calls import CALLS, TENSOR_CALLS, Allowance, shown
-from ._pickled_names import refuse_absent, torch_name
-from ._storage import TypedStorage, UntypedStorage
-from ._tensor import Tensor, _rebuild_from_type_v2
+from ._core import dtype as _dtype
+from ._core.device import META
+from ._core.storage import TypedStorage, UntypedStorage
+from ._core.tensor import Tensor, _rebuild_from_type_v2
+from ._files.pickled_calls import CALLS, TENSOR_CALLS, Allowance, shown
+from ._files.pickled_names import refuse_absent, torch_name
 from .storage import CLASSES
 
 _BLOCKED_MODULES = frozenset(("sys", "os", "posix", "nt"))

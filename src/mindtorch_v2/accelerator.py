@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ._device import device as _Device
+from ._core.device import device as _Device
 
 __all__ = ["current_accelerator", "current_device_index", "current_stream", "device_count", "is_available",
            "set_device_index", "synchronize"]

@@ -1,6 +1,6 @@
 """Functions of torch.fft."""
 
-from ._ops.declare import public_functions
+from ._ops._declare.op import public_functions
 
 _functions = public_functions("fft")
 globals().update(_functions)

@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ._device import Size
+from ._core.device import Size
+from ._core.dtype import int64
+from ._core.tensor import Tensor
+from ._core.warn import warn_once
 from ._dispatch.argument_checks import expected
-from ._dtype import int64
 from ._ops import view as _view
-from ._ops.declare import DECLARATIONS, function_of
-from ._tensor import Tensor
-from ._warn import warn_once
+from ._ops._declare.op import DECLARATIONS, function_of
 from .overrides import overridable
 
 _einsum = function_of(DECLARATIONS["aten::einsum"].operator)

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from ._device import device as _device
+from ._core.device import device as _device
 
 __all__ = ["Future", "collect_all", "wait_all"]
 

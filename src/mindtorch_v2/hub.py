@@ -35,7 +35,7 @@ def set_dir(d: str | os.PathLike) -> None:
 
 def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
     """Downloads, checks the SHA-256 prefix, and puts the complete file in place."""
-    from .serialization._target import target
+    from ._files.target import target
 
     with urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as source:
         length = source.headers.get("Content-Length")

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._autograd.function import Function
+from ._core.tensor import Tensor
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import AUTOGRAD_MASK, BACKENDS, DEVICE_MASKS, VIEW_MASK, DispatchKey, changed_modes, modes
 from ._dispatch.registry import Around, Operator, registry
 from ._dispatch.schema import Schema
 from ._schema_inference import infer_schema
-from ._tensor import Tensor
 
 __all__ = [
     "CustomOpDef",

@@ -1,7 +1,7 @@
 """Functions of torch.linalg."""
 
-from ._ops.declare import public_functions
-from ._ops.linalg import LinAlgError
+from ._ops._declare.op import public_functions
+from ._ops.linalg.common import LinAlgError
 
 _functions = public_functions("linalg")
 globals().update(_functions)

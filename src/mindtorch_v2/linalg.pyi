@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from ._device import Size as Size, device as _Device, layout as _Layout, memory_format as _MemoryFormat
-from ._dtype import dtype as _DType
-from ._generator import Generator as Generator
-from ._storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
-from ._tensor import Tensor as Tensor
+from ._core.device import Size as Size, device as _Device, layout as _Layout
+from ._core.device import memory_format as _MemoryFormat
+from ._core.dtype import dtype as _DType
+from ._core.generator import Generator as Generator
+from ._core.storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
+from ._core.tensor import Tensor as Tensor
 from . import return_types as return_types
 
 _Number: TypeAlias = _int | _float | _bool | _complex
@@ -64,7 +65,7 @@ __all__ = [
     "vector_norm",
 ]
 
-from ._ops.linalg import LinAlgError as LinAlgError
+from ._ops.linalg.common import LinAlgError as LinAlgError
 def cholesky(input: Tensor, *, upper: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def cholesky_ex(
     input: Tensor,
@@ -191,7 +192,7 @@ def pinv(
 ) -> Tensor: ...
 @overload
 def pinv(input: Tensor, rcond: Tensor | _Number, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
-from ._ops.declare import public_functions as public_functions
+from ._ops._declare.op import public_functions as public_functions
 def qr(A: Tensor, mode: _str = 'reduced', *, out: Sequence[Tensor] | None = None) -> return_types.linalg_qr: ...
 def slogdet(A: Tensor, *, out: Sequence[Tensor] | None = None) -> return_types.linalg_slogdet: ...
 def solve(A: Tensor, B: Tensor, *, left: _bool = True, out: Tensor | None = None) -> Tensor: ...

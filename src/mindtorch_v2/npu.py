@@ -13,8 +13,8 @@ from ._backends.npu import seeds as _seeds
 from ._backends.npu import streams as _streams
 from ._backends.npu.errors import NpuError, OutOfMemoryError
 from ._backends.npu.streams import Event, Stream, current_stream, default_stream, set_stream, synchronize
-from ._device_objects import StreamContext
-from ._from_data import from_numpy as _from_numpy
+from ._core.device_objects import StreamContext
+from ._core.from_data import from_numpy as _from_numpy
 from .amp.autocast_mode import autocast as _autocast
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ._core.tensor import Tensor
 from ._dispatch.callers import call_torch_function
 from ._dispatch.keys import PYTHON_MASK, changed_modes, modes, unusual
 from ._dispatch.python_key import call_function_mode
-from ._tensor import Tensor
 from ._torch_dispatch import ABOVE
 
 __all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions",

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ._device import device
-from ._generator import Generator, default_generator
-from ._tensor import Tensor
+from ._core.device import device
+from ._core.generator import Generator, default_generator
+from ._core.tensor import Tensor
 
 __all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
            "thread_safe_generator"]

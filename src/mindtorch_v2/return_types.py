@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ._ops.declare import return_type
+from ._ops._declare.op import return_type
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from ._tensor import Tensor
+from ._core.tensor import Tensor
 
 class _attention(NamedTuple):
     output: Tensor

@@ -1,6 +1,6 @@
 """Functions of torch.special."""
 
-from ._ops.declare import public_functions
+from ._ops._declare.op import public_functions
 
 _functions = public_functions("special")
 globals().update(_functions)

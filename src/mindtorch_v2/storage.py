@@ -3,8 +3,8 @@
 import io
 from typing import Any
 
-from ._storage import DEPRECATED, LEGACY_NAMES, TypedStorage, UntypedStorage
-from ._warn import warn_once
+from ._core.storage import DEPRECATED, LEGACY_NAMES, TypedStorage, UntypedStorage
+from ._core.warn import warn_once
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 

@@ -4,10 +4,10 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from ._device import device, layout, memory_format
-from ._dtype import dtype
-from ._storage import TypedStorage, UntypedStorage
-from ._tensor import Tensor
+from ._core.device import device, layout, memory_format
+from ._core.dtype import dtype
+from ._core.storage import TypedStorage, UntypedStorage
+from ._core.tensor import Tensor
 
 __all__ = ["Device", "FileLike", "Number", "Storage"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from mindtorch_v2._dispatch.dispatcher import dispatch
-from mindtorch_v2._ops.declare import DECLARATIONS, PUBLIC, Declaration, public_functions
-from mindtorch_v2._ops.samples import Case, TensorSample
+from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC, Declaration, public_functions
+from mindtorch_v2._ops._declare.samples import Case, TensorSample
 
 PRIMARY = "float32"
 SECONDARY = ("float64", "int64", "int32", "bool", "complex64", "float16", "bfloat16")
@@ -62,7 +62,7 @@ def sampled() -> dict[str, Declaration]:
 
 def family(declaration: Declaration) -> str:
     """The operator's module by its short name: PyTorch's answers lie in one file a family."""
-    return declaration.module.rsplit(".", 1)[-1]
+    return declaration.module.partition("_ops.")[2]
 
 
 def calls(declaration: Declaration) -> list[Call]:

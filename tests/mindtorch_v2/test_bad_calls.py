@@ -86,8 +86,8 @@ OTHER_WORDS = {
     "torch.nn.Conv2d(3, 4, 3, padding='x')": "Invalid padding string 'x', should be one of",
     **dict.fromkeys(("torch.zeros(2, device='gpu')", "torch.device('gpu')", "a.to('gpu')", "torch.Generator('gpu')"),
                     "device type at start of device string: gpu"),
-    "torch.from_numpy(a)": "expected np.ndarray (got mindtorch_v2._tensor.Tensor)",
-    "torch.broadcast_shapes((5, 10, 5), (s, 5))": "Expected bool, got <class 'mindtorch_v2._tensor.Tensor'>",
+    "torch.from_numpy(a)": "expected np.ndarray (got mindtorch_v2._core.tensor.Tensor)",
+    "torch.broadcast_shapes((5, 10, 5), (s, 5))": "Expected bool, got <class 'mindtorch_v2._core.tensor.Tensor'>",
     "torch.no_such_function(a)": "module 'mindtorch_v2' has no attribute 'no_such_function'",
     "F.no_such_function(a)": "module 'mindtorch_v2.nn.functional' has no attribute 'no_such_function'",
 }  # fmt: skip

@@ -8,10 +8,10 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.registry import registry
-from mindtorch_v2._ops.declare import DECLARATIONS, PUBLIC
+from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC
 
 _PACKAGE = Path(torch.__file__).parent
-_PLACES = ("_ops", "_autograd", "_dispatch", "_functorch", "amp", "utils/flop_counter.py", "_operator_names.py")
+_PLACES = ("_ops", "_autograd", "_dispatch", "_functorch", "amp", "utils/flop_counter.py", "_compat/operator_names.py")
 _FILES = sorted(file for place in _PLACES
                 for file in ([_PACKAGE / place] if place.endswith(".py") else (_PACKAGE / place).rglob("*.py")))
 _NAMES = {name for names in PUBLIC.values() for name in names} | {o.schema.base_name for o in registry}

@@ -7,8 +7,8 @@ import warnings
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2._ops import documentation
-from mindtorch_v2._ops.declare import DECLARATIONS, PUBLIC
+from mindtorch_v2._ops._declare import documentation
+from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC
 
 # Of several overloads the first has the words.
 # Functions that PyTorch has among the public ones, but with an underscore, are for its own use.

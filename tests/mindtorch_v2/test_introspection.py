@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2._ops.declare import DECLARATIONS, PUBLIC, function_of, public_functions
+from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC, function_of, public_functions
 
 F = torch.nn.functional
 SOURCE = str(pathlib.Path(torch.__file__).parents[1])

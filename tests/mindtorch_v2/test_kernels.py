@@ -8,7 +8,7 @@ import re
 import pytest
 
 import mindtorch_v2
-from mindtorch_v2._ops.declare import DECLARATIONS, Declaration
+from mindtorch_v2._ops._declare.op import DECLARATIONS, Declaration
 
 BACKENDS = pathlib.Path(mindtorch_v2.__file__).parent / "_backends"
 NAMED = [
@@ -43,12 +43,20 @@ def kind_of(node: ast.AST) -> str | None:
     return None
 
 
+def given_first(node: ast.AST) -> int:
+    """How many parameters a decorator `given("operator", "row")` fills before those for the operator's arguments."""
+    return sum(name.value != "operator" for decorator in getattr(node, "decorator_list", [])
+               if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "given"
+               for name in decorator.args)
+
+
 def takes(node: ast.FunctionDef, declaration: Declaration) -> bool:
     """Whether a function can be called with the operator's arguments, after what its kind gives it first."""
     kind = kind_of(node)
     if kind == MAKER:
         return [a.arg for a in node.args.args] == ["operator"]
     lead, without = KINDS.get(kind or "", (0, 0))
+    lead += given_first(node)
     wanted = len(declaration.operator.schema.arguments) + lead - without
     stated = [a.arg for a in node.args.args if a.arg not in ("spec", "operator")]
     stated += ["spec"] if "spec" in [a.arg for a in node.args.args[:1]] else []

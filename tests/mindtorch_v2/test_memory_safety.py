@@ -443,7 +443,7 @@ def test_an_ordinary_value_error_stays_as_it_is():
 
 
 def test_one_thread_is_one_thread_of_every_library():
-    program = ("from mindtorch_v2 import _threads\n"
+    program = ("from mindtorch_v2._core import threads as _threads\n"
                "torch.set_num_threads(1)\n"
                "torch.linalg.lu_factor(torch.eye(3))\n"  # loads SciPy's library
                "print([_threads._functions(path)[0]() for path in _threads._loaded()])\n")

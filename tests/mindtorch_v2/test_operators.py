@@ -17,7 +17,7 @@ import pytest
 from operator_cases import Call, Declaration
 
 import mindtorch_v2 as torch
-from mindtorch_v2._ops.declare import PUBLIC
+from mindtorch_v2._ops._declare.op import PUBLIC
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "operators"
 # (rtol, atol): sums in another order are no defect.

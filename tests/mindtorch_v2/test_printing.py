@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2 import _printing
+from mindtorch_v2._core import printing as _printing
 
 CASES = json.loads((pathlib.Path(__file__).parent / "golden" / "printing.json").read_text())
 

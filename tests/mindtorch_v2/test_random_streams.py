@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mindtorch_v2 import _random
-from mindtorch_v2._random import Generator
+from mindtorch_v2._core import random as _random
+from mindtorch_v2._core.random import Generator
 
 GOLDEN = np.load(pathlib.Path(__file__).parent / "golden" / "random_streams.npz")
 STEPS = json.loads(GOLDEN["steps"].tobytes())

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2.serialization import _archive, _target
+from mindtorch_v2._files import archive as _archive
+from mindtorch_v2._files import target as _target
 
 
 class Unpicklable:
@@ -53,7 +54,7 @@ def save_killed_at(path: pathlib.Path, where: str) -> None:
     """Saves in a process that is killed when it comes to the function `where`."""
     program = (
         "import os, signal, sys, mindtorch_v2 as torch\n"
-        "from mindtorch_v2.serialization import _archive, _target\n"
+        "from mindtorch_v2._files import archive as _archive, target as _target\n"
         "_target._UNNAMED *= sys.argv[2] != 'named'\n"
         "module, name = {'named': (_archive.Writer, 'close')}.get(sys.argv[2]) or eval(sys.argv[2])\n"
         "setattr(module, name, lambda *args, **options: os.kill(os.getpid(), signal.SIGKILL))\n"

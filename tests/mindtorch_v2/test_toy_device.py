@@ -14,13 +14,14 @@ from device_cases import OnDevice, each
 from operator_cases import Declaration
 
 import mindtorch_v2 as torch
-from mindtorch_v2 import _device, nn
+from mindtorch_v2 import nn
 from mindtorch_v2._backends import interface
 from mindtorch_v2._backends.cpu import xp
+from mindtorch_v2._core import device as _device
+from mindtorch_v2._core.dtype import assign
+from mindtorch_v2._core.geometry import Geometry
+from mindtorch_v2._core.storage import UntypedStorage
 from mindtorch_v2._dispatch.keys import DEVICE_MASKS, PRIVATE_MASK
-from mindtorch_v2._dtype import assign
-from mindtorch_v2._geometry import Geometry
-from mindtorch_v2._storage import UntypedStorage
 
 
 class ToyArray(Geometry):

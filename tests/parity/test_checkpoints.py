@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
 
 import mindtorch_v2  # noqa: E402
-from mindtorch_v2._pickled_names import torch_name  # noqa: E402
+from mindtorch_v2._files.pickled_names import torch_name  # noqa: E402
 
 DTYPES = ("bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 uint16 uint32 "
           "uint64 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu complex32").split()
@@ -264,7 +264,7 @@ def test_what_is_absent_is_refused(kind: str, form: dict[str, Any], weights_only
 
 def test_plain_pickles_of_pytorch_are_read_by_name() -> None:
     """What pickle.dumps makes of a PyTorch tensor, read by an unpickler that knows the names."""
-    from mindtorch_v2._pickled_names import unpickler_class
+    from mindtorch_v2._files.pickled_names import unpickler_class
 
     data = pickle.dumps({"t": torch.arange(6.0).view(2, 3).t(), "p": torch.nn.Parameter(torch.ones(2))})
     found = unpickler_class(pickle)(io.BytesIO(data)).load()

@@ -4,16 +4,16 @@ import importlib
 from typing import Any
 
 from .._compat.absent import absent_class
-from .._determinism import determinism
+from .._core.determinism import determinism
+from .._core.generator import Generator
+from .._core.storage import StorageBase  # noqa: F401 - by this name
+from .._core.tensor import Tensor, TensorBase, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
 from .._dispatch.keys import FUNC_MASK, PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
 from .._dispatch.keys import DispatchKey as _DispatchKey
 from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
 from .._dispatch.levels import open_levels
-from .._generator import Generator
-from .._ops.declare import public_functions
-from .._ops.linalg import _LinAlgError
-from .._storage import StorageBase  # noqa: F401 - by this name
-from .._tensor import Tensor, TensorBase, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
+from .._ops._declare.op import public_functions
+from .._ops.linalg.common import _LinAlgError
 from .._torch_dispatch import dispatch_modes
 
 _HOMES = {"_functorch": "_C._functorch", "_profiler": "_C._profiler", "_nn": "nn.functional", "_fft": "fft",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .._core.dtype import FLOAT, OF_ARRAY
 from .._dispatch.callers import compile_function
 from .._dispatch.keys import (
     BACKEND_MASK,
@@ -22,7 +23,6 @@ from .._dispatch.keys import (
 )
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import FLOAT, OF_ARRAY
 from .names import class_name
 from .node import (
     FREED,

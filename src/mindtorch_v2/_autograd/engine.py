@@ -10,8 +10,12 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from .._allocation import out_of_memory
-from .._device import contiguous_format
+from .._core.allocation import out_of_memory
+from .._core.device import contiguous_format
+from .._core.dtype import COMPLEX, OF_ARRAY
+from .._core.geometry import is_dense
+from .._core.gradient_memory import OWN_REFERENCES, is_ours, owns_memory
+from .._core.warn import warn_once
 from .._dispatch.keys import (
     BACKEND_MASK,
     INFERENCE_MASK,
@@ -21,10 +25,6 @@ from .._dispatch.keys import (
     TORCH_DISPATCH_MASK,
     modes,
 )
-from .._dtype import COMPLEX, OF_ARRAY
-from .._geometry import is_dense
-from .._gradient_memory import OWN_REFERENCES, is_ours, owns_memory
-from .._warn import warn_once
 from .node import AccumulateGrad, HookDict, Node
 
 # References that exist to a gradient nobody else holds in `give`, where the buffer holds one.

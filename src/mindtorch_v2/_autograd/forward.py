@@ -9,11 +9,11 @@ without the detour. Tangents are computed by tensor operators, so they can be re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.dtype import COMPLEX, FLOAT, OF_ARRAY
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import DUAL_MASK, DispatchKey, changed_modes, modes
 from .._dispatch.levels import map_tensors
 from .._dispatch.registry import Around, Operator, registry
-from .._dtype import COMPLEX, FLOAT, OF_ARRAY
 from .derive import SUFFIXES, make_node_class
 from .engine import run_backward
 from .node import Node, SavedOutput

@@ -5,10 +5,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.dtype import FLOAT, OF_ARRAY
+from .._core.tensor import Tensor
 from .._dispatch.keys import BACKEND_MASK, DUAL_MASK, REQUIRES_GRAD, VIEW_MASK, WITH_GRAD, changed_modes, modes
 from .._dispatch.levels import level_of
-from .._dtype import FLOAT, OF_ARRAY
-from .._tensor import Tensor
 from .engine import edge_for
 from .forward import dual_level_of, primal_of, run_custom_jvp
 from .node import FREED, Node, SavedOutput, pack_saved, saving_hooks, version_of

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.dtype import FLOAT, OF_ARRAY
 from .._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
@@ -16,7 +17,6 @@ from .._dispatch.keys import (
     WITH_GRAD,
     modes,
 )
-from .._dtype import FLOAT, OF_ARRAY
 
 _sequence = itertools.count()
 
@@ -263,7 +263,7 @@ def function_name(node: Node) -> str:
 
 def raise_modified(node: Node, value: Any, expected: Any) -> None:
     """PyTorch's error for a saved tensor that was written in place."""
-    from .._ops.rules import type_text  # late, since operators stand on nodes
+    from .._ops._declare.rules import type_text  # late, since operators stand on nodes
 
     if value.__class__ is tuple:
         value, expected = next((v, e) for v, e in zip(value, expected, strict=True) if version_of(v) != e)

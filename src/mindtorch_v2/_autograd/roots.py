@@ -5,12 +5,12 @@ from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any
 
-from .._device import META
+from .._core.device import META
+from .._core.gradient_memory import ones_as
+from .._core.tensor import Tensor, flush_pending, wrap, wrap_meta
 from .._dispatch.callers import call_bound, call_torch_function
 from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, modes, unusual
 from .._dispatch.registry import registry
-from .._gradient_memory import ones_as
-from .._tensor import Tensor, flush_pending, wrap, wrap_meta
 from .engine import run_backward
 
 GradientEdge = namedtuple("GradientEdge", ("node", "output_nr"))

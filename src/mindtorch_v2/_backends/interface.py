@@ -8,8 +8,8 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import _device
-from .._device import device
+from .._core import device as _device
+from .._core.device import device
 from .._dispatch.keys import BACKEND_MASK, CPU_MASK, DEVICE_MASKS, PRIVATE_MASK, DispatchKey
 from .._dispatch.registry import Operator
 

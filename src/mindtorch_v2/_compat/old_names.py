@@ -5,9 +5,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .._device import NamedConstant
-from .._dtype import dtype, float32
-from .._tensor import Tensor
+from .._core.device import NamedConstant
+from .._core.dtype import dtype, float32
+from .._core.tensor import Tensor
 from .absent import absent_function
 
 has_lapack = has_openmp = has_spectral = True

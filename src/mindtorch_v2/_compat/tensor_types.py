@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from .._allocation import allocates
-from .._device import CPU, device, sparse_coo
-from .._dispatch.keys import COO_MASK, SPARSE_MASK
-from .._dtype import (
+from .._core.allocation import allocates
+from .._core.device import CPU, device, sparse_coo
+from .._core.dtype import (
     BOOL,
     CPP_NAMES,
     OF_ARRAY,
@@ -25,14 +24,15 @@ from .._dtype import (
     set_default_dtype,
     uint8,
 )
-from .._from_data import _fresh
+from .._core.from_data import _fresh
+from .._core.sparse import LAYOUT_NAMES
+from .._core.storage import TypedStorage, UntypedStorage
+from .._core.tensor import Tensor, legacy_constructor, wrap
+from .._core.warn import warn_once
+from .._dispatch.keys import COO_MASK, SPARSE_MASK
+from .._ops._declare.rules import Spec
 from .._ops.copy import converted, unwritten
 from .._ops.create import checked_size
-from .._ops.rules import Spec
-from .._sparse import LAYOUT_NAMES
-from .._storage import TypedStorage, UntypedStorage
-from .._tensor import Tensor, legacy_constructor, wrap
-from .._warn import warn_once
 
 _FORMS = """new() received an invalid combination of arguments - got ({got}), but expected one of:
  * (*, torch.device device = None)
@@ -184,7 +184,7 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tenso
 
 def _new_sparse(self: Tensor, args: tuple, size: Any) -> Tensor:
     """The old constructor of COO tensors: of a size, or of indices, values and a size."""
-    from .._sparse_api import sparse_coo_tensor
+    from .._core.sparse_api import sparse_coo_tensor
 
     if self.layout is not sparse_coo:
         raise RuntimeError("Cannot map DispatchKey SparseCsrCPU to a unique layout.")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
-from .._allocation import out_of_memory, too_large
-from .._device import Size, device, get_default_device, layout, memory_format
-from .._dtype import dtype
+from .._core.allocation import out_of_memory, too_large
+from .._core.device import Size, device, get_default_device, layout, memory_format
+from .._core.dtype import dtype
 from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
 from .old_orders import named_by_old_order
 from .registry import Operator, registry

@@ -20,7 +20,7 @@ class DispatchKey(IntEnum):
     # A device that a program adds (_backends/interface.py: register).
     PrivateUse1 = 3
     Meta = 4
-    # Tensors of layout sparse_coo, and of sparse_csr and sparse_csc: their arrays hold other tensors (_sparse.py).
+    # Tensors of layout sparse_coo, and of sparse_csr and sparse_csc: their arrays hold other tensors (_core/sparse.py).
     SparseCPU = 5
     SparseCsrCPU = 6
     # A tensor inside a transform of torch.func: its array wraps a tensor of the level below (_dispatch/levels.py).

@@ -6,7 +6,7 @@ Without one it takes a factor in its place behind a number: `torch.add(a, 1, 2)`
 from collections.abc import Sequence
 from typing import Any
 
-from .._warn import warn_once
+from .._core.warn import warn_once
 from .schema import MISSING, Schema, to_number
 
 

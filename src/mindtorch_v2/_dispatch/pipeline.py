@@ -11,8 +11,8 @@ from typing import Any
 
 from .._autograd.node import Node
 from .._backends.meta import MetaArray
-from .._device import META, device
-from .._tensor import Tensor, fields_of, flush_pending
+from .._core.device import META, device
+from .._core.tensor import Tensor, fields_of, flush_pending
 from .callers import call_bound
 from .keys import (
     AUTOCAST_MASK,

@@ -64,7 +64,7 @@ class Operator:
         # key mask -> function; emptied in place when something is registered, since callers hold this dict
         self.table: dict[int, Callable] = {}
         self.declaration: Any = None
-        # The same as several operators, where it is several in ATen and somebody looks on (_ops/aten.py).
+        # The same as several operators, where it is several in ATen and somebody looks on (_ops/_declare/aten.py).
         self.aten_form: Callable | None = None
         # Operators such as copy_ and index take tensors of several devices; the highest backend key serves them.
         self.mixes_devices = False

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .._device import contiguous_format, device, layout, memory_format, preserve_format
-from .._dtype import OF_ARRAY, as_dtype, dtype
+from .._core.device import contiguous_format, device, layout, memory_format, preserve_format
+from .._core.dtype import OF_ARRAY, as_dtype, dtype
 
 NUMBERS: frozenset[Any] = frozenset((int, float, bool, complex))
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._autograd.function import Function
+from .._core.tensor import Tensor
 from .._dispatch.levels import is_at, value_at
-from .._ops.batch import Call, Result, Rule
-from .._tensor import Tensor
+from .._ops._declare.batch import Call, Result, Rule
 from ..utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 from .batching import BatchLevel
 from .grad_level import NEEDS_SETUP_CONTEXT, wrapped

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, Self
 from .._dispatch.keys import VMAP_MASK, modes
 from .._dispatch.levels import Level, LevelArray, open_levels
 from .._dispatch.registry import Operator
-from .._ops.batch import Call, Rule, elementwise, one_by_one
+from .._ops._declare.batch import Call, Rule, elementwise, one_by_one
 from .grad_level import finished, wrapped
 
 ESCAPED = ("Either your tensor may have escaped from inside a function being vmapped and this is a user error (see "

@@ -8,10 +8,10 @@ from .._autograd.engine import run_backward
 from .._autograd.forward import attach_tangent, tangent_of, zeros_for
 from .._autograd.grad_mode import enable_grad
 from .._autograd.roots import root_gradients
+from .._core.dtype import FLOAT
+from .._core.tensor import Tensor
 from .._dispatch.keys import AUTOGRAD_MASK, DUAL_MASK, FUNC_MASK, modes
 from .._dispatch.levels import innermost, open_levels, value_at
-from .._dtype import FLOAT
-from .._tensor import Tensor
 from ..utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten, treespec_pprint
 from .grad_level import GradLevel, wrapped
 from .vmap import vmap

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .._tensor import Tensor
+from .._core.tensor import Tensor
 from ..nn.modules.module import Module
 from ..nn.utils._named_member_accessor import named_submodule, swap_tensor
 

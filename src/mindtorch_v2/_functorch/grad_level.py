@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._autograd.function import Function
-from .._device import CPU
+from .._core.device import CPU
+from .._core.tensor import Tensor, tracked_view
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import FUNC_MASK, changed_modes, modes
 from .._dispatch.levels import Level, LevelArray, is_at, like_result, map_tensors, value_at
 from .._dispatch.registry import Operator
-from .._tensor import Tensor, tracked_view
 
 _new = object.__new__
 

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .._core.tensor import Tensor
 from .._dispatch.keys import DispatchKey, changed_modes
 from .._dispatch.levels import level_of, open_levels
 from .._dispatch.registry import Around, Operator, registry
-from .._ops.batch import Call, Draws, Result, elementwise, one_by_one
-from .._tensor import Tensor
+from .._ops._declare.batch import Call, Draws, Result, elementwise, one_by_one
 from ..random import get_rng_state, set_rng_state
 from .batching import BatchLevel, innermost_batch_level
 from .grad_level import finished

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.tensor import Tensor
 from .._dispatch.levels import is_at
-from .._tensor import Tensor
 from ..utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 from . import randomness as _randomness  # noqa: F401 - registers kernels
 from .batching import BatchLevel

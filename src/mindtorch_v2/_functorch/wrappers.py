@@ -1,7 +1,7 @@
 """Questions about tensors inside transforms, by the names of PyTorch's extension module."""
 
+from .._core.tensor import Tensor
 from .._dispatch.keys import FUNC_MASK
-from .._tensor import Tensor
 from .batching import BatchLevel
 from .grad_level import GradLevel
 

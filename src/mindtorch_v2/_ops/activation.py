@@ -3,21 +3,21 @@
 import math
 from typing import Any
 
+from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, finfo, float16, float64
+from .._core.generator import default_generator
+from .._core.random import uniform
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, finfo, float16, float64
-from .._generator import default_generator
-from .._random import uniform
-from .._tensor import Tensor
-from .aten import LEAF, Aten, first
-from .batch import called, in_front
+from ._declare.aten import LEAF, Aten, first
+from ._declare.batch import called, in_front
+from ._declare.families import Composite, blockwise, computes, moves, pointwise
+from ._declare.op import PUBLIC, composite, op
+from ._declare.out import AS_OPERAND, FOUND
+from ._declare.rules import Spec, floating
+from ._declare.samples import case, cases, error, t, unary, values
 from .copy import stored_number
-from .declare import PUBLIC, composite, op
-from .families import Composite, blockwise, computes, moves, pointwise
-from .out import AS_OPERAND, FOUND
 from .pointwise import conj
-from .rules import Spec, floating
-from .samples import case, cases, error, t, unary, values
 
 NOT_FLOATING = (BOOL, INT, COMPLEX)
 ROOT_HALF, ROOT_2_OVER_PI, CUBIC = math.sqrt(0.5), math.sqrt(2 / math.pi), 0.044715

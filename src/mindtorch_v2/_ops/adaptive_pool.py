@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from .._dtype import REDUCED, int64
-from .._tensor import Tensor
-from .batch import planewise
+from .._core.dtype import REDUCED, int64
+from .._core.tensor import Tensor
+from ._declare.batch import planewise
+from ._declare.families import computes
+from ._declare.op import composite, function_of, op
+from ._declare.rules import Spec, shape_text
+from ._declare.samples import case, cases, error, t
 from .copy import suggested_strides
-from .declare import composite, function_of, op
-from .families import computes
+from .interpolation import Taps, mapped, table_for
 from .pool import (
     Sizes,
     Window,
@@ -29,9 +32,6 @@ from .pool import (
     taken_at,
     window_sums,
 )
-from .rules import Spec, shape_text
-from .samples import case, cases, error, t
-from .taps import Taps, mapped, table_for
 
 # even windows --------------------------------------------------------------------------------------------------------
 

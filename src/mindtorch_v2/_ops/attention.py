@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._autograd.node import Node
+from .._core.dtype import BOOL, COMPUTE, FLOAT, bool_, float32
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
-from .._dtype import BOOL, COMPUTE, FLOAT, bool_, float32
-from .._tensor import Tensor
-from .declare import composite, function_of, op
-from .families import computes
-from .flops import Flops, sdpa_backward_flop, sdpa_flop
-from .recorded import once, recorded_gradients
-from .rules import Spec, broadcast_shape, shape_misfit
-from .samples import bools, case, cases, error, t
+from ._declare.families import computes
+from ._declare.flops import Flops, sdpa_backward_flop, sdpa_flop
+from ._declare.op import composite, function_of, op
+from ._declare.recorded import once, recorded_gradients
+from ._declare.rules import Spec, broadcast_shape, shape_misfit
+from ._declare.samples import bools, case, cases, error, t
 
 dropout = function_of(registry.get("dropout"))
 NEVER = float("-inf")

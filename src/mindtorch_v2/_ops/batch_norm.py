@@ -3,17 +3,17 @@
 import math
 from typing import Any
 
-from .._device import channels_last, channels_last_3d
+from .._core.device import channels_last, channels_last_3d
+from .._core.dtype import COMPUTE
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
-from .._dtype import COMPUTE
-from .._tensor import Tensor
-from .aten import Aten, first
+from ._declare.aten import Aten, first
+from ._declare.families import computes, writes
+from ._declare.op import function_of, op
+from ._declare.rules import Spec
+from ._declare.samples import case, cases, t
 from .copy import suggested_strides
-from .declare import function_of, op
-from .families import computes, writes
 from .norm import BLOCK_ELEMENTS, check_floating, check_sizes, second_derivative
-from .rules import Spec
-from .samples import case, cases, t
 
 
 class _Channels:

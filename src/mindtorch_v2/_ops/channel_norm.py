@@ -3,16 +3,16 @@
 import math
 from typing import Any
 
+from .._core.dtype import FLOAT, REDUCED, float32, int64
 from .._dispatch.keys import changed_modes
-from .._dtype import FLOAT, REDUCED, float32, int64
-from .aten import LEAF
+from ._declare.aten import LEAF
+from ._declare.op import composite
+from ._declare.rules import check_constant, shape_text
+from ._declare.samples import case, cases, error, t
 from .batch_norm import batch_norm_by_running, batch_norm_with_statistics, move_statistics, moved_statistics
-from .declare import composite
 from .group_norm import group_norm_with_statistics
 from .join import constant_pad_nd
 from .matmul import check_same_scalar
-from .rules import check_constant, shape_text
-from .samples import case, cases, error, t
 
 
 def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:

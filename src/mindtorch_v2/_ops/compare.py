@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .._autograd.names import overload_by
-from .._dtype import BOOL, COMPLEX, FLOAT, bool_, get_default_dtype
-from .._tensor import Tensor
-from .aten import LEAF, Aten, by_operands
-from .declare import composite, op
-from .families import pointwise
-from .out import AS_OPERAND, BOOLEAN, CASTABLE
-from .rules import boolean
-from .samples import Case, binary, bools, case, cases, error, ints, t, unary, values
+from .._core.dtype import BOOL, COMPLEX, FLOAT, bool_, get_default_dtype
+from .._core.tensor import Tensor
+from ._declare.aten import LEAF, Aten, by_operands
+from ._declare.families import pointwise
+from ._declare.op import composite, op
+from ._declare.out import AS_OPERAND, BOOLEAN, CASTABLE
+from ._declare.rules import boolean
+from ._declare.samples import Case, binary, bools, case, cases, error, ints, t, unary, values
 
 # comparisons ---------------------------------------------------------------------------------------------------------
 

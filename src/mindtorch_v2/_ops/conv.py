@@ -5,23 +5,23 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._device import META
+from .._core.device import META
+from .._core.dtype import FLOAT, INT, WIDER, bfloat16, float16, float32, int64
+from .._core.geometry import Steps
+from .._core.tensor import Tensor
+from .._core.warn import warn_once
 from .._dispatch.callers import call_bound
-from .._dtype import FLOAT, INT, WIDER, bfloat16, float16, float32, int64
-from .._geometry import Steps
-from .._tensor import Tensor
-from .._warn import warn_once
-from .aten import LEAF
-from .batch import Call, Result
+from ._declare.aten import LEAF
+from ._declare.batch import Call, Result
+from ._declare.families import computes
+from ._declare.flops import Flops, conv_backward_flop, conv_flop
+from ._declare.op import composite, function_of, op
+from ._declare.rules import Spec, c_name, shape_text, type_text
+from ._declare.samples import case, cases, error, ints, t
 from .copy import suggested_strides, uninitialised
-from .declare import composite, function_of, op
 from .elementary import COMPLEX_OF_PARTS
-from .families import computes
-from .flops import Flops, conv_backward_flop, conv_flop
 from .join import constant_pad_nd
 from .matmul import check_same_scalar
-from .rules import Spec, c_name, shape_text, type_text
-from .samples import case, cases, error, ints, t
 
 # The types that PyTorch computes with oneDNN, which refuses and lays out differently.
 _QUICK = (float32, float16, bfloat16)

@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._allocation import out_of_memory
 from .._backends.interface import Backend, backend_of
-from .._determinism import determinism, filler
-from .._device import META, channels_last, contiguous_format, device, memory_format, preserve_format
-from .._dispatch.callers import device_keys
-from .._dispatch.keys import modes
-from .._dispatch.registry import Operator
-from .._dispatch.schema import NUMBERS
-from .._dtype import (
+from .._core.allocation import out_of_memory
+from .._core.determinism import determinism, filler
+from .._core.device import META, channels_last, contiguous_format, device, memory_format, preserve_format
+from .._core.dtype import (
     BOOL,
     COMPLEX,
     FLOAT,
@@ -32,14 +28,18 @@ from .._dtype import (
     float64,
     iinfo,
 )
-from .._geometry import contiguous_strides, is_dense
-from .._tensor import _NO_BYTES, Tensor, element_strides
-from .._warn import warn_once
-from .aten import LEAF
-from .batch import Call, Result, aligned, broadcast, in_front
-from .declare import composite, op
-from .families import ArrayFamily, writes
-from .rules import (
+from .._core.geometry import contiguous_strides, is_dense
+from .._core.tensor import _NO_BYTES, Tensor, element_strides
+from .._core.warn import warn_once
+from .._dispatch.callers import device_keys
+from .._dispatch.keys import modes
+from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS
+from ._declare.aten import LEAF
+from ._declare.batch import Call, Result, aligned, broadcast, in_front
+from ._declare.families import ArrayFamily, writes
+from ._declare.op import composite, op
+from ._declare.rules import (
     Spec,
     at_hand,
     broadcast_shape,
@@ -51,7 +51,7 @@ from .rules import (
     shows_the_same,
     writable_copy,
 )
-from .samples import case, cases, error, t, unary
+from ._declare.samples import case, cases, error, t, unary
 
 # geometry ------------------------------------------------------------------------------------------------------------
 

@@ -7,13 +7,10 @@ from typing import Any
 
 from .._backends import pins_memory
 from .._backends.interface import Backend
-from .._determinism import determinism
-from .._device import layout as layout_type
-from .._device import strided
-from .._dispatch.callers import call_bound, compile_function
-from .._dispatch.registry import Operator
-from .._dispatch.schema import NUMBERS, Schema
-from .._dtype import (
+from .._core.determinism import determinism
+from .._core.device import layout as layout_type
+from .._core.device import strided
+from .._core.dtype import (
     BOOL,
     COMPUTE,
     FLOAT,
@@ -29,16 +26,19 @@ from .._dtype import (
     int64,
     of_number,
 )
-from .._random import fused_multiply_add
-from .._storage import refuse_rank
-from .._tensor import Tensor
-from .aten import LEAF, Aten, by_operands, if_given
-from .batch import Call, Result, called, in_front, sized
+from .._core.random import fused_multiply_add
+from .._core.storage import refuse_rank
+from .._core.tensor import Tensor
+from .._dispatch.callers import call_bound, compile_function
+from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS, Schema
+from ._declare.aten import LEAF, Aten, by_operands, if_given
+from ._declare.batch import Call, Result, called, in_front, sized
+from ._declare.op import composite, op
+from ._declare.out import COUNTED, FILLED, MADE
+from ._declare.rules import Spec, c_name, shape_text
+from ._declare.samples import case, cases, error, ints, t
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised, unwritten
-from .declare import composite, op
-from .out import COUNTED, FILLED, MADE
-from .rules import Spec, c_name, shape_text
-from .samples import case, cases, error, ints, t
 
 OPTIONS = (
     "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool requires_grad=False"

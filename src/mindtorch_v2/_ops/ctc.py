@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from .._core.dtype import COMPUTE, FLOAT, INT, int64
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
-from .._dtype import COMPUTE, FLOAT, INT, int64
-from .._tensor import Tensor
-from .declare import composite, op
-from .families import Composite, computes
+from ._declare.families import Composite, computes
+from ._declare.op import composite, op
+from ._declare.rules import Spec
+from ._declare.samples import case, cases, error, t, values
+from .interpolation import table_for
 from .join import cat, stack
 from .loss import MEAN, NONE, reduced
-from .rules import Spec
-from .samples import case, cases, error, t, values
-from .taps import table_for
 
 NEVER = float("-inf")
 CHECKING = "(while checking arguments for ctc_loss_allocate_outputs)"

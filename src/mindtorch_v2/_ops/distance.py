@@ -2,15 +2,15 @@
 
 from typing import Any
 
+from .._core.dtype import BOOL, COMPUTE, FLOAT, bool_
+from .._core.tensor import wrapped_dim
+from .._core.warn import warn_once
 from .._dispatch.registry import registry
-from .._dtype import BOOL, COMPUTE, FLOAT, bool_
-from .._tensor import wrapped_dim
-from .._warn import warn_once
-from .aten import LEAF
-from .declare import composite, function_of
+from ._declare.aten import LEAF
+from ._declare.op import composite, function_of
+from ._declare.rules import anywhere, common_dtype
+from ._declare.samples import case, cases, error, ints, t
 from .matmul import check_same_scalar
-from .rules import anywhere, common_dtype
-from .samples import case, cases, error, ints, t
 
 complex_of, triu_indices = function_of(registry.get("complex")), function_of(registry.get("triu_indices"))
 

@@ -4,17 +4,17 @@ import math
 import warnings
 from typing import Any
 
-from .. import _random
+from .._core import random as _random
+from .._core.dtype import COMPLEX, COMPUTE, FLOAT, bool_
+from .._core.generator import default_generator
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
-from .._dtype import COMPLEX, COMPUTE, FLOAT, bool_
-from .._generator import default_generator
-from .._tensor import Tensor
-from .batch import Call, Draws, Result, drawn_once, elementwise, one_by_one
+from ._declare.batch import Call, Draws, Result, drawn_once, elementwise, one_by_one
+from ._declare.families import moves, pointwise
+from ._declare.op import composite, op
+from ._declare.rules import Spec, check_result_fits, floating
 from .copy import preserved_strides, uninitialised
-from .declare import composite, op
-from .families import moves, pointwise
 from .random import fill_drawn, refuse
-from .rules import Spec, check_result_fits, floating
 
 # The negative limit of SELU, to which alpha dropout sets what it drops.
 ALPHA = 1.7580993408473766

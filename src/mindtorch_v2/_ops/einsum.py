@@ -5,9 +5,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .declare import composite
+from ._declare.op import composite
+from ._declare.samples import case, cases, error, t
 from .matmul import batch_matmul
-from .samples import case, cases, error, t
 
 Label = Any  # a letter, or ("...", n) for the n-th of the ellipsis' dimensions, counted from the right
 ELLIPSIS = "..."

@@ -4,18 +4,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, dtype, float16, float32, float64
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, dtype, float16, float32, float64
-from .._tensor import Tensor
-from .aten import LEAF, Aten, by_operands, if_given
-from .declare import composite, op
-from .families import pointwise
-from .out import AS_OPERAND, CASTABLE, Out
+from ._declare.aten import LEAF, Aten, by_operands, if_given
+from ._declare.families import pointwise
+from ._declare.op import composite, op
+from ._declare.out import AS_OPERAND, CASTABLE, Out
+from ._declare.rules import floating
+from ._declare.samples import binary, case, cases, error, ints, t, unary
 from .pointwise import conj
-from .rules import floating
-from .samples import binary, case, cases, error, ints, t, unary
 
 LN2, LN10, ROOT_PI = math.log(2), math.log(10), math.sqrt(math.pi)
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import numpy as np
 
+from .._core.dtype import FLOAT, float64, int32, int64, promote_types
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import changed_modes
 from .._dispatch.registry import registry
-from .._dtype import FLOAT, float64, int32, int64, promote_types
-from .._tensor import Tensor
-from .batch import Call, Result, one_by_one, row_numbers
-from .declare import composite, function_of, op
-from .families import computes, moves, writes
-from .rules import Spec, at_hand, type_text
-from .samples import case, cases, error, ints, t, values
+from ._declare.batch import Call, Result, one_by_one, row_numbers
+from ._declare.families import computes, moves, writes
+from ._declare.op import composite, function_of, op
+from ._declare.rules import Spec, at_hand, type_text
+from ._declare.samples import case, cases, error, ints, t, values
 
 arange, cat, searchsorted = (
     function_of(registry.get(name)) for name in ("arange.start_step", "cat", "searchsorted"))

@@ -4,13 +4,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.dtype import BOOL, COMPLEX, int64
+from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.keys import FUNC_MASK
-from .._dtype import BOOL, COMPLEX, int64
-from .._tensor import Tensor, wrapped_dim
-from .batch import of_all_elements
-from .declare import composite, op
-from .families import computes
-from .out import Out, type_of_first
+from ._declare.batch import of_all_elements
+from ._declare.families import computes
+from ._declare.op import composite, op
+from ._declare.out import Out, type_of_first
+from ._declare.rules import Spec
+from ._declare.samples import TensorSample, bools, case, cases, error, ints, t, values
 from .reduce import (
     DIM_CASES,
     DIM_ERRORS,
@@ -23,8 +25,6 @@ from .reduce import (
     reduced_dims,
     unfolded,
 )
-from .rules import Spec
-from .samples import TensorSample, bools, case, cases, error, ints, t, values
 
 NAN = float("nan")
 

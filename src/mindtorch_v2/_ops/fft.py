@@ -4,19 +4,19 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.dtype import COMPUTE, FLOAT, get_default_dtype, int64
+from .._core.geometry import contiguous_strides
+from .._core.tensor import Tensor, proper_dim
 from .._dispatch.registry import registry
-from .._dtype import COMPUTE, FLOAT, get_default_dtype, int64
-from .._geometry import contiguous_strides
-from .._tensor import Tensor, proper_dim
-from .aten import LEAF
+from ._declare.aten import LEAF
+from ._declare.families import computes
+from ._declare.op import composite, function_of, op
+from ._declare.out import MADE, Out
+from ._declare.rules import Spec
+from ._declare.samples import case, cases, error, ints, t
 from .create import FACTORY
-from .declare import composite, function_of, op
-from .families import computes
 from .join import constant_pad_nd
-from .out import MADE, Out
 from .reduce import reduced_dims
-from .rules import Spec
-from .samples import case, cases, error, ints, t
 
 # How a transform is scaled: by nothing, by 1 / sqrt(n), by 1 / n.
 PLAIN, BY_ROOT, BY_COUNT = range(3)

@@ -4,16 +4,16 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from .._core.dtype import INT, dtype
+from .._core.geometry import Steps
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
-from .._dtype import INT, dtype
-from .._geometry import Steps
-from .._tensor import Tensor
-from .batch import planewise
-from .declare import composite, op
-from .families import computes, moves
-from .rules import Spec, shape_text
-from .samples import case, cases, error, t
+from ._declare.batch import planewise
+from ._declare.families import computes, moves
+from ._declare.op import composite, op
+from ._declare.rules import Spec, shape_text
+from ._declare.samples import case, cases, error, t
 
 
 def _pair_text(pair: tuple) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
+from .._core.dtype import COMPUTE
+from .._core.tensor import Tensor
 from .._dispatch.registry import registry
 from .._dispatch.schema import Schema
-from .._dtype import COMPUTE
-from .._tensor import Tensor
-from .aten import LEAF
-from .declare import function_of, op
-from .families import Composite
+from ._declare.aten import LEAF
+from ._declare.families import Composite
+from ._declare.op import function_of, op
 
 Overloads = dict[str, str]  # overload -> the arguments after `self`, in the order in which PyTorch tries them
 

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from .._backends.interface import Backend
+from .._core.dtype import FLOAT, REDUCED
+from .._core.tensor import Tensor
 from .._dispatch.registry import Operator
-from .._dtype import FLOAT, REDUCED
-from .._tensor import Tensor
-from .declare import op
-from .families import Family
-from .rules import check_writable
+from ._declare.families import Family
+from ._declare.op import op
+from ._declare.rules import check_writable
 
 Step = Callable[..., None]
 BLOCK = 1 << 15  # elements that are stepped at a time

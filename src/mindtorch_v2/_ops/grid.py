@@ -6,13 +6,13 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from .._core.dtype import bool_
 from .._dispatch.registry import registry
-from .._dtype import bool_
-from .aten import LEAF
-from .declare import composite, function_of
+from ._declare.aten import LEAF
+from ._declare.op import composite, function_of
+from ._declare.rules import shape_text
+from ._declare.samples import case, cases, error, t, values
 from .pool import check_floating
-from .rules import shape_text
-from .samples import case, cases, error, t, values
 
 arange, linspace, stack = (function_of(registry.get(name)) for name in ("arange.start_step", "linspace", "stack"))
 _BILINEAR, _NEAREST, _BICUBIC = range(3)

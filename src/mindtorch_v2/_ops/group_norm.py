@@ -3,15 +3,15 @@
 import math
 from typing import Any
 
+from .._core.dtype import COMPUTE
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
-from .._dtype import COMPUTE
-from .._tensor import Tensor
-from .aten import Aten
+from ._declare.aten import Aten
+from ._declare.families import computes
+from ._declare.op import function_of, op
+from ._declare.rules import Spec
 from .copy import suggested_strides
-from .declare import function_of, op
-from .families import computes
 from .norm import _norm_gradients, _normalised, check_sizes, layer_norm_with_statistics, second_derivative
-from .rules import Spec
 
 
 def _specs(input: Tensor, weight: Any, bias: Any, groups: int, eps: float) -> tuple[Spec, Spec, Spec]:

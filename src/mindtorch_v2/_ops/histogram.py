@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._device import META
+from .._core.device import META
+from .._core.dtype import COMPUTE, FLOAT, dtype, int64
 from .._dispatch.registry import registry
-from .._dtype import COMPUTE, FLOAT, dtype, int64
-from .aten import LEAF
-from .declare import composite, function_of, named_result
-from .rules import shape_text
-from .samples import case, cases, error, ints, t
+from ._declare.aten import LEAF
+from ._declare.op import composite, function_of, named_result
+from ._declare.rules import shape_text
+from ._declare.samples import case, cases, error, ints, t
 from .unique import HISTOGRAM_OUT
 
 _linspace, _searchsorted, _where = (function_of(registry.get(f"aten::{name}"))

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from .._dtype import dtype, float32, float64
-from .._tensor import Tensor
-from .declare import op
-from .families import computes
-from .rules import Spec, broadcast_shape
-from .samples import case, cases, error, ints, t
+from .._core.dtype import dtype, float32, float64
+from .._core.tensor import Tensor
+from ._declare.families import computes
+from ._declare.op import op
+from ._declare.rules import Spec, broadcast_shape
+from ._declare.samples import case, cases, error, ints, t
 from .special import not_differentiable
 
 # log(dx/da) = p / q, with p and q polynomials in log(x / a) (columns) and log(a) (rows).

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from .._backends.interface import Backend
-from .._device import CPU, META
+from .._core.device import CPU, META
+from .._core.dtype import bool_, int32, int64, uint8
+from .._core.geometry import contiguous_strides
+from .._core.tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
+from .._core.warn import warn_once
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
-from .._dtype import bool_, int32, int64, uint8
-from .._geometry import contiguous_strides
-from .._tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
-from .._warn import warn_once
-from .aten import LEAF
-from .batch import (
+from ._declare.aten import LEAF
+from ._declare.batch import (
     Call,
     Result,
     aligned,
@@ -34,12 +34,12 @@ from .batch import (
     shifted,
     with_samples,
 )
+from ._declare.families import ArrayFamily, moves
+from ._declare.op import composite, function_of, op
+from ._declare.out import Out
+from ._declare.rules import Spec, at_hand, broadcast_shape, common_dtype, pointwise_strides, shape_text
+from ._declare.samples import bools, case, cases, error, ints, t, values
 from .copy import uninitialised
-from .declare import composite, function_of, op
-from .families import ArrayFamily, moves
-from .out import Out
-from .rules import Spec, at_hand, broadcast_shape, common_dtype, pointwise_strides, shape_text
-from .samples import bools, case, cases, error, ints, t, values
 
 _KIND_INT64 = int64.np
 _PLACE_KINDS = (int64.np, int32.np)

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 
 from .._backends.interface import Backend
-from .._device import META, channels_last, channels_last_3d, contiguous_format
+from .._core.device import META, channels_last, channels_last_3d, contiguous_format
+from .._core.dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
+from .._core.storage import MOST_DIMS, refuse_rank
+from .._core.tensor import Tensor, element_strides, wrap, wrapped_dim
 from .._dispatch.registry import Operator, registry
-from .._dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
-from .._storage import MOST_DIMS, refuse_rank
-from .._tensor import Tensor, element_strides, wrap, wrapped_dim
-from .batch import Call, Result, Rule, dynamic_shape, in_front, shifted, spread
+from ._declare.batch import Call, Result, Rule, dynamic_shape, in_front, shifted, spread
+from ._declare.families import ArrayFamily, moves
+from ._declare.op import composite, function_of, op
+from ._declare.out import JOINED
+from ._declare.rules import Spec, common_dtype, copied_strides, shape_text, type_text
+from ._declare.samples import case, cases, error, ints, t, values
 from .copy import channels_last_strides, stored_number, suggested_strides, uninitialised
 from .create import checked_size
-from .declare import composite, function_of, op
-from .families import ArrayFamily, moves
-from .out import JOINED
-from .rules import Spec, common_dtype, copied_strides, shape_text, type_text
-from .samples import case, cases, error, ints, t, values
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
 
 _arange = function_of(registry.get("arange.start_step"))

@@ -6,16 +6,14 @@ Those that are also functions of `torch` itself are not reduced unless told to: 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
+from .._core.tensor import Tensor
 from .._dispatch.registry import registry
-from .._dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
-from .._tensor import Tensor
-from .aten import LEAF
-from .batch import Call, Result, elementwise
-from .declare import composite, function_of, op
-from .families import computes
-from .matmul import check_same_scalar
-from .pool import in_strides
-from .rules import (
+from ._declare.aten import LEAF
+from ._declare.batch import Call, Result, elementwise
+from ._declare.families import computes
+from ._declare.op import composite, function_of, op
+from ._declare.rules import (
     Spec,
     anywhere,
     broadcast_shape,
@@ -28,8 +26,10 @@ from .rules import (
     pointwise_strides,
     shape_text,
 )
-from .samples import case, cases, error, t
-from .samples import values as numbers
+from ._declare.samples import case, cases, error, t
+from ._declare.samples import values as numbers
+from .matmul import check_same_scalar
+from .pool import in_strides
 
 NONE, MEAN, SUM = range(3)
 _log_sigmoid = function_of(registry.get("log_sigmoid"))

@@ -7,19 +7,19 @@ from typing import Any
 from .._autograd.names import saved_by
 from .._autograd.node import Node
 from .._backends.interface import Backend
+from .._core.dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
+from .._core.tensor import Tensor
 from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
-from .._tensor import Tensor
-from .aten import LEAF, Aten
-from .batch import Call, Result, aligned, one_by_one
+from ._declare.aten import LEAF, Aten
+from ._declare.batch import Call, Result, aligned, one_by_one
+from ._declare.families import ArrayFamily, computes
+from ._declare.flops import Flops, addmm_flop, linear_flop, mm_flop, weight_grad_flop
+from ._declare.op import composite, function_of, op
+from ._declare.out import EXACT, Out, refusal
+from ._declare.rules import Spec, broadcast_shape, c_name, check_at_least_1d, number_array, shape_text, type_text
+from ._declare.samples import case, cases, error, t
 from .copy import stored_number
-from .declare import composite, function_of, op
-from .families import ArrayFamily, computes
-from .flops import Flops, addmm_flop, linear_flop, mm_flop, weight_grad_flop
-from .out import EXACT, Out, refusal
-from .rules import Spec, broadcast_shape, c_name, check_at_least_1d, number_array, shape_text, type_text
-from .samples import case, cases, error, t
 from .view import _unsafe_view
 
 _new = object.__new__

@@ -4,18 +4,18 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .._core.dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
-from .._dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
-from .._tensor import Tensor
-from .aten import LEAF
-from .declare import composite, function_of, op, public_functions
+from ._declare.aten import LEAF
+from ._declare.families import computes
+from ._declare.op import composite, function_of, op, public_functions
+from ._declare.out import CASTABLE, Out
+from ._declare.rules import Spec
+from ._declare.samples import case, cases, error, ints, t
 from .extreme import kinks
-from .families import computes
-from .out import CASTABLE, Out
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
-from .rules import Spec
-from .samples import case, cases, error, ints, t
 
 INF = float("inf")
 

@@ -5,16 +5,16 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from .._core.dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import modes
-from .._dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
-from .._tensor import Tensor
-from .aten import LEAF, Aten
-from .batch import decomposed
-from .declare import composite, function_of, op
-from .families import computes
-from .rules import Spec, broadcast_shape, c_name, shape_text
-from .samples import case, cases, error, t
+from ._declare.aten import LEAF, Aten
+from ._declare.batch import decomposed
+from ._declare.families import computes
+from ._declare.op import composite, function_of, op
+from ._declare.rules import Spec, broadcast_shape, c_name, shape_text
+from ._declare.samples import case, cases, error, t
 
 # Rows are normalised a block at a time, so that the passes over a block find it in the cache.
 BLOCK_ELEMENTS = 1 << 16

@@ -5,16 +5,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, bool_, complex128, dtype, float64, int64, of_number
+from .._core.tensor import Tensor
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, complex128, dtype, float64, int64, of_number
-from .._tensor import Tensor
-from .aten import LEAF, Aten, by_operands, is_number
-from .declare import composite, op
-from .families import Pointwise, pointwise
-from .out import AS_OPERAND, BOOLEAN, CASTABLE, Out
-from .rules import Spec, boolean, floating, real_of_complex
-from .samples import Case, binary, case, cases, error, ints, t, unary, values
+from ._declare.aten import LEAF, Aten, by_operands, is_number
+from ._declare.families import Pointwise, pointwise
+from ._declare.op import composite, op
+from ._declare.out import AS_OPERAND, BOOLEAN, CASTABLE, Out
+from ._declare.rules import Spec, boolean, floating, real_of_complex
+from ._declare.samples import Case, binary, case, cases, error, ints, t, unary, values
 
 
 def conj(value: Any) -> Any:

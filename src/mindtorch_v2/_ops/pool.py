@@ -7,19 +7,19 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from .._core.dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
+from .._core.geometry import contiguous_strides
+from .._core.tensor import Tensor, proper_dim
 from .._dispatch.keys import modes
 from .._dispatch.registry import registry
-from .._dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
-from .._geometry import contiguous_strides
-from .._tensor import Tensor, proper_dim
-from .batch import planewise
+from ._declare.batch import planewise
+from ._declare.families import computes
+from ._declare.op import composite, function_of, op
+from ._declare.out import Out
+from ._declare.rules import Spec, at_hand, shape_text
+from ._declare.samples import Case, case, cases, error, t
 from .copy import suggested_strides, uninitialised
-from .declare import composite, function_of, op
-from .families import computes
 from .join import constant_pad_nd
-from .out import Out
-from .rules import Spec, at_hand, shape_text
-from .samples import Case, case, cases, error, t
 
 maximum = function_of(registry.get("maximum"))
 Sizes = tuple[int, ...]

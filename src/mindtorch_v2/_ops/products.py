@@ -5,17 +5,17 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .._core.dtype import BOOL, INT, REDUCED, bool_, promote_types
+from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.registry import registry
-from .._dtype import BOOL, INT, REDUCED, bool_, promote_types
-from .._tensor import Tensor, wrapped_dim
-from .aten import LEAF
-from .batch import along_one
-from .declare import composite, function_of, op
-from .families import moves
+from ._declare.aten import LEAF
+from ._declare.batch import along_one
+from ._declare.families import moves
+from ._declare.op import composite, function_of, op
+from ._declare.out import CASTABLE, Out
+from ._declare.rules import Spec, broadcast_shape, c_name, shape_text
+from ._declare.samples import case, cases, error, t
 from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
-from .out import CASTABLE, Out
-from .rules import Spec, broadcast_shape, c_name, shape_text
-from .samples import case, cases, error, t
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import _random
-from .._dispatch.callers import call_bound
-from .._dtype import (
+from .._core import random as _random
+from .._core.dtype import (
     BOOL,
     COMPLEX,
     FLOAT,
@@ -23,18 +22,19 @@ from .._dtype import (
     iinfo,
     int64,
 )
-from .._generator import Generator, default_generator
-from .._tensor import Tensor
-from .aten import LEAF, Aten, if_given
-from .batch import Call, Draws, Result, drawn_once, one_by_one
+from .._core.generator import Generator, default_generator
+from .._core.tensor import Tensor
+from .._dispatch.callers import call_bound
+from ._declare.aten import LEAF, Aten, if_given
+from ._declare.batch import Call, Draws, Result, drawn_once, one_by_one
+from ._declare.families import moves, writes
+from ._declare.op import composite, op
+from ._declare.out import ANY, CASTABLE, FILLED, Out
+from ._declare.rules import Spec, at_hand, broadcast_shape
+from ._declare.samples import case, cases, error, ints, t
 from .copy import fits, preserved_strides, stored_number, uninitialised
 from .create import LIKE, OPTIONS, Factory, checked_size
-from .declare import composite, op
-from .families import moves, writes
 from .implicit import STANDARD_GAMMA_GRAD
-from .out import ANY, CASTABLE, FILLED, Out
-from .rules import Spec, at_hand, broadcast_shape
-from .samples import case, cases, error, ints, t
 from .special import not_differentiable
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long",

@@ -7,18 +7,18 @@ import numpy as np
 
 from .._autograd.names import overload_by
 from .._backends.interface import Backend
+from .._core.dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
+from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import Schema
-from .._dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
-from .._tensor import Tensor, wrapped_dim
-from .aten import LEAF, Aten, if_given
-from .batch import Call, Result, along_dimensions
-from .declare import composite, op
-from .families import ArrayFamily, computes
-from .out import ANY, DIVIDED, Out
-from .rules import Spec, anywhere, at_hand, shape_text
-from .samples import bools, case, cases, error, ints, t, values
+from ._declare.aten import LEAF, Aten, if_given
+from ._declare.batch import Call, Result, along_dimensions
+from ._declare.families import ArrayFamily, computes
+from ._declare.op import composite, op
+from ._declare.out import ANY, DIVIDED, Out
+from ._declare.rules import Spec, anywhere, at_hand, shape_text
+from ._declare.samples import bools, case, cases, error, ints, t, values
 
 PLAIN = frozenset((float32.np, float64.np))
 _new = object.__new__

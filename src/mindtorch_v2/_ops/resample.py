@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from .._core.dtype import COMPUTE, FLOAT, REDUCED, dtype, float64, int32, uint8
 from .._dispatch.callers import compile_function
-from .._dtype import COMPUTE, FLOAT, REDUCED, dtype, float64, int32, uint8
-from .batch import planewise
+from ._declare.batch import planewise
+from ._declare.families import computes
+from ._declare.op import function_of, op
+from ._declare.rules import Spec, shape_text
+from ._declare.samples import case, cases, error, t
 from .copy import suggested_strides
-from .declare import function_of, op
-from .families import computes
+from .interpolation import Taps, mapped, mapped_by_parts
 from .pool import Sizes, in_strides, refuse_type
-from .rules import Spec, shape_text
-from .samples import case, cases, error, t
-from .taps import Taps, mapped, mapped_by_parts
 
 # which elements, with which weights ----------------------------------------------------------------------------------
 

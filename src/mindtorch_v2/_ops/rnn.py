@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from .._core.dtype import FLOAT, int64
+from .._core.tensor import Tensor, wrap
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import AUTOCAST_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
-from .._dtype import FLOAT, int64
-from .._tensor import Tensor, wrap
-from .aten import LEAF
-from .declare import composite, function_of, op
-from .families import Composite, computes
-from .flops import Flops, recurrent_backward_flop, recurrent_flop
-from .recorded import once, recorded_gradients
-from .rules import Spec, check_result_fits, floating
-from .samples import case, cases, error, t
+from ._declare.aten import LEAF
+from ._declare.families import Composite, computes
+from ._declare.flops import Flops, recurrent_backward_flop, recurrent_flop
+from ._declare.op import composite, function_of, op
+from ._declare.recorded import once, recorded_gradients
+from ._declare.rules import Spec, check_result_fits, floating
+from ._declare.samples import case, cases, error, t
 
 LSTM, GRU, RNN_TANH, RNN_RELU = "lstm", "gru", "rnn_tanh", "rnn_relu"
 GATES = {LSTM: 4, GRU: 3, RNN_TANH: 1, RNN_RELU: 1}

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
+from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.argument_checks import checked_int
 from .._dispatch.keys import modes
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
-from .._tensor import Tensor, wrapped_dim
-from .declare import composite, op
+from ._declare.families import ArrayFamily, computes
+from ._declare.op import composite, op
+from ._declare.out import ANY, Out, type_of_first
+from ._declare.rules import Spec, anywhere
+from ._declare.samples import bools, case, cases, error, ints, t, values
 from .extreme import NAN, chosen_grad, kinks
-from .families import ArrayFamily, computes
 from .join import cat
-from .out import ANY, Out, type_of_first
 from .reduce import contiguous, joined, reduced_dims
-from .rules import Spec, anywhere
-from .samples import bools, case, cases, error, ints, t, values
 
 # PyTorch's running sums keep more digits than they return.
 _WIDER = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from .._determinism import alert_not_deterministic, determinism
-from .._device import CPU, META
+from .._core.determinism import alert_not_deterministic, determinism
+from .._core.device import CPU, META
+from .._core.dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
+from .._core.storage import refuse_reach
+from .._core.tensor import Tensor, wrapped_dim
+from .._core.warn import warn_once
 from .._dispatch.callers import call_bound
 from .._dispatch.schema import NUMBERS, Schema
-from .._dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
-from .._storage import refuse_reach
-from .._tensor import Tensor, wrapped_dim
-from .._warn import warn_once
-from .aten import LEAF, Aten, is_number
-from .batch import (
+from ._declare.aten import LEAF, Aten, is_number
+from ._declare.batch import (
     Call,
     Result,
     aligned,
@@ -28,9 +28,12 @@ from .batch import (
     shifted,
     with_samples,
 )
+from ._declare.families import moves
+from ._declare.op import composite, function_of, op
+from ._declare.rules import Spec, anywhere, at_hand, broadcast_shape, check_overlap, check_writable, shape_text
+from ._declare.samples import bools, case, cases, error, ints, t, values
+from ._declare.updates import LITTLE, Updates, combine_at, on_flat
 from .copy import stored_number
-from .declare import composite, function_of, op
-from .families import moves
 from .index import (
     check_along,
     check_flat,
@@ -44,9 +47,6 @@ from .index import (
     shown_shape,
     whole_key,
 )
-from .rules import Spec, anywhere, at_hand, broadcast_shape, check_overlap, check_writable, shape_text
-from .samples import bools, case, cases, error, ints, t, values
-from .updates import LITTLE, Updates, combine_at, on_flat
 
 # index_put -----------------------------------------------------------------------------------------------------------
 

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._device import META
+from .._core.device import META
+from .._core.dtype import COMPLEX, FLOAT, INT, uint64
+from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.registry import registry
-from .._dtype import COMPLEX, FLOAT, INT, uint64
-from .._tensor import Tensor, wrapped_dim
-from .aten import LEAF
-from .declare import composite, function_of, op
-from .families import Composite, moves
+from ._declare.aten import LEAF
+from ._declare.families import Composite, moves
+from ._declare.op import composite, function_of, op
+from ._declare.out import JOINED, Out
+from ._declare.rules import Spec
+from ._declare.samples import case, cases, error, ints, t, values
 from .join import constant_pad_nd
-from .out import JOINED, Out
 from .reduce import folded, folded_shape, reduced_dims
-from .rules import Spec
-from .samples import case, cases, error, ints, t, values
 
 _arange, _cat, _searchsorted, _where = (function_of(registry.get(f"aten::{name}"))
                                         for name in ("arange.start_step", "cat", "searchsorted", "where.self"))

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from .._core.dtype import COMPUTE, FLOAT, dtype, float64, get_default_dtype
+from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.callers import call_bound
-from .._dtype import COMPUTE, FLOAT, dtype, float64, get_default_dtype
-from .._tensor import Tensor, wrapped_dim
-from .aten import LEAF, Aten
-from .batch import along_one
-from .declare import composite, op
-from .families import computes
-from .out import Out
+from ._declare.aten import LEAF, Aten
+from ._declare.batch import along_one
+from ._declare.families import computes
+from ._declare.op import composite, op
+from ._declare.out import Out
+from ._declare.rules import Spec, shape_misfit, shape_text
+from ._declare.samples import case, cases, error, ints, t
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded_shape, reduced_dims, summed, unfolded
-from .rules import Spec, shape_misfit, shape_text
-from .samples import case, cases, error, ints, t
 
 # Rows are worked on in blocks of this many elements, so that all passes over a block but the first find it in cache.
 BLOCK = 1 << 16

@@ -5,20 +5,20 @@ from typing import Any
 
 import numpy as np
 
+from .._core.dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
+from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.argument_checks import expected
-from .._dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
-from .._tensor import Tensor, wrapped_dim
-from .aten import Aten, if_given
-from .batch import Call, Result, against_a_set, of_all_elements, one_by_one
+from ._declare.aten import Aten, if_given
+from ._declare.batch import Call, Result, against_a_set, of_all_elements, one_by_one
+from ._declare.families import computes
+from ._declare.op import composite, op
+from ._declare.out import Out, type_of_first
+from ._declare.rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text
+from ._declare.samples import bools, case, cases, error, ints, t, values
 from .copy import store, uninitialised
-from .declare import composite, op
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
-from .families import computes
 from .join import cat
-from .out import Out, type_of_first
 from .reduce import contiguous
-from .rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text
-from .samples import bools, case, cases, error, ints, t, values
 
 # PyTorch leaves open which of several equal elements is found.
 _DISTINCT = values([[3.0, 1.0, 5.0, -2.0, 4.0], [2.0, 9.0, -7.0, 6.0, 8.0]])

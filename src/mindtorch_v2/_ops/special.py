@@ -4,16 +4,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from .._core.dtype import BOOL, COMPLEX, COMPUTE, INT, REDUCED, dtype, int64
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .._dtype import BOOL, COMPLEX, COMPUTE, INT, REDUCED, dtype, int64
-from .._tensor import Tensor
-from .aten import Aten, by_operands
-from .declare import op
-from .families import pointwise
-from .rules import broadcast_shape, floating
-from .samples import binary, case, cases, t, unary
+from ._declare.aten import Aten, by_operands
+from ._declare.families import pointwise
+from ._declare.op import op
+from ._declare.rules import broadcast_shape, floating
+from ._declare.samples import binary, case, cases, t, unary
 
 ROOT_2_PI, ROOT_PI, ROOT_HALF = math.sqrt(2 * math.pi), math.sqrt(math.pi), math.sqrt(0.5)
 

@@ -4,18 +4,18 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._device import META
+from .._core.device import META
+from .._core.dtype import FLOAT
+from .._core.tensor import Tensor
+from .._core.warn import warn_once
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
-from .._dtype import FLOAT
-from .._tensor import Tensor
-from .._warn import warn_once
-from .declare import composite, function_of
+from ._declare.op import composite, function_of
+from ._declare.rules import shape_text, type_text
+from ._declare.samples import case, cases, error, t
 from .fft import BY_COUNT, BY_ROOT, PLAIN, _fft_c2c, _fft_c2r, _fft_r2c
 from .join import constant_pad_nd
-from .parts import unfold_backward
-from .rules import shape_text, type_text
-from .samples import case, cases, error, t
+from .slice import unfold_backward
 
 _view_as_real = function_of(registry.get("aten::view_as_real"))
 

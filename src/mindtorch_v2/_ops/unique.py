@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, bool_, float32, float64, int64
+from .._core.tensor import Tensor, proper_dim
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
-from .._dtype import BOOL, COMPLEX, FLOAT, INT, bool_, float32, float64, int64
-from .._tensor import Tensor, proper_dim
-from .aten import LEAF
-from .batch import against_a_set, dynamic_shape, in_front
-from .declare import composite, op
+from ._declare.aten import LEAF
+from ._declare.batch import against_a_set, dynamic_shape, in_front
+from ._declare.families import ArrayFamily, computes, moves
+from ._declare.op import composite, op
+from ._declare.out import Out
+from ._declare.rules import Spec
+from ._declare.samples import bools, case, cases, error, ints, t, values
 from .extreme import NAN, kinks
-from .families import ArrayFamily, computes, moves
-from .out import Out
 from .reduce import contiguous
-from .rules import Spec
-from .samples import bools, case, cases, error, ints, t, values
 
 
 class DataDependent(ArrayFamily):

@@ -3,16 +3,16 @@
 import math
 from typing import Any
 
-from .._determinism import alert_not_deterministic
-from .._dtype import int64
-from .._tensor import Tensor
-from .batch import planewise
+from .._core.determinism import alert_not_deterministic
+from .._core.dtype import int64
+from .._core.tensor import Tensor
+from ._declare.batch import planewise
+from ._declare.families import moves
+from ._declare.op import op
+from ._declare.rules import Spec, shape_text
+from ._declare.samples import case, cases, error, t, values
 from .copy import suggested_strides
-from .declare import op
-from .families import moves
 from .pool import Sizes, check_floating, flat_index, in_strides, taken_at
-from .rules import Spec, shape_text
-from .samples import case, cases, error, t, values
 
 _SIDES = {2: ("two", "(height, width)"), 3: ("three", "(depth, height, width)")}
 

@@ -10,19 +10,19 @@ from typing import Any
 
 from numpy import ndarray
 
-from .._device import channels_last, contiguous_format, memory_format, preserve_format
+from .._core.device import channels_last, contiguous_format, memory_format, preserve_format
+from .._core.geometry import contiguous_strides
+from .._core.tensor import Tensor, wrapped_dim
+from .._core.warn import warn_once
 from .._dispatch.argument_checks import expected, takes
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
-from .._geometry import contiguous_strides
-from .._tensor import Tensor, wrapped_dim
-from .._warn import warn_once
-from .aten import Aten
-from .batch import Call, Result, called, inner, shifted, sized, spread
-from .declare import composite, function_of, op
-from .families import Composite, moves, view
-from .rules import Spec, broadcast_shape, shape_text, type_text
-from .samples import case, cases, error, t
+from ._declare.aten import Aten
+from ._declare.batch import Call, Result, called, inner, shifted, sized, spread
+from ._declare.families import Composite, moves, view
+from ._declare.op import composite, function_of, op
+from ._declare.rules import Spec, broadcast_shape, shape_text, type_text
+from ._declare.samples import case, cases, error, t
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
 

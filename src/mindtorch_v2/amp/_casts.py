@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._autograd import enable_grad
+from .._core.dtype import bfloat16, dtype, float32, float64
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import AUTOCAST_MASK, BACKENDS, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Around, Operator, registry
-from .._dtype import bfloat16, dtype, float32, float64
-from .._tensor import Tensor
 from ._state import state
 
 _BANNED = """torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.

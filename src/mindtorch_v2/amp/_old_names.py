@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .._dtype import dtype
+from .._core.dtype import dtype
 from .autocast_mode import autocast
 from .grad_scaler import GradScaler
 

@@ -5,9 +5,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .._device import device
+from .._core.device import device
+from .._core.dtype import bfloat16, dtype, float16
 from .._dispatch.keys import AUTOCAST_MASK, modes
-from .._dtype import bfloat16, dtype, float16
 
 # Device types that autocast knows, with the lower precision that each begins with.
 LOWER = {"cpu": bfloat16, "cuda": float16, "npu": float16, "xpu": float16, "mps": float16, "hpu": bfloat16,

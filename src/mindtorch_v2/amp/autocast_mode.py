@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
-from .._dtype import bfloat16, dtype, float16
+from .._core.dtype import bfloat16, dtype, float16
 from ._casts import cast
 from ._state import (
     autocast_decrement_nesting,

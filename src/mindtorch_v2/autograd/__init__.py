@@ -18,11 +18,11 @@ from .._autograd.roots import check_flags as _check_flags
 from .._autograd.roots import input_tuple as _input_tuple
 from .._autograd.roots import root_gradients as _root_gradients
 from .._autograd.roots import several as _several
+from .._core.tensor import Tensor as _Tensor
+from .._core.tensor import flush_pending as _flush_pending
 from .._dispatch.callers import call_torch_function as _call_torch_function
 from .._dispatch.keys import PYTHON_MASK as _PYTHON_MASK
 from .._dispatch.keys import modes as _modes
-from .._tensor import Tensor as _Tensor
-from .._tensor import flush_pending as _flush_pending
 from . import forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 from .._autograd.forward import DualLevel, attach_tangent, primal_of, tangent_of
 from .._autograd.grad_mode import _ModeContext
 from .._autograd.views import wake
+from .._core.dtype import FLOAT
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import DUAL_MASK, changed_modes, modes
 from .._dispatch.registry import registry
-from .._dtype import FLOAT
-from .._tensor import Tensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 

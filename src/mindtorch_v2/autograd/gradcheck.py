@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._autograd.function import Function
-from .._device import sparse_coo, sparse_csc, strided
+from .._core.device import sparse_coo, sparse_csc, strided
+from .._core.sparse import compress, coo, is_sparse, wrap_sparse
+from .._core.tensor import Tensor, wrap
+from .._core.wrapper_subclass import WrapperArray
 from .._dispatch.argument_checks import checked_float
 from .._ops.compare import check_tolerance
-from .._sparse import compress, coo, is_sparse, wrap_sparse
-from .._tensor import Tensor, wrap
-from .._wrapper_subclass import WrapperArray
 
 
 class GradcheckError(RuntimeError):

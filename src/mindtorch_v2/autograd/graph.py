@@ -6,8 +6,8 @@ from typing import Any
 from .._autograd.engine import edge_for
 from .._autograd.node import Node, RemovableHandle, accumulator_of, saving_hooks
 from .._autograd.roots import GradientEdge
+from .._core.tensor import Tensor
 from .._dispatch.keys import changed_modes, modes
-from .._tensor import Tensor
 
 __all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
            "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]

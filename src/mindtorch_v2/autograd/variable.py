@@ -3,9 +3,9 @@
 from typing import Any
 
 from .._autograd.engine import queue_callback
-from .._dtype import FLOAT
-from .._tensor import Tensor
-from .._warn import warn_once
+from .._core.dtype import FLOAT
+from .._core.tensor import Tensor
+from .._core.warn import warn_once
 
 __all__ = ["Variable", "VariableMeta"]
 

@@ -45,8 +45,8 @@ def wrap_numpy(fn: Callable) -> Callable:
     """A function of NumPy arrays as one of tensors."""
     import functools
 
-    from .._from_data import from_numpy
-    from .._tensor import Tensor
+    from .._core.from_data import from_numpy
+    from .._core.tensor import Tensor
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from .._backends.cuda.runtime import (
     is_initialized,
 )
 from .._compat.absent import absent_class
-from .._device_objects import AcceleratorError, OutOfMemoryError, StreamContext
+from .._core.device_objects import AcceleratorError, OutOfMemoryError, StreamContext
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,

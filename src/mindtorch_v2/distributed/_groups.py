@@ -11,8 +11,8 @@ from typing import Any
 
 from .. import no_grad
 from .._compat.absent import refuse
-from .._dtype import COMPLEX, FLOAT
-from .._tensor import Tensor
+from .._core.dtype import COMPLEX, FLOAT
+from .._core.tensor import Tensor
 from ..futures import Future
 from ._stores import ONE_PROCESS, Store
 

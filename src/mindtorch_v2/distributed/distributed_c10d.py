@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import cuda
 from .._compat.absent import absent_function
-from .._tensor import Tensor
+from .._core.tensor import Tensor
 from ._groups import (
     ProcessGroup,
     ReduceOp,

@@ -212,5 +212,5 @@ def type_name(kind: Any) -> str:
         module = kind.__module__.replace("mindtorch_v2", "torch", 1)
         if module == "builtins":
             return kind.__qualname__
-        return "torch.Tensor" if module == "torch._tensor" else f"{module}.{kind.__qualname__}"
-    return repr(kind).replace("mindtorch_v2._tensor", "torch").replace("mindtorch_v2", "torch")
+        return "torch.Tensor" if module == "torch._core.tensor" else f"{module}.{kind.__qualname__}"
+    return repr(kind).replace("mindtorch_v2._core.tensor", "torch").replace("mindtorch_v2", "torch")

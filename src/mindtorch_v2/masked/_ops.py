@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._device import sparse_coo, sparse_csr, strided
-from .._dtype import FLOAT, INT, bool_, dtype, float32, iinfo, int64
-from .._ops.declare import public_functions
-from .._ops.sparse import indices_of, rebuilt, values_at
-from .._sparse import is_sparse
-from .._tensor import Tensor, wrapped_dim
+from .._core.device import sparse_coo, sparse_csr, strided
+from .._core.dtype import FLOAT, INT, bool_, dtype, float32, iinfo, int64
+from .._core.sparse import is_sparse
+from .._core.tensor import Tensor, wrapped_dim
+from .._ops._declare.op import public_functions
+from .._ops.sparse.layouts import indices_of, rebuilt, values_at
 
 _torch, _linalg = public_functions("torch"), public_functions("linalg")
 INF = float("inf")

@@ -3,7 +3,7 @@
 import multiprocessing
 from multiprocessing import *  # noqa: F403
 
-from .. import _shared_memory
+from .._core import shared_memory as _shared_memory
 from . import reductions
 from .spawn import (
     ProcessContext,

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
 
-from .. import _shared_memory
-from .._device import META
-from .._dtype import dtype
-from .._resize import share_memory_
-from .._shared_memory import SharedMemory, memory_under
-from .._storage import TypedStorage, UntypedStorage
-from .._tensor import Tensor
+from .._core import shared_memory as _shared_memory
+from .._core.device import META
+from .._core.dtype import dtype
+from .._core.resize import share_memory_
+from .._core.shared_memory import SharedMemory, memory_under
+from .._core.storage import TypedStorage, UntypedStorage
+from .._core.tensor import Tensor
 from .._utils import _rebuild_tensor_v3
 from ..nn.parameter import Parameter
 

@@ -5,8 +5,8 @@ from typing import Any, SupportsIndex
 
 import mindtorch_v2 as torch
 
+from .._core.tensor import _disabled_torch_function_impl
 from .._dispatch.keys import PYTHON_MASK
-from .._tensor import _disabled_torch_function_impl
 from .._utils import _rebuild_parameter, _rebuild_parameter_with_state
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin",

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import mindtorch_v2 as torch
 
-from .._allocation import reserve
 from .._backends.cpu.blocks import BLOCK
+from .._core.allocation import reserve
 from .._dispatch.keys import TORCH_DISPATCH_MASK
 from .optimizer import Optimizer, ParamsT, _get_scalar_dtype, _use_grad_for_differentiable
 

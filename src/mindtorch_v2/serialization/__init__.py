@@ -14,16 +14,11 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from .. import _device
 from .. import _weights_only_unpickler as _safe
-from .._pickled_calls import _get_layout
-from .._pickled_names import pickler_class, unpickler_class
-from .._storage import MetaStorage, TypedStorage, UntypedStorage
-from .._utils import elements_come_later
-from .._weights_only_unpickler import _safe_globals_context as safe_globals
-from ._archive import ALIGNMENT, Reader, Writer, check_size
-from ._legacy import MAGIC_NUMBER, PROTOCOL_VERSION, legacy_load, legacy_save
-from ._locations import (
+from .._core import device as _device
+from .._core.storage import MetaStorage, TypedStorage, UntypedStorage
+from .._files.archive import ALIGNMENT, Reader, Writer, check_size
+from .._files.locations import (
     _package_registry,
     default_restore_location,
     is_meta,
@@ -31,9 +26,14 @@ from ._locations import (
     register_package,
     restore_location,
 )
-from ._safetensors import load_safetensors
-from ._storage_ids import checked_id, restored, storage_id
-from ._target import remove_leftover, target
+from .._files.old_formats import MAGIC_NUMBER, PROTOCOL_VERSION, legacy_load, legacy_save
+from .._files.pickled_calls import _get_layout
+from .._files.pickled_names import pickler_class, unpickler_class
+from .._files.safetensors import load_safetensors
+from .._files.storage_ids import checked_id, restored, storage_id
+from .._files.target import remove_leftover, target
+from .._utils import elements_come_later
+from .._weights_only_unpickler import _safe_globals_context as safe_globals
 
 __all__ = [
     "LoadEndianness", "SourceChangeWarning", "add_safe_globals", "clear_safe_globals", "default_restore_location",

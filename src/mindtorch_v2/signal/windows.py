@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .._device import layout as layout_type
-from .._device import strided
+from .._core.device import layout as layout_type
+from .._core.device import strided
+from .._core.dtype import dtype as dtype_type
+from .._core.dtype import float32, float64, get_default_dtype
+from .._core.tensor import Tensor
 from .._dispatch.argument_checks import checked_int
-from .._dtype import dtype as dtype_type
-from .._dtype import float32, float64, get_default_dtype
-from .._ops.declare import public_functions
-from .._tensor import Tensor
+from .._ops._declare.op import public_functions
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming",
            "hann", "kaiser", "nuttall"]

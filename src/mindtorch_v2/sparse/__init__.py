@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from .._compat.tensor_types import TENSOR_TYPES, tensortype
-from .._device import layout, sparse_coo, strided
+from .._core.device import layout, sparse_coo, strided
+from .._core.dtype import dtype, float32, float64
+from .._core.sparse import flattened
+from .._core.sparse_api import sparse_coo_tensor
+from .._core.tensor import Tensor, wrap, wrapped_dim
 from .._dispatch.argument_checks import takes
 from .._dispatch.keys import COO_MASK, modes
-from .._dtype import dtype, float32, float64
-from .._ops.declare import public_functions
-from .._ops.sparse import coalesce, from_parts, rebuilt, to_dense, to_sparse, values_of
-from .._ops.sparse_math import sum_over
-from .._ops.sparse_products import addmm, mm
-from .._sparse import flattened
-from .._sparse_api import sparse_coo_tensor
-from .._tensor import Tensor, wrap, wrapped_dim
+from .._ops._declare.op import public_functions
+from .._ops.sparse.layouts import coalesce, from_parts, rebuilt, to_dense, to_sparse, values_of
+from .._ops.sparse.math import sum_over
+from .._ops.sparse.products import addmm, mm
 
 __all__ = ["addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm",
            "softmax", "spdiags", "sum"]

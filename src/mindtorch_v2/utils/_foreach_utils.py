@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .._device import device
-from .._tensor import Tensor
+from .._core.device import device
+from .._core.tensor import Tensor
 
 Indices = list[int]
 TensorListList = list[list[Tensor | None]]

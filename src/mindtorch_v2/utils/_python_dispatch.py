@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+from .._core.tensor import Tensor, fields_of
 from .._dispatch.keys import TORCH_DISPATCH_MASK, changed_modes, modes
-from .._tensor import Tensor, fields_of
 from .._torch_dispatch import dispatch_modes
 from ._pytree import tree_flatten, tree_unflatten
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from .._device import Size
+from .._core.device import Size
 
 PyTree = Any
 Context = Any

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._compat.absent import refuse
-from .._device import DEVICE_TYPES
+from .._core.device import DEVICE_TYPES
 
 __all__ = ["generate_methods_for_privateuse1_backend", "rename_privateuse1_backend"]
 

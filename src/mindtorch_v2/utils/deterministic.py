@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType
 
-from .._determinism import determinism
+from .._core.determinism import determinism
 
 
 class _DeterministicModule(ModuleType):

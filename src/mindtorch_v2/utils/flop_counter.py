@@ -6,18 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._compat.operator_names import ops, packet_named
+from .._core.tensor import Tensor
 from .._dispatch.registry import Operator
-from .._operator_names import ops, packet_named
-from .._ops.declare import DECLARATIONS
-from .._ops.flops import addmm_flop as addmm_flop
-from .._ops.flops import conv_backward_flop as conv_backward_flop
-from .._ops.flops import conv_flop as conv_flop
-from .._ops.flops import conv_flop_count as conv_flop_count
-from .._ops.flops import mm_flop as mm_flop
-from .._ops.flops import sdpa_backward_flop as sdpa_backward_flop
-from .._ops.flops import sdpa_flop as sdpa_flop
-from .._ops.flops import sdpa_flop_count as sdpa_flop_count
-from .._tensor import Tensor
+from .._ops._declare.flops import addmm_flop as addmm_flop
+from .._ops._declare.flops import conv_backward_flop as conv_backward_flop
+from .._ops._declare.flops import conv_flop as conv_flop
+from .._ops._declare.flops import conv_flop_count as conv_flop_count
+from .._ops._declare.flops import mm_flop as mm_flop
+from .._ops._declare.flops import sdpa_backward_flop as sdpa_backward_flop
+from .._ops._declare.flops import sdpa_flop as sdpa_flop
+from .._ops._declare.flops import sdpa_flop_count as sdpa_flop_count
+from .._ops._declare.op import DECLARATIONS
 from ._python_dispatch import TorchDispatchMode
 from ._pytree import tree_map
 from .module_tracker import ModuleTracker

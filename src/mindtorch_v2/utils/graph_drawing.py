@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from .._tensor import Tensor
+from .._core.tensor import Tensor
 
 __all__ = ["draw_graph"]
 

@@ -3,8 +3,8 @@
 import weakref
 from typing import Any
 
+from .._core.tensor import Tensor
 from .._dispatch.keys import modes
-from .._tensor import Tensor
 from ..autograd.graph import register_multi_grad_hook
 from ..nn.modules.module import Module, register_module_forward_hook, register_module_forward_pre_hook
 from ._pytree import tree_leaves

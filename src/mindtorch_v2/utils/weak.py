@@ -97,7 +97,7 @@ class TensorWeakRef:
     """A weak reference to a tensor."""
 
     def __init__(self, tensor: Any) -> None:
-        from .._tensor import Tensor
+        from .._core.tensor import Tensor
 
         if not isinstance(tensor, Tensor):
             raise AssertionError(f"expected torch.Tensor, got {type(tensor)}")

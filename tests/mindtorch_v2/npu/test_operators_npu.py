@@ -19,8 +19,8 @@ import mindtorch_v2 as torch
 from mindtorch_v2._backends.interface import named_kernel
 from mindtorch_v2._backends.npu import families as npu_kernels
 from mindtorch_v2._dispatch.dispatcher import dispatch
-from mindtorch_v2._ops.declare import DECLARATIONS
-from mindtorch_v2._ops.families import Composite
+from mindtorch_v2._ops._declare.families import Composite
+from mindtorch_v2._ops._declare.op import DECLARATIONS
 
 SAMPLED = samples.sampled()
 every_operator = pytest.mark.parametrize("declaration", SAMPLED.values(), ids=SAMPLED)

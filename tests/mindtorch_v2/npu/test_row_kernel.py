@@ -11,8 +11,8 @@ from mindtorch_v2._backends.npu.array import NpuArray, from_host, to_host
 from mindtorch_v2._backends.npu.errors import NpuError
 from mindtorch_v2._backends.npu.kernel import RowKernel
 from mindtorch_v2._backends.npu.rows import parse_rows, schema_types
+from mindtorch_v2._core.dtype import OF_ARRAY, dtype, float32
 from mindtorch_v2._dispatch.schema import Schema
-from mindtorch_v2._dtype import OF_ARRAY, dtype, float32
 
 
 class Spec(NamedTuple):

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.dtype import assign, cast
+from ..._core.storage import UntypedStorage
+from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
-from ..._dtype import assign, cast
-from ..._storage import UntypedStorage
-from ..._tensor import Tensor
 from ..interface import Backend
 from . import onednn_kernels, xp
 

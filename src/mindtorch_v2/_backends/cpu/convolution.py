@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ..._geometry import Steps
+from ..._core.geometry import Steps
 
 BLOCK = 1 << 20  # elements unfolded at a time
 COLUMNS = 8192  # so many make a product efficient: samples are joined up to it

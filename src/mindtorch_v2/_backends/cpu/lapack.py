@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._threads import limit_libraries
+from ..._core.threads import limit_libraries
 
 _PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._geometry import is_dense
-from ..._threads import get_num_threads
+from ..._core.geometry import is_dense
+from ..._core.threads import get_num_threads
 
 VARIABLE = "MINDTORCH_ONEDNN"  # names the library's file, or 0 for none
 _FILE = "libdnnl.so.3"  # the wheel onednn-cpu-gomp puts it below the prefix it is installed to

@@ -11,9 +11,9 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ..._device import device
-from ..._geometry import Geometry, contiguous_strides
-from ..._storage import UntypedStorage
+from ..._core.device import device
+from ..._core.geometry import Geometry, contiguous_strides
+from ..._core.storage import UntypedStorage
 from .memory import allocate, is_pinned, source
 from .runtime import device_of, index_of
 from .streams import current_handle, finish_transfer

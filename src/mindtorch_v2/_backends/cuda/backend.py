@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..._device import device
+from ..._core.device import device
+from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
-from ..._tensor import Tensor
 from ..interface import Backend
 from . import runtime
 

@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 from cupy.lib.stride_tricks import as_strided
 
-from ..._geometry import Steps
+from ..._core.geometry import Steps
 from ..cpu.convolution import TAKES_BFLOAT16, check_reach, inside
 
 __all__ = ["TAKES_BFLOAT16", "add_windows", "forward", "inside", "padded", "to_input", "to_weight", "windows"]

@@ -11,21 +11,21 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ..._determinism import determinism, filler
-from ..._device import device
+from ..._core.determinism import determinism, filler
+from ..._core.device import device
+from ..._core.dtype import REDUCED, complex32, dtype, get_default_dtype
+from ..._core.geometry import contiguous_strides
+from ..._core.tensor import Tensor
+from ..._core.warn import warn_once
 from ..._dispatch.keys import CUDA_MASK
 from ..._dispatch.registry import Operator
-from ..._dtype import REDUCED, complex32, dtype, get_default_dtype
-from ..._geometry import contiguous_strides
-from ..._ops.copy import stored_number
-from ..._ops.create import Factory, _check_options, required
-from ..._ops.families import Family, Pointwise
-from ..._ops.rules import (
+from ..._ops._declare.families import Family, Pointwise
+from ..._ops._declare.rules import (
     Spec,
 )
-from ..._ops.updates import Updates
-from ..._tensor import Tensor
-from ..._warn import warn_once
+from ..._ops._declare.updates import Updates
+from ..._ops.copy import stored_number
+from ..._ops.create import Factory, _check_options, required
 from ..interface import named_kernel
 from . import runtime
 from .array import CudaArray, Layout, empty, from_host, layout_of, of_view

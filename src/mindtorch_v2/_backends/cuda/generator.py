@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..._generator import Generator
-from ..._generator import default_generator as cpu_generator
-from ..._random import DEFAULT_SEED
-from ..._tensor import Tensor, wrap
+from ..._core.generator import Generator
+from ..._core.generator import default_generator as cpu_generator
+from ..._core.random import DEFAULT_SEED
+from ..._core.tensor import Tensor, wrap
 from .runtime import current_device, device_count, device_of, index_of
 
 

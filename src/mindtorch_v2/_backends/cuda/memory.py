@@ -10,8 +10,8 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ..._device import device
-from ..._device_objects import OutOfMemoryError, size_text
+from ..._core.device import device
+from ..._core.device_objects import OutOfMemoryError, size_text
 from .runtime import device_count
 
 _SEVERAL = device_count() > 1

@@ -13,7 +13,7 @@ import numpy as np
 from ..._dispatch.callers import compile_function
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
-from ..._ops.families import _parameters, operand_positions, result_of
+from ..._ops._declare.families import _parameters, operand_positions, result_of
 from .array import CudaArray, empty, layout_of
 from .families import Maker, copy_array, generic_kernel, infer_of, wrap_cuda
 

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.dtype import FLOAT, REDUCED
+from ..._core.geometry import contiguous_strides
+from ..._core.tensor import Tensor
 from ..._dispatch.callers import compile_function
 from ..._dispatch.keys import CUDA_MASK
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS, Argument
-from ..._dtype import FLOAT, REDUCED
-from ..._geometry import contiguous_strides
-from ..._ops.families import Pointwise
-from ..._ops.rules import (
+from ..._ops._declare.families import Pointwise
+from ..._ops._declare.rules import (
     check_overlap,
     check_result_fits,
     check_writable,
@@ -27,7 +28,6 @@ from ..._ops.rules import (
     overlaps_itself,
     pointwise_strides,
 )
-from ..._tensor import Tensor
 from .array import CudaArray, Layout, collapsed, layout_of
 from .fuse import Traced, Untraceable
 from .launch import Launch, check, compiled, launch_kernel, lock

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..._device import device
-from ..._device_objects import AcceleratorError
+from ..._core.device import device
+from ..._core.device_objects import AcceleratorError
 
 UNAVAILABLE = "Torch not compiled with CUDA enabled"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import cupy
 
-from ..._device import device as _device
+from ..._core.device import device as _device
 from .memory import hold_until
 from .runtime import current_device, device_of, index_of, reported
 

@@ -1,6 +1,6 @@
 """The Meta device: arrays that have a shape, strides and a type, and no memory."""
 
-from ..._geometry import Geometry
+from ..._core.geometry import Geometry
 
 
 class MetaArray(Geometry):

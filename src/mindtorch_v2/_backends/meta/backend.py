@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..._core.storage import MetaStorage
 from ..._dispatch.registry import Operator
-from ..._storage import MetaStorage
 from ..interface import Backend
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._device import device
-from ..._geometry import Geometry, contiguous_strides
-from ..._storage import UntypedStorage
+from ..._core.device import device
+from ..._core.geometry import Geometry, contiguous_strides
+from ..._core.storage import UntypedStorage
 from .facts import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE
 from .layout import Layout, contiguous_layout, layout_of
 from .memory import Block, Pool, free_unpinned, pinned_memory_of, pool_of, record_stream

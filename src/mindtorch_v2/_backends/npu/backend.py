@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
-from ..._tensor import Tensor
 from ..interface import Backend
 from . import families, runtime
 from .array import NpuStorage

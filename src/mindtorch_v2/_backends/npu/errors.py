@@ -1,6 +1,6 @@
 """What the NPU backend raises."""
 
-from ..._device_objects import OutOfMemoryError, size_text
+from ..._core.device_objects import OutOfMemoryError, size_text
 from .facts import MEANINGS
 
 __all__ = ["NpuError", "OutOfMemoryError", "size_text"]

@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ..._device import device
+from ..._core.device import device
+from ..._core.dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
+from ..._core.geometry import contiguous_strides
+from ..._core.tensor import Tensor, element_strides
 from ..._dispatch.callers import compile_function
 from ..._dispatch.keys import NPU_MASK
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
-from ..._dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
-from ..._geometry import contiguous_strides
-from ..._ops.copy import stored_number
-from ..._ops.create import Factory, _check_options, required
-from ..._ops.families import (
+from ..._ops._declare.families import (
     ArrayFamily,
     Composite,
     Family,
@@ -33,9 +32,17 @@ from ..._ops.families import (
     result_of,
     unrecorded,
 )
-from ..._ops.rules import Spec, check_overlap, check_result_fits, check_writable, common_dtype, pointwise_strides
-from ..._ops.updates import Updates, check_update
-from ..._tensor import Tensor, element_strides
+from ..._ops._declare.rules import (
+    Spec,
+    check_overlap,
+    check_result_fits,
+    check_writable,
+    common_dtype,
+    pointwise_strides,
+)
+from ..._ops._declare.updates import Updates, check_update
+from ..._ops.copy import stored_number
+from ..._ops.create import Factory, _check_options, required
 from ..interface import named_kernel
 from .array import NpuArray, empty
 from .facts import signature, symbols

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.dtype import _Default as default
 from ..._dispatch.callers import compile_function
 from ..._dispatch.schema import NUMBERS
-from ..._dtype import _Default as default
 from .array import NpuArray, empty, fresh
 from .errors import NpuError
 from .facts import INNER_STEP_FAILED, MAX_DIMS, Parameter

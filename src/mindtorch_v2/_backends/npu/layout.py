@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._device import device
-from ..._geometry import contiguous_strides
+from ..._core.device import device
+from ..._core.geometry import contiguous_strides
 from .facts import DATA_TYPES, FORMATS, ND
 
 _LIMIT = 1 << 14  # layouts kept; a program with ever new shapes must not grow for ever

@@ -2,8 +2,8 @@
 
 import threading
 
-from ..._generator import default_generator
-from ..._random import DEFAULT_SEED
+from ..._core.generator import default_generator
+from ..._core.random import DEFAULT_SEED
 
 STEP = 4  # Philox makes four words at a time, so offsets are multiples of it
 

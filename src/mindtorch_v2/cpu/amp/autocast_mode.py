@@ -1,6 +1,6 @@
 """Autocast for the CPU."""
 
-from ..._dtype import bfloat16
+from ..._core.dtype import bfloat16
 from ...amp._old_names import autocast_of
 
 __all__ = ["autocast"]

@@ -1,7 +1,7 @@
 """Autocast for CUDA."""
 
 from ... import amp
-from ..._dtype import float16
+from ..._core.dtype import float16
 from ...amp._old_names import autocast_of, decorator_of
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd"]

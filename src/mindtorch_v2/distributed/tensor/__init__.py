@@ -1,7 +1,7 @@
 """Tensors spread over processes: not here. No tensor is an instance of DTensor, so that tests for it answer no."""
 
 from ..._compat.absent import absent_class, absent_function
-from ..._tensor import Tensor
+from ..._core.tensor import Tensor
 from .placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor"]

@@ -2,9 +2,9 @@
 
 import importlib as _importlib
 
-from ..._ops import documentation as _documentation
-from ..._ops.declare import public_functions as _public_functions
-from ..._tensor import Tensor as _Tensor
+from ..._core.tensor import Tensor as _Tensor
+from ..._ops._declare import documentation as _documentation
+from ..._ops._declare.op import public_functions as _public_functions
 from ...overrides import handle_torch_function as _handle_torch_function
 from ...overrides import has_torch_function as _has_torch_function
 from ...overrides import overridable as _overridable

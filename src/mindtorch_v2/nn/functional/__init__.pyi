@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from ..._device import Size as Size, device as _Device, layout as _Layout, memory_format as _MemoryFormat
-from ..._dtype import dtype as _DType
-from ..._generator import Generator as Generator
-from ..._storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
-from ..._tensor import Tensor as Tensor
+from ..._core.device import Size as Size, device as _Device, layout as _Layout
+from ..._core.device import memory_format as _MemoryFormat
+from ..._core.dtype import dtype as _DType
+from ..._core.generator import Generator as Generator
+from ..._core.storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage
+from ..._core.tensor import Tensor as Tensor
 from ... import return_types as return_types
 
 _Number: TypeAlias = _int | _float | _bool | _complex

@@ -3,9 +3,9 @@
 import warnings
 from typing import Any
 
-from ..._device import contiguous_format
-from ..._ops.declare import public_functions
-from ..._tensor import Tensor
+from ..._core.device import contiguous_format
+from ..._core.tensor import Tensor
+from ..._ops._declare.op import public_functions
 
 __all__ = ["gumbel_softmax", "normalize", "relu"]
 

@@ -4,9 +4,9 @@ import math
 import warnings
 from typing import Any
 
-from ..._dtype import BOOL
-from ..._ops.declare import public_functions
-from ..._tensor import Tensor
+from ..._core.dtype import BOOL
+from ..._core.tensor import Tensor
+from ..._ops._declare.op import public_functions
 
 __all__ = ["multi_head_attention_forward"]
 

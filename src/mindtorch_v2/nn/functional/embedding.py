@@ -3,8 +3,8 @@
 import warnings
 from typing import Any
 
-from ..._ops.declare import public_functions
-from ..._tensor import Tensor
+from ..._core.tensor import Tensor
+from ..._ops._declare.op import public_functions
 
 __all__ = ["embedding_bag"]
 

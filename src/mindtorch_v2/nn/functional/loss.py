@@ -5,8 +5,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..._ops.declare import public_functions
-from ..._tensor import Tensor
+from ..._core.tensor import Tensor
+from ..._ops._declare.op import public_functions
 from .._reduction import get_enum, legacy_get_string
 
 __all__ = [

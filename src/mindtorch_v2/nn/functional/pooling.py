@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..._ops.declare import public_functions
-from ..._tensor import Tensor
+from ..._core.tensor import Tensor
+from ..._ops._declare.op import public_functions
 
 _nn, _torch = public_functions("_nn"), public_functions("torch")
 

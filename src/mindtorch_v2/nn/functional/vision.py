@@ -4,8 +4,8 @@ import math
 import warnings
 from typing import Any
 
-from ..._ops.declare import public_functions
-from ..._tensor import Tensor
+from ..._core.tensor import Tensor
+from ..._ops._declare.op import public_functions
 from . import pooling
 
 __all__ = ["affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]

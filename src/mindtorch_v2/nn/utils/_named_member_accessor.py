@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..._tensor import Tensor
+from ..._core.tensor import Tensor
 from ..modules.module import Module
 
 __all__ = ["named_submodule", "swap_submodule", "swap_tensor"]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import mindtorch_v2 as torch
 
-from ..._ops.declare import public_functions
+from ..._ops._declare.op import public_functions
 
 __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_packed_sequence", "pad_sequence",
            "unpad_sequence", "pack_sequence", "unpack_sequence"]

@@ -18,7 +18,7 @@ from tensorboard.plugins.mesh.plugin_data_pb2 import MeshPluginData
 from tensorboard.plugins.pr_curve.plugin_data_pb2 import PrCurvePluginData
 from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
-from ..._tensor import Tensor
+from ..._core.tensor import Tensor
 
 _MOST_THRESHOLDS = 127
 # a tensor's type -> TensorFlow's name of it, and the field for its values

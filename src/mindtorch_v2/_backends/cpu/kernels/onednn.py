@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...._geometry import Steps
+from ...._core.geometry import Steps
 from .. import convolution as by_numpy
 from ..blocks import SERVED
 from ..onednn import (

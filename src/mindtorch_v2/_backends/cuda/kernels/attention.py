@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from ...._settings import are_deterministic_algorithms_enabled
+from ...._core.settings import are_deterministic_algorithms_enabled
 from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..families import copy_array, layout_for
 from ..launch import Launch, c_type, compiled

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...._core.dtype import OF_ARRAY
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import registry
-from ...._dtype import OF_ARRAY
+from ...._ops._declare.rules import Spec, check_writable
 from ...._ops.copy import suggested_strides
-from ...._ops.rules import Spec, check_writable
-from ...._tensor import Tensor
 from ..array import CudaArray, Layout, empty, layout_of
 from ..families import copy_array, layout_for, wrap_cuda
 from ..launch import C_TYPES, PACKS, Launch, c_type, compiled

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...._core.dtype import OF_ARRAY, float32
 from ...._dispatch.keys import CUDA_MASK
 from ...._dispatch.registry import registry
-from ...._dtype import OF_ARRAY, float32
+from ...._ops._declare.rules import Spec
 from ...._ops.conv import _steps
-from ...._ops.rules import Spec
 from ....backends import cudnn as settings
 from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..cudnn import TYPES, Convolution, library

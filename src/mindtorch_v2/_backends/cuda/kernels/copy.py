@@ -6,14 +6,14 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ...._device import device
+from ...._core.device import device
+from ...._core.dtype import dtype
+from ...._core.tensor import Tensor, wrap
 from ...._dispatch.registry import Operator, registry
 from ...._dispatch.schema import NUMBERS
-from ...._dtype import dtype
+from ...._ops._declare.rules import Spec
 from ...._ops.copy import preserved_strides, stored_number
-from ...._ops.rules import Spec
 from ...._ops.view import resolved_size
-from ...._tensor import Tensor, wrap
 from ..array import CudaArray, array_on, empty, from_host, layout_of, read_bytes
 from ..families import Maker, copy_array, fill, generic_kernel, infer_of, store, uninitialised, where_for, wrap_cuda
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.dtype import FLOAT, OF_ARRAY
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import FLOAT, OF_ARRAY
-from ...._ops.families import result_of
-from ...._ops.rules import Spec
-from ...._tensor import Tensor
+from ...._ops._declare.families import result_of
+from ...._ops._declare.rules import Spec
 from ..array import CudaArray, Layout, empty
 from ..families import Maker, copy_array, fill, infer_of, layout_for, store, wrap_cuda
 from ..generator import default_generator

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...._dtype import OF_ARRAY
+from ...._core.dtype import OF_ARRAY
+from ...._ops._declare.rules import Spec
 from ...._ops.embedding import stops_at_last_offset
-from ...._ops.rules import Spec
 from ..array import CudaArray, empty, layout_of
 from ..families import fill, layout_for
 from ..launch import ASSERTIONS, C_TYPES, kernel

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.tensor import wrapped_dim
 from ...._dispatch.registry import Operator
-from ...._ops.rules import Spec
-from ...._tensor import wrapped_dim
+from ...._ops._declare.rules import Spec
 from ..array import CudaArray, empty, layout_of, quick_empty
 from ..families import layout_for
 from ..launch import C_TYPES, Launch, c_type, compiled, longs

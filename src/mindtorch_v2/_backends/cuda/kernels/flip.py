@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from ...._core.tensor import wrapped_dim
 from ...._dispatch.registry import Operator
-from ...._ops.rules import Spec
-from ...._tensor import wrapped_dim
+from ...._ops._declare.rules import Spec
 from ..array import CudaArray, Layout, layout_of, quick_empty
 from ..families import layout_for
 from ..launch import kernel

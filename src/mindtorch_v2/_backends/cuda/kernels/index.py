@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...._core.dtype import OF_ARRAY, REDUCED, bool_, uint8
+from ...._core.geometry import contiguous_strides
+from ...._core.tensor import Tensor, wrap_meta, wrapped_dim
 from ...._dispatch.keys import CUDA_MASK
 from ...._dispatch.registry import Operator, registry
 from ...._dispatch.schema import NUMBERS
-from ...._dtype import OF_ARRAY, REDUCED, bool_, uint8
-from ...._geometry import contiguous_strides
+from ...._ops._declare.rules import Spec, check_operands, is_expanded
+from ...._ops._declare.updates import Updates, check_update
 from ...._ops.copy import stored_number
 from ...._ops.index import index_spec, picked, place_shape, shown_shape, whole_key
-from ...._ops.rules import Spec, check_operands, is_expanded
 from ...._ops.scatter import filling_mask, refuse_values, start_value
-from ...._ops.updates import Updates, check_update
-from ...._tensor import Tensor, wrap_meta, wrapped_dim
 from ..array import CudaArray, Layout, collapsed, empty, from_host, layout_of, of_view, quick_empty
 from ..families import (
     Maker,

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ...._dtype import OF_ARRAY
+from ...._core.dtype import OF_ARRAY
+from ...._ops._declare.rules import Spec
 from ...._ops.loss import MEAN, NONE
-from ...._ops.rules import Spec
 from ..array import CudaArray, empty, layout_of
 from ..families import copy_array, layout_for
 from ..launch import ASSERTIONS, c_type, kernel

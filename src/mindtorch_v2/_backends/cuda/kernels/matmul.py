@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._ops.rules import Spec
-from ...._tensor import Tensor
+from ...._ops._declare.rules import Spec
 from ....backends import cuda as settings
 from ..array import CudaArray, Layout, empty, layout_of
 from ..cublas import Product, factor, is_supported, lead

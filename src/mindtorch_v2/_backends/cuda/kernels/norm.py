@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...._dtype import OF_ARRAY
-from ...._ops.rules import Spec
+from ...._core.dtype import OF_ARRAY
+from ...._ops._declare.rules import Spec
 from ..array import CudaArray, empty, layout_of, quick_empty
 from ..families import layout_for
 from ..launch import PACKS, Launch, compiled, longs

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.dtype import FLOAT
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import FLOAT
-from ...._ops.rules import check_writable
-from ...._tensor import Tensor
+from ...._ops._declare.rules import check_writable
 from ..array import CudaArray
 from ..families import Maker
 from ..launch import Launch, c_type, compiled

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...._dispatch.registry import Operator
+from ...._ops._declare.rules import Spec
 from ...._ops.pool import _windows
-from ...._ops.rules import Spec
 from ..array import CudaArray, empty, layout_of
 from ..families import copy_array, layout_for
 from ..launch import C_TYPES, Launch, c_type, compiled

@@ -8,11 +8,11 @@ from typing import Any
 import cupy
 import numpy as np
 
+from ...._core.dtype import FLOAT, OF_ARRAY, float32, float64
+from ...._core.random import largest_random
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import FLOAT, OF_ARRAY, float32, float64
-from ...._ops.rules import Spec, check_writable
-from ...._random import largest_random
-from ...._tensor import Tensor
+from ...._ops._declare.rules import Spec, check_writable
 from ..array import CudaArray, empty, layout_of
 from ..families import Maker, finished_array, fresh, leaf, store, view_of
 from ..generator import CudaGenerator, generator_for

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...._device import device
+from ...._core.device import device
+from ...._core.dtype import REDUCED
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import REDUCED
 from ...._ops.reduce import folded_count, reduced_dims
-from ...._tensor import Tensor
 from ..array import CudaArray, Layout, empty, layout_of
 from ..families import Maker, copy_array, generic_kernel, infer_of, wrap_cuda
 from ..launch import C_TYPES, PACKS, Launch, c_type, compiled

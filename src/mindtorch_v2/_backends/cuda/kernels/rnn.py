@@ -9,7 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ...._device import device
+from ...._core.device import device
 from ...._ops.rnn import GATES, GRU, LSTM
 from ....backends import cudnn as settings
 from ..array import CudaArray, empty, layout_of

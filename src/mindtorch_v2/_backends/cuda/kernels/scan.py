@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.dtype import REDUCED
 from ...._dispatch.registry import Operator
-from ...._dtype import REDUCED
-from ...._ops.rules import Spec
+from ...._ops._declare.rules import Spec
 from ..array import CudaArray, empty, layout_of, quick_empty
 from ..families import layout_for
 from ..launch import C_TYPES, Launch, c_type, compiled, longs

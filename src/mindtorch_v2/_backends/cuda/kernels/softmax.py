@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...._dispatch.registry import Operator
-from ...._ops.rules import Spec
+from ...._ops._declare.rules import Spec
 from ..array import CudaArray, quick_empty
 from ..families import layout_for
 from ..launch import C_TYPES

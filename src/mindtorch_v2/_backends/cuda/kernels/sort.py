@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...._ops.rules import Spec
-from ...._tensor import wrapped_dim
+from ...._core.tensor import wrapped_dim
+from ...._ops._declare.rules import Spec
 from ..array import CudaArray, array_on, empty, layout_of, quick_empty
 from ..families import copy_array
 from ..launch import C_TYPES, Launch, c_type, compiled, longs

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from ...._device import META
+from ...._core.device import META
+from ...._core.dtype import dtype
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
 from ...._dispatch.schema import NUMBERS
-from ...._dtype import dtype
+from ...._ops._declare.rules import Spec
 from ...._ops.copy import _check_copy, preserved_strides
 from ...._ops.copy import store as store_on_host
-from ...._ops.rules import Spec
-from ...._tensor import Tensor
 from ..array import copy_bytes, empty, from_host, to_host, write_bytes
 from ..families import device_index, exact_number, given, store, uninitialised
 from ..launch import packed_copy, run

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from ...._determinism import determinism, filler
+from ...._core.determinism import determinism, filler
+from ...._core.dtype import FLOAT, bool_, float32
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import FLOAT, bool_, float32
 from ...._ops.create import _arange_bounds
-from ...._tensor import Tensor
 from ..array import empty
 from ..families import finished, fresh, given, store, wrap_npu
 from ..launch import run

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.dtype import int64
+from ...._core.geometry import contiguous_strides
+from ...._core.tensor import Tensor, wrapped_dim
 from ...._dispatch.registry import Operator, registry
 from ...._dispatch.schema import NUMBERS
-from ...._dtype import int64
-from ...._geometry import contiguous_strides
-from ...._ops.families import result_of
+from ...._ops._declare.families import result_of
+from ...._ops._declare.rules import Spec, shape_text
 from ...._ops.index import check_mask
-from ...._ops.rules import Spec, shape_text
-from ...._tensor import Tensor, wrapped_dim
 from ..array import empty
 from ..families import cast, given, number_tensor, prepares, uninitialised, wrap_npu
 from ..launch import launch, run

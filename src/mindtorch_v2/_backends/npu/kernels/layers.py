@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from ...._core.dtype import float32
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import float32
-from ...._ops.families import decomposed, result_of
+from ...._ops._declare.families import decomposed, result_of
 from ...._ops.fused_steps import FusedStep, _decayed
-from ...._tensor import Tensor
 from ..families import given, number_tensor, uninitialised
 from ..launch import run
 from .operators import call, infer, number_of, untouched

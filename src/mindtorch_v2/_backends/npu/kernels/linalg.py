@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from ...._core.dtype import COMPUTE, finfo, int64
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import COMPUTE, finfo, int64
-from ...._ops.families import result_of
-from ...._ops.linalg_solve import is_vector
-from ...._ops.linalg_spectral import counted
-from ...._ops.rules import Spec
-from ...._tensor import Tensor
+from ...._ops._declare.families import result_of
+from ...._ops._declare.rules import Spec
+from ...._ops.linalg.solve import is_vector
+from ...._ops.linalg.spectral import counted
 from ..families import cast, given, uninitialised
 from ..launch import run
 from .operators import call, infer, laid_out

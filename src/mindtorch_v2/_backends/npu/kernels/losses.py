@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.dtype import finfo, float32
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import finfo, float32
-from ...._ops.families import result_of
-from ...._ops.rules import Spec
-from ...._tensor import Tensor
+from ...._ops._declare.families import result_of
+from ...._ops._declare.rules import Spec
 from ..array import empty
 from ..families import given, uninitialised
 from ..launch import run

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from ...._core.geometry import contiguous_strides
+from ...._core.tensor import Tensor
 from ...._dispatch.callers import call_bound
 from ...._dispatch.registry import Operator, registry
-from ...._geometry import contiguous_strides
-from ...._ops.rules import Spec, common_dtype
-from ...._tensor import Tensor
+from ...._ops._declare.rules import Spec, common_dtype
 from ..families import cast, store, uninitialised, wrap_npu
 from ..launch import packed_copy
 

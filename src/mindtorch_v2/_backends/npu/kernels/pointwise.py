@@ -1,8 +1,8 @@
 """NPU kernels of elementwise operators that are no plain row."""
 
+from ...._core.dtype import FLOAT, finfo
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import FLOAT, finfo
-from ...._tensor import Tensor
 from ..families import given, uninitialised
 from ..launch import run
 from .operators import call, infer

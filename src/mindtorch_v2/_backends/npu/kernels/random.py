@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...._core.dtype import FLOAT, OF_ARRAY, bool_, finfo, float32
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import FLOAT, OF_ARRAY, bool_, finfo, float32
-from ...._ops.families import result_of
+from ...._ops._declare.families import result_of
+from ...._ops._declare.rules import Spec, check_writable
 from ...._ops.random import _end
-from ...._ops.rules import Spec, check_writable
-from ...._tensor import Tensor
 from ..array import NpuArray
 from ..families import finished, fresh, given, store, uninitialised
 from ..launch import run

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from ...._core.dtype import uint8
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._dtype import uint8
-from ...._ops.families import result_of
-from ...._ops.rules import Spec
-from ...._tensor import Tensor
+from ...._ops._declare.families import result_of
+from ...._ops._declare.rules import Spec
 from ..families import cast, given, store, uninitialised
 from ..launch import run
 from .operators import infer, reshaped

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...._tensor import Tensor
+from ...._core.tensor import Tensor
 from ...graph import Graph
 from ...node import Node
 

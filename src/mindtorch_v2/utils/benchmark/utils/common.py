@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._threads import get_num_threads, set_num_threads
+from ...._core.threads import get_num_threads, set_num_threads
 
 __all__ = ["Measurement", "TaskSpec", "ordered_unique", "select_unit", "set_torch_threads", "trim_sigfig",
            "unit_to_english"]

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ...._convert import user_attributes
-from ...._dtype import NAMES, OF_ARRAY
-from ...._shared_memory import SharedMemory, anonymous_file
-from ...._storage import UntypedStorage
-from ...._tensor import Tensor, flush_pending, wrap
+from ...._core.convert import user_attributes
+from ...._core.dtype import NAMES, OF_ARRAY
+from ...._core.shared_memory import SharedMemory, anonymous_file
+from ...._core.storage import UntypedStorage
+from ...._core.tensor import Tensor, flush_pending, wrap
 from ....multiprocessing.reductions import refuse_graph
 
 _LARGE = 1 << 15  # bytes; what is smaller is copied through the socket sooner than mapped

@@ -1,0 +1,209 @@
+"""`torch.ops`: operators by namespace, name and overload."""
+
+import functools
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from .._core.tensor import Tensor
+from .._dispatch.callers import call_bound
+from .._dispatch.registry import Operator, registry
+from .._ops._declare.aten import AS_DECLARED, Aten, declared_overload
+from .._ops._declare.out import write_out
+from .absent import absent_function
+from .named_functions import NAMESPACES
+
+# Operators that subclasses of Tensor in other libraries name in tables of theirs.
+_ABSENT = frozenset("_pin_memory _sparse_addmm _sparse_mm_reduce_impl".split())
+
+
+@functools.cache
+def absent_operator(name: str) -> Any:
+    """A packet whose overloads can be named; a call raises NotImplementedError."""
+    packet = absent_function(f"torch.ops.aten.{name}")
+    packet.default = absent_function(f"torch.ops.aten.{name}.default")
+    return packet
+
+
+class _NamedFunction:
+    """A method of tensors that is an operator in ATen but none here; its overloads are itself."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(Tensor, self.__name__)(*args, **kwargs)
+
+    def __getattr__(self, overload: str) -> "_NamedFunction":
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        return self
+
+
+_named_function = functools.cache(_NamedFunction)
+
+
+class OpOverload:
+    """One overload, callable. There is one object for each."""
+
+    def __init__(self, operator: Operator, name: str, overload: str) -> None:
+        self._operator, self._schema = operator, operator.schema
+        self._overloadname, self._qualified = overload, name
+        self.namespace, _, self._opname = name.partition("::")
+        self.__name__ = f"{self._opname}.{overload}"
+        self.__module__ = f"torch._ops.{self.namespace}"
+        self.tags: list = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        schema = self._operator.schema
+        if "out" in kwargs and "out" not in schema.index:
+            out = kwargs.pop("out")
+            return write_out(self._operator, schema.bind(args, kwargs), out)
+        return call_bound(self._operator, schema.bind(args, kwargs))
+
+    op = __call__
+
+    @property
+    def overloadpacket(self) -> "OpOverloadPacket":
+        return packet_named(self._qualified)
+
+    _overloadpacket = overloadpacket
+
+    def name(self) -> str:
+        return self._qualified if self._overloadname == "default" else f"{self._qualified}.{self._overloadname}"
+
+    @property
+    def is_view(self) -> bool:
+        returns = self._schema.returns
+        return bool(returns and returns[0].alias and "!" not in returns[0].alias)
+
+    def __deepcopy__(self, memo: dict) -> "OpOverload":
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
+
+
+@functools.cache
+def _overload(operator: Operator, name: str, overload: str) -> OpOverload:
+    return OpOverload(operator, name, overload)
+
+
+def overload_for(operator: Operator, values: Sequence[Any]) -> OpOverload:
+    """The overload that a call of an operator is, by PyTorch's names."""
+    return _overload(operator, operator.name.partition(".")[0], overload_name(operator, values))
+
+
+def aten_of(operator: Operator) -> Aten:
+    """How ATen has an operator."""
+    return AS_DECLARED if operator.declaration is None else operator.declaration.aten
+
+
+def overload_name(operator: Operator, values: Sequence[Any]) -> str:
+    """What ATen calls the overload that a call of an operator with these values is."""
+    overload = aten_of(operator).overload or declared_overload
+    return overload if isinstance(overload, str) else overload(operator.schema, values)
+
+
+def out_overload(operator: Operator, values: Sequence[Any]) -> OpOverload:
+    """The overload that writes the results of a call into tensors given with `out=`."""
+    name, _, overload = operator.name.partition(".")
+    return _overload(operator, name, f"{overload}_out" if overload else "out")
+
+
+@functools.lru_cache(1)
+def _by_name(changes: int) -> dict[str, dict[str, Operator]]:
+    """All operators by name and overload, as long as none comes or goes."""
+    found: dict[str, dict[str, Operator]] = {}
+    for operator in registry:
+        base, _, overload = operator.name.partition(".")
+        found.setdefault(base, {})[overload or "default"] = operator
+    return found
+
+
+# Overloads that another one than `default` serves, where there is no such one.
+_SERVED_BY = {"value": "src", "value_reduce": "reduce"}
+
+
+class OpOverloadPacket:
+    """All overloads of a name; called, it picks one by the arguments."""
+
+    def __init__(self, name: str) -> None:
+        self._qualified = self._qualified_op_name = name
+        self.__name__ = name.partition("::")[2]
+        self.__module__ = f"torch._ops.{name.partition('::')[0]}"
+
+    def _operators(self) -> dict[str, Operator]:
+        return _by_name(registry.changes).get(self._qualified, {})
+
+    def overloads(self) -> list[str]:
+        return list(self._operators())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        operators = list(self._operators().values())
+        for operator in operators:
+            values = operator.schema.match(args, kwargs)
+            if values is not None:
+                return call_bound(operator, values)
+        return call_bound(operators[0], operators[0].schema.bind(args, kwargs))
+
+    def __getattr__(self, overload: str) -> OpOverload:
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        operators = self._operators()
+        # Overloads that ATen keeps apart are often one operator here, with `Tensor|Scalar` or optional arguments.
+        operator = operators.get(overload)
+        if operator is None and self._qualified.startswith("aten::") and operators:
+            operator = operators.get(_SERVED_BY.get(overload, "default")) or next(iter(operators.values()))
+        if operator is None:
+            raise AttributeError(f"The underlying op of '{self._qualified}' has no overload name '{overload}'")
+        return _overload(operator, self._qualified, overload)
+
+    def __str__(self) -> str:
+        return self._qualified.replace("::", ".")
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
+
+
+packet_named = functools.cache(OpOverloadPacket)
+
+
+class _OpNamespace(ModuleType):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"torch.ops.{name}")
+        self.name = name
+
+    def __getattr__(self, op_name: str) -> Any:
+        packet = packet_named(f"{self.name}::{op_name}")
+        if op_name in _ABSENT and self.name == "aten":
+            return absent_operator(op_name)
+        function = getattr(Tensor, op_name, None)
+        if self.name == "aten" and not packet._operators() and callable(function) and not op_name.startswith("__"):
+            return _named_function(op_name)
+        if op_name.startswith("__") or not packet._operators():
+            raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op_name}'")
+        return packet
+
+
+class Ops:
+    """The root: `torch.ops.aten.add`."""
+
+    loaded_libraries: set[str] = set()
+
+    def __getattr__(self, namespace: str) -> Any:
+        if namespace.startswith("__"):
+            raise AttributeError(namespace)
+        made: Any = NAMESPACES.get(namespace) or _OpNamespace(namespace)
+        setattr(self, namespace, made)
+        return made
+
+    def load_library(self, path: str) -> None:
+        """Libraries of compiled operators need PyTorch's own; as a missing one, they cannot be opened."""
+        raise OSError(f"{path}: mindtorch_v2 cannot load compiled operators. Declare operators with torch.library.")
+
+
+ops = Ops()

@@ -1,0 +1,1 @@
+"""What tensors are made of: memory, types, devices, shapes, indexing, printing."""

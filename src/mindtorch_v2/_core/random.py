@@ -1,0 +1,639 @@
+"""PyTorch's CPU random numbers as NumPy arrays: the generator and every raw draw, in the same order of words.
+
+Two building blocks, from the 32-bit words w0, w1, ... of an MT19937: a *float uniform* `(w mod 2^24) / 2^24` and a
+*double uniform* `((w0 * 2^32 + w1) mod 2^53) / 2^53`. Where PyTorch's vector kernels fuse a multiplication and an
+addition, or replace a transcendental function by a polynomial, the same is done here: the result is the same bits.
+"""
+
+import math
+import operator
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
+
+import ml_dtypes
+import numpy as np
+
+from .box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
+from .dtype import complex32
+
+DEFAULT_SEED = 67280421310721
+WORDS_IN_STATE = 624
+WIDE_RANGE = 1 << 28  # from this range on, an integer takes two words, so that the modulo stays nearly uniform
+CHUNK = 1 << 15  # elements worked on at once, so that intermediates stay in the cache
+
+FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+REAL_PART: dict[np.dtype, np.dtype] = {complex32.np: FLOAT16, np.dtype(np.complex64): FLOAT32,
+                                       np.dtype(np.complex128): FLOAT64}
+
+STATE_LAYOUT = np.dtype(
+    {
+        "names": ["seed", "left", "seeded", "next", "words", "normal_x", "double_normal", "normal_rho",
+                  "has_double_normal", "float_normal", "has_float_normal"],
+        "formats": ["<u8", "<i4", "<i4", "<u8", ("<u8", WORDS_IN_STATE), "<f8", "<f8", "<f8", "<i4", "<f4", "?"],
+        "offsets": [0, 8, 12, 16, 24, 5016, 5024, 5032, 5040, 5048, 5052],
+        "itemsize": 5056,
+    }
+)
+
+
+class Generator:
+    """A stream of random words with PyTorch's seeding, state bytes and kept second normal."""
+
+    def __init__(self, device: object = "cpu") -> None:
+        self.device = device
+        self._bits = np.random.MT19937(0)
+        self._seeder = np.random.RandomState(self._bits)
+        self._seed_with(DEFAULT_SEED)
+
+    def _seed_with(self, seed: int) -> None:
+        self._initial_seed = seed
+        self._seeder.seed(seed & 0xFFFFFFFF)
+        self._untouched = True
+        self.double_normal: float | None = None
+        self.float_normal: float | None = None
+
+    def manual_seed(self, seed: int) -> Self:
+        """This generator, started anew; a negative seed counts down from 2^64."""
+        if isinstance(seed, bool) or not hasattr(seed, "__index__") or hasattr(seed, "_keys"):
+            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+        number = operator.index(seed)
+        if not -(1 << 63) <= number < 1 << 64:
+            raise ValueError("Overflow when unpacking long long")
+        self._seed_with(number % (1 << 64))
+        return self
+
+    def seed(self) -> int:
+        """A fresh seed from the operating system, now in use."""
+        self._seed_with(secrets.randbits(64))
+        return self._initial_seed
+
+    def initial_seed(self) -> int:
+        """The seed this generator was last started with."""
+        return self._initial_seed
+
+    def words(self, count: int) -> np.ndarray:
+        """The next `count` words, each as an uint64 below 2^32."""
+        if count:
+            self._untouched = False
+        return self._bits.random_raw(count)
+
+    def get_state(self) -> np.ndarray:
+        """The state as the 5056 bytes that PyTorch keeps."""
+        engine = self._bits.state["state"]
+        state = np.zeros(1, STATE_LAYOUT)
+        state["seed"] = self._initial_seed
+        state["left"] = WORDS_IN_STATE + 1 - engine["pos"]
+        state["seeded"] = 1
+        state["next"] = 0 if self._untouched else engine["pos"]
+        state["words"] = engine["key"]
+        state["has_double_normal"], state["double_normal"] = self.double_normal is not None, self.double_normal or 0
+        state["has_float_normal"], state["float_normal"] = self.float_normal is not None, self.float_normal or 0
+        return state.view(np.uint8)
+
+    def set_state(self, new_state: np.ndarray) -> "Generator":
+        """This generator, continuing from the 5056 bytes of `new_state`."""
+        raw = np.ascontiguousarray(new_state)
+        if raw.dtype != np.uint8:
+            raise TypeError("RNG state must be a torch.ByteTensor")
+        if raw.size != STATE_LAYOUT.itemsize:
+            raise RuntimeError(
+                f"Expected a CPUGeneratorImplState of size {STATE_LAYOUT.itemsize} "
+                f"but found the input RNG state size to be {raw.size}"
+            )
+        state = raw.reshape(-1).view(STATE_LAYOUT)[0]
+        left, position = int(state["left"]), int(state["next"])
+        if state["seeded"] != 1 or not 0 < left <= WORDS_IN_STATE or position > WORDS_IN_STATE:
+            raise RuntimeError("Invalid mt19937 state")
+        key = state["words"].astype(np.uint32)
+        used = WORDS_IN_STATE if left == 1 else position
+        self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": used}}
+        self._initial_seed = int(state["seed"])
+        self._untouched = position == 0
+        self.double_normal = float(state["double_normal"]) if state["has_double_normal"] else None
+        self.float_normal = float(state["float_normal"]) if state["has_float_normal"] else None
+        return self
+
+    def clone_state(self) -> "Generator":
+        """A new generator that will give the same numbers."""
+        return Generator(self.device).set_state(self.get_state())
+
+    def get_offset(self) -> int:
+        raise RuntimeError("CPU Generator does not use offset")
+
+    def set_offset(self, offset: int) -> "Generator":
+        raise RuntimeError("CPU Generator does not use offset")
+
+    def __reduce__(self) -> tuple:
+        return Generator, (self.device,), (self._initial_seed, None, self.get_state())
+
+    def __setstate__(self, state: tuple) -> None:
+        self.set_state(np.asarray(state[2]))
+
+
+# ---- uniforms ----------------------------------------------------------------------------------------------------
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise RuntimeError(message)
+
+
+def _wide_words(generator: Generator, count: int) -> np.ndarray:
+    """`count` uint64 numbers, each of two words, the first one the high half."""
+    words = generator.words(2 * count)
+    return words[0::2] << np.uint64(32) | words[1::2]
+
+
+def _float_uniforms(generator: Generator, count: int) -> np.ndarray:
+    words = generator.words(count)
+    words &= np.uint64(0xFFFFFF)
+    uniforms = words.view(np.int64).astype(FLOAT32)
+    uniforms *= np.float32(2**-24)
+    return uniforms
+
+
+def _double_bits(generator: Generator, count: int) -> np.ndarray:
+    """Double uniforms before their division by 2^53, as int64."""
+    words = generator.words(2 * count)
+    bits = words[0::2] & np.uint64(0x1FFFFF)
+    bits <<= np.uint64(32)
+    bits |= words[1::2]
+    return bits.view(np.int64)
+
+
+def _double_uniforms(generator: Generator, count: int) -> np.ndarray:
+    uniforms = _double_bits(generator, count).astype(FLOAT64)
+    uniforms *= 2.0**-53
+    return uniforms
+
+
+def _fill(result: np.ndarray, draw: Callable[[int], np.ndarray]) -> None:
+    """Fills flat `result` with what `draw(count)` gives, piece by piece."""
+    for start in range(0, len(result), CHUNK):
+        piece = result[start : start + CHUNK]
+        piece[...] = draw(len(piece))
+
+
+def _in_chunks(count: int, dtype: np.dtype, draw: Callable[[int], np.ndarray]) -> np.ndarray:
+    """`draw(count)` made piece by piece."""
+    if count <= CHUNK:
+        return draw(count)
+    result = np.empty(count, dtype)
+    _fill(result, draw)
+    return result
+
+
+def fused_multiply_add(values: np.ndarray, factor: float, addend: float | np.ndarray) -> np.ndarray:
+    """`values * factor + addend`, rounded once, in the dtype of `values` (float32 or float64)."""
+    if values.dtype == FLOAT32:  # the product of two float32 is exact in float64
+        return (values.astype(FLOAT64) * np.float64(factor) + addend).astype(FLOAT32)
+    product = values * factor
+    if np.ndim(addend) == 0 and addend == 0:
+        return product
+    # Error-free product (halves of the numbers multiply exactly) and sum; the lost parts are added at the end.
+    splitter = 2.0**27 + 1
+    shifted, shifted_factor = values * splitter, factor * splitter
+    high, factor_high = shifted - (shifted - values), shifted_factor - (shifted_factor - factor)
+    low, factor_low = values - high, factor - factor_high
+    product_error = ((high * factor_high - product) + high * factor_low + low * factor_high) + low * factor_low
+    total = product + addend
+    share = total - product
+    return total + (((product - (total - share)) + (addend - share)) + product_error)
+
+
+def _narrowed(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """`values` in `dtype`; PyTorch goes through float32 to the 16-bit types."""
+    if dtype in (FLOAT16, BFLOAT16):
+        values = values.astype(FLOAT32, copy=False)
+    return values.astype(dtype, copy=False)
+
+
+def uniform(
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, low: float = 0.0, high: float = 1.0
+) -> np.ndarray:
+    """Numbers in [low, high) for `rand` and `uniform_`; a complex number takes two."""
+    dtype = np.dtype(dtype)
+    if dtype in REAL_PART:
+        return uniform(generator, (*shape, 2), REAL_PART[dtype], low, high).view(dtype).reshape(shape)
+    _require(low <= high, f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
+    kind = FLOAT64 if dtype == FLOAT64 else FLOAT32
+    first, extent = float(kind.type(low)), float(kind.type(high) - kind.type(low))
+    unit = 2.0**64 if kind == FLOAT64 and max(extent, abs(first)) > 2.0**900 else 1.0  # products are split in parts
+
+    def draw(count: int) -> np.ndarray:
+        values = _double_uniforms(generator, count) if kind == FLOAT64 else _float_uniforms(generator, count)
+        if first != 0 or extent != 1:
+            values = fused_multiply_add(values, extent / unit, first / unit)
+        if unit != 1:
+            values *= unit
+        if kind == dtype:
+            return values
+        rounded = values.astype(dtype)
+        rounded[rounded >= dtype.type(high)] = low  # what rounding to 16 bits has lifted out of the range
+        return rounded
+
+    return _in_chunks(math.prod(shape), dtype, draw).reshape(shape)
+
+
+# ---- normals -----------------------------------------------------------------------------------------------------
+
+
+def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: float, std: float) -> np.ndarray:
+    """Normals for 16 or more contiguous elements; where 16 does not divide their number, the last 16 are made anew."""
+    draw_uniforms = _double_uniforms
+    if dtype != FLOAT64:
+        draw_uniforms, mean, std = _float_uniforms, float(np.float32(mean)), float(np.float32(std))
+
+    def normals_of(uniforms: np.ndarray) -> np.ndarray:
+        normals = normals_of_blocks(uniforms)
+        if mean != 0 or std != 1:
+            normals = fused_multiply_add(normals, std, mean)
+        return _narrowed(normals, dtype)
+
+    rest = count % BLOCK
+    bulk = (count - rest) // CHUNK * CHUNK
+    result = np.empty(count, dtype)
+    _fill(result[:bulk], lambda size: normals_of(draw_uniforms(generator, size)))
+    whole = count - rest - bulk
+    # The kernels of float32 and float64 draw for every place before they look at blocks, those of 16 bits do not.
+    unused = rest if dtype in (FLOAT32, FLOAT64) else 0
+    uniforms = draw_uniforms(generator, whole + (unused + BLOCK if rest else 0))
+    if rest:
+        uniforms = np.concatenate((uniforms[:whole], uniforms[-BLOCK:]))
+    normals = normals_of(uniforms)
+    result[bulk : bulk + whole] = normals[:whole]
+    if rest:
+        result[-BLOCK:] = normals[-BLOCK:]
+    return result
+
+
+def _normal_pair(first: float, second: float) -> tuple[float, float]:
+    radius, angle = math.sqrt(-2.0 * math.log1p(-second)), 2.0 * math.pi * first
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+def _paired_normals(generator: Generator, count: int) -> np.ndarray:
+    """Standard float64 normals, one pair after the other; an unused second one is kept for the next call."""
+    kept = generator.double_normal
+    if count and kept is not None:
+        generator.double_normal = None
+        return np.concatenate(([kept], _paired_normals(generator, count - 1)))
+    uniforms = _double_uniforms(generator, count + count % 2)
+    if count < BLOCK:
+        numbers = uniforms.tolist()
+        normals = np.array([_normal_pair(*pair) for pair in zip(numbers[0::2], numbers[1::2])]).reshape(-1)
+    else:
+        radius, angle = np.sqrt(-2.0 * np.log1p(-uniforms[1::2])), 2.0 * math.pi * uniforms[0::2]
+        normals = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=-1).reshape(-1)
+    if count % 2:
+        generator.double_normal = float(normals[-1])
+    return normals[:count]
+
+
+def normal(
+    generator: Generator,
+    shape: Sequence[int],
+    dtype: np.dtype,
+    mean: float = 0.0,
+    std: float = 1.0,
+    contiguous: bool = True,
+) -> np.ndarray:
+    """Normals for `randn` and `normal_`; `contiguous` says whether the tensor they are for is."""
+    dtype = np.dtype(dtype)
+    if dtype in REAL_PART:
+        parts = normal(generator, (*shape, 2), REAL_PART[dtype], mean, std / math.sqrt(2), contiguous)
+        return parts.view(dtype).reshape(shape)
+    _require(std >= 0, f"normal expects std >= 0.0, but found std {std:g}")
+    count = math.prod(shape)
+    if count >= BLOCK and contiguous:
+        return _block_normals(generator, count, dtype, mean, std).reshape(shape)
+    normals = _paired_normals(generator, count)
+    if mean != 0 or std != 1:
+        normals = fused_multiply_add(normals, std, mean)
+    return _narrowed(normals, dtype).reshape(shape)
+
+
+def normal_tensor(
+    generator: Generator, mean: np.ndarray | float, std: np.ndarray | float, dtype: np.dtype
+) -> np.ndarray:
+    """Normals for `torch.normal` where `mean`, `std` or both are arrays."""
+    shape = np.broadcast_shapes(np.shape(mean), np.shape(std))
+    if not isinstance(std, np.ndarray):
+        return normal(generator, shape, dtype, 0.0, std) + mean
+    _require(bool((std >= 0).all()), "normal expects all elements of std >= 0.0")
+    scaled = normal(generator, shape, dtype) * std
+    return scaled + (mean if isinstance(mean, np.ndarray) else scaled.dtype.type(mean))
+
+
+# ---- integers ----------------------------------------------------------------------------------------------------
+
+
+def _remainder(numbers: np.ndarray, divisor: int) -> np.ndarray:
+    """`numbers % divisor` for uint64; NumPy divides by a scalar faster than it takes the remainder."""
+    if divisor & (divisor - 1) == 0:
+        return numbers & np.uint64(divisor - 1)
+    multiple = numbers // np.uint64(divisor)
+    multiple *= np.uint64(divisor)
+    return numbers - multiple
+
+
+def randint(generator: Generator, shape: Sequence[int], low: int, high: int) -> np.ndarray:
+    """int64 numbers in [low, high); the whole range of int64 when `high` is 2^63 and `low` -2^63."""
+    _require(low < high, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    extent, base = high - low, np.uint64(low % (1 << 64))
+
+    def draw(count: int) -> np.ndarray:
+        numbers = generator.words(count) if extent < WIDE_RANGE else _wide_words(generator, count)
+        if extent < 1 << 64:
+            numbers = _remainder(numbers, extent)
+            numbers += base
+        return numbers.view(np.int64)
+
+    return _in_chunks(math.prod(shape), np.dtype(np.int64), draw).reshape(shape)
+
+
+def largest_random(dtype: np.dtype) -> int:
+    """The largest number that `random_` draws for `dtype`: the last one that counts without gaps."""
+    if dtype.kind == "b":
+        return 1
+    if dtype.kind in "iu":
+        return min(int(np.iinfo(dtype).max), (1 << 63) - 1)
+    return 1 << {FLOAT16: 11, BFLOAT16: 8, FLOAT32: 24, FLOAT64: 53}[dtype]
+
+
+def random_full(generator: Generator, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """Numbers for `random_()`: from zero to the largest of `dtype`, two words each for the 8-byte types."""
+    dtype = np.dtype(dtype)
+    count = math.prod(shape)
+    numbers = _wide_words(generator, count) if dtype.itemsize == 8 else generator.words(count)
+    return _remainder(numbers, largest_random(dtype) + 1).view(np.int64).astype(dtype, copy=False).reshape(shape)
+
+
+def randperm(generator: Generator, count: int) -> np.ndarray:
+    """A permutation of range(count), int64: each place from the first on is swapped with one not before it."""
+    places = list(range(count))
+    steps = max(count - 1, 0)
+    partners = generator.words(steps) % np.arange(count, count - steps, -1, dtype=np.uint64)
+    partners += np.arange(steps, dtype=np.uint64)
+    for place, partner in enumerate(partners.tolist()):
+        places[place], places[partner] = places[partner], places[place]
+    return np.array(places, np.int64)
+
+
+# ---- other distributions -----------------------------------------------------------------------------------------
+
+
+def bernoulli_scalar(generator: Generator, shape: Sequence[int], p: float) -> np.ndarray:
+    """True with probability `p`."""
+    _require(0 <= p <= 1, f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
+    bound = math.ceil(p * 2.0**53)
+    return _in_chunks(math.prod(shape), np.dtype(bool), lambda n: _double_bits(generator, n) < bound).reshape(shape)
+
+
+def bernoulli_tensor(generator: Generator, p: np.ndarray) -> np.ndarray:
+    """True with the probabilities `p`."""
+    _require(bool(((p >= 0) & (p <= 1)).all()), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
+             "(Could this error message be improved?  If so, please report an enhancement request to PyTorch.)")
+    draw = _double_uniforms if p.dtype == FLOAT64 else _float_uniforms
+    return draw(generator, p.size).reshape(p.shape) < p
+
+
+def _from_doubles(
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, transform: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """One double uniform per element, transformed in float64."""
+    dtype = np.dtype(dtype)
+
+    def draw(count: int) -> np.ndarray:
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            return _narrowed(transform(_double_uniforms(generator, count)), dtype)
+
+    return _in_chunks(math.prod(shape), dtype, draw).reshape(shape)
+
+
+def exponential(generator: Generator, shape: Sequence[int], dtype: np.dtype, lambd: float = 1.0) -> np.ndarray:
+    """Exponentially distributed numbers with rate `lambd`."""
+    _require(lambd > 0, f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
+    return _from_doubles(generator, shape, dtype, lambda u: -1.0 / lambd * np.log1p(-u))
+
+
+def geometric(generator: Generator, shape: Sequence[int], dtype: np.dtype, p: float) -> np.ndarray:
+    """The number of trials up to the first success."""
+    _require(0 < p < 1, f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    return _from_doubles(generator, shape, dtype, lambda u: np.ceil(np.log(u) / math.log1p(-p)))
+
+
+def cauchy(
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, median: float = 0.0, sigma: float = 1.0
+) -> np.ndarray:
+    """Cauchy distributed numbers."""
+    _require(sigma > 0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
+    return _from_doubles(
+        generator, shape, dtype, lambda u: fused_multiply_add(np.tan(math.pi * (u - 0.5)), sigma, median)
+        if math.isfinite(median) else np.full_like(u, median)
+    )
+
+
+def log_normal(
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, mean: float = 1.0, std: float = 2.0
+) -> np.ndarray:
+    """Numbers whose logarithm is normal; always drawn pair by pair."""
+    _require(std > 0, f"log_normal_ expects std > 0.0, but found std={std:g}")
+    logarithms = fused_multiply_add(_paired_normals(generator, math.prod(shape)), std, mean)
+    return _narrowed(np.exp(logarithms), np.dtype(dtype)).reshape(shape)
+
+
+def _one_by_one(generator: Generator, drawn: np.ndarray, otherwise: np.ndarray | float, sample: Callable[..., float],
+                *parameters: np.ndarray) -> np.ndarray:
+    """`sample(uniform, *numbers)` as float64 for each element in turn: how many words one takes is not known before.
+
+    Uniforms are fetched as many at a time as there are elements to come, because each takes one at least; the elements
+    that take none are those where `drawn` is false.
+    """
+    block: Iterator[float] = iter(())
+    to_come = int(np.count_nonzero(drawn))
+
+    def uniform() -> float:
+        nonlocal block
+        for number in block:
+            return number
+        block = iter(_double_uniforms(generator, 1 + to_come).tolist())
+        return next(block)
+
+    samples = []
+    for numbers in zip(*(values[drawn].tolist() for values in parameters), strict=True):
+        to_come -= 1
+        samples.append(sample(uniform, *numbers))
+    result = np.empty(drawn.shape, FLOAT64)
+    result[...] = otherwise
+    result[drawn] = samples
+    return result
+
+
+def poisson(generator: Generator, rates: np.ndarray) -> np.ndarray:
+    """float64 counts with the given rates."""
+    _require(bool((rates >= 0).all()), "invalid Poisson rate, expected rate to be non-negative")
+    return _one_by_one(generator, rates > 0, 0.0, _poisson_count, rates)
+
+
+def _poisson_count(uniform: Callable[[], float], rate: float) -> int:
+    return _poisson_by_rejection(uniform, rate) if rate >= 10 else _poisson_by_product(uniform, rate)
+
+
+def _poisson_by_product(uniform: Callable[[], float], rate: float) -> int:
+    """How many uniforms can be multiplied before the product falls to exp(-rate)."""
+    count, product, bound = 0, uniform(), math.exp(-rate)
+    while product > bound:
+        product *= uniform()
+        count += 1
+    return count
+
+
+def _poisson_by_rejection(uniform: Callable[[], float], rate: float) -> int:
+    """Hoermann's transformed rejection with a squeeze."""
+    b = 0.931 + 2.53 * math.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha, squeeze = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2)
+    while True:
+        u, v = uniform() - 0.5, uniform()
+        distance = 0.5 - abs(u)
+        count = math.floor((2 * a / distance + b) * u + rate + 0.43)
+        if distance >= 0.07 and v <= squeeze:
+            return count
+        if count < 0 or (distance < 0.013 and v > distance):
+            continue
+        logarithm = math.log(v) + math.log(inverse_alpha) - math.log(a / (distance * distance) + b)
+        if logarithm <= -rate + count * math.log(rate) - math.lgamma(count + 1):
+            return count
+
+
+def binomial(generator: Generator, counts: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """How many of `counts` trials succeed, for each element."""
+    uncertain = (counts > 0) & (probabilities > 0) & (probabilities < 1)
+    certain = np.where((counts <= 0) | (probabilities <= 0), 0, np.where(probabilities >= 1, counts, probabilities))
+    return _one_by_one(generator, uncertain, certain, _successes, counts, probabilities)
+
+
+def _successes(uniform: Callable[[], float], n: float, p: float) -> float:
+    if p > 0.5:
+        return n - _successes(uniform, n, 1 - p)
+    return _binomial_by_rejection(uniform, n, p) if n * p >= 10 else _binomial_by_waiting(uniform, n, p)
+
+
+def _binomial_by_waiting(uniform: Callable[[], float], n: float, p: float) -> int:
+    """Successes within n trials, by the geometric waiting times between them."""
+    successes, trials, log_failure = 0, 0.0, math.log1p(-p)
+    while True:
+        drawn = uniform()
+        trials += math.ceil(math.log(drawn) / log_failure) if drawn else n + 1
+        if trials > n:
+            return successes
+        successes += 1
+
+
+def _binomial_by_rejection(uniform: Callable[[], float], n: float, p: float) -> int:
+    """Hoermann's transformed rejection with a squeeze, which takes the same few steps for any n."""
+    deviation = math.sqrt(n * p * (1 - p))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    alpha, odds, mode = (2.83 + 5.1 / b) * deviation, p / (1 - p), math.floor((n + 1) * p)
+    while True:
+        u, v = uniform() - 0.5, uniform()
+        distance = 0.5 - abs(u)
+        count = math.floor((2 * a / distance + b) * u + n * p + 0.5)
+        if distance >= 0.07 and v <= 0.92 - 4.2 / b:
+            return count
+        if not 0 <= count <= n:
+            continue
+        bound = ((mode + 0.5) * math.log((mode + 1) / (odds * (n - mode + 1)))
+                 + (n + 1) * math.log((n - mode + 1) / (n - count + 1))
+                 + (count + 0.5) * math.log(odds * (n - count + 1) / (count + 1))
+                 + _stirling_tail(mode) + _stirling_tail(n - mode) - _stirling_tail(count) - _stirling_tail(n - count))
+        if math.log(v * alpha / (a / (distance * distance) + b)) <= bound:
+            return count
+
+
+def _stirling_tail(k: float) -> float:
+    """What Stirling's formula for log(k!) leaves out."""
+    return math.lgamma(k + 1) - (k + 0.5) * math.log(k + 1) + (k + 1) - 0.5 * math.log(2 * math.pi)
+
+
+_SQUEEZE = float(np.float32(0.0331))  # rounded so in PyTorch's kernel
+
+
+def standard_gamma(generator: Generator, shapes: np.ndarray) -> np.ndarray:
+    """float64 numbers of the Gamma distributions with these shape parameters and rate 1.
+
+    Marsaglia and Tsang's rejection; a shape below 1 is lifted by 1 and the number scaled down by a uniform's power.
+    """
+    with np.errstate(divide="ignore", over="ignore"):
+        exponents = np.where(shapes < 0, np.inf, np.where(shapes < 1, 1 / shapes, 0))
+    locations = (shapes + (shapes < 1) - np.float32(1 / 3)).astype(shapes.dtype, copy=False)
+
+    def normal_number(uniform: Callable[[], float]) -> float:
+        kept, generator.double_normal = generator.double_normal, None
+        if kept is None:
+            kept, generator.double_normal = _normal_pair(uniform(), uniform())
+        return kept
+
+    def sample(uniform: Callable[[], float], exponent: float, d: float) -> float:
+        scale = (1 - uniform()) ** exponent if exponent else 1.0
+        c = 1 / math.sqrt(9 * d) if d > 0 else math.nan
+        while True:
+            x = normal_number(uniform)
+            while (y := 1 + c * x) <= 0:
+                x = normal_number(uniform)
+            cube, bound, square = y * y * y, 1 - uniform(), x * x
+            if bound < 1 - _SQUEEZE * square * square or (
+                math.log(bound) < 0.5 * square + d * (1 - cube + math.log(cube))
+            ):
+                return scale * d * cube
+
+    return _one_by_one(generator, shapes != 0, 0.0, sample, exponents, locations)
+
+
+def multinomial(generator: Generator, weights: np.ndarray, num_samples: int, replacement: bool = False) -> np.ndarray:
+    """int64 categories drawn with `weights`, one row per row of a 2-D `weights`."""
+    rows = np.atleast_2d(weights)
+    sample = _sampled_again if replacement and num_samples != 1 else _sampled_once
+    return np.ascontiguousarray(sample(generator, rows, num_samples).reshape(*weights.shape[:-1], num_samples))
+
+
+def _sampled_once(generator: Generator, rows: np.ndarray, num_samples: int) -> np.ndarray:
+    """Distinct categories: those with the largest weight over an exponential number."""
+    valid = bool(((rows >= 0) & (rows < np.inf)).all())
+    _require(valid, "probability tensor contains either `inf`, `nan` or element < 0")
+    _require(bool(rows.any(axis=-1).all()), "invalid multinomial distribution (sum of probabilities <= 0)")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        keys = rows / exponential(generator, rows.shape, rows.dtype)
+    if num_samples == 1:
+        return keys.argmax(axis=-1)
+    return np.argsort(-keys, axis=-1, kind="stable")[:, :num_samples]
+
+
+def _sampled_again(generator: Generator, rows: np.ndarray, num_samples: int) -> np.ndarray:
+    """Categories that may repeat: where double uniforms fall among the cumulative sums."""
+    _require(bool((rows >= 0).all()), "invalid multinomial distribution (encountering probability entry < 0)")
+    finite = bool(np.isfinite(rows).all())
+    _require(finite, "invalid multinomial distribution (encountering probability entry = infinity or NaN)")
+    _require(bool(rows.any(axis=-1).all()), "invalid multinomial distribution (sum of probabilities <= 0)")
+    sums = np.add.accumulate(rows, axis=-1, dtype=FLOAT64 if rows.dtype == FLOAT64 else FLOAT32)
+    bounds = (sums / sums[:, -1:]).astype(FLOAT64)
+    bounds[:, -1:] = 1
+    result = np.empty((len(rows), num_samples), np.int64)
+    for row, row_bounds in zip(result, bounds):
+        row[...] = np.searchsorted(row_bounds, _double_uniforms(generator, num_samples))
+    return result
+
+
+# ---- order in memory ---------------------------------------------------------------------------------------------
+
+
+def drawn_in_memory_order(
+    draw: Callable[[tuple[int, ...]], np.ndarray], shape: Sequence[int], strides: Sequence[int]
+) -> np.ndarray:
+    """`draw` for a tensor of these strides: PyTorch fills the outermost stride first, whatever its dimension."""
+    order = sorted(range(len(shape)), key=lambda dim: -strides[dim])
+    inverse = np.argsort(order) if order else ()
+    return np.ascontiguousarray(draw(tuple(shape[dim] for dim in order)).transpose(inverse))

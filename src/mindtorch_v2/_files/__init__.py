@@ -1,0 +1,1 @@
+"""How tensors are saved and loaded."""

@@ -1,0 +1,1 @@
+"""How operators are declared: the declaration, families, rules, samples, documentation."""

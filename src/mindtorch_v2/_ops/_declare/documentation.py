@@ -1,0 +1,69 @@
+"""What docstrings say: `docs/<family>.md` has a section for each operator, with an example that a test runs.
+
+Functions written in Python show the section of the operator of their name, or have one in `docs/functions/<place>.md`.
+"""
+
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..._dispatch.registry import Operator
+
+FOLDER = pathlib.Path(__file__).parents[1] / "docs"
+
+
+@functools.cache
+def sections(family: str) -> dict[str, str]:
+    """The texts on a family's operators, by their name without overload; a heading may name several."""
+    file = FOLDER.joinpath(*family.split(".")).with_suffix(".md")
+    if not file.exists():
+        return {}
+    parts = file.read_text(encoding="utf-8").split("\n# ")[1:]
+    return {
+        name: text.strip() for names, _, text in (part.partition("\n") for part in parts) for name in names.split(", ")
+    }
+
+
+@functools.cache
+def of_functions(place: str) -> Mapping[str, str]:
+    """The texts on functions of a place ("torch", "Tensor", "nn_functional"): its own, torch's and the operators'."""
+    texts = {}
+    for file in FOLDER.rglob("*.md"):
+        family = ".".join(file.relative_to(FOLDER).with_suffix("").parts)
+        if not family.startswith("functions."):
+            texts.update(sections(family))
+    return {**texts, **sections("functions.torch"), **sections(f"functions.{place}")}
+
+
+def explained(place: str, name: str, function: Any) -> Any:
+    """The function, or class, with what is said of it below the docstring that it has."""
+    text = of_functions(place).get(name)
+    if text is not None and text not in (function.__doc__ or ""):
+        function.__doc__ = f"{function.__doc__ or ''}\n\n{text}".lstrip()
+    return function
+
+
+def explain(place: str, functions: Mapping[str, Any]) -> None:
+    """Lengthens the docstrings of all that has a section among these."""
+    for name in of_functions(place).keys() & functions.keys():
+        explained(place, name, functions[name])
+
+
+def text_on(operator: Operator) -> str:
+    """What is said of an operator; of an in-place form or one over lists, by the operator it stands for."""
+    declaration, name = operator.declaration, operator.schema.base_name
+    family = declaration.module.partition("_ops.")[2]
+    text = sections(family).get(name, "")
+    if not text and declaration.inplace_of is not None:
+        return f"`{name[:-1]}`, written into the tensor itself, which is returned."
+    if not text and declaration.family.written is not None:
+        text = declaration.family.written.__doc__ or ""
+    return text
+
+
+def docstring(operators: Sequence[Operator]) -> str:
+    """The docstring of the function that calls one of these operators: words, an example, and the schemas."""
+    schemas = "\n".join([str(operator.schema) for operator in operators])
+    text = text_on(operators[0])
+    return f"{text}\n\n{schemas}" if text else schemas

@@ -1,0 +1,678 @@
+"""Families of operators: what their members share of shape, type, memory and write rules.
+
+A family gives an operator its kernels. `infer` takes the call's arguments, looks at their metadata only, raises every
+argument error, and says what comes out: it is the Meta kernel. `array` computes over an array namespace `xp`.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ..._autograd.node import VersionCounter
+from ..._autograd.views import creation_now, wake
+from ..._backends.interface import Backend, accelerator_among, backend_for, backend_of
+from ..._core.device import CPU
+from ..._core.dtype import (
+    COMPUTE,
+    FLOAT,
+    INT,
+    OF_ARRAY,
+    REDUCED,
+    WIDER,
+    assign,
+    bool_,
+    cast,
+    dtype,
+    float32,
+    get_default_dtype,
+)
+from ..._core.geometry import contiguous_strides
+from ..._core.tensor import Tensor, tracked_view, wrap, wrap_meta
+from ..._dispatch.callers import call_bound, compile_function
+from ..._dispatch.keys import (
+    BACKENDS,
+    FUNC_MASK,
+    PYTHON_MASK,
+    VIEW_MASK,
+    DispatchKey,
+    changed_modes,
+    modes,
+    unusual,
+)
+from ..._dispatch.registry import Lazy, Operator, refuse_mixed, registry
+from ..._dispatch.schema import NUMBERS, Schema
+from .out import CASTABLE, EXACT
+from .quick import functional_source, inplace_source, view_source
+from .rules import (
+    Spec,
+    broadcast_shape,
+    check_operands,
+    check_overlap,
+    check_result_fits,
+    check_writable,
+    common_dtype,
+    laid_out,
+    number_array,
+    overlaps_itself,
+    pointwise_strides,
+    promoted,
+    shares_storage,
+)
+
+_ndarray = np.ndarray
+_new = object.__new__
+
+
+def _mixed_devices(operator: Operator, mask: int) -> Callable:
+    """The kernel of a call whose tensors are on several devices: a CPU tensor without dimensions joins the others."""
+    refuse, backend = refuse_mixed(operator, mask), accelerator_among(mask)
+    if backend is None:
+        return refuse
+
+    def kernel(*args: Any) -> Any:
+        moved = with_numbers_moved(args, backend.type)
+        return refuse(*args) if moved is None else call_bound(operator, moved)
+
+    return kernel
+
+
+def with_numbers_moved(args: Sequence[Any], kind: str) -> Sequence[Any] | None:
+    """The arguments of a call that mixes devices, with CPU tensors without dimensions brought to the device.
+
+    They are as good as numbers, as in PyTorch; None if any other CPU tensor is among them.
+    """
+    tensors = [v for v in args if hasattr(v, "_array")]
+    target = next((v._device for v in tensors if v._device.type == kind), None)
+    strays = [v for v in tensors if v._device.type != kind]
+    if target is None or any(v._array.shape or v._device is not CPU for v in strays):
+        return None
+    return [v.to(target) if any(v is stray for stray in strays) else v for v in args]
+
+
+registry.mixed_devices = _mixed_devices  # type: ignore[method-assign]
+
+
+# families ------------------------------------------------------------------------------------------------------------
+
+
+class Family:
+    """Gives an operator its kernels, one for each backend key."""
+
+    inplace = False  # whether members have an in-place form unless they say otherwise
+    is_view = False
+    elementwise = False
+    changes_layout = False  # whether results may be of another layout, sparse or not, than the arguments
+    out = EXACT  # what members do with `out=` unless they say otherwise
+    # (functional operator, target, *others) -> the others as an in-place call takes them; raises what only it refuses.
+    inplace_arguments: Callable[..., tuple] | None = None
+
+    def sharing(self, schema: Schema) -> Iterable[tuple[int, bool]]:
+        """See `Declaration.sharing`: what holds of members that do not say it themselves."""
+        return ()
+
+    @property
+    def written(self) -> FunctionType | None:
+        """The function that the operator was declared with: what it computes, composes, stores or views."""
+        given = (getattr(self, name, None) for name in ("function", "array", "compute", "write", "geometry"))
+        return next((function for function in given if isinstance(function, FunctionType)), None)
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        return {key: Lazy(functools.partial(_kernel_on, key, operator)) for key in BACKENDS}
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        return {key: Lazy(functools.partial(_inplace_kernel_on, key, operator, functional)) for key in BACKENDS}
+
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        """The kernel on a device that has an array namespace."""
+        raise NotImplementedError(f"{operator.name} has no kernel for device type '{backend.type}'")
+
+    def described(self, operator: Operator) -> Callable:
+        """The kernel that says what comes out and computes nothing: Meta's."""
+        raise NotImplementedError
+
+    def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        """The kernel of the in-place form: the functional one, and one write path."""
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            result = functional.lookup(target._backend_mask())(target, *args)
+            check_writable(target)
+            check_operands(functional, target, (target, *args))
+            check_result_fits(target, Spec(result._array.shape, result.dtype))
+            if target._array.size:
+                backend.copy(target, result)
+            target._bump_version()
+            return target
+
+        return kernel
+
+
+def _kernel_on(key: DispatchKey, operator: Operator) -> Callable:
+    return backend_for(key).kernel(operator)
+
+
+def _inplace_kernel_on(key: DispatchKey, operator: Operator, functional: Operator) -> Callable:
+    kernel = backend_for(key).inplace_kernel(operator, functional)
+    prepared = functional.declaration.family.inplace_arguments
+    if prepared is None:
+        return kernel
+    return lambda target, *args: kernel(target, *prepared(functional, target, *args))
+
+
+class ArrayFamily(Family):
+    """An `infer` and an `array` function; the two are all there is to such an operator.
+
+    With `widen`, arrays of half precision reach `array` as float32, as PyTorch computes them. `array` may ask for the
+    inferred result with a keyword parameter `spec`.
+    """
+
+    def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False,
+                 widened: Callable | None = None) -> None:
+        self.infer, self.array, self.widen, self.inplace = infer, array, widen, inplace
+        self.widened = widened or _widened
+
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        schema, xp = operator.schema, backend.xp
+        taken = "{}._array" if backend.direct else "array_of({}, where)"
+        take = f"widened({taken})" if self.widen else taken
+        passed = []
+        for a in schema.arguments:
+            one = take.format(a.name)
+            if not a.is_tensor:
+                passed.append(a.name)
+            elif a.is_list:
+                each = f"[None if t is None else {take.format('t')} for t in {a.name}]"
+                passed.append(f"None if {a.name} is None else {each}" if a.optional else each)
+            elif a.type == "Tensor|Scalar":
+                absent = f"{a.name} is None or " if a.optional else ""
+                passed.append(f"{a.name} if {absent}{a.name}.__class__ in NUMBERS else {one}")
+            else:
+                passed.append(f"None if {a.name} is None else {one}" if a.optional else one)
+        array = backend.array_function(operator, self.array)
+        if "spec" in _parameters(array):
+            passed.append("spec=spec")
+        if "operator" in _parameters(array):
+            passed.append("operator=operator")
+        names = ", ".join(schema.names)
+        place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
+        finish = "finished" if len(schema.returns) == 1 and not schema.returns[0].is_list else "all_finished"
+        source = (f"def {schema.base_name}({names}):\n"
+                  f"    spec = infer({names})\n{place}"
+                  f"    return {finish}(array(xp, {', '.join(passed)}), spec{where})\n")
+
+        def all_finished(arrays: Iterable[Any], specs: Iterable[Spec | None], where: Any = None) -> Any:
+            return result_of(operator, [None if spec is None else backend.finished(made, spec, where)
+                                        for made, spec in zip(arrays, specs, strict=True)])
+
+        scope = {"infer": self.infer, "array": array, "xp": xp, "finished": backend.finished, "NUMBERS": NUMBERS,
+                 "all_finished": all_finished, "widened": functools.partial(self.widened, backend),
+                 "array_of": backend.array_of, "place": backend.place, "operator": operator,
+                 "__opname__": f"{operator.name} {backend.type}"}
+        return compile_function(schema.base_name, source, scope)
+
+    def described(self, operator: Operator) -> Callable:
+        infer = self.infer
+
+        def kernel(*args: Any) -> Any:
+            spec = infer(*args)
+            return meta_of(spec) if spec.__class__ is Spec else result_of(operator, map(_meta_wanted, spec))
+
+        return kernel
+
+
+def computes(infer: Callable, array: Callable, *, inplace: bool = False,
+             widened: Callable | None = None) -> ArrayFamily:
+    """An operator that does arithmetic: half precision in float32, unless `widened(backend, array)` leaves it."""
+    return ArrayFamily(infer, array, widen=True, inplace=inplace, widened=widened)
+
+
+def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
+    """An operator that only moves or compares elements: any type as it is."""
+    return ArrayFamily(infer, array, widen=False, inplace=inplace)
+
+
+def _parameters(function: Callable) -> tuple[str, ...]:
+    code = getattr(function, "__wrapped__", function).__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _widened(backend: Backend, array: Any) -> Any:
+    wide = WIDER.get(array.dtype)
+    return array if wide is None else backend.cast(array, wide)
+
+
+def meta_of(spec: Spec) -> Tensor:
+    strides = spec.strides
+    if strides is not None:
+        strides = tuple(s * spec.dtype.itemsize for s in strides)
+    return wrap_meta(spec.shape, spec.dtype.np, strides)
+
+
+def _meta_wanted(spec: Spec | None) -> Tensor | None:
+    return None if spec is None else meta_of(spec)
+
+
+def result_of(operator: Operator, tensors: Any) -> Any:
+    """Several outputs as the operator's named tuple, or a list where the schema says so."""
+    kind = operator.declaration.result_type
+    return list(tensors) if kind is None else kind(*tensors)
+
+
+@functools.cache
+def operand_positions(schema: Schema) -> tuple[int, ...]:
+    return tuple(i for i, a in enumerate(schema.arguments) if a.is_tensor)
+
+
+class Pointwise(Family):
+    """Elementwise over broadcast operands; `compute(xp, *arguments)` sees them in one type.
+
+    `result` says in which type is computed and which comes out, given the operands' common type. `ufunc` names the
+    NumPy function that the operator is when every other argument has its default. `excluding` lists categories PyTorch
+    refuses, with `named` in the text where that is not the operator's own name. A number beside tensors of half
+    precision is rounded to it, as there, unless `rounds_numbers` is false.
+    """
+
+    inplace = elementwise = True
+    out = CASTABLE
+
+    def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
+                 excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None,
+                 rounds_numbers: bool = True) -> None:
+        self.rounds_numbers = rounds_numbers
+        self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
+        self.ufunc = compute if isinstance(compute, str) else ufunc
+        self.compute: Callable = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
+        # Then `compute` gets, for half precision, what rounds to it: PyTorch rounds between the steps of a few.
+        self.rounds = hasattr(self.compute, "__code__") and "rounded" in _parameters(self.compute)
+        self.known_types: dict[tuple, tuple[dtype, dtype]] = {}
+
+    def sharing(self, schema: Schema) -> Iterable[tuple[int, bool]]:
+        return [(at, True) for at in operand_positions(schema)]
+
+    def plan(
+        self, operator: Operator, args: Sequence[Any], target: Tensor | None = None
+    ) -> tuple[Spec, dtype, list[int]]:
+        """The result's spec, the type to compute in, and the positions of the operands; it must fit the `target`."""
+        if self.check is not None:
+            self.check(*args)
+        at = [i for i in operand_positions(operator.schema) if args[i] is not None]
+        operands = [args[i] for i in at]
+        shapes = [t._array.shape for t in operands if t.__class__ not in NUMBERS]
+        if not shapes:
+            given = ", ".join(type(number).__name__ for number in operands)
+            raise TypeError(f"{operator.schema.base_name}() received an invalid combination of arguments - got "
+                            f"({given}), but expected a Tensor among them")
+        shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shape(shapes)
+        if target is not None:
+            check_result_fits(target, Spec(shape, self.result(common_dtype(operands))[1]))
+        compute, out = self.types(operator, operands)
+        return Spec(shape, out, None), compute, at
+
+    def types(self, operator: Operator, operands: Sequence[Any]) -> tuple[dtype, dtype]:
+        """The type to compute in and the one that comes out, remembered for each combination of operands."""
+        key = (get_default_dtype(), *[v.__class__ if v.__class__ in NUMBERS else (v._array.dtype, v._array.ndim == 0)
+                                      for v in operands])
+        known = self.known_types.get(key)
+        if known is None:
+            common = common_dtype(operands)
+            if common.category in self.excluding:
+                name = self.named or f"{operator.schema.base_name}_cpu"
+                raise NotImplementedError(f'"{name}" not implemented for \'{common.scalar_name}\'')
+            compute, out = self.result(common)
+            known = self.known_types[key] = COMPUTE.get(compute, compute), out
+        return known
+
+    def computed(self, backend: Backend, compute: Callable, args: Sequence[Any], kind: dtype, at: Sequence[int],
+                 where: Any) -> Any:
+        """The array that `compute` gives for these arguments, the operands among them cast to `kind`."""
+        values, wide = list(args), kind.np
+        narrow = wide
+        if any(args[i].__class__ not in NUMBERS and args[i]._array.dtype in REDUCED for i in at):
+            narrow = common_dtype([args[i] for i in at]).np
+        halves = narrow in REDUCED
+        for i in at:
+            value = values[i]
+            if value.__class__ in NUMBERS:
+                array = number_array(value, kind)
+                if halves and self.rounds_numbers:
+                    array = cast(cast(np.asarray(array), narrow), wide)
+                values[i] = array if backend.direct else np.asarray(array)[()]
+            else:
+                array = backend.array_of(value, where)
+                if halves and not array.ndim and self.rounds_numbers and array.dtype != narrow:
+                    array = backend.cast(array, narrow)
+                values[i] = array if array.dtype == wide else backend.cast(array, wide)
+        if self.rounds and halves:
+            return compute(backend.xp, *values, rounded=lambda array: array.astype(narrow).astype(wide))
+        return compute(backend.xp, *values)
+
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        compute = backend.array_function(operator, self.compute)
+
+        def general(*args: Any) -> Tensor:
+            spec, kind, at = self.plan(operator, args)
+            where = backend.place(None, args)
+            array = self.computed(backend, compute, args, kind, at, where)
+            operands = [args[i] for i in at]
+            if not backend.direct:
+                spec = spec._replace(strides=pointwise_strides(spec.shape, operands))
+            if array.shape != spec.shape:  # an operand that only tells the shape
+                array = backend.xp.broadcast_to(array, spec.shape).copy()
+            elif backend.direct and array.ndim > 1:
+                array = laid_out(array, operands)
+            return backend.finished(array, spec, where)
+
+        return self._quick(operator, general, compute, backend.xp, inplace=False) if backend.direct else general
+
+    def _quick(self, operator: Operator, general: Callable, compute: Callable, xp: Any, *, inplace: bool) -> Callable:
+        """A kernel for operands of one plain type straight into the array function, else `general`."""
+        arguments = operator.schema.arguments
+        operands = [a for a in arguments if a.is_tensor]
+        if operands != list(arguments[:3])[: len(operands)] or any(a.optional or a.is_list for a in operands):
+            return general
+        plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
+        # NumPy 2.4 negates a strided array of 4-byte elements wrongly if it writes into the same array.
+        is_ufunc = self.ufunc is not None and not (inplace and self.ufunc == "negative")
+        name = operator.schema.base_name
+        if inplace:
+            source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=self.check is not None)
+        else:
+            source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_,
+                                       checked=self.check is not None)
+        scope: dict[str, Any] = {
+            "plain": frozenset(plain), "usual": float32.np if float32.np in plain else None,
+            "NUMBERS": NUMBERS, "REAL": frozenset((int, float)),
+            "general": general,
+            "ndarray": _ndarray,
+            "asarray": np.asarray,
+            "new": _new,
+            "Tensor": Tensor,
+            "plan": self.plan,
+            "operator": operator,
+            "xp": xp,
+            "copyto": np.copyto,
+            "wrap": wrap,
+            "ufunc": getattr(xp, self.ufunc) if self.ufunc else None,
+            "compute": compute,
+            "check_overlap": check_overlap,
+            "check": self.check,
+            "check_writable": check_writable,
+            "overlaps_itself": overlaps_itself,
+            "laid_out": laid_out,
+            "__opname__": f"{operator.name} cpu",
+            **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
+        }
+        return compile_function(name, source, scope)
+
+    def is_plain(self, kind: dtype) -> bool:
+        """Whether operands of this type are computed in it, and give it back or a bool, with nothing to refuse."""
+        if kind.category in self.excluding or kind in COMPUTE or kind.category not in (INT, FLOAT):
+            return False
+        compute, out = self.result(kind)
+        return compute is kind and (out is kind or out is bool_)
+
+    def described(self, operator: Operator) -> Callable:
+        def kernel(*args: Any) -> Tensor:
+            spec, _, at = self.plan(operator, args)
+            return meta_of(spec._replace(strides=pointwise_strides(spec.shape, [args[i] for i in at])))
+
+        return kernel
+
+    def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
+        """Raises what comes before the checks of memory that all writes have; `args` are the other arguments."""
+        if self.check is not None:
+            self.check(target, *args)
+
+    def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        compute = backend.array_function(functional, self.compute)
+
+        def general(target: Tensor, *args: Any) -> Tensor:
+            self.check_write(functional, target, args)
+            check_writable(target)
+            for value in args:
+                if hasattr(value, "_array"):
+                    check_overlap(target, value)
+            spec, kind, at = self.plan(functional, (target, *args), target)
+            check_result_fits(target, spec)
+            if backend.direct:
+                for row in _rows_in_turn(target, args, at):
+                    assign(row[0]._array, self.computed(backend, compute, row, kind, at, None))
+            elif backend.xp is not None and target._array.size:
+                where = target._device
+                made = self.computed(backend, compute, (target, *args), kind, at, where)
+                backend.copy(target, backend.finished(made, Spec(made.shape, spec.dtype), where))
+            target._bump_version()
+            return target
+
+        return self._quick(functional, general, compute, backend.xp, inplace=True) if backend.direct else general
+
+
+pointwise = Pointwise
+
+
+def blockwise(compute: Callable) -> Callable:
+    """`compute(xp, *arguments)`, which works on each element alone, in blocks where that keeps its steps in cache."""
+
+    @functools.wraps(compute)
+    def in_blocks(xp: Any, *arguments: Any) -> Any:
+        return xp.in_blocks(compute, *arguments)
+
+    return in_blocks
+
+
+def _rows_in_turn(target: Tensor, args: Sequence[Any], at: Sequence[int]) -> Iterable[tuple]:
+    """The arguments of an in-place call; row by row where rows of the target share memory, as from windows of it.
+
+    Then one row reads what those before it wrote, as in PyTorch.
+    """
+    array = target._array
+    if array.flags.c_contiguous or not overlaps_itself(array.shape, array.strides):
+        return ((target, *args),)
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    values = (target, *args)
+    spread = {i: np.broadcast_to(values[i]._array, array.shape).transpose(order) for i in at
+              if i and values[i].__class__ not in NUMBERS}
+    spread[0] = array.transpose(order)
+    return (tuple([wrap(spread[i][place]) if i in spread else value for i, value in enumerate(values)])
+            for place in np.ndindex(spread[0].shape[:-1]))
+
+
+class View(Family):
+    """Another geometry on the same memory: `geometry(*arguments)` gives shape, strides and offset.
+
+    It is called as `infer` is. Strides and offset are in bytes, the offset counted from where `self` begins. A fourth
+    value is another element type. With `several`, it gives a list of them.
+    `array(ndarray, *arguments)`, or an expression of the array `a` and the arguments, is the same by NumPy's own view
+    functions, for operators that leave the offset: a shortcut, since a view should cost no more than its call. It may
+    give None. Meta and CPU agree on every sample.
+    """
+
+    is_view = True
+
+    def __init__(self, geometry: Callable, array: "Callable | str | None" = None, *, several: bool = False,
+                 names: dict[str, Any] | None = None) -> None:
+        self.geometry, self.array, self.several, self.names = geometry, array, several, names or {}
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        geometry, array_view = self.geometry, self.array
+
+        def one(source: Tensor, *args: Any) -> Tensor:
+            if source._keys & VIEW_MASK and wake(source):
+                return call_bound(operator, (source, *args))
+            storage = source._shared_storage()  # first, since it gives an empty array PyTorch's strides
+            shape, strides, offset, *kind = geometry(source, *args)
+            offset += source._offset
+            made = storage.array(shape, kind[0] if kind else source._array.dtype, offset, strides)
+            return tracked_view(source, made, offset, operator, args)
+
+        def many(source: Tensor, *args: Any) -> Any:
+            if source._keys & VIEW_MASK and wake(source):
+                return call_bound(operator, (source, *args))
+            storage, array, views = source._shared_storage(), source._array, []
+            for nr, (shape, strides, offset) in enumerate(geometry(source, *args)):
+                offset += source._offset
+                shown = storage.array(shape, array.dtype, offset, strides)
+                views.append(tracked_view(source, shown, offset, operator, args, nr))
+            return tuple(views)
+
+        def quick() -> Callable:
+            scope = {
+                "array_view": array_view,
+                "general": one,
+                "operator": operator,
+                "modes": modes, "unusual": unusual,
+                "new": _new,
+                "Tensor": Tensor,
+                "VersionCounter": VersionCounter,
+                "creation_now": creation_now,
+                "__opname__": f"{operator.name} cpu",
+                **self.names,
+            }
+            name = operator.schema.base_name
+            expression = array_view if isinstance(array_view, str) else None
+            return compile_function(name, view_source(name, operator.schema.arguments, expression), scope)
+
+        kernel = many if self.several else one
+        operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
+        made = dict.fromkeys(BACKENDS, kernel)
+        return made if array_view is None else made | {DispatchKey.CPU: Lazy(quick)}
+
+
+def view(geometry: Callable, array: "Callable | str | None" = None, **names: Any) -> View:
+    """The family; `names` are what an expression for the array names beside it and the arguments."""
+    return View(geometry, array, names=names)
+
+
+def views(geometry: Callable) -> View:
+    return View(geometry, several=True)
+
+
+class Composite(Family):
+    """Written as other operators: runs wherever they run, and has their derivative."""
+
+    def __init__(self, function: Callable, *, inplace: bool = False) -> None:
+        self.function, self.inplace = function, inplace
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), self.function)
+
+    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
+        function = self.function
+
+        def kernel(target: Any, *args: Any) -> Any:
+            # The formulas may save the old value, which the write must not reach.
+            recorded = modes.grad_enabled and target.requires_grad or target._keys & FUNC_MASK
+            old = target.clone() if recorded else target
+            result = function(old, *args)
+            check_writable(target)
+            check_operands(functional, target, (target, *args))
+            check_result_fits(target, Spec(result._array.shape, result.dtype))
+            return target.copy_(result)
+
+        return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), kernel)
+
+
+def unrecorded(function: Callable) -> Callable:
+    """A kernel written as operators: what it calls is seen neither by autograd nor by `__torch_function__`."""
+
+    @functools.wraps(function)
+    def kernel(*args: Any) -> Any:
+        with changed_modes(grad_enabled=False, exclude=modes.exclude | PYTHON_MASK):
+            return function(*args)
+
+    return kernel
+
+
+def decomposed(operator: Operator) -> Callable:
+    """The kernel of a device that has none: the operator's decomposition, its results as the family infers them.
+
+    Elementwise ones get their operands in the type that the family computes in. Where the formulas, too, are the
+    decomposition's, its parts are recorded in the operator's place.
+    """
+    declaration = operator.declaration
+    family, function = declaration.family, declaration.decomposition
+    if declaration.by_parts is not None:
+        def recorded(*args: Any) -> Any:
+            return function(*args)
+
+        recorded.composed = True  # type: ignore[attr-defined]
+        return recorded
+
+    def written(*args: Any) -> Tensor:
+        family.check(*args)
+        function(*args)
+        return args[0]
+
+    def elementwise(*args: Any) -> Tensor:
+        spec, kind, at = family.plan(operator, args)
+        values, tensors = list(args), [args[i] for i in at if args[i].__class__ not in NUMBERS]
+        for i in at:
+            if hasattr(values[i], "_array"):
+                values[i] = values[i].to(kind)
+        made = function(*values)
+        made = made if made._array.shape == spec.shape else made.expand(spec.shape)
+        return _as_inferred(made, spec._replace(strides=pointwise_strides(spec.shape, tensors)), tensors)
+
+    def others(*args: Any) -> Any:
+        specs = family.infer(*args)
+        made = function(*args)
+        tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if hasattr(t, "_array")]
+        if specs.__class__ is Spec:
+            return _as_inferred(made, specs, tensors)
+        return result_of(operator, [_as_inferred(m, s, tensors) for m, s in zip(made, specs, strict=True)])
+
+    kernel = written if isinstance(family, Writes) else elementwise if isinstance(family, Pointwise) else others
+    return unrecorded(kernel)
+
+
+def _as_inferred(made: Any, spec: Spec | None, arguments: Sequence[Tensor]) -> Any:
+    """One result of a decomposition in the type and layout that were inferred, on memory of its own."""
+    if spec is None or made is None:
+        return None
+    made = made.to(spec.dtype)
+    made = made if made._array.shape == spec.shape else made.reshape(spec.shape)
+    strides = contiguous_strides(spec.shape) if spec.strides is None else spec.strides
+    shares = any(made is a or made._base is not None and shares_storage(made, a) for a in arguments)
+    if shares or made._array.size and tuple(made.stride()) != strides:
+        made = made.new_empty_strided(spec.shape, strides).copy_(made)
+    if made._base is None and not made._version:
+        return made
+    own = made._detached()
+    own._counter = None  # a result begins to count
+    return own
+
+
+class Writes(Family):
+    """An operator that is a write by nature (fill_, copy_): `write(xp, *arguments)` stores into its first array.
+
+    With `repeats`, all elements get the same value, so that they may share memory (an expanded tensor).
+    """
+
+    def __init__(self, check: Callable, write: Callable, *, repeats: bool = False) -> None:
+        self.check, self.write, self.repeats = check, write, repeats
+
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        check, write, repeats, xp, array_of = self.check, self.write, self.repeats, backend.xp, backend.array_of
+        direct = backend.direct
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            check(target, *args)
+            if not repeats:
+                check_writable(target)
+            if direct:
+                write(xp, target._array, *[getattr(a, "_array", a) for a in args])
+            elif xp is not None:
+                where = target._device
+                write(xp, array_of(target), *[array_of(a, where) if hasattr(a, "_array") else a for a in args])
+            target._bump_version()
+            return target
+
+        return kernel
+
+    def described(self, operator: Operator) -> Callable:
+        return self.kernel(operator, backend_of("meta"))
+
+
+writes = Writes

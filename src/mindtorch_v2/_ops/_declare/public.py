@@ -1,0 +1,125 @@
+"""Puts the declared operators where users look for them."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._core.dtype import INT
+from ..._core.from_data import from_numpy
+from ..._core.tensor import Tensor
+from ..._dispatch.callers import make_operator
+from .op import PUBLIC, public_functions
+
+FAMILIES = """
+    copy create implicit random dropout pointwise clamp compare elementary special activation reduce extreme moments
+    softmax scan sort unique rearrange view join slice stride index scatter matmul products einsum norm batch_norm
+    group_norm channel_norm loss class_loss embedding distance attention pool adaptive_pool unpool resample grid rnn
+    ctc linalg.common linalg.triangular linalg.factor linalg.solve linalg.spectral linalg.lstsq linalg.measure foreach
+    fused_steps fft window_functions spectral histogram segments conv fold sparse.layouts sparse.math sparse.rearrange
+    sparse.products sparse.indices
+""".split()
+
+for _family in FAMILIES:
+    importlib.import_module(f"{__package__.rpartition('.')[0]}.{_family}")
+
+# Python's operator -> the method it is; a reflected one takes its operands the other way round.
+_OPERATORS = {
+    "__add__": "add",
+    "__radd__": "add",
+    "__sub__": "sub",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "__truediv__": "div",
+    "__mod__": "remainder",
+    "__pow__": "pow",
+    "__matmul__": "matmul",
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor",
+    "__lshift__": "bitwise_left_shift",
+    "__rshift__": "bitwise_right_shift",
+    "__eq__": "eq",
+    "__ne__": "ne",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+    "__neg__": "neg",
+    "__abs__": "abs",
+    "__floordiv__": "floor_divide",
+}
+_INPLACE_OPERATORS = {
+    "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__imod__": "remainder_",
+    "__ipow__": "pow_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
+    "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_", "__ifloordiv__": "floor_divide_",
+}
+_REFLECTED = {"__rsub__": "sub", "__rpow__": "pow", "__rmod__": "remainder",
+              "__rfloordiv__": "floor_divide", "__rmatmul__": "matmul", "__rlshift__": "bitwise_left_shift",
+              "__rrshift__": "bitwise_right_shift"}
+
+
+def attach_methods() -> None:
+    """Gives Tensor the methods of all declared operators, and Python's operators on top of them."""
+    functions = public_functions("Tensor")
+    for name, function in functions.items():
+        setattr(Tensor, name, function)
+    for names, reflected in ((_OPERATORS, False), (_INPLACE_OPERATORS, False), (_REFLECTED, True)):
+        for special, name in names.items():
+            if name in functions:
+                setattr(Tensor, special, _operator(functions[name], name, special, reflected))
+    for special in ("__rtruediv__", "__rdiv__"):
+        setattr(Tensor, special, _reflected_division)
+    Tensor.__invert__ = _inverted  # type: ignore[method-assign]
+
+
+def _inverted(self: Any) -> Any:
+    if self.dtype.category > INT:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return self.bitwise_not()
+
+
+def _reflected_division(self: Any, other: Any) -> Any:
+    """`other / self` as PyTorch rounds it: by way of the reciprocal."""
+    reciprocal = self.reciprocal()
+    product = reciprocal.__mul__(other)
+    return reciprocal * other if product is NotImplemented and isinstance(other, np.ndarray) else product
+
+
+def _operator(function: Callable, name: str, special: str, reflected: bool) -> Callable:
+    """The method behind an operator: what it cannot take is left to the other operand."""
+    if special in _UNARY:
+        return function
+    call = (lambda a, b: function(b, a)) if reflected else function
+    takes_arrays = special in _OF_ARRAYS
+
+    def foreign(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (int, float, complex, np.number, np.bool_)) or hasattr(type(other), "__torch_function__"):
+            return call(self, other)
+        if takes_arrays and isinstance(other, np.ndarray):
+            return call(self, _of_array(other)) if other.dtype.kind in "biufc" else NotImplemented
+        return NotImplemented
+
+    operators = PUBLIC["Tensor"][name]
+    if len(operators) == 1 and len(operators[0].schema.positional) == 2:
+        return make_operator(operators[0], special, Tensor, reflected=reflected, foreign=foreign)
+
+    def operator(self: Tensor, other: Any) -> Any:
+        return call(self, other) if isinstance(other, Tensor) else foreign(self, other)
+
+    operator.__name__ = operator.__qualname__ = special
+    return operator
+
+
+_UNARY = ("__neg__", "__abs__")
+# The operator that takes an ndarray on its right; NumPy computes the others.
+_OF_ARRAYS = frozenset(("__eq__",))
+
+
+def _of_array(array: np.ndarray) -> Tensor:
+    """An ndarray as an operand; PyTorch reads booleans as uint8."""
+    return from_numpy(array.astype(np.uint8) if array.dtype.kind == "b" else array)

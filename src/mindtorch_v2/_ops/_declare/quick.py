@@ -1,0 +1,158 @@
+"""Source of CPU kernels whose own work is so small that a general kernel's calls would show.
+
+Pointwise operators: operands of one plain type go straight into the array function. The generated function knows
+`general` (the path for everything else), `plain` (the types that need no conversion), `compute` (the operator's own
+function) and `ufunc` (what that is when every other argument has its default, if anything).
+"""
+
+from collections.abc import Sequence
+
+from ..._dispatch.keys import BACKEND_MASK, DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, VIEW_MASK
+from ..._dispatch.schema import Argument
+
+
+def _operand_lines(operand: Argument, array: str, leave: str) -> list[str]:
+    """Lines that set `array`, or leave: a number joins a floating operand, a tensor must have the same type."""
+    name = operand.name
+    if operand.type != "Tensor|Scalar":
+        return [f"if {name}._array.dtype is not kind: {leave}", f"{array} = {name}._array"]
+    return [f"if {name}.__class__ is not Tensor and {name}.__class__ in NUMBERS:",
+            f"    if kind.kind != 'f' or {name}.__class__ not in REAL: {leave}",
+            f"    {array} = {name}",
+            f"elif {name}._array.dtype is kind: {array} = {name}._array",
+            f"else: {leave}"]
+
+
+def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, boolean: bool, checked: bool) -> str:
+    """The kernel that returns a new tensor."""
+    operands = [a for a in arguments if a.is_tensor]
+    names = ", ".join(a.name for a in arguments)
+    lines = _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2)
+    for operand, array in zip(operands[1:], "bc"):
+        lines += _operand_lines(operand, array, f"return general({names})")
+    work = [f"r = {_call(arguments)}"]
+    if not boolean:
+        work += ["if r.dtype is not kind: r = r.astype(kind)"]
+    if is_ufunc:
+        quick = f"r = ufunc({', '.join('abc'[: len(operands)])})"
+        at_default = _at_default(arguments)
+        work = [quick] if at_default == "True" else [f"if {at_default}: {quick}", "else:", *("    " + w for w in work)]
+    if len(operands) > 1:
+        # NumPy finds shapes that do not broadcast; `plan` says so in PyTorch's words.
+        work = ["try:", *("    " + w for w in work)]
+        work += ["except ValueError:", f"    plan(operator, ({names},))", "    raise"]
+    lines += [*work, "if r.__class__ is not ndarray: r = asarray(r)"]
+    # Where the result lies unlike the first operand, PyTorch's strides may not be NumPy's.
+    unlike = "a.strides != r.strides and any(a.strides)" if len(operands) > 1 else "not a.flags.c_contiguous"
+    lines += [f"if {unlike}: r = laid_out(r, ({''.join(a.name + ', ' for a in operands)}))"]
+    lines += ["made = new(Tensor)", "made._array = r", "return made"]
+    return _function(name, names, lines)
+
+
+def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, checked: bool) -> str:
+    """The kernel that writes into its first operand."""
+    first = arguments[0].name
+    operands = [a for a in arguments if a.is_tensor]
+    names = ", ".join(a.name for a in arguments)
+    lines = _start(arguments, names, is_ufunc, checked)
+    for operand, array in zip(operands[1:], "bc"):
+        other = operand.name
+        lines += _operand_lines(operand, array, f"return general({names})")
+        lines += [f"if {array} is not {other}:" if operand.type == "Tensor|Scalar" else "if True:",
+                  f"    if {array}.shape != a.shape: return general({names})",
+                  f"    if {first}._base is not None or {other}._base is not None or {first}._storage is not None:",
+                  f"        check_overlap({first}, {other})"]
+    lines += [f"if 0 in a.strides: check_writable({first})",
+              "if not a.flags.c_contiguous and overlaps_itself(a.shape, a.strides):",
+              f"    return general({names})"]
+    computed = f"copyto(a, {_call(arguments)})"
+    if is_ufunc:
+        given = ", ".join("abc"[: len(operands)])
+        lines += [f"if {_at_default(arguments)}: ufunc({given}, out=a)", f"else: {computed}"]
+    else:
+        lines += [computed]
+    lines += [f"counter = {first}._counter", f"if counter is None: {first}._bump_version()", "else: counter.value += 1",
+              f"return {first}"]
+    return _function(name, names, lines)
+
+
+def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: bool,
+           reflected: bool = False) -> list[str]:
+    """Lines that set `a` and `kind`, or leave; with `reflected`, a number may come first (`2 - x`).
+
+    The operator's own check is left out where it cannot fail: for floating operands and defaults in all else.
+    """
+    first = arguments[0].name
+    lines = []
+    if arguments[0].type == "Tensor|Scalar":
+        lines.append(f"if {first}.__class__ is not Tensor and {first}.__class__ in NUMBERS:")
+        if reflected and is_ufunc:
+            second = arguments[1].name
+            lines += [f"    if {second}.__class__ not in NUMBERS and {first}.__class__ in REAL and "
+                      f"{_at_default(arguments)}:",
+                      f"        a = {second}._array",
+                      "        kind = a.dtype",
+                      "        if kind in plain and kind.kind == 'f':",
+                      f"            r = ufunc({first}, a)",
+                      f"            return wrap(r if a.strides == r.strides else laid_out(r, ({first}, {second})))"]
+        lines.append(f"    return general({names})")
+    lines += [f"a = {first}._array", "kind = a.dtype", "if kind is not usual:",
+              f"    if kind not in plain: return general({names})"]
+    if checked:
+        lines.append(f"    if kind.kind != 'f': check({names})")
+        if _at_default(arguments) != "True":
+            lines.append(f"if not ({_at_default(arguments)}): check({names})")
+    return lines
+
+
+def _at_default(arguments: Sequence[Argument]) -> str:
+    """The test that every argument that is no operand has its default."""
+    return " and ".join(f"{a.name} is default_{a.name}" for a in arguments if not a.is_tensor) or "True"
+
+
+def _call(arguments: Sequence[Argument]) -> str:
+    operands = ", ".join("abc"[: sum(a.is_tensor for a in arguments)])
+    others = "".join(f", {a.name}" for a in arguments if not a.is_tensor)
+    return f"compute(xp, {operands}{others})"
+
+
+def _function(name: str, names: str, lines: list[str]) -> str:
+    body = "\n".join("    " + line for line in lines)
+    return f"def {name}({names}):\n{body}\n"
+
+
+def view_source(name: str, arguments: Sequence[Argument], array_view: str | None) -> str:
+    """The kernel of a view that NumPy makes: `tracked_view` of _core/tensor.py, written out.
+
+    `array_view` is an expression of the array `a` and the arguments; without one the scope has a function so named.
+
+    Where NumPy's way does not serve (None, an error, no elements, a view whose base came to need grad), `general` does.
+    """
+    first, rest = arguments[0].name, "".join(f", {a.name}" for a in arguments[1:])
+    given = "(" + "".join(f"{a.name}, " for a in arguments[1:]) + ")"
+    return f"""def {name}({first}{rest}):
+    a = {first}._array
+    try: array = {array_view or f"array_view(a{rest})"}
+    except (ValueError, IndexError, OverflowError): array = None
+    base = {first}._base
+    woken = base is not None and base._keys & {REQUIRES_GRAD | DUAL_MASK} and {first}._keys & {VIEW_MASK}
+    if array is None or not array.size or woken or {first}._keys & {INFERENCE_MASK}:
+        return general({first}{rest})
+    counter = {first}._counter
+    if counter is None: counter = {first}._counter = VersionCounter()
+    made = new(Tensor)
+    made._array = array
+    made._counter = counter
+    if base is None:
+        made._base = {first}
+        made._view_step = (None, operator, {given}, None)
+    else:
+        made._base = base
+        made._view_step = ({first}._view_step, operator, {given}, None)
+        if {first}._storage is not None: made._storage = {first}._storage
+    made._keys = {first}._keys & {BACKEND_MASK | INFERENCE_MASK} | {VIEW_MASK}
+    if {first}._offset: made._offset = {first}._offset
+    if counter.value: made._edge_version = counter.value
+    if {first}._creation or unusual.threads and not modes.grad_enabled: made._creation = creation_now({first})
+    return made
+"""

@@ -1,0 +1,152 @@
+"""Operators that write some elements: the family they share, and the array functions behind them."""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..._backends.interface import Backend
+from ..._core.dtype import REDUCED
+from ..._core.tensor import Tensor, wrap
+from ..._dispatch.registry import Operator
+from ..._dispatch.schema import Schema
+from ..copy import preserved_strides, uninitialised
+from .families import Family, meta_of, operand_positions
+from .rules import Spec, check_operands, check_writable, is_expanded, overlaps_itself, shape_text
+
+LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
+
+
+class Updates(Family):
+    """A copy of `self` with some elements written; in place, the elements of `self`.
+
+    `check(*arguments)` raises; `write(xp, target, *arguments)` stores into an array. Where operands are broadcast,
+    `shape(*arguments)` says what comes out of the functional form, which is row-major unless it `preserves` strides.
+    Where PyTorch only warns of writing to expanded tensors, `expanded` is the index expression that does the same.
+    With `memory_first`, an expanded tensor is refused before the arguments are looked at.
+    """
+
+    inplace = True
+
+    def __init__(self, check: Callable, write: Callable, *, shape: Callable | None = None, preserves: bool = True,
+                 expanded: str | None = None, memory_first: bool = False) -> None:
+        self.check, self.write, self.shape, self.preserves = check, write, shape, preserves
+        self.expanded, self.memory_first = expanded, memory_first
+
+    def sharing(self, schema: Schema) -> Iterable[tuple[int, bool]]:
+        """The places and what is written there lie apart from what is written to; that may be `self`."""
+        return [(at, not at) for at in operand_positions(schema)]
+
+    def spec(self, source: Tensor, args: Sequence[Any]) -> Spec:
+        self.check(source, *args)
+        shape = source._array.shape if self.shape is None else self.shape(source, *args)
+        same = self.preserves and shape == source._array.shape
+        return Spec(shape, source.dtype, preserved_strides(source, None) if same else None)
+
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        check, write, keeps_shape, xp = self.check, self.write, self.shape is None, backend.xp
+
+        def on_ndarrays(source: Tensor, *args: Any) -> Tensor:
+            array = source._array
+            if keeps_shape and array.flags.c_contiguous:
+                check(source, *args)
+                target = array.copy()
+            else:
+                target = uninitialised(self.spec(source, args))
+                target[...] = array
+            write(xp, target, *[_array_of(a, backend, None) for a in args])
+            return wrap(target)
+
+        def kernel(source: Tensor, *args: Any) -> Tensor:
+            where = source._device
+            made = backend.empty(self.spec(source, args), where)
+            if made._array.size:
+                backend.copy(made, source)
+                write(xp, backend.array_of(made), *[_array_of(a, backend, where) for a in args])
+            return made
+
+        return on_ndarrays if backend.direct else kernel
+
+    def described(self, operator: Operator) -> Callable:
+        return lambda source, *args: meta_of(self.spec(source, args))
+
+    def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        write, xp = self.write, backend.xp
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            check_update(self, operator, target, args)
+            if xp is not None and (target._array.size or backend.direct):
+                where = target._device
+                write(xp, backend.array_of(target), *[_array_of(a, backend, where) for a in args])
+            target._bump_version()
+            return target
+
+        return kernel
+
+
+def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
+    """Raises unless the elements of `target` may be written in place."""
+    shape = family.shape
+    expanded = 0 in target._array.strides
+    if expanded and family.expanded is not None:
+        warn_if_expanded(target, operator.schema.base_name, family.expanded, 5)
+    if expanded and family.memory_first:
+        check_writable(target)
+    family.check(target, *args)
+    if expanded and family.expanded is None:
+        check_writable(target)
+    if shape is not None and shape(target, *args) != target._array.shape:
+        raise RuntimeError(f"output with shape {shape_text(target._array.shape)} doesn't match the broadcast "
+                           f"shape {shape_text(shape(target, *args))}")
+    check_operands(operator.declaration.inplace_of or operator, target, (target, *args))
+
+
+def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int = 4) -> None:
+    """Warns if elements of the tensor that `name` writes to share memory."""
+    if is_expanded(target._array):
+        warnings.warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
+                      f"this operation. This also applies to advanced indexing e.g. {expression}",
+                      stacklevel=stacklevel)
+
+
+def _array_of(value: Any, backend: Backend, where: Any) -> Any:
+    if value.__class__ in (tuple, list):
+        return [_array_of(v, backend, where) for v in value]
+    return backend.array_of(value, where) if hasattr(value, "_array") else value
+
+
+def on_flat(target: Any, places: Any, change: Callable[[Any, Any], Any]) -> None:
+    """Runs `change` on an array's elements in row-major order and places there.
+
+    It works in the array's memory where that order is its own, and where one element of memory stands for several:
+    a copy of these would be written back with values from before.
+    """
+    if target.flags.c_contiguous:
+        change(target.reshape(-1), places)
+    elif target.__class__ is np.ndarray and overlaps_itself(target.shape, target.strides):
+        steps = [stride // target.itemsize for stride in target.strides]
+        length = 1 + sum(step * (n - 1) for step, n in zip(steps, target.shape, strict=True))
+        at = np.unravel_index(places % target.size, target.shape)
+        change(np.lib.stride_tricks.as_strided(target, (length,), (target.itemsize,)),
+               sum(cell * step for cell, step in zip(at, steps, strict=True)))
+    else:
+        flat = target.reshape(-1)
+        change(flat, places)
+        target[...] = flat.reshape(target.shape)
+
+
+def combine_at(xp: Any, name: str, flat: Any, places: Any, source: Any, *, widen: bool = True) -> None:
+    """Combines values by a ufunc into places of a flat array, of which some may be named several times.
+
+    Half types are combined in float32 and rounded once, or, as PyTorch does here and there, after each step.
+    """
+    combine, places, source = getattr(xp, name), places.reshape(-1), xp.asarray(source)
+    if source.ndim:
+        source = source.reshape(-1)
+    if widen and flat.dtype in REDUCED:
+        wide = flat.astype(np.float32)
+        combine.at(wide, places, source.astype(np.float32))
+        flat[...] = wide
+    else:
+        combine.at(flat, places, source if source.dtype is flat.dtype else source.astype(flat.dtype))

@@ -1,0 +1,472 @@
+"""Sparse tensors: what serves them, their parts, and conversions; arithmetic is in sparse_math and sparse_products.
+
+A kernel that is `composed` is written as other operators on indices and values, and has their derivative. All others
+see tensors as arrays, below recording, and the operator's own formulas are applied.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..._core.device import CPU, layout, sparse_bsc, sparse_bsr, sparse_coo, strided
+from ..._core.dtype import dtype, get_default_dtype
+from ..._core.sparse import (
+    COMPRESSED,
+    LAYOUT_NAMES,
+    SparseArray,
+    compress,
+    compressed_of,
+    coo,
+    coo_of,
+    emptied,
+    empty_sparse,
+    flattened,
+    is_sparse,
+    wrap_sparse,
+)
+from ..._core.tensor import Tensor, wrap
+from ..._dispatch.argument_checks import expected
+from ..._dispatch.callers import call_bound
+from ..._dispatch.keys import DispatchKey
+from ..._dispatch.registry import Operator, PerOperator, registry
+from .._declare.families import Family
+from .._declare.op import function_of, op
+from .._declare.rules import Spec, check_result_fits, shape_text
+from ..create import sparse_factories
+
+cat, zeros = (function_of(registry.get(name)) for name in ("cat", "zeros"))
+
+# dispatch ------------------------------------------------------------------------------------------------------------
+
+LAYOUT_KEYS = (DispatchKey.SparseCPU, DispatchKey.SparseCsrCPU)
+
+
+# What PyTorch says of operators that it composes of others: the first of these that coordinates do not have.
+_SAID_BY_PARTS = {
+    **dict.fromkeys(("contiguous", "diagflat", "instance_norm", "norm_except_dim", "pdist", "ravel"),
+                    "unsupported memory format option Contiguous"),
+    **dict.fromkeys(("bernoulli", "isreal", "rrelu", "rrelu_"),
+                    "memory format option is only supported by strided tensors"),
+    "pinverse": "full(...) is not implemented for sparse layout",
+    "flatten": "reshape is not implemented for sparse tensors",
+}  # fmt: skip
+
+
+def refuse_backend(name: str, backend: str, *args: Any) -> NoReturn:
+    said = _SAID_BY_PARTS.get(name.removeprefix("aten::").partition(".")[0])
+    if said is not None and backend == "SparseCPU":
+        raise RuntimeError(said)
+    layouts = {v.layout for a in args for v in (a if a.__class__ in (tuple, list) else (a,)) if hasattr(v, "_keys")}
+    raise NotImplementedError(f"Could not run '{name}' with arguments from the '{backend}' backend: there is no kernel "
+                              f"for layout {', '.join(sorted(map(str, layouts)))}.")
+
+
+def refusal(operator: Operator, backend: str) -> Callable:
+    """The kernel of an operator that a layout does not have."""
+    return lambda *args: refuse_backend(operator.name, backend, *args)
+
+
+for _key in LAYOUT_KEYS:
+    registry.register_for_all(_key, PerOperator(functools.partial(refusal, backend=_key.name)))
+
+
+class Layouts(Family):
+    """Kernels by layout, each given the call's arguments; a layout without one is refused."""
+
+    changes_layout = True
+
+    def __init__(self, coo: Callable | None = None, compressed: Callable | None = None,
+                 dense: Callable | None = None) -> None:
+        self.by_key = {DispatchKey.CPU: dense, DispatchKey.SparseCPU: coo, DispatchKey.SparseCsrCPU: compressed}
+
+    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
+        keys = (DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, *LAYOUT_KEYS)
+        return {key: self.by_key.get(key) or refusal(operator, key.name) for key in keys}
+
+
+def composed(function: Callable) -> Callable:
+    """Marks a kernel whose parts are recorded in its stead."""
+    function.composed = True  # type: ignore[attr-defined]
+    return function
+
+
+def serves(name: str, coo: Callable | None = None, compressed: Callable | None = None) -> None:
+    """Registers kernels of an operator for sparse layouts; its in-place form goes through them."""
+    for key, kernel in zip(LAYOUT_KEYS, (coo, compressed), strict=True):
+        if kernel is not None:
+            registry.register_kernel(name, key, kernel)
+            declaration = registry.get(name).declaration
+            if declaration.inplace is not None:
+                registry.register_kernel(declaration.inplace.name, key, in_place(kernel))
+
+
+def in_place(kernel: Callable) -> Callable:
+    def write(target: Tensor, *args: Any) -> Tensor:
+        result = kernel(plain(target), *map(plain, args))
+        check_result_fits(target, Spec(result._array.shape, result.dtype))
+        result = result.to(target.dtype)
+        if is_sparse(target):
+            target._array = result._array
+        else:
+            np.copyto(target._array, dense_array(result))
+        target._bump_version()
+        return target
+
+    return write
+
+
+def plain(value: Any) -> Any:
+    """A tensor outside the graph."""
+    return value.detach() if hasattr(value, "_keys") else value
+
+
+def refuse_layout(name: str, wanted: str, tensor: Tensor) -> NoReturn:
+    found = LAYOUT_NAMES.get(tensor.layout, "Strided")
+    raise RuntimeError(f"{name} expected {wanted} tensor layout but got {found}")
+
+
+# parts ---------------------------------------------------------------------------------------------------------------
+
+
+def _checked_values(self: Tensor) -> Tensor:
+    return self._array.values._detached()
+
+
+_VALUES = op("values(Tensor(a) self) -> Tensor(a)", public="",
+   kernel=Layouts(_checked_values, _checked_values),
+   grad=dict(self=lambda grad, self: rebuilt(self, grad)))
+
+
+def values_of(self: Tensor) -> Tensor:
+    """The values, also of a tensor that is not coalesced, with their history."""
+    return call_bound(_VALUES, (self,))
+
+
+def indices_of(self: Tensor) -> Tensor:
+    """The indices of any sparse layout as (dims, elements)."""
+    array = self._array
+    return array.parts[0] if array.layout is sparse_coo else wrap(array.places())
+
+
+def rebuilt(pattern: Tensor, values: Tensor) -> Tensor:
+    """A tensor with the indices of a sparse one and other values, which may have other dense dimensions."""
+    array = pattern._array
+    size = (*array.shape[: array.batch + array.sparse_dim], *values._array.shape[array.batch + 1 :])
+    if array.layout is sparse_coo:
+        return call_bound(_COO, (array.sparse_dim, values._array.ndim - 1, size, array.parts[0], values,
+                                 array.coalesced))
+    return call_bound(_COMPRESSED, (*array.parts, values, size, array.layout))
+
+
+def _places_of_parts(starts: Tensor, plain_indices: Tensor, size: Sequence[int], kind: layout) -> Tensor:
+    return wrap(SparseArray(kind, (starts, plain_indices), plain_indices, size).places())
+
+
+_COO = op("_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, int[] size, Tensor indices, Tensor "
+          "values, bool is_coalesced=False) -> Tensor", public="",
+   kernel=Layouts(dense=lambda sparse_dim, dense_dim, size, indices, values, is_coalesced:
+                  coo(indices, values.detach(), size, is_coalesced)),
+   grad=dict(values=lambda grad, indices: values_at(grad, indices)))
+_COMPRESSED = op("_sparse_compressed_tensor(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] "
+                 "size, Layout layout) -> Tensor", public="",
+   kernel=Layouts(dense=lambda compressed_indices, plain_indices, values, size, layout: wrap_sparse(
+       SparseArray(layout, (compressed_indices, plain_indices), values.detach(), size))),
+   grad=dict(values=lambda grad, compressed_indices, plain_indices, values_shape, size, layout: values_at(
+       grad, _places_of_parts(compressed_indices, plain_indices, size, layout)).reshape(values_shape)))
+
+
+def from_parts(indices: np.ndarray, values: Tensor, size: Sequence[int], coalesced: bool = False) -> Tensor:
+    """A COO tensor with the history of its values."""
+    places = wrap(np.ascontiguousarray(indices, np.int64))
+    return call_bound(_COO, (len(places), values.dim() - 1, tuple(size), places, values,
+                             coalesced or places._array.shape[1] < 2))
+
+
+def _looked_up(self: Tensor, indices: Tensor) -> Tensor:
+    """Elements of a sparse tensor at (dims, elements), zero where it has none."""
+    array = coo_of(self._array).summed()
+    rows, wanted = array.values._array, indices._array[: array.sparse_dim]
+    inside = tuple(indices._array[array.sparse_dim :])
+    known, asked = array.flat_places(), flattened(wanted, array.shape)
+    if not len(known):
+        return wrap(np.zeros((len(asked), *array.shape[len(indices._array) :]), rows.dtype))
+    at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    found = rows[(at, *inside)]
+    found[known[at] != asked] = 0
+    return wrap(found)
+
+
+def _looked_up_dense(self: Tensor, indices: Tensor) -> Tensor:
+    places = indices._array
+    if not len(places):  # every element of a tensor without dimensions is at its one place
+        return wrap(np.repeat(self._array[None], places.shape[1], 0))
+    return wrap(self._array[tuple(places)])
+
+
+_VALUES_AT = op("_sparse_values_at(Tensor self, Tensor indices) -> Tensor", public="",
+   kernel=Layouts(_looked_up, _looked_up, _looked_up_dense),
+   grad=dict(self=lambda grad, self, indices: _as_layout(
+       call_bound(_COO, (len(indices), grad.dim() - 1, self.shape, indices, grad, False)), self)))
+
+
+def values_at(self: Tensor, indices: Tensor) -> Tensor:
+    """The elements of a tensor of any layout at (dims, elements)."""
+    return call_bound(_VALUES_AT, (self, indices))
+
+
+def _coalesced(self: Tensor) -> Tensor:
+    return self if self._array.coalesced else wrap_sparse(self._array.summed())
+
+
+_COALESCE = op("_coalesce(Tensor self) -> Tensor", public="", grad=dict(self=lambda grad: grad),
+               kernel=Layouts(_coalesced))
+
+
+def coalesce(self: Tensor) -> Tensor:
+    """The tensor with sorted indices, each once; itself if it is so."""
+    if not isinstance(self, Tensor):
+        raise TypeError(expected("coalesce", "input", "Tensor", self, 1))
+    if self.layout is not sparse_coo:
+        refuse_layout("coalesce", "sparse coordinate", self)
+    return self if self._array.coalesced else call_bound(_COALESCE, (self,))
+
+
+# conversions ---------------------------------------------------------------------------------------------------------
+
+
+def dense_array(self: Tensor) -> np.ndarray:
+    """The elements of a sparse tensor as an ndarray."""
+    array = coo_of(self._array).summed()
+    dims = array.sparse_dim
+    made = np.zeros((math.prod(array.shape[:dims]), *array.shape[dims:]), array.dtype)
+    made[array.flat_places()] = array.values._array
+    return made.reshape(array.shape)
+
+
+def _to_dense_grad(grad: Tensor, self: Tensor, masked_grad: bool | None) -> Tensor:
+    if masked_grad is not False:
+        return grad.sparse_mask(coalesce(self) if self.layout is sparse_coo else self)
+    return _as_layout(grad, self)
+
+
+_TO_DENSE = op("_to_dense(Tensor self, *, bool? masked_grad=None) -> Tensor", public="",
+   kernel=Layouts(*[lambda self, masked_grad: wrap(dense_array(self))] * 2),
+   grad=dict(self=_to_dense_grad))
+
+
+def to_dense(self: Tensor, dtype: dtype | None = None, *, masked_grad: bool | None = None) -> Tensor:
+    """The tensor in strided layout; itself if it is."""
+    if not is_sparse(self):
+        return self if dtype is None else self.to(dtype)
+    if dtype is not None:
+        raise RuntimeError("dtype argument is not supported by sparse_to_dense")
+    return call_bound(_TO_DENSE, (self, masked_grad))
+
+
+def _as_layout(grad: Tensor, like: Tensor) -> Tensor:
+    """A gradient in the layout of what it is the gradient of."""
+    if grad.layout is like.layout:
+        return grad
+    if like.layout is strided:
+        return to_dense(grad)
+    if like.layout is sparse_coo:
+        return to_sparse(grad, like._array.sparse_dim)
+    return to_sparse(grad, layout=like.layout, dense_dim=like._array.dense_dim)
+
+
+def _from_dense(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim: int | None) -> Tensor:
+    array, ndim = self._array, self.dim()
+    name = f"dense_to_{layout._name}" if layout in COMPRESSED else "dense_to_sparse"
+    if layout is sparse_coo:
+        dims = ndim if sparse_dim is None else sparse_dim
+        if not 0 <= dims <= ndim:
+            raise RuntimeError(f"{name}: sparse_dim argument must be in [0,{ndim}] range, but {dims} is given")
+        if ndim and not dims:
+            raise RuntimeError(f"{name}: sparse_dim argument must be in >0 when self.dim()>0")
+        batch = 0
+    else:
+        batch = ndim - 2 - (dense_dim or 0)
+        if ndim < 2 or batch < 0:
+            raise RuntimeError(f"{name}: dense_dim argument must be in [0,{ndim - 2}] range, but {dense_dim or 0} is "
+                               "given")
+        dims = batch + 2
+    filled = (array != 0).any(tuple(range(dims, ndim)))
+    if layout is sparse_coo:
+        places = np.stack(filled.nonzero()) if dims else np.empty((0, int(filled)), np.int64)
+        return coo(wrap(places), wrap(array[tuple(places)] if dims else array[None][: int(filled)]), array.shape, True)
+    places = np.stack(filled.nonzero())
+    made = SparseArray(sparse_coo, (wrap(places),), wrap(array[tuple(places)]), array.shape, True)
+    return wrap_sparse(_compressed_batches(made, layout, batch))
+
+
+def _compressed_batches(array: SparseArray, kind: layout, batch: int) -> SparseArray:
+    """A COO array whose leading dimensions are batches, compressed."""
+    if not batch:
+        return compressed_of(array, kind)
+    places, shape = array.parts[0]._array, array.shape
+    if kind is not COMPRESSED[0]:
+        swapped = [*range(batch), batch + 1, batch]
+        order = np.argsort(flattened(places[swapped], [shape[d] for d in swapped]), kind="stable")
+        return compress(places[:, order], array.values._array[order], shape, kind, batch)
+    return compress(places, array.values._array, shape, kind, batch)
+
+
+def _from_sparse(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim: int | None) -> Tensor:
+    array = self._array
+    if layout is not sparse_coo:
+        return wrap_sparse(compressed_of(array, layout))
+    return wrap_sparse(coo_of(array))
+
+
+_TO_SPARSE = op("_to_sparse(Tensor self, Layout layout, int? sparse_dim=None, int? dense_dim=None) -> Tensor",
+   public="",
+   kernel=Layouts(_from_sparse, _from_sparse, _from_dense),
+   grad=dict(self=lambda grad, self: _as_layout(grad, self)))
+
+
+def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: layout | None = None,
+              blocksize: tuple[int, int] | None = None, dense_dim: int | None = None) -> Tensor:
+    """The tensor in a sparse layout, COO unless told; itself if it is."""
+    wanted = layout or sparse_coo
+    source = LAYOUT_NAMES.get(self.layout, "Strided")
+    if sparse_dim is not None and layout is not None:
+        raise TypeError("to_sparse() takes 0 positional arguments but 1 was given")
+    if wanted in (sparse_bsr, sparse_bsc):
+        raise NotImplementedError(f"to_sparse: there are no tensors of layout {wanted} here")
+    if blocksize is not None:
+        raise RuntimeError(f"dense_to_sparse: conversion from {source} to {LAYOUT_NAMES[wanted]} with blocksize "
+                           "argument given is not supported")
+    if wanted is strided:
+        return to_dense(self)
+    if wanted not in LAYOUT_NAMES:
+        raise RuntimeError(f"dense_to_sparse: unexpected source layout {source}")
+    if sparse_dim is not None and is_sparse(self) and sparse_dim != self._array.sparse_dim:
+        if self.layout is sparse_coo:
+            raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument "
+                               "!=self.sparse_dim() is not supported")
+        raise RuntimeError(f"sparse_compressed_to_sparse: conversion from {source} to Sparse with sparse_dim argument "
+                           "!=2 is not supported")
+    return self if self.layout is wanted else call_bound(_TO_SPARSE, (self, wanted, sparse_dim, dense_dim))
+
+
+@composed
+def _sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
+    if not is_sparse(mask):
+        refusal(registry.get("sparse_mask"), "CPU")(self, mask)
+    if self._array.shape != mask._array.shape:
+        raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size "
+                           f"{shape_text(self.shape)} but mask has size {shape_text(mask.shape)}")
+    if is_sparse(self) and not self._array.coalesced and self._array.parts[0] is mask._array.parts[0]:
+        return self  # the same indices, each as often
+    array = mask._array
+    found = values_at(self, indices_of(mask))
+    return rebuilt(mask, found.reshape(array.values._array.shape[: array.batch + 1] + tuple(found.shape[1:])))
+
+
+op("sparse_mask(Tensor self, Tensor mask) -> Tensor", public="Tensor",
+   kernel=Layouts(_sparse_mask, _sparse_mask, _sparse_mask))
+
+# copies --------------------------------------------------------------------------------------------------------------
+
+
+def _copied(self: Tensor, kind: dtype | None, where: Any) -> Tensor:
+    if where is not None and where != CPU:
+        raise NotImplementedError(f"sparse tensors live on the CPU only, not on {where}")
+    array = self._array
+    values = array.values.clone() if kind is None else array.values.to(kind, copy=True)
+    return wrap_sparse(SparseArray(array.layout, tuple(p.clone() for p in array.parts), values, array.shape,
+                                   array.coalesced))
+
+
+def _cleared(self: Tensor) -> Tensor:
+    array = self._array
+    self._array = empty_sparse(array.layout, array.shape, array.values, array.sparse_dim)._array
+    self._bump_version()
+    return self
+
+
+def _stored(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
+    if not hasattr(src, "_keys"):
+        src = wrap(np.asarray(src))
+    found = LAYOUT_NAMES.get(src.layout, "Strided")
+    if self.layout in COMPRESSED:
+        if src.layout is not self.layout:
+            raise RuntimeError("torch.copy_: copy of sparse compressed tensors having different layouts is not "
+                               f"supported. self layout is {LAYOUT_NAMES[self.layout]} and src layout is {found}")
+        _check_same_lines(self._array, src._array)
+    elif src.layout in COMPRESSED:
+        refuse_layout("copy_sparse_compressed_", "sparse compressed", self)
+    elif src.layout is not self.layout:
+        raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = "
+                           f"{self.type()} and src type = {src.type()}")
+    made = _copied(src, self.dtype, None)._array
+    self._array = made if self.layout is sparse_coo else SparseArray(
+        self.layout, made.parts, made.values, self._array.shape)
+    self._bump_version()
+    return self
+
+
+def _check_same_lines(target: SparseArray, source: SparseArray) -> None:
+    """Raises unless the parts of one compressed array can take the place of another's."""
+    if target.nnz != source.nnz:
+        raise RuntimeError("torch.copy_: only sparse compressed tensors with the same number of specified elements are "
+                           "supported.")
+    dim = target.batch + (target.layout is not COMPRESSED[0])
+    here, there = target.shape[dim], source.shape[source.batch + dim - target.batch]
+    if here != there:
+        raise RuntimeError(f"torch.copy_: expected shapes of self and src to match along dimension {dim} for "
+                           f"{LAYOUT_NAMES[target.layout]} layout but the corresponding dimensions of self and src are "
+                           f"{here} and {there}, respectively.")
+
+
+def _filled(self: Tensor, value: Any) -> Tensor:
+    array = self._array
+    values = array.values.clone().fill_(value)
+    self._array = SparseArray(array.layout, array.parts, values, array.shape)
+    self._bump_version()
+    return self
+
+
+def store_result(target: Tensor, value: Tensor, *, replaces: bool) -> None:
+    """Gives the sparse tensor of an `out=` its result; one that does not replace its parts is copied as by `copy_`."""
+    if target.layout is not value.layout:
+        raise NotImplementedError(f"expected a result of layout {value.layout} in out=, but got {target.layout}")
+    if replaces or target.layout is sparse_coo:
+        target._array = _copied(value, target.dtype, None)._array
+        target._bump_version()
+    else:
+        _stored(target, value, False)
+
+
+def _empty_like(self: Tensor, dtype: dtype | None, layout: layout | None, device: Any, pin_memory: Any,
+                requires_grad: bool, *rest: Any) -> Tensor:
+    like = self._array.values if dtype is None else self._array.values.to(dtype)
+    if layout is strided:
+        return zeros(self.shape, dtype=like.dtype, device=device, requires_grad=requires_grad)
+    same = layout in (None, self.layout)
+    if same and self.layout is not sparse_coo:
+        made = wrap_sparse(emptied(self._array, like._array.dtype))
+    else:
+        made = empty_sparse(layout or self.layout, self._array.shape, like, self._array.sparse_dim if same else None)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _new_empty(self: Tensor, size: Sequence[int], *options: Any) -> Tensor:
+    return _empty_like(empty_sparse(options[1] or self.layout, size, self._array.values), *options)
+
+
+sparse_factories["aten::zeros"] = sparse_factories["aten::empty"] = (
+    lambda size, dtype, layout, *options: _empty_like(
+        empty_sparse(layout, size, wrap(np.empty(0, (dtype or get_default_dtype()).np))), dtype, layout, *options))
+serves("clone", *[lambda self, memory_format: _copied(self, None, None)] * 2)
+serves("_to_copy", *[lambda self, dtype, device, *rest: _copied(self, dtype, device)] * 2)
+serves("zero_", _cleared, _cleared)
+serves("copy_", _stored, _stored)
+serves("zeros_like", _empty_like, _empty_like)
+serves("empty_like", _empty_like, _empty_like)
+serves("new_zeros", _new_empty, _new_empty)
+serves("new_empty", _new_empty, _new_empty)
+registry.register_kernel("fill_", DispatchKey.SparseCsrCPU, _filled)
