@@ -258,7 +258,7 @@ def version_of(value: Any) -> Any:
 def function_name(node: Node) -> str:
     """What errors call the function a node stands for: `MulBackward0` is Mul, `SqueezeBackward1` Squeeze1."""
     name, _, number = node.name().rpartition("Backward")
-    return name + number.removeprefix("0") if number.isdigit() else node.name()
+    return name + number.removeprefix("0") if not number or number.isdigit() else node.name()
 
 
 def raise_modified(node: Node, value: Any, expected: Any) -> None:

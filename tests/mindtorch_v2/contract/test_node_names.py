@@ -55,6 +55,15 @@ def test_a_copy_is_named_in_full_where_it_is_spoken_of() -> None:
         squared.sum().backward()
 
 
+@pytest.mark.parametrize("name", ["Plain", "WithBackward1", "Backwards", "WithBackward"])
+def test_a_custom_function_is_spoken_of_by_its_own_name(name):
+    function = type(name, (torch.autograd.Function,), {
+        "forward": staticmethod(lambda ctx, x: x.view_as(x)), "backward": staticmethod(lambda ctx, grad: grad)})
+    made = function.apply(torch.ones(3, requires_grad=True) * 1)
+    with pytest.raises(RuntimeError, match=f"Output 0 of {name} is a view and is being modified inplace"):
+        made.mul_(2)
+
+
 def test_a_name_stays_after_the_graph_is_freed():
     x = torch.ones(2, 3, requires_grad=True)
     result = F.linear(x, torch.ones(4, 3), torch.ones(4))

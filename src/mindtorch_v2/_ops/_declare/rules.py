@@ -278,16 +278,17 @@ def check_overlap(target: Tensor, source: Any, *, same: bool = True) -> None:
 
 def check_operands(operator: Any, target: Tensor, values: Sequence[Any]) -> None:
     """Raises if an operand lies over what is written in a way that the operator does not take."""
+    is_view = target._base is not None
     for at, same in operator.declaration.sharing:
-        for source in tensors_in(values[at]):
-            check_overlap(target, source, same=same)
-
-
-def tensors_in(value: Any) -> Iterable[Tensor]:
-    """The tensors of an argument: itself, those of a list, or none."""
-    if value.__class__ in (tuple, list):
-        return [tensor for tensor in value if isinstance(tensor, Tensor)]
-    return (value,) if isinstance(value, Tensor) else ()
+        value = values[at]
+        for source in value if value.__class__ in (tuple, list) else (value,):
+            if source is target and same:
+                continue
+            if source.__class__ is Tensor and source._base is source._storage is None and not is_view \
+                    and source is not target:  # memory of its own
+                continue
+            if isinstance(source, Tensor):
+                check_overlap(target, source, same=same)
 
 
 def check_result_fits(target: Tensor, spec: Spec) -> None:

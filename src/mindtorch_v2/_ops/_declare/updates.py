@@ -72,11 +72,14 @@ class Updates(Family):
         return lambda source, *args: meta_of(self.spec(source, args))
 
     def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
-        write, xp = self.write, backend.xp
+        write, xp, direct = self.write, backend.xp, backend.direct
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
             check_update(self, operator, target, args)
-            if xp is not None and (target._array.size or backend.direct):
+            if direct:
+                write(xp, target._array, *[a._array if a.__class__ is Tensor else _array_of(a, backend, None)
+                                           for a in args])
+            elif xp is not None and target._array.size:
                 where = target._device
                 write(xp, backend.array_of(target), *[_array_of(a, backend, where) for a in args])
             target._bump_version()
