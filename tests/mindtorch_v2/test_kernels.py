@@ -108,3 +108,28 @@ def test_kernels_are_named_by_a_declaration_or_used_by_another_module(device):
 def test_declarations_name_kernels_of_devices_that_there_are():
     assert {device for device, _, _ in NAMED} <= {folder.name for folder in BACKENDS.iterdir() if folder.is_dir()}
     assert len(NAMED) > 100
+
+
+# What a public function of the documentation's table runs, beside the operator of its name.
+BEHIND = {
+    "gelu": ["gelu_backward"],
+    "softmax": ["_softmax_backward_data"],
+    "layer_norm": ["_native_layer_norm", "native_layer_norm_backward"],
+    "conv2d": ["convolution", "convolution_backward"],
+    "max_pool2d": ["max_pool2d_with_indices", "max_pool2d_with_indices_backward"],
+    "lstm": ["_recurrent_layer", "_recurrent_layer_backward"],
+    "scaled_dot_product_attention": ["_attention", "_attention_backward"],
+}
+
+
+def test_the_documentation_says_where_operators_are_defined():
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (\w+) \| `([\w/]+\.py)` \|(.*)\|$", text, re.MULTILINE)
+    assert len(rows) == 12
+    for name, family, cells in rows:
+        told = dict(zip(("cpu", "cuda", "npu"), (cell.strip(" `") for cell in cells.split("|")), strict=True))
+        found = [d for d in DECLARATIONS.values() if d.operator.schema.base_name in (name, *BEHIND.get(name, ()))]
+        assert found and {d.module.partition("_ops.")[2] + ".py" for d in found} == {family}
+        named = [item for d in found for item in d.kernels.items()]
+        kernels = {(device, f"kernels/{kernel.partition('.')[0]}.py") for device, kernel in named}
+        assert kernels == {(device, file) for device, file in told.items() if file}, name

@@ -175,7 +175,7 @@ def _nll_by_parts(self, target, weight, reduction, ignore_index):
 _nll_loss = function_of(op(
     "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor",
     kernel=computes(_nll_spec, _nll_array),
-    kernels={"cuda": "loss.nll_loss", "npu": "losses.nll_loss"},
+    kernels={"cuda": "loss.nll_loss", "npu": "loss.nll_loss"},
     grad=dict(self=lambda grad, target, weight, reduction, ignore_index, self_shape:
               call_bound(_NLL_BACKWARD, (grad, target, weight, self_shape, reduction, ignore_index))),
     public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES),
@@ -222,7 +222,7 @@ _NLL_BACKWARD: Operator = op(
    "ignore_index) -> Tensor",
    kernel=computes(lambda grad_output, target, weight, size, reduction, ignore_index: Spec(size, grad_output.dtype),
                    _nll_backward_array),
-   kernels={"cuda": "loss.nll_loss_backward", "npu": "losses.nll_loss_backward"},
+   kernels={"cuda": "loss.nll_loss_backward", "npu": "loss.nll_loss_backward"},
    grad=dict(grad_output=lambda grad, target, weight, reduction, ignore_index:
              _nll_loss(grad, target, weight, reduction, ignore_index)),
    public="",

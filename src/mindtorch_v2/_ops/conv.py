@@ -285,7 +285,7 @@ _CONVOLUTION = op(
     "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
     "bool transposed, int[] output_padding, int groups) -> Tensor",
     kernel=computes(_convolution_spec, _convolution_array, widened=_widened),
-    kernels={"cuda": "conv.convolution", "npu": "losses.convolution"},
+    kernels={"cuda": "conv.convolution", "npu": "conv.convolution"},
     grad={"input, weight, bias": _convolution_grad},
     npu="aclnnConvolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, out, "
         "cubeMathType=0) empty=0",
@@ -374,7 +374,7 @@ _BACKWARD = op(
     "int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[3] output_mask) -> "
     "(Tensor result, Tensor result1, Tensor result2)",
     kernel=computes(_backward_specs, _backward_array, widened=_widened),
-    kernels={"cuda": "conv.convolution_backward", "npu": "losses.convolution"},
+    kernels={"cuda": "conv.convolution_backward", "npu": "conv.convolution"},
     grad={"grad_output, input, weight": _backward_grad},
     npu="aclnnConvolutionBackward(grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, "
         "output_padding, groups, output_mask, cubeMathType=0, result, result1, result2) empty=0",

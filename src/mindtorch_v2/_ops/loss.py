@@ -127,7 +127,7 @@ op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
    npu="aclnnMseLoss(self, target, reduction, out) empty=nan",
    grad=dict(self=_mse_grad, target=lambda grad, self, target, reduction: -_mse_grad(grad, self, target, reduction)),
    public="_nn", samples=_distance_samples(), batch=_loss_each, autocast="float32",
-   kernels={"npu": "losses.distance_loss"})
+   kernels={"npu": "loss.distance_loss"})
 
 
 def _check_beta(beta: float) -> None:
@@ -154,7 +154,7 @@ op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) 
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
                              error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)), batch=_loss_each,
-   autocast="float32", kernels={"npu": "losses.distance_loss"})
+   autocast="float32", kernels={"npu": "loss.distance_loss"})
 
 
 def _check_delta(delta: float) -> None:
