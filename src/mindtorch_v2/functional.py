@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from ._core.device import Size
 from ._core.dtype import int64
@@ -99,7 +99,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     for n in (n for shape in given for n in shape if isinstance(n, Tensor)):
         raise AssertionError(f"Expected bool, got {type(n)}")
-    if any(n is not None and n < 0 for shape in given for n in shape):
+    if any(isinstance(n, SupportsIndex | float) and n < 0 for shape in given for n in shape):
         raise ValueError("Attempting to broadcast a dimension with negative length!")
     common = [1] * max(map(len, given), default=0)
     wrong: tuple[int, int, int] | None = None

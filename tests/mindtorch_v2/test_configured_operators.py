@@ -92,3 +92,29 @@ def test_complex_sums_in_real_types_do_not_show_numpys_warning():
 def test_probabilities_of_a_continuous_bernoulli_are_clamped():
     dist = torch.distributions.ContinuousBernoulli(logits=torch.tensor([50.0]))
     assert dist.probs.item() < 1
+
+
+def test_one_step_of_logspace_is_a_power_of_the_unrounded_start() -> None:
+    assert torch.logspace(2.5, 1, 1, 3, dtype=torch.int32).tolist() == [15]
+    assert torch.logspace(0.3, 1, 1, dtype=torch.bfloat16).tolist() == [1.9921875]
+    assert torch.logspace(99, 1, 1, 3, dtype=torch.float16).tolist() == [float("inf")]
+    assert torch.logspace(4000, 1, 1).tolist() == [float("inf")]
+
+
+def test_diff_of_nothing_is_its_input() -> None:
+    x = torch.randn(0, 3, requires_grad=True)
+    assert torch.diff(x, dim=0) is x
+    assert not torch.diff(x, dim=1).is_leaf
+
+
+def test_counts_along_dimensions_are_contiguous() -> None:
+    image = torch.ones(2, 3, 2, 2).to(memory_format=torch.channels_last)
+    assert torch.count_nonzero(image, -1).stride() == (6, 2, 1)
+    assert torch.count_nonzero(image, (0, -1)).stride() == (2, 1)
+
+
+def test_normal_is_drawn_in_the_common_shape_of_mean_and_out() -> None:
+    torch.manual_seed(0)
+    drawn = torch.normal(torch.ones(3), 1.0, out=torch.empty(2, 3))
+    torch.manual_seed(0)
+    torch.testing.assert_close(drawn, torch.empty(2, 3).normal_() + 1)

@@ -9,6 +9,7 @@ when the function is first called. Tracebacks and debuggers show the operator's 
 import functools
 import linecache
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -410,14 +411,15 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
 
     def source() -> str:
         defaults = "".join(f", __default_{n}__" for n in operator.schema.names[2:])
+        of_number = ("    if other.__class__ is int:\n"
+                     f"        if not -{_LARGE} < other < {_LARGE}: return __foreign__(self, other)\n"
+                     "        keys = self._keys\n"
+                     "    elif other.__class__ is not Tensor and other.__class__ in NUMBERS: keys = self._keys\n"
+                     "    else:\n")
+        of_tensor = ("    try: keys = self._keys | other._keys\n"
+                     "    except AttributeError: return __foreign__(self, other)\n")
         return (f"def {special}(self, other):\n"
-                "    if other.__class__ is int:\n"
-                f"        if not -{_LARGE} < other < {_LARGE}: return __foreign__(self, other)\n"
-                "        keys = self._keys\n"
-                "    elif other.__class__ is not Tensor and other.__class__ in NUMBERS: keys = self._keys\n"
-                "    else:\n"
-                "        try: keys = self._keys | other._keys\n"
-                "        except AttributeError: return __foreign__(self, other)\n"
+                + (of_tensor if takes_only_tensors(operator) else of_number + textwrap.indent(of_tensor, "    ")) +
                 "    if unusual.threads:\n"
                 "        include, allow = modes.masks\n"
                 "        keys = (keys | include) & allow\n"
@@ -429,6 +431,11 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
 
     scope = _caller_scope(operator) | {"__foreign__": foreign, "Tensor": tensor_class}
     return lazy_function(special, scope, _with_defaults(operator, scope, source))
+
+
+def takes_only_tensors(operator: Operator) -> bool:
+    """Whether the second operand cannot be a number, as in a matrix product."""
+    return operator.schema.arguments[1].type == "Tensor"
 
 
 _LEAVE: Any = type("Leave", (), {"__repr__": lambda self: "<another overload>"})()

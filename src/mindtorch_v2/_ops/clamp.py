@@ -56,7 +56,7 @@ def _check_clamp(self: Tensor, min: Any, max: Any) -> None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     given = [bound for bound in (min, max) if bound is not None]
     numbers = [bound for bound in given if bound.__class__ in NUMBERS]
-    if numbers and any(hasattr(bound, "_array") and bound._array.ndim for bound in given):
+    if numbers and any(hasattr(bound, "_array") and (bound._array.ndim or bound.requires_grad) for bound in given):
         shown = ", ".join(type(bound).__name__ for bound in (self, min, max))
         raise TypeError(f"clamp() received an invalid combination of arguments - got ({shown}), but expected one of:\n"
                         " * (Tensor input, Tensor min = None, Tensor max = None, *, Tensor out = None)\n"

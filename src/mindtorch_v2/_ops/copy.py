@@ -302,17 +302,18 @@ def parse_to(
     given, positional = dict(kwargs), list(args)
     where, kind = given.pop("device", None), given.pop("dtype", None)
     wanted, other = given.pop("memory_format", None), given.pop("tensor", None)
+    twice: frozenset[str] = frozenset(("device", "dtype")) if "tensor" in kwargs else frozenset()
     if positional and isinstance(positional[0], Tensor):
-        other = positional.pop(0)
+        other, twice = positional.pop(0), frozenset(("device", "dtype", "tensor"))
     elif positional and isinstance(positional[0], (dtype, type)):
-        kind = positional.pop(0)
+        kind, twice = positional.pop(0), frozenset(("device", "dtype", "tensor"))
     elif positional and (positional[0] is None or isinstance(positional[0], (str, bytes, int, device))):
-        where = positional.pop(0)
+        where, twice = positional.pop(0), frozenset(("device", "tensor"))
         if positional and not isinstance(positional[0], bool):
-            kind = positional.pop(0)
+            kind, twice = positional.pop(0), twice | {"dtype"}
     flags = dict(zip(("non_blocking", "copy"), positional, strict=False))
     rest: dict[str, Any] = {name: given.pop(name) for name in ("non_blocking", "copy") if name in given}
-    fits_a_form = (not given and len(positional) <= 2 and not flags.keys() & rest.keys()
+    fits_a_form = (not given and not twice & kwargs.keys() and len(positional) <= 2 and not flags.keys() & rest.keys()
                    and all(isinstance(f, bool) for f in (flags | rest).values())
                    and (kind is None or isinstance(kind, (dtype, type)))
                    and (wanted is None or isinstance(wanted, memory_format))

@@ -485,8 +485,6 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) 
     `kind` is the type of start, end and the step between them, `counted` the one the result is counted in.
     """
     start, end = (xp.asarray(bound).astype(kind) for bound in (start, end))
-    if steps == 1:
-        return start.reshape(1).astype(counted)
     step = (end - start) / kind.type(max(steps - 1, 1))
     up, down = xp.arange(steps // 2), xp.arange(steps - steps // 2 - 1, -1, -1)
     if counted == xp.float64:
@@ -509,6 +507,8 @@ def _check_bounds(kind: dtype, *bounds: Any) -> None:
 
 def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec) -> Any:
     kind, start, end = spec.dtype.np, _number(start), _number(end)
+    if steps == 1:
+        return _full(xp, spec, stored_number(start, spec.dtype))
     if spec.dtype.category == INT:
         _check_bounds(spec.dtype, start, end)
         start, end = (xp.trunc(xp.asarray(bound).real) for bound in (start, end))
@@ -520,13 +520,16 @@ def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec)
 def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any, spec: Spec) -> Any:
     """Powers of `base`: the ends are rounded to the result's type, the exponents between them are not."""
     kind, start, end = spec.dtype.np, _number(start), _number(end)
+    if steps == 1:
+        power = base ** xp.asarray(start).astype(xp.complex128 if start.__class__ is complex else xp.float64)
+        if spec.dtype in COMPUTE:  # what overflows a half type is infinite
+            return power.reshape(1).astype(spec.dtype.np)
+        return _full(xp, spec, stored_number(_number(power), spec.dtype))
     if spec.dtype.category == INT:
         _check_bounds(spec.dtype, start, end)
         start, end, kind = xp.trunc(start), xp.trunc(end), xp.dtype(xp.float64)
     start, end = (xp.asarray(bound).astype(kind) for bound in (start, end))
     wide = xp.complex128 if kind.kind == "c" else xp.float64
-    if steps == 1:
-        return (base ** start.reshape(1).astype(wide)).astype(spec.dtype.np)
     stepping = COMPUTE.get(spec.dtype, OF_ARRAY[kind]).np
     step = (end - start).astype(stepping) / stepping.type(max(steps - 1, 1))
     start, end, step = (number.astype(wide) for number in (start, end, step))

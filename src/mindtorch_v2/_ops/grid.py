@@ -127,7 +127,7 @@ def _sampled(input: Any, grid: Any, mode: int, padding_mode: int, align_corners:
 
 def _check(input: Any, grid: Any, rank: int) -> None:
     shapes = f"but got input with sizes {shape_text(input.shape)} and grid with sizes {shape_text(grid.shape)}"
-    if input.shape[0] != grid.shape[0]:
+    if input.size(0) != grid.size(0):
         raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, {shapes}")
     if grid.shape[-1] != input.dim() - 2:
         raise RuntimeError(f"grid_sampler(): expected grid to have size {input.dim() - 2} in last dimension, but got "

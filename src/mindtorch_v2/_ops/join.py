@@ -329,8 +329,6 @@ def _counted(xp: Any, repeats: Any, output_size: int | None) -> Any:
 def _repeat_interleave(self, repeats, dim, output_size):
     if dim is None:
         self, dim = self.flatten(), 0
-    if not self._array.ndim:
-        self = self.reshape((1,))
     n, counts = self.size(dim), repeats
     if counts._array.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
@@ -354,9 +352,11 @@ _counts_to_places = function_of(op(
 def _repeat_interleave_int(self, repeats, dim, output_size):
     if repeats < 0:
         raise RuntimeError("Repeats must be non-negative")
-    if dim is None or not self._array.ndim:
+    if dim is None:
         self, dim = self.flatten(), 0
     dim = wrapped_dim(dim, self._array.ndim)
+    if not self._array.ndim:
+        wrapped_dim(dim + 1, 0)  # raises: there is no place behind the dimension, where the repeats would be
     shape = self._array.shape
     if output_size is not None and output_size != shape[dim] * repeats:
         raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {shape[dim] * repeats} but got "

@@ -408,7 +408,8 @@ def _nanmean(self, dim, keepdim, dtype):
 
 op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
    kernel=computes(lambda self, dim: _sum_spec(self, dim, False, int64),
-                   lambda xp, self, dim: xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None)),
+                   lambda xp, self, dim: xp.asarray(
+                       xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None), order="C")),
    samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0),
                  case(t()), *DIM_ERRORS), out=None, aten=Aten(if_given("dim", "dim_IntList")),
    decomposition=lambda self, dim: (self != 0).sum(dim))

@@ -265,6 +265,8 @@ def _diff(self, n, dim, prepend, append):
     made = self if prepend is None else joined(prepend, self, dim)
     made = made if append is None else joined(made, append, dim)
     length = made.size(dim)
+    if not length:
+        return made
     if n >= length:
         return made.narrow(dim, 0, 0).clone()
     for _ in range(n):

@@ -9,7 +9,7 @@ import numpy as np
 from ..._core.dtype import INT
 from ..._core.from_data import from_numpy
 from ..._core.tensor import Tensor
-from ..._dispatch.callers import make_operator
+from ..._dispatch.callers import make_operator, takes_only_tensors
 from .op import PUBLIC, public_functions
 
 FAMILIES = """
@@ -96,15 +96,17 @@ def _operator(function: Callable, name: str, special: str, reflected: bool) -> C
         return function
     call = (lambda a, b: function(b, a)) if reflected else function
     takes_arrays = special in _OF_ARRAYS
+    operators = PUBLIC["Tensor"][name]
 
     def foreign(self: Tensor, other: Any) -> Any:
-        if isinstance(other, (int, float, complex, np.number, np.bool_)) or hasattr(type(other), "__torch_function__"):
+        if hasattr(type(other), "__torch_function__"):
             return call(self, other)
+        if isinstance(other, (int, float, complex, np.number, np.bool_)):
+            return NotImplemented if takes_only_tensors(operators[0]) else call(self, other)
         if takes_arrays and isinstance(other, np.ndarray):
             return call(self, _of_array(other)) if other.dtype.kind in "biufc" else NotImplemented
         return NotImplemented
 
-    operators = PUBLIC["Tensor"][name]
     if len(operators) == 1 and len(operators[0].schema.positional) == 2:
         return make_operator(operators[0], special, Tensor, reflected=reflected, foreign=foreign)
 
