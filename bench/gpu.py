@@ -140,8 +140,8 @@ def chain(torch: Any) -> Callable:
     if torch.__name__ == "torch":
         return lambda: ((x * 2 + 1).sigmoid() * x - 0.5).tanh().abs().sqrt() * 3 + x
     from mindtorch_v2._dispatch.callers import call_bound
-    from mindtorch_v2._ops._declare.op import op
     from mindtorch_v2._ops._declare.families import pointwise
+    from mindtorch_v2._ops._declare.op import op
 
     def compute(xp: Any, x: Any) -> Any:
         return xp.sqrt(xp.absolute(xp.tanh((1 / (1 + xp.exp(-(x * 2 + 1)))) * x - 0.5))) * 3 + x
