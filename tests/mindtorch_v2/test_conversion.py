@@ -124,6 +124,20 @@ def test_resize_and_set() -> None:
         torch.ones(2).set_(torch.arange(6))
 
 
+def test_resize_out_of_place_is_a_view_of_as_many_elements() -> None:
+    x = torch.arange(4.0, requires_grad=True)
+    with pytest.warns(UserWarning, match="non-inplace resize is deprecated"):
+        y = x.resize(2, 2)
+    assert y.shape == (2, 2) and y.data_ptr() == x.data_ptr()
+    y.sum().backward()
+    assert x.grad.tolist() == [1.0] * 4
+    with pytest.warns(UserWarning, match="non-inplace resize_as is deprecated"):
+        assert torch.arange(6).view(2, 3).t().resize_as(torch.ones(6)).tolist() == [0, 3, 1, 4, 2, 5]
+    message = r"requested resize to 5x2 \(10 elements in total\), but the given tensor has a size of 4 \(4 elements\)"
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match=message):
+        x.resize(5, 2)
+
+
 def test_deepcopy() -> None:
     x = torch.ones(2, requires_grad=True)
     x.grad = torch.full((2,), 3.0)

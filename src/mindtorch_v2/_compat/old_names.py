@@ -1,8 +1,9 @@
 """Names that PyTorch keeps from its past, or for what is not here: switches, removed functions, old methods."""
 
 import enum
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.device import NamedConstant
@@ -91,16 +92,25 @@ globals().update({name: absent_function(f"torch.{name}") for name in _QUANTIZATI
 # methods of Tensor ---------------------------------------------------------------------------------------------------
 
 
+def _in_size(tensor: Tensor, sizes: Sequence[Any]) -> Tensor:
+    if tensor.numel() != math.prod(sizes):
+        wanted, has = ("x".join(map(str, shape)) for shape in (sizes, tensor.shape))
+        raise RuntimeError(f"requested resize to {wanted} ({math.prod(sizes)} elements in total), but the given tensor "
+                           f"has a size of {has} ({tensor.numel()} elements). autograd's resize can only change the "
+                           "shape of a given tensor, while preserving the number of elements. ")
+    return tensor.contiguous().view(*sizes)  # type: ignore[attr-defined]
+
+
 def _resized(self: Tensor, *sizes: Any) -> Tensor:
-    """A copy with another size. Deprecated."""
+    """The elements in another shape, as a view if they lie in order. Deprecated."""
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
-    return self.clone().resize_(*sizes)
+    return _in_size(self, sizes)
 
 
 def _resized_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """A copy with the size of another tensor. Deprecated."""
+    """The elements in the shape of another tensor, as a view if they lie in order. Deprecated."""
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
-    return self.clone().resize_(tensor.shape)
+    return _in_size(self, tensor.shape)
 
 
 def _dequantized(self: Tensor) -> Tensor:
