@@ -13,26 +13,29 @@ from ..._dispatch.registry import Operator
 FOLDER = pathlib.Path(__file__).parents[1] / "docs"
 
 
-@functools.cache
+_read: dict[str, dict[str, str]] = {}
+
+
 def sections(family: str) -> dict[str, str]:
     """The texts on a family's operators, by their name without overload; a heading may name several."""
-    file = FOLDER.joinpath(*family.split(".")).with_suffix(".md")
-    if not file.exists():
-        return {}
-    parts = file.read_text(encoding="utf-8").split("\n# ")[1:]
-    return {
-        name: text.strip() for names, _, text in (part.partition("\n") for part in parts) for name in names.split(", ")
-    }
+    if family not in _read:
+        file = FOLDER.joinpath(*family.split(".")).with_suffix(".md")
+        parts = file.read_text(encoding="utf-8").split("\n# ")[1:] if file.exists() else []
+        _read[family] = {
+            name: text.strip()
+            for names, _, text in (part.partition("\n") for part in parts)
+            for name in names.split(", ")
+        }
+    return _read[family]
 
 
 @functools.cache
 def of_functions(place: str) -> Mapping[str, str]:
     """The texts on functions of a place ("torch", "Tensor", "nn_functional"): its own, torch's and the operators'."""
-    texts = {}
-    for file in FOLDER.rglob("*.md"):
-        family = ".".join(file.relative_to(FOLDER).with_suffix("").parts)
+    texts: dict[str, str] = {}
+    for family, read in _read.items():  # all whose operators have a function by now
         if not family.startswith("functions."):
-            texts.update(sections(family))
+            texts.update(read)
     return {**texts, **sections("functions.torch"), **sections(f"functions.{place}")}
 
 
