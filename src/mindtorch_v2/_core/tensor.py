@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._autograd.node import HookDict, RemovableHandle, VersionCounter
-from .._autograd.views import creation_now, edge_of_view, recording_edge
+from .._autograd.views import MULTI_OUTPUT, creation_now, edge_of_view, recording_edge
 from .._backends.meta import MetaArray
 from .._dispatch.argument_checks import checked_int, expected
 from .._dispatch.callers import call_bound, call_torch_function, calls_pytorch, mixed_libraries
@@ -866,8 +866,10 @@ def tracked_view(
         made._device = source._device
     if counter.value:
         made._edge_version = counter.value
-    if nr is not None or source._creation or unusual.threads and not modes.grad_enabled:
+    if source._creation or unusual.threads and not modes.grad_enabled:
         made._creation = creation_now(source, nr is not None)
+    elif nr is not None:
+        made._creation = MULTI_OUTPUT
     return made
 
 

@@ -614,6 +614,17 @@ def test_out_of_another_size_is_resized_and_counts_once() -> None:
     assert expanded.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("make", [
+    lambda out: torch.arange(6, out=out), lambda out: torch.zeros(2, out=out), lambda out: torch.eye(2, out=out)])
+def test_a_view_that_a_factory_wrote_leads_nowhere(make: Any) -> None:
+    x = torch.ones(2, 3, requires_grad=True)
+    view = x.clone().view(-1)
+    make(view)
+    with pytest.raises(RuntimeError, match="derivative for aten::.* is not implemented"):
+        view.sum().backward()
+    assert x.grad is None
+
+
 def test_out_that_needs_grad() -> None:
     x = leaf(1.0, 2.0)
     torch.eq(x, 1.0, out=(y := x * 1))

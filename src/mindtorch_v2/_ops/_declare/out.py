@@ -122,6 +122,7 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     if cuts_off and not all(_may_be_written(t) for t in targets):
         raise RuntimeError(f"aten::{rule.by or name}(): functions with out=... arguments don't support "
                            "automatic differentiation, but one of the arguments requires grad.")
+    edges = [t._recording_edge() if t.requires_grad else None for t in targets] if cuts_off else []
     at, makes = operator.schema.index.get("dtype"), "requires_grad" in operator.schema.index
     asked = None if at is None else values[at]
     if asked is not None and asked is not targets[0].dtype:
@@ -176,10 +177,9 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
     if rule.rewrites is not None and rule.rewrites(*values):
         targets[0]._bump_version()
     if cuts_off:
-        for target in targets:
+        for target, edge in zip(targets, edges, strict=True):
             node = NotDerived(f"aten::{name}", (
-                target._recording_edge() if target.requires_grad else None,
-                *(source._recording_edge() for source in _tensors(values) if source.requires_grad)))
+                edge, *(source._recording_edge() for source in _tensors(values) if source.requires_grad)))
             node.outputs = ((target._array.shape, target._array.dtype, target._device),)
             rebase(target, node)
     if makes and (targets[0]._base is None or modes.inference) and targets[0]._edge is None:
