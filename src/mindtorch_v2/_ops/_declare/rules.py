@@ -278,17 +278,22 @@ def check_overlap(target: Tensor, source: Any, *, same: bool = True) -> None:
 
 def check_operands(operator: Any, target: Tensor, values: Sequence[Any]) -> None:
     """Raises if an operand lies over what is written in a way that the operator does not take."""
-    is_view = target._base is not None
     for at, same in operator.declaration.sharing:
         value = values[at]
-        for source in value if value.__class__ in (tuple, list) else (value,):
-            if source is target and same:
-                continue
-            if source.__class__ is Tensor and source._base is source._storage is None and not is_view \
-                    and source is not target:  # memory of its own
-                continue
-            if isinstance(source, Tensor):
-                check_overlap(target, source, same=same)
+        if value is target and same:
+            continue
+        if value.__class__ is Tensor:
+            _check_operand(target, value, same)
+        else:
+            for source in value if value.__class__ in (tuple, list) else (value,):
+                if isinstance(source, Tensor):
+                    _check_operand(target, source, same)
+
+
+def _check_operand(target: Tensor, source: Tensor, same: bool) -> None:
+    if target._base is source._base is source._storage is None and source is not target:  # memory of its own
+        return
+    check_overlap(target, source, same=same)
 
 
 def check_result_fits(target: Tensor, spec: Spec) -> None:
