@@ -41,6 +41,8 @@ def _start(A: Any, k: int | None, X: Any, n: int | None) -> tuple[int, Any]:
     rows = A.shape[-1]
     k = (1 if X is None else X.shape[-1]) if k is None else k
     n = (k if X is None else X.shape[-1]) if n is None else n
+    if not k:
+        raise ZeroDivisionError("0.0 cannot be raised to a negative power")
     if rows < 3 * n:
         raise ValueError(f"LOBPCG algorithm is not applicable when the number of A rows (={rows}) is smaller than 3 x "
                          f"the number of requested eigenpairs (={n})")

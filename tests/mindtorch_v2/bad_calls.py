@@ -602,7 +602,11 @@ BAD_CALLS: dict[str, list[str]] = {
         "a.to(torch.float64, device='cpu')", "a.to(tensor=a, dtype=torch.int64)", "a.clamp(g[0, 0], 1)",
         "a.clamp_(g[0, 0], 1)", "a.clamp(1, g[0, 0])", "torch.repeat_interleave(s, 2, dim=0)",
         "torch.repeat_interleave(s, idx, dim=0)", "F.grid_sample(s, x4, align_corners=False)",
-        "F.grid_sample(x4, s, align_corners=False)",
+        "F.grid_sample(x4, s, align_corners=False)", "torch.addr(q, v, v, beta=1j)", "torch.addr(q, v, v, alpha=1j)",
+        "a.to_sparse().index_select(0, idx.to('meta'))", "F.fractional_max_pool2d(x4, (1,), output_size=(2, 2))",
+        "F.fractional_max_pool2d(x4, 1, output_size=(2,))", "a[[1j, 1]]", "torch.linalg.qr(e.half())",
+        "torch.norm(x3, 'nuc')", "torch.norm(x3, 'fro', dim=(0, 1, 2))", "torch.Tensor({})", "torch.Tensor({1: 2})",
+        "F.linear_cross_entropy(v, q, numpy.float64(1))", "torch.lobpcg(torch.eye(4), k=0)", "torch.gradient(s, dim=0)",
     ],
     "objects of other types": [
         "torch.masked.sum(a, numpy.int64(1))", "torch.masked.cumsum(a, (0, 5))", "torch.masked.mean(a, 1.5, mask=m)",

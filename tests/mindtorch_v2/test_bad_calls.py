@@ -47,6 +47,8 @@ OTHER_WORDS = {
     "torch.where(m, 1, a, out=None)": "where() received an invalid combination of arguments",
     "torch.median(a, out=None)": "median() received an invalid combination of arguments",
     "a.clamp_(g[0, 0], 1)": "clamp() received an invalid combination of arguments",
+    "a.to_sparse().index_select(0, idx.to('meta'))": "Could not run 'aten::index_select' with arguments from the",
+    "F.linear_cross_entropy(v, q, numpy.float64(1))": "argument 'target' (position 2) must be Tensor, not float64",
     "a.moveaxis([0], 1)": "movedim() received an invalid combination of arguments",
     "torch.gradient(a, dim=(0, 'x'))": "gradient(): argument 'dim' must be int, not str",
     "torch.masked.mean(a, 1.5, mask=m)": "sum(): argument 'dim' (position 1) must be tuple of ints, not float",

@@ -118,3 +118,18 @@ def test_normal_is_drawn_in_the_common_shape_of_mean_and_out() -> None:
     drawn = torch.normal(torch.ones(3), 1.0, out=torch.empty(2, 3))
     torch.manual_seed(0)
     torch.testing.assert_close(drawn, torch.empty(2, 3).normal_() + 1)
+
+
+def test_rows_of_one_channel_may_lie_as_channels_last() -> None:
+    x = torch.randn(2, 5, 1).transpose(-1, -2).requires_grad_()
+    out = torch.nn.functional.conv1d(x, torch.ones(3, 1, 1))
+    assert out.stride() == (15, 1, 3)
+    torch.testing.assert_close(out, x.expand(2, 3, 5))
+    out.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((2, 1, 5), 3.0))
+    assert torch.nn.functional.conv_transpose1d(x, torch.ones(1, 3, 1)).stride() == (15, 1, 3)
+
+
+def test_variance_of_nothing_warns_whatever_the_correction() -> None:
+    with pytest.warns(UserWarning, match="degrees of freedom is <= 0"):
+        assert torch.var(torch.randn(0, 3), 1, correction=2).shape == (0,)

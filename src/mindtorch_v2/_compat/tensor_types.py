@@ -90,7 +90,7 @@ def _of_data(kind: dtype, data: Any) -> Tensor:
         return legacy_tensor(kind, tuple(data), None, size=data)
     if isinstance(data, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__") or isinstance(data, dict):
         raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
     return _fresh(data, kind, CPU, False)
 

@@ -298,6 +298,8 @@ def _converted(item: Any) -> Any:
         for part in () if isinstance(item, (np.ndarray, range)) else item:
             if isinstance(part, np.generic) and not hasattr(part, "__index__"):
                 raise TypeError(f"'{_type_name(part)}' object cannot be interpreted as an integer")
+        if made.dtype.is_complex:
+            raise TypeError("'complex' object cannot be interpreted as an integer")
         return made if made.dtype is int64 else made.to(int64)
     if hasattr(item, "__index__") and not isinstance(item, type):
         return item.__index__()

@@ -18,7 +18,7 @@ from ._declare.flops import Flops, conv_backward_flop, conv_flop
 from ._declare.op import composite, function_of, op
 from ._declare.rules import Spec, c_name, shape_text, type_text
 from ._declare.samples import case, cases, error, ints, t
-from .copy import suggested_strides, uninitialised
+from .copy import suggested_strides, suggested_strides_of_rows, uninitialised
 from .elementary import COMPLEX_OF_PARTS
 from .join import constant_pad_nd
 from .matmul import check_same_scalar
@@ -182,7 +182,8 @@ def _layout(input: Tensor, weight: Tensor, groups: int, shape: tuple[int, ...]) 
     """Channels-last strides where input or weight lie so, as far as PyTorch's kernels keep to it."""
     if len(shape) == 5 and not _runs_in_onednn(input, weight, groups):
         return None
-    return suggested_strides(input, shape) or suggested_strides(weight, shape)
+    suggest = suggested_strides_of_rows if len(shape) == 3 else suggested_strides
+    return suggest(input, shape) or suggest(weight, shape)
 
 
 # convolution ---------------------------------------------------------------------------------------------------------

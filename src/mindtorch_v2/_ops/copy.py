@@ -74,6 +74,16 @@ def suggested_strides(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] |
     return _suggested(own, element_strides(self._array), tuple(shape))
 
 
+def suggested_strides_of_rows(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """As `suggested_strides`, of rows that are computed as images of one row."""
+    own = self._array.shape
+    if 1 not in own and at_hand(self._array) and self._array.flags.c_contiguous:
+        return None
+    strides = element_strides(self._array)
+    made = _suggested((*own[:2], 1, own[2]), (*strides[:2], own[2] * strides[2], strides[2]), (*shape[:2], 1, shape[2]))
+    return None if made is None else (*made[:2], made[3])
+
+
 @functools.lru_cache(4096)
 def _suggested(own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
     if len(shape) != len(own) or 0 in own or not strides[1]:

@@ -29,7 +29,7 @@ def _variance_spec(name: str, word: str) -> Callable:
             raise RuntimeError(f"{word} only support floating point and complex dtypes")
         shape = self._array.shape
         dims = reduced_dims(dim, len(shape))
-        if folded_count(shape, dim) <= (1 if correction is None else correction):
+        if 0 in shape or folded_count(shape, dim) <= (1 if correction is None else correction):
             warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
                           "reduction factor (input numel divided by output numel).", stacklevel=4)
         return Spec(folded_shape(shape, dims, keepdim), self.dtype.to_real())
@@ -265,12 +265,12 @@ _vector_norm = function_of(_VECTOR_NORM)
                          case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)), out=Out(by="linalg_vector_norm"),
            autocast=dict(accelerators="float32"), python="layout")
 def _torch_norm(self, p, dim, keepdim, dtype):
-    if p is None or p.__class__ is str and p == "fro":
+    if p is None or p.__class__ is str and p == "fro" and (dim is None or len(dim) <= 2):
         p = 2
     if isinstance(p, str):
-        if p != "nuc":
+        if p not in ("fro", "nuc"):
             raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
-        return public_functions("linalg")["matrix_norm"](self, p, dim or (-2, -1), keepdim, dtype=dtype)
+        return public_functions("linalg")["matrix_norm"](self, p, dim or tuple(range(self.dim())), keepdim, dtype=dtype)
     return _vector_norm(self, p, dim, keepdim, dtype=dtype)
 
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .._core.dtype import BOOL, INT, REDUCED, bool_, promote_types
+from .._core.dtype import BOOL, FLOAT, INT, REDUCED, bool_, promote_types
 from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
@@ -15,6 +15,7 @@ from ._declare.op import composite, function_of, op
 from ._declare.out import CASTABLE, Out
 from ._declare.rules import Spec, broadcast_shape, c_name, shape_text
 from ._declare.samples import case, cases, error, t
+from .copy import stored_number
 from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
 
 
@@ -46,6 +47,8 @@ def _addr(self, vec1, vec2, beta, alpha):
     for name, number in (("beta", beta), ("alpha", alpha)):
         if kind.category <= INT and number.__class__ in (float, complex):
             raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+        if kind.category == FLOAT and number.__class__ is complex:
+            stored_number(number, kind)
     if kind.category == BOOL:
         made = vec1.unsqueeze(1) & vec2 & bool(alpha)
         return made | self if beta else made

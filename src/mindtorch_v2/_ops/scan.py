@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.tensor import Tensor, proper_dim, wrapped_dim
 from .._dispatch.argument_checks import checked_int
 from .._dispatch.keys import modes
 from .._dispatch.registry import Operator
@@ -315,6 +315,8 @@ def _at_coordinates(self: Tensor, f: Any, dim: int, coordinates: Any, edge_order
 def _gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> tuple:
     dims = tuple(range(self.dim())) if dim is None else tuple(
         checked_int("gradient", "dim", d) for d in (dim if isinstance(dim, (list, tuple)) else (dim,)))
+    for d in dims:
+        proper_dim(d, self.dim())
     each = isinstance(spacing, (list, tuple))
     if not (each or spacing is None or isinstance(spacing, (int, float, complex))
             or isinstance(spacing, Tensor) and not spacing.dim()):

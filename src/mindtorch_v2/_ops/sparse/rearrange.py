@@ -12,7 +12,7 @@ from ..._core.tensor import Tensor, wrap, wrapped_dim
 from ..._dispatch.keys import COO_MASK, DispatchKey
 from ..._dispatch.registry import registry
 from .._declare.rules import shape_text
-from .layouts import cat, composed, from_parts, plain, rebuilt, serves, to_sparse, values_of
+from .layouts import cat, composed, from_parts, plain, rebuilt, refuse_backend, serves, to_sparse, values_of
 
 
 def _permuted(self: Tensor, dims: Sequence[int]) -> Tensor:
@@ -103,6 +103,8 @@ def _unsqueezed(self: Tensor, dim: int) -> Tensor:
 def _index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
     if index.dim() != 1 or index.layout is not strided or index.dtype is not int64:
         raise IndexError("index_select() argument index must be 1-D strided (non-sparse) long-tensor.")
+    if index.is_meta:
+        refuse_backend("aten::index_select", "SparseMeta", self)
     array, dim = self._array, wrapped_dim(dim, self.dim())
     shape = (*array.shape[:dim], index.numel(), *array.shape[dim + 1 :])
     places = array.parts[0]._array

@@ -130,7 +130,7 @@ def linear_cross_entropy(input: Any, linear_weight: Any, target: Any, *, linear_
     if input.size(-1) != width:
         raise RuntimeError("expected equal input and linear_weight last dimensions (in_features), got "
                            f"{input.size(-1)} and {width}, respectively")
-    if target.is_floating_point() and ignore_index is not None:
+    if isinstance(target, Tensor) and target.is_floating_point() and ignore_index is not None:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = _linear(input, linear_weight.reshape(-1, width), bias)

@@ -77,6 +77,10 @@ def _fractional_max_pools(rank: int) -> tuple[Callable, Callable]:
             batch = 1 if input.dim() == rank + 1 else input.shape[0]
             _random_samples = _torch["rand"](batch, input.size(-rank - 1), rank, dtype=input.dtype,
                                              device=input.device)
+        for what, size in (("kernel_size", kernel_size), ("output_size", output_size)):
+            if isinstance(size, (tuple, list)) and len(size) == 1:
+                raise RuntimeError(f"{name}: {what} must either be a single Int or tuple of "
+                                   f"{'three ' * (rank == 3)}Ints")
         return _nn[name](input, kernel_size, output_size, _random_samples)
 
     def pool(input: Any, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
