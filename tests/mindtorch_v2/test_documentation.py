@@ -29,12 +29,17 @@ WITHOUT = (
 
 
 def public_of(place):
-    """The functions, methods and properties of a place that users call by their names, with their docstrings."""
+    """The functions, methods, properties and classes of a place that users name, with their docstrings.
+
+    Not exceptions, which are caught and not called.
+    """
     names = {*dir(PLACES[place]), *(torch._HOME if place == "torch" else ())}
     for name in sorted(name for name in names if not name.startswith("_")):
         value = inspect.getattr_static(PLACES[place], name, None) or getattr(PLACES[place], name)
-        if callable(value) and not inspect.isclass(value) or isinstance(value, (property, staticmethod)):
-            yield name, inspect.getdoc(getattr(PLACES[place], name)) or ""
+        if inspect.isclass(value) and issubclass(value, Exception):
+            continue
+        if callable(value) or isinstance(value, (property, staticmethod)):
+            yield name, getattr(PLACES[place], name).__doc__ or ""
 
 
 def globals_of_examples():
