@@ -86,7 +86,7 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
     owners = [a for a in relevant_args if _overrides(a)]
     if modes.include & PYTHON_MASK and _modes():
         return call_function_mode(_modes(), public_api, owners, args, kwargs)
-    return call_torch_function(public_api, owners, args, kwargs)
+    return call_torch_function(public_api, owners, args, kwargs, in_python=True)
 
 
 _NEVER_ASKED = frozenset((Tensor, str, int, float, bool, type(None)))

@@ -36,6 +36,22 @@ def test_python_functions_ask_their_arguments():
         assert call() == ("seen", name, (Tagged,))
 
 
+def test_a_plain_method_is_asked_too_with_a_warning():
+    class Plain:
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            return self, function.__name__, types
+
+    one = Plain()
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="Defining your `__torch_function__` as a plain method is deprecated"):
+            assert torch.add(torch.ones(1), one) == (one, "add", (Plain,))
+    finally:
+        torch.set_warn_always(False)
+    with pytest.warns(DeprecationWarning, match="Defining your `__torch_function__ as a plain method is deprecated"):
+        assert F.relu(one) == (one, "relu", (Plain,))
+
+
 def test_a_function_mode_sees_python_functions_whole():
     seen = []
 

@@ -10,6 +10,7 @@ import functools
 import linecache
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from .._core.allocation import out_of_memory, too_large
 from .._core.device import Size, device, get_default_device, layout, memory_format
 from .._core.dtype import dtype
+from .._core.warn import warn_once
 from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
 from .old_orders import named_by_old_order
 from .registry import Operator, registry
@@ -351,7 +353,19 @@ def by_precedence(owners: Sequence[Any]) -> list[Any]:
     return ordered
 
 
-def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kwargs: dict) -> Any:
+def _warn_of_plain_method(in_python: bool) -> None:
+    """PyTorch's warning, which its functions written in Python give each time and as another class."""
+    name = "Defining your `__torch_function__"
+    advice = " as a plain method is deprecated and will be an error in future, please define it as a classmethod."
+    if in_python:
+        warnings.warn(name + advice, DeprecationWarning, stacklevel=5)
+    else:
+        warn_once(f"{name}`{advice}", stacklevel=6)
+
+
+def call_torch_function(
+    public: Callable, owners: Sequence[Any], args: tuple, kwargs: dict, in_python: bool = False
+) -> Any:
     """Asks each owner's __torch_function__ in turn."""
     for owner in owners:
         if is_of_pytorch(type(owner)):
@@ -359,7 +373,10 @@ def call_torch_function(public: Callable, owners: Sequence[Any], args: tuple, kw
     ordered = by_precedence(owners)
     types = tuple(type(o) for o in ordered)
     for owner in ordered:
-        result = type(owner).__torch_function__(public, types, args, kwargs)
+        asked = owner.__torch_function__
+        if getattr(asked, "__self__", None) is owner:
+            _warn_of_plain_method(in_python)
+        result = asked(public, types, args, kwargs)
         if result is not NotImplemented:
             return result
     tried = "".join(f"\n\n  - tensor subclass {t}" for t in types)
