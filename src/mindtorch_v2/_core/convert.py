@@ -316,7 +316,7 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
     made._bump_version()  # as PyTorch, which fills an empty tensor
     memo[id(self)] = made
     if self._grad is not None:
-        made._grad = copy.deepcopy(self._grad, memo)
+        made.grad = copy.deepcopy(self._grad, memo)
     made.__dict__.update(copy.deepcopy(user_attributes(self), memo))
     return made
 

@@ -506,7 +506,7 @@ class Tensor(TensorBase):
         self._array, self._storage, self._offset = new._array, new._shared_storage(), new._offset
         self._device = new._device
         recorded = self.requires_grad and not new._keys & INFERENCE_MASK
-        self._asked_for_grad = self._asked_for_grad or self.requires_grad
+        self._asked_for_grad = self._asked_for_grad or self.requires_grad and self._base is None
         self._keys = (self._keys & SUBCLASS_MASK) | new._keys & INFERENCE_MASK | (
             WITH_GRAD[new._backend_mask()] if recorded else new._backend_mask()
         )

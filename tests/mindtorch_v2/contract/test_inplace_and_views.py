@@ -1,5 +1,6 @@
 """In-place writes and views: what is refused, what is noticed at backward, and where gradients go."""
 
+import copy
 import re
 from typing import Any
 
@@ -819,3 +820,23 @@ def test_resizing_an_inference_tensor_to_its_own_size_is_no_write() -> None:
     for call in (lambda: x.resize_(3, 2), lambda: x.resize_as_(torch.ones(2, 3))):
         with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
             call()
+
+
+@pytest.mark.parametrize("show", [lambda x: x[:], lambda x: x.split(1)[0]])
+def test_new_data_does_not_make_a_leaf_of_a_view_without_history(show: Any) -> None:
+    x = leaf(1.0, 2.0)
+    with torch.no_grad():
+        view = show(x)
+    view.data = torch.ones(2)
+    total = view.sum()
+    assert total.grad_fn.next_functions == ((None, 0),)
+    total.backward()
+    assert view.grad is None and x.grad is None
+
+
+def test_a_gradient_of_another_type_is_not_copied_with_its_tensor() -> None:
+    x = leaf(1.0, 2.0)
+    x.sum().backward()
+    x.grad.data = torch.ones(2, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="attempting to assign a gradient with dtype 'double' to a tensor with"):
+        copy.deepcopy(x)
