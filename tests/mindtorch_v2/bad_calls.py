@@ -606,6 +606,8 @@ BAD_CALLS: dict[str, list[str]] = {
         "a.to_sparse().index_select(0, idx.to('meta'))", "F.fractional_max_pool2d(x4, (1,), output_size=(2, 2))",
         "F.fractional_max_pool2d(x4, 1, output_size=(2,))", "a[[1j, 1]]", "torch.linalg.qr(e.half())",
         "torch.norm(x3, 'nuc')", "torch.norm(x3, 'fro', dim=(0, 1, 2))", "torch.Tensor({})", "torch.Tensor({1: 2})",
+        "torch.nn.Embedding('x', 1, padding_idx=0)", "torch.nn.Embedding(torch.zeros(()), 1, padding_idx=0)",
+        "torch.nn.Embedding(0, 1, padding_idx=0)", "torch.distributions.Normal(0., 1.).expand((2,), v)",
         "F.linear_cross_entropy(v, q, numpy.float64(1))", "torch.lobpcg(torch.eye(4), k=0)", "torch.gradient(s, dim=0)",
     ],
     "objects of other types": [

@@ -91,6 +91,8 @@ class Distribution:
         if (family := next(families)) is Distribution:
             raise NotImplementedError
         new = self._get_checked_instance(family, _instance)
+        if hasattr(new, "__dict__") and not isinstance(new, family):
+            raise TypeError("super(type, obj): obj must be an instance or subtype of type")
         batch_shape, own = Size(batch_shape), self._batch_shape
         for name, value in self.__dict__.items():
             if isinstance(value, Distribution) and value._batch_shape == own:
