@@ -55,7 +55,7 @@ class Updates(Family):
             else:
                 target = uninitialised(self.spec(source, args))
                 target[...] = array
-            write(xp, target, *[_array_of(a, backend, None) for a in args])
+            write(xp, target, *map(_ndarray_of, args))
             return wrap(target)
 
         def kernel(source: Tensor, *args: Any) -> Tensor:
@@ -77,8 +77,7 @@ class Updates(Family):
         def kernel(target: Tensor, *args: Any) -> Tensor:
             check_update(self, operator, target, args)
             if direct:
-                write(xp, target._array, *[a._array if a.__class__ is Tensor else _array_of(a, backend, None)
-                                           for a in args])
+                write(xp, target._array, *map(_ndarray_of, args))
             elif xp is not None and target._array.size:
                 where = target._device
                 write(xp, backend.array_of(target), *[_array_of(a, backend, where) for a in args])
@@ -111,6 +110,12 @@ def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int
         warnings.warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
                       f"this operation. This also applies to advanced indexing e.g. {expression}",
                       stacklevel=stacklevel)
+
+
+def _ndarray_of(value: Any) -> Any:
+    if value.__class__ in (tuple, list):
+        return [_ndarray_of(v) for v in value]
+    return getattr(value, "_array", value)
 
 
 def _array_of(value: Any, backend: Backend, where: Any) -> Any:
