@@ -17,7 +17,8 @@ OPERATORS = {operators[0].schema.base_name: operators[0] for place in PUBLIC.val
 FAMILIES = sorted({operator.declaration.module.partition("_ops.")[2] for operator in OPERATORS.values()})
 
 
-PLACES = {"torch": torch, "Tensor": torch.Tensor, "nn_functional": torch.nn.functional}
+PLACES = {"torch": torch, "Tensor": torch.Tensor, "nn_functional": torch.nn.functional, "nn_init": torch.nn.init,
+          "func": torch.func}
 # What stands there without an example.
 WITHOUT = (
     "Not implemented",  # it only raises
@@ -33,13 +34,14 @@ def public_of(place):
 
     Not exceptions, which are caught and not called.
     """
-    names = {*dir(PLACES[place]), *(torch._HOME if place == "torch" else ())}
+    holder = PLACES[place]
+    names = {*getattr(holder, "__all__", dir(holder)), *(torch._HOME if place == "torch" else ())}
     for name in sorted(name for name in names if not name.startswith("_")):
-        value = inspect.getattr_static(PLACES[place], name, None) or getattr(PLACES[place], name)
+        value = inspect.getattr_static(holder, name, None) or getattr(holder, name)
         if inspect.isclass(value) and issubclass(value, Exception):
             continue
         if callable(value) or isinstance(value, (property, staticmethod)):
-            yield name, getattr(PLACES[place], name).__doc__ or ""
+            yield name, getattr(holder, name).__doc__ or ""
 
 
 def globals_of_examples():

@@ -8,6 +8,8 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
+from .._ops._declare.documentation import explain
+
 __all__ = [
     "calculate_gain",
     "constant",
@@ -318,3 +320,4 @@ kaiming_uniform = _deprecated_name(kaiming_uniform_)
 kaiming_normal = _deprecated_name(kaiming_normal_)
 orthogonal = _deprecated_name(orthogonal_)
 sparse = _deprecated_name(sparse_)
+explain("nn_init", globals())

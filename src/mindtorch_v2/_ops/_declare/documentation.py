@@ -31,7 +31,7 @@ def sections(family: str) -> dict[str, str]:
 
 @functools.cache
 def of_functions(place: str) -> Mapping[str, str]:
-    """The texts on functions of a place ("torch", "Tensor", "nn_functional"): its own, torch's and the operators'."""
+    """The texts on functions of a place ("torch", "nn_functional", ...): its own, torch's and the operators'."""
     texts: dict[str, str] = {}
     for family, read in _read.items():  # all whose operators have a function by now
         if not family.startswith("functions."):
