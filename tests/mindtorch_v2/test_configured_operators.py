@@ -128,6 +128,8 @@ def test_rows_of_one_channel_may_lie_as_channels_last() -> None:
     out.sum().backward()
     torch.testing.assert_close(x.grad, torch.full((2, 1, 5), 3.0))
     assert torch.nn.functional.conv_transpose1d(x, torch.ones(1, 3, 1)).stride() == (15, 1, 3)
+    several = torch.randn(1, 7, 3).transpose(-1, -2)
+    assert torch.nn.functional.conv1d(several, torch.ones(2, 3, 3)).stride() == (10, 5, 1)
 
 
 def test_variance_of_nothing_warns_whatever_the_correction() -> None:

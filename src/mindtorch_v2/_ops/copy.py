@@ -75,9 +75,9 @@ def suggested_strides(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] |
 
 
 def suggested_strides_of_rows(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """As `suggested_strides`, of rows that are computed as images of one row."""
+    """As `suggested_strides`, of rows: they are made contiguous, then computed as images of one row."""
     own = self._array.shape
-    if 1 not in own and at_hand(self._array) and self._array.flags.c_contiguous:
+    if 1 not in own or not self.is_contiguous():
         return None
     strides = element_strides(self._array)
     made = _suggested((*own[:2], 1, own[2]), (*strides[:2], own[2] * strides[2], strides[2]), (*shape[:2], 1, shape[2]))
