@@ -271,7 +271,8 @@ def _inference_kernel(operator: Operator, below: Callable, mask: int) -> Callabl
     def kernel(*args: Any) -> Any:
         for i in writes:
             if args[i]._keys & INFERENCE_MASK and not modes.inference:
-                below(*args[:i], _copied_as_it_lies(args[i]), *args[i + 1:])  # what else is wrong is said first
+                copy = _copied_as_it_lies(args[i])
+                below(*[copy if arg is args[i] else arg for arg in args])  # what else is wrong is said first
                 raise RuntimeError(WRITE_TO_INFERENCE)
         result = below(*args)
         if modes.inference and not writes:

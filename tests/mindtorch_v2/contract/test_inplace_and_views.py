@@ -794,6 +794,7 @@ def test_an_inference_tensor_that_need_not_be_saved_is_refused_only_as_what_is_w
     (lambda ints, x: ints.add_(x), "result type Float can't be cast to the desired output type Long"),
     (lambda ints, x: ints.mul_(x.expand(2, 3)), "output with shape \\[3\\] doesn't match the broadcast shape"),
     (lambda ints, x: ints.index_add_(0, torch.arange(3), x), "must have the same scalar type"),
+    (lambda ints, x: ints.__setitem__([1], ints), "some elements of the input tensor and the written-to tensor refer"),
     (lambda ints, x: ints.mul_(2), "Inplace update to inference tensor outside InferenceMode"),
 ])
 def test_arguments_that_do_not_fit_are_refused_before_a_write_to_an_inference_tensor(call: Any, message: str) -> None:
