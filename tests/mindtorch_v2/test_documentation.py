@@ -18,7 +18,7 @@ FAMILIES = sorted({operator.declaration.module.partition("_ops.")[2] for operato
 
 
 PLACES = {"torch": torch, "Tensor": torch.Tensor, "nn_functional": torch.nn.functional, "nn_init": torch.nn.init,
-          "func": torch.func}
+          "func": torch.func, "autograd": torch.autograd}
 # What stands there without an example.
 WITHOUT = (
     "Not implemented",  # it only raises

@@ -23,6 +23,7 @@ from .._core.tensor import flush_pending as _flush_pending
 from .._dispatch.callers import call_torch_function as _call_torch_function
 from .._dispatch.keys import PYTHON_MASK as _PYTHON_MASK
 from .._dispatch.keys import modes as _modes
+from .._ops._declare.documentation import explain as _explain
 from . import forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
@@ -155,3 +156,6 @@ def __getattr__(name: str) -> _Any:
 
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+_explain("autograd", globals())
