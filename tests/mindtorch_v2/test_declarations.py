@@ -1,6 +1,7 @@
 """What is known of an operator stands in its declaration: no table by operator names lies beside them."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,3 +79,15 @@ def test_fields_name_what_is_there() -> None:
             assert not out.by or any(o.schema.base_name == out.by for o in registry), operator
         if isinstance(declaration.autocast, dict):
             assert declaration.autocast.keys() <= {"cpu", "accelerators"}, operator
+
+
+_DEVICE = re.compile(r"_backends\.(?!interface\b)\w+|\b(CUDA|NPU|PRIVATE)_MASK\b|\b(Cuda|Npu|Meta)Array\b")
+
+
+def test_operators_ask_for_no_device() -> None:
+    """They know the interface that all devices have, and no device."""
+    found = [f"{file.relative_to(_PACKAGE)}: {line.strip()}" for file in sorted((_PACKAGE / "_ops").rglob("*.py"))
+             for line in file.read_text().splitlines() if _DEVICE.search(line)]
+    assert found == []
+    assert _DEVICE.search("from .._backends.cuda import runtime") and _DEVICE.search("if keys & CUDA_MASK:")
+    assert not _DEVICE.search("from .._backends.interface import Backend")

@@ -736,7 +736,7 @@ def _masked_scatter(xp: Any, self: Any, mask: Any, source: Any) -> None:
     count = int(xp.count_nonzero(mask))
     if count > source.size:
         raise RuntimeError("Number of elements of source < number of ones in mask")
-    if self.__class__ is np.ndarray and np.may_share_memory(self, source):
+    if at_hand(self) and np.may_share_memory(self, source):
         for number, place in enumerate(np.flatnonzero(mask)):  # one reads what those before it wrote, as in PyTorch
             self.flat[place] = source.flat[number]
     else:

@@ -13,7 +13,7 @@ from ..._dispatch.registry import Operator
 from ..._dispatch.schema import Schema
 from ..copy import preserved_strides, uninitialised
 from .families import Family, meta_of, operand_positions
-from .rules import Spec, check_operands, check_writable, is_expanded, overlaps_itself, shape_text
+from .rules import Spec, at_hand, check_operands, check_writable, is_expanded, overlaps_itself, shape_text
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 
@@ -132,7 +132,7 @@ def on_flat(target: Any, places: Any, change: Callable[[Any, Any], Any]) -> None
     """
     if target.flags.c_contiguous:
         change(target.reshape(-1), places)
-    elif target.__class__ is np.ndarray and overlaps_itself(target.shape, target.strides):
+    elif at_hand(target) and overlaps_itself(target.shape, target.strides):
         steps = [stride // target.itemsize for stride in target.strides]
         length = 1 + sum(step * (n - 1) for step, n in zip(steps, target.shape, strict=True))
         at = np.unravel_index(places % target.size, target.shape)
