@@ -12,6 +12,7 @@ from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
 from ..interface import Backend
 from . import onednn_kernels, xp
+from .blocks import SERVED
 
 _new = object.__new__
 
@@ -54,7 +55,7 @@ class CpuBackend(Backend):
 
         @functools.wraps(generic)
         def attempted(xp: Any, *args: Any, **spec: Any) -> Any:
-            kernels = onednn_kernels()
+            kernels = onednn_kernels() if args[0].size >= SERVED else None
             made = None if kernels is None else getattr(kernels, function)(*args, **spec)
             return generic(xp, *args, **spec) if made is None else made
 
