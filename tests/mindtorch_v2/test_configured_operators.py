@@ -135,3 +135,26 @@ def test_rows_of_one_channel_may_lie_as_channels_last() -> None:
 def test_variance_of_nothing_warns_whatever_the_correction() -> None:
     with pytest.warns(UserWarning, match="degrees of freedom is <= 0"):
         assert torch.var(torch.randn(0, 3), 1, correction=2).shape == (0,)
+
+
+@pytest.mark.parametrize("function", [torch.sum, torch.mean, torch.prod,
+                                      lambda x, dtype: torch.cumsum(x, 0, dtype=dtype)])
+def test_complex_numbers_added_as_real_ones_are_warned_of(function) -> None:
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="Casting complex values to real discards the imaginary part"):
+            function(torch.tensor([1 + 2j, 3 - 1j]), dtype=torch.float32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            torch.sum(torch.tensor([1 + 2j]), dtype=torch.complex128)
+    finally:
+        torch.set_warn_always(always)
+
+
+def test_cosine_similarity_takes_each_length_in_the_type_of_its_vectors() -> None:
+    torch.manual_seed(324)
+    x, y = torch.randn(3, dtype=torch.bfloat16), torch.randn(6)[::2]
+    similarity = torch.nn.functional.cosine_similarity
+    assert similarity(x, y, -1).item() == pytest.approx(-0.7794835567474365, abs=2e-7)
+    assert similarity(x.float(), y, -1).item() == pytest.approx(-0.7794957160949707, abs=2e-7)

@@ -488,7 +488,8 @@ def _cosine_similarity(x1, x2, dim, eps):
     if not eps >= 0:
         raise RuntimeError(f"eps must be non-negative, got: {eps:g}")
     shape = broadcast_shape([tuple(x1.shape), tuple(x2.shape)])
-    a, b = (x.to(kind).expand(shape) for x in (x1, x2))
+    # Each has its length taken in its own type, also beside a wider one.
+    a, b = ((x if x.dtype.category == FLOAT else x.to(kind)).expand(shape) for x in (x1, x2))
     return (_unit(a, dim, eps) * _unit(b, dim, eps)).sum(dim)
 
 

@@ -17,7 +17,7 @@ from ._declare.batch import Call, Result, along_dimensions
 from ._declare.families import ArrayFamily, computes
 from ._declare.op import composite, op
 from ._declare.out import ANY, DIVIDED, Out
-from ._declare.rules import Spec, anywhere, at_hand, shape_text
+from ._declare.rules import Spec, anywhere, at_hand, shape_text, warn_of_parts_lost
 from ._declare.samples import bools, case, cases, error, ints, t, values
 
 PLAIN = frozenset((float32.np, float64.np))
@@ -197,6 +197,7 @@ def _addends(array: Any, spec: Spec, explicit: dtype | None) -> Any:
     """What is added: the elements, in the type of the result but half precision in float32."""
     kind = spec.dtype
     if explicit is not None and explicit.np != array.dtype:
+        warn_of_parts_lost(array, kind)
         array = cast(array, kind.np)
     wide = WIDER.get(kind.np, kind.np)
     return array if array.dtype == wide else cast(array, wide)

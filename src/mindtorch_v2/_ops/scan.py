@@ -14,7 +14,7 @@ from .._dispatch.registry import Operator
 from ._declare.families import ArrayFamily, computes
 from ._declare.op import composite, op
 from ._declare.out import ANY, Out, type_of_first
-from ._declare.rules import Spec, anywhere
+from ._declare.rules import Spec, anywhere, warn_of_parts_lost
 from ._declare.samples import bools, case, cases, error, ints, t, values
 from .extreme import NAN, chosen_grad, kinks
 from .join import cat
@@ -62,6 +62,9 @@ def _running(ufunc: str) -> Callable:
         if spec.dtype is bool_ and self.size and self.ndim:
             raise NotImplementedError(f"\"{_NAMES[ufunc]}_out_cpu\" not implemented for 'Bool'")
         kind = spec.dtype.np
+        if dtype is not None and self.dtype.kind == "c" and kind.kind not in "cb":
+            warn_of_parts_lost(self, dtype)
+            self = self.real
         self = self.astype(kind, copy=False) if spec.dtype.itemsize >= 4 or spec.dtype.category <= INT else self
         if not self.ndim:
             return self.copy()

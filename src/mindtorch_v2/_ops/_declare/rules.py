@@ -23,6 +23,7 @@ from ..._core.dtype import (
 )
 from ..._core.geometry import contiguous_strides, is_dense
 from ..._core.tensor import _NO_BYTES, Tensor, element_strides
+from ..._core.warn import warn_once
 from ..._dispatch.keys import FUNC_MASK, modes
 from ..._dispatch.levels import innermost
 from ..._dispatch.schema import NUMBERS
@@ -53,6 +54,12 @@ _WITH_TENSOR_TYPE = frozenset(("Half", "Float", "Double", "Char", "Byte", "Short
 def at_hand(array: Any) -> bool:
     """Whether the elements can be looked at before a kernel runs: a device is not waited for."""
     return array.__class__ is _ndarray
+
+
+def warn_of_parts_lost(array: Any, kind: dtype) -> None:
+    """Warns, once in a process, that a cast of these elements leaves their imaginary parts behind."""
+    if array.dtype.kind == "c" and kind.category in (INT, FLOAT) and array.size:
+        warn_once("Casting complex values to real discards the imaginary part", 6)
 
 
 def type_text(tensor: Tensor) -> str:
