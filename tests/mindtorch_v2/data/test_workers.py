@@ -316,13 +316,18 @@ if __name__ == "__main__":
 """
 
 
+def _interruptible() -> None:
+    """A shell lets what it runs in the background ignore interrupts, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def started(tmp_path: Path, method: str) -> tuple[subprocess.Popen, list[int]]:
     """A program that says `import torch` and loads batches, and its workers."""
     (tmp_path / "program.py").write_text(PROGRAM)
     path = os.pathsep.join([str(Path(torch.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     program = subprocess.Popen([sys.executable, "-m", "mindtorch_v2", str(tmp_path / "program.py"), method],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                               env={**os.environ, "PYTHONPATH": path})
+                               env={**os.environ, "PYTHONPATH": path}, preexec_fn=_interruptible)
     return program, [int(pid) for pid in program.stdout.readline().split()]
 
 
