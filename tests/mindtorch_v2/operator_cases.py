@@ -6,7 +6,7 @@ Layouts are made through views: a transposed, expanded or sliced tensor really i
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,23 @@ def base_name(declaration: Declaration) -> str:
 def sampled() -> dict[str, Declaration]:
     """The declarations that have samples, by operator name."""
     return {name: d for name, d in DECLARATIONS.items() if d.samples is not None}
+
+
+def each(calls: Iterable[Call], check: Callable[[Call], None],
+         excused: Callable[[Exception], bool] = lambda error: False) -> None:
+    """Runs a check on all calls; the first failure that is not excused is raised, with a line on every other."""
+    failures = []
+    for call in calls:
+        try:
+            check(call)
+        except Exception as error:  # an operator under test may raise anything
+            if not excused(error):
+                failures.append((call, error))
+    if failures:
+        first = failures[0][1]
+        for call, error in failures:
+            first.add_note(f"{call}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+        raise first
 
 
 def family(declaration: Declaration) -> str:

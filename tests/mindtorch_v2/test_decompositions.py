@@ -11,7 +11,7 @@ import numpy as np
 import operator_cases as samples
 import pytest
 from device_cases import FOUND_IN_DATA
-from operator_cases import Call, Declaration
+from operator_cases import Call, Declaration, each
 
 import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.callers import call_bound
@@ -72,20 +72,6 @@ def assert_close(a: Any, b: Any, what: str) -> None:
     rtol, atol = TOLERANCES.get(name, (0, 0))
     values = [(t.float() if t.dtype.itemsize == 2 and t.is_floating_point() else t).detach().numpy() for t in (a, b)]
     np.testing.assert_allclose(*values, rtol=rtol, atol=atol, err_msg=what)
-
-
-def each(calls: list[Call], check: Callable[[Call], None]) -> None:
-    failures = []
-    for call in calls:
-        try:
-            check(call)
-        except Exception as error:  # an operator under test may raise anything
-            failures.append((call, error))
-    if failures:
-        first = failures[0][1]
-        for call, error in failures:
-            first.add_note(f"{call}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
-        raise first
 
 
 @every_decomposition

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import operator_cases as samples
 import pytest
-from operator_cases import Call, Declaration
+from operator_cases import Call, Declaration, each
 
 import mindtorch_v2 as torch
 from mindtorch_v2._ops._declare.op import PUBLIC
@@ -59,21 +59,6 @@ def golden_or_nothing(declaration: Declaration) -> list[dict]:
     if "cases" in record and record["fingerprint"] == samples.fingerprint(declaration):
         return record["cases"]
     return [{} for _ in samples.calls(declaration)]
-
-
-def each(calls: Iterable[Call], check: Callable[[Call], None]) -> None:
-    """Runs a check on all calls; the first failure is raised, with a line on every other."""
-    failures = []
-    for call in calls:
-        try:
-            check(call)
-        except Exception as error:  # an operator under test may raise anything
-            failures.append((call, error))
-    if failures:
-        first = failures[0][1]
-        for call, error in failures:
-            first.add_note(f"{call}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
-        raise first
 
 
 def run(call: Call, dtype: str = "float32", device: str = "cpu") -> tuple[Any, list[Any]]:

@@ -77,18 +77,8 @@ def gradients(call: Call, device: str) -> list[Any]:
 
 
 def each(declaration: Declaration, check: Callable[[Call], None]) -> None:
-    failures = []
-    for call in samples.calls(declaration):
-        try:
-            check(call)
-        except Exception as error:  # an operator under test may raise anything
-            if declaration.operator.name not in LEAD_ELSEWHERE or NO_ROW not in str(error):
-                failures.append((call, error))
-    if failures:
-        first = failures[0][1]
-        for call, error in failures:
-            first.add_note(f"{call}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
-        raise first
+    leads_elsewhere = declaration.operator.name in LEAD_ELSEWHERE
+    samples.each(samples.calls(declaration), check, lambda error: leads_elsewhere and NO_ROW in str(error))
 
 
 @every_operator
