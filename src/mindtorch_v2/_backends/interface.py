@@ -71,7 +71,7 @@ class Backend:
     # kernels ---------------------------------------------------------------------------------------------------
 
     def kernel(self, operator: Operator) -> Callable:
-        """The kernel of an operator: one its declaration names, else what its family makes."""
+        """The kernel that the operator's family makes; devices with kernels of their own look for these first."""
         self.require(operator)
         return operator.declaration.family.kernel(operator, self)
 
@@ -85,7 +85,7 @@ class Backend:
 
 
 def named_kernel(device_type: str, name: str) -> Any:
-    """What a declaration names for a device: `rows.softmax` is `softmax` in rows.py of the device's `kernels`."""
+    """What a declaration names for a device: `norm.layer_norm` is `layer_norm` in norm.py of the device's `kernels`."""
     module, _, function = name.partition(".")
     return getattr(importlib.import_module(f".{device_type}.kernels.{module}", __package__), function)
 

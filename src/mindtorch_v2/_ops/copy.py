@@ -30,7 +30,6 @@ from .._core.dtype import (
 )
 from .._core.geometry import contiguous_strides, is_dense
 from .._core.tensor import _NO_BYTES, Tensor, element_strides
-from .._core.warn import warn_once
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
 from .._dispatch.registry import Operator
@@ -49,6 +48,7 @@ from ._declare.rules import (
     pointwise_strides,
     shape_misfit,
     shows_the_same,
+    warn_of_parts_lost,
     writable_copy,
 )
 from ._declare.samples import case, cases, error, t, unary
@@ -207,8 +207,7 @@ def store(xp: Any, target: Any, source: Any) -> None:
             source = cast(source, np.dtype(np.complex64) if kind == complex32.np else wanted)
             return store(xp, target, source)
         if kind.kind == "c" and wanted.kind not in "cb":
-            if source.size:
-                warn_once("Casting complex values to real discards the imaginary part", 5)
+            warn_of_parts_lost(source, OF_ARRAY[wanted])
             source = source.real
         if (kind in REDUCED or wanted in REDUCED) and kind != xp.float32:
             source = source.astype(xp.float32)  # the way all narrow types take

@@ -215,8 +215,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one
     with a dot ("special.expit") names its own. `inplace_grad` has the formulas of the in-place form where the
     functional one has none, as with comparisons. `kernels` names, by device type, kernels that are better than what
-    the family makes of itself there: `{"cuda": "rows.softmax"}` is the function `softmax` of
-    `_backends/cuda/kernels/rows.py`, looked up at the first call. `decomposition` is the operator as a function of
+    the family makes of itself there: `{"cuda": "norm.layer_norm"}` is `layer_norm` of
+    `_backends/cuda/kernels/norm.py`, looked up at the first call. `decomposition` is the operator as a function of
     others, with its arguments in the schema's order. `linear`: it makes its own tangents, since it is linear in
     all tensors that it is derived by together, or in "each" of them alone. `batch`: its rule for vmap,
     where the schema does not tell it (batch.py). `out` is what `out=` takes and does, where the family's other
