@@ -1,0 +1,59 @@
+"""The addresses behind the names that compiled code may declare.
+
+IR holds no address of a process, since its object code is kept on disk; what lies outside of it has a name. Beside the
+functions of Python's C API, of the C library and of libm these are
+
+    _Py_NoneStruct        None
+    PyArray_Type          numpy.ndarray
+    PyArray_API           the first entry of NumPy's table of C functions (an array of pointers)
+    mindtorch_threads     an int64: how many threads a kernel may use
+    mindtorch_parallel, mindtorch_thread_num, mindtorch_team    (see threads.py; defined by the IR there)
+"""
+
+import ctypes
+import functools
+import sys
+
+import numpy as np
+
+from . import threads
+
+__all__ = ["address"]
+
+
+def _numpy_functions() -> int:
+    """The address of NumPy's table of C functions."""
+    from numpy._core._multiarray_umath import _ARRAY_API
+
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return pointer(_ARRAY_API, None)
+
+
+@functools.cache
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    """What is searched for a function: Python and the libraries of this process, then the C library's mathematics."""
+    if sys.platform == "win32":
+        return ctypes.pythonapi, ctypes.CDLL("ucrtbase")
+    loaded = ctypes.CDLL(None)
+    return (
+        (ctypes.pythonapi, loaded, ctypes.CDLL("libm.so.6")) if sys.platform == "linux" else (ctypes.pythonapi, loaded)
+    )
+
+
+@functools.cache
+def address(name: str) -> int | None:
+    """Where a name lies in this process; None where nothing has it."""
+    if name == "_Py_NoneStruct":
+        return id(None)
+    if name == "PyArray_Type":
+        return id(np.ndarray)
+    if name == "PyArray_API":
+        return _numpy_functions()
+    if name in threads.cells():
+        return threads.cells()[name]
+    for library in _libraries():
+        function = getattr(library, name, None)
+        if function is not None:
+            return ctypes.cast(function, ctypes.c_void_p).value
+    return None
