@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.signal
 
 import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu import fourier
+from mindtorch_v2._backends.fourier import Transforms
 
 RNG = np.random.default_rng(0)
 ONE_DIM = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
@@ -135,3 +138,18 @@ def test_windows_for_spectra_are_scipys(name: str) -> None:
 def test_windows_refuse(call, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         call(torch.signal.windows)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+@pytest.mark.parametrize("normalization", [0, 1, 2])
+def test_transforms_by_scipys_front_and_by_its_loops_agree(order: tuple[int, ...], normalization: int) -> None:
+    front, loops = Transforms(scipy.fft), fourier
+    real = np.random.default_rng(0).standard_normal((3, 4, 5))
+    pairs = [(a.c2c(real + 1j, (1, 2), forward, normalization, order), a.c2c(real, (0,), forward, normalization, order),
+              a.r2c(real, (0, 2), True, normalization, order), a.c2r(real + 1j, 1, 6, normalization, order),
+              a.c2r(real + 1j, 1, 9, normalization, order), a.c2r(real + 1j, 2, 4, normalization, order))
+             for a in (front, loops) for forward in (True, False)]
+    for expected, found in ((pairs[0], pairs[2]), (pairs[1], pairs[3])):
+        for one, other in zip(expected, found, strict=True):
+            assert one.shape == other.shape and one.strides == other.strides
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

@@ -1,5 +1,6 @@
 """Discrete Fourier transforms: three primitives between real and complex tensors, and torch.fft composed of them."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,62 +21,58 @@ from .reduce import reduced_dims
 
 # How a transform is scaled: by nothing, by 1 / sqrt(n), by 1 / n.
 PLAIN, BY_ROOT, BY_COUNT = range(3)
-# The same as the array libraries call it, which scale the inverse unless told otherwise.
-_FORWARD_NORMS, _INVERSE_NORMS = ("backward", "ortho", "forward"), ("forward", "ortho", "backward")
 
 
 # primitives ----------------------------------------------------------------------------------------------------------
 
 
-def _order(strides: Sequence[int], dim: Sequence[int], *, keep_last: bool = False) -> list[int]:
+@functools.lru_cache(4096)
+def _order(strides: tuple[int, ...], dim: tuple[int, ...], keep_last: bool = False) -> tuple[int, ...]:
     """The result's dimensions, outermost first: those not transformed, then the others, each by falling stride."""
     batch = [d for d in range(len(strides)) if d not in dim]
-    inner, last = (list(dim[:-1]), [dim[-1]]) if keep_last else (list(dim), [])
-    return [*sorted(batch, key=lambda d: -strides[d]), *sorted(inner, key=lambda d: -strides[d]), *last]
+    inner, last = (dim[:-1], dim[-1:]) if keep_last else (dim, ())
+    return (*sorted(batch, key=lambda d: -strides[d]), *sorted(inner, key=lambda d: -strides[d]), *last)
 
 
-def _ordered_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+@functools.lru_cache(4096)
+def _ordered_strides(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
     strides = contiguous_strides(tuple([shape[d] for d in order]))
     return tuple([strides[order.index(d)] for d in range(len(shape))])
 
 
-def _transformed(transform: Callable, array: Any, dim: Sequence[int], order: Sequence[int], **options: Any) -> Any:
-    """The transform of an array whose dimensions lie in that order, so that the result is written once, in place."""
-    axes = [order.index(d) for d in dim]
-    made = transform(array.transpose(order), axes=axes, **options)
-    return made.transpose([order.index(d) for d in range(array.ndim)])
+def _with_size(shape: tuple[int, ...], d: int, size: int) -> tuple[int, ...]:
+    """The shape with another size of one dimension."""
+    return (*shape[:d], size, *shape[d + 1 :])
 
 
-def _c2c_spec(self: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Spec:
-    if not self.dtype.is_complex:
-        raise RuntimeError("Expected a complex tensor as input of _fft_c2c, but got " + self.dtype.scalar_name)
-    shape = self._array.shape
-    return Spec(shape, self.dtype, _ordered_strides(shape, _order(self._array.strides, dim)))
+def _c2c_spec(self: Tensor, dim: tuple[int, ...], normalization: int, forward: bool) -> Spec:
+    kind, array = self.dtype, self._array
+    if not kind.is_complex:
+        raise RuntimeError("Expected a complex tensor as input of _fft_c2c, but got " + kind.scalar_name)
+    return Spec(array.shape, kind, _ordered_strides(array.shape, _order(array.strides, dim)))
 
 
-def _c2c(xp: Any, self: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+def _c2c(xp: Any, self: Any, dim: tuple[int, ...], normalization: int, forward: bool) -> Any:
     if not dim:
         return self.copy("K")
-    transform, norms = (xp.fft.fftn, _FORWARD_NORMS) if forward else (xp.fft.ifftn, _INVERSE_NORMS)
-    return _transformed(transform, self, dim, _order(self.strides, dim), norm=norms[normalization])
+    return xp.fft.c2c(self, dim, forward, normalization, _order(self.strides, dim))
 
 
-def _r2c_spec(self: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Spec:
-    if self.dtype.category != FLOAT:
-        raise RuntimeError("Only supports floating-point dtypes, but found: " + self.dtype.scalar_name)
-    if self.dtype in COMPUTE:
-        raise RuntimeError("MKL FFT doesn't support tensors of type: " + self.dtype.scalar_name)
-    shape = list(self._array.shape)
+def _r2c_spec(self: Tensor, dim: tuple[int, ...], normalization: int, onesided: bool) -> Spec:
+    kind, array = self.dtype, self._array
+    if kind.category != FLOAT:
+        raise RuntimeError("Only supports floating-point dtypes, but found: " + kind.scalar_name)
+    if kind in COMPUTE:
+        raise RuntimeError("MKL FFT doesn't support tensors of type: " + kind.scalar_name)
+    shape, last = array.shape, dim[-1]
     if onesided:
-        shape[dim[-1]] = shape[dim[-1]] // 2 + 1
-    order = _order(self._array.strides, dim, keep_last=True)
-    return Spec(tuple(shape), self.dtype.to_complex(), _ordered_strides(shape, order))
+        shape = _with_size(shape, last, shape[last] // 2 + 1)
+    return Spec(shape, kind.to_complex(), _ordered_strides(shape, _order(array.strides, dim, True)))
 
 
-def _r2c(xp: Any, self: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
-    transform = xp.fft.rfftn if onesided else xp.fft.fftn
-    return _transformed(transform, self, dim, _order(self.strides, dim, keep_last=True),
-                        norm=_FORWARD_NORMS[normalization])
+def _r2c(xp: Any, self: Any, dim: tuple[int, ...], normalization: int, onesided: bool) -> Any:
+    transform = xp.fft.r2c if onesided else xp.fft.c2c
+    return transform(self, dim, True, normalization, _order(self.strides, dim, True))
 
 
 def _r2c_grad(grad: Any, self_shape: Sequence[int], dim: Sequence[int], normalization: int, onesided: bool) -> Any:
@@ -85,21 +82,19 @@ def _r2c_grad(grad: Any, self_shape: Sequence[int], dim: Sequence[int], normaliz
     return _fft_c2c(grad, dim, normalization, False).real
 
 
-def _c2r_spec(self: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Spec:
-    strides: Sequence[int] = self._array.strides
+def _c2r_spec(self: Tensor, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Spec:
+    shape, strides = self._array.shape, self._array.strides
     if dim[:-1]:  # those are transformed first, by themselves
-        strides = _ordered_strides(self._array.shape, _order(strides, dim[:-1]))
-    shape = list(self._array.shape)
-    shape[dim[-1]] = last_dim_size
-    return Spec(tuple(shape), self.dtype.to_real(), _ordered_strides(shape, _order(strides, dim[-1:])))
+        strides = _ordered_strides(shape, _order(strides, dim[:-1]))
+    shape = _with_size(shape, dim[-1], last_dim_size)
+    return Spec(shape, self.dtype.to_real(), _ordered_strides(shape, _order(strides, dim[-1:])))
 
 
-def _c2r(xp: Any, self: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+def _c2r(xp: Any, self: Any, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Any:
     # One dimension alone ends in real numbers: of several, an input without the symmetry would give others.
     if dim[:-1]:
         self = _c2c(xp, self, dim[:-1], normalization, False)
-    return _transformed(xp.fft.irfftn, self, dim[-1:], _order(self.strides, dim[-1:]), s=(last_dim_size,),
-                        norm=_INVERSE_NORMS[normalization])
+    return xp.fft.c2r(self, dim[-1], last_dim_size, normalization, _order(self.strides, dim[-1:]))
 
 
 def _c2r_grad(grad: Any, dim: Sequence[int], normalization: int) -> Any:
@@ -225,7 +220,8 @@ def _promoted(self: Any, *, to_complex: bool) -> Any:
     kind = self.dtype if self.dtype.category >= FLOAT else get_default_dtype()
     if kind in COMPUTE:
         raise RuntimeError(f"Unsupported dtype {kind.scalar_name}")
-    return self.to(kind.to_complex() if to_complex else kind)
+    kind = kind.to_complex() if to_complex else kind
+    return self if self.dtype is kind else self.to(kind)
 
 
 def _wrapped(dim: int, self: Any) -> int:
@@ -240,6 +236,12 @@ def _checked_count(n: int) -> int:
 
 def _sized_input(self: Any, dims: Sequence[int], sizes: Sequence[int]) -> Any:
     """The input cut off or filled up with zeros to the sizes that are transformed."""
+    shape = self.shape
+    for d, n in zip(dims, sizes, strict=True):
+        if n != shape[d]:
+            break
+    else:
+        return self
     padding = [0] * (2 * self.dim())
     for d, n in zip(dims, sizes, strict=True):
         if n < self.shape[d]:

@@ -62,10 +62,10 @@ class Namespace:
 
     @functools.cached_property
     def fft(self) -> Any:
-        """SciPy's transforms: NumPy's, but many of one length at a time."""
-        import scipy.fft
+        """Fourier transforms, SciPy's: NumPy's, but many of one length at a time."""
+        from . import fourier
 
-        return scipy.fft
+        return fourier
 
     @property
     def convolution(self) -> Any:

@@ -3,6 +3,7 @@
 Every difference between NumPy, SciPy and CuPy that a kernel could meet is bridged here.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import cupyx
 import numpy as np
 from cupy.lib.stride_tricks import as_strided
 
+from ..fourier import Transforms
 from . import convolution, lapack
 
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any",
@@ -178,11 +180,11 @@ class Namespace:
     def __repr__(self) -> str:
         return "<array namespace cupy>"
 
-    @property
+    @functools.cached_property
     def fft(self) -> Any:
         import cupyx.scipy.fft
 
-        return cupyx.scipy.fft
+        return Transforms(cupyx.scipy.fft)
 
     # choices ---------------------------------------------------------------------------------------------------
 
