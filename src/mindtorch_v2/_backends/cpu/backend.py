@@ -10,7 +10,7 @@ from ..._core.dtype import assign, cast
 from ..._core.storage import UntypedStorage
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
-from ..interface import Backend
+from ..interface import Backend, named_kernel
 from . import onednn_kernels, xp
 from .blocks import SERVED
 
@@ -51,12 +51,16 @@ class CpuBackend(Backend):
         name = operator.declaration.kernels.get("cpu")
         if name is None:
             return generic
-        function = name.partition(".")[2]
+        module, _, function = name.partition(".")
+        own = None if module == "onednn" else named_kernel("cpu", name)
 
         @functools.wraps(generic)
         def attempted(xp: Any, *args: Any, **spec: Any) -> Any:
-            kernels = onednn_kernels() if args[0].size >= SERVED else None
-            made = None if kernels is None else getattr(kernels, function)(*args, **spec)
+            if own is not None:
+                made = own(*args, **spec)
+            else:
+                kernels = onednn_kernels() if args[0].size >= SERVED else None
+                made = None if kernels is None else getattr(kernels, function)(*args, **spec)
             return generic(xp, *args, **spec) if made is None else made
 
         return attempted

@@ -9,6 +9,7 @@ import queue
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -158,18 +159,22 @@ def callable_from(address: int, name: str) -> Callable[..., Any]:
     return new(ctypes.byref(method), None, None)
 
 
-_waiting: "queue.SimpleQueue[tuple[str, Sequence[str], Callable[[dict[str, int]], None]]]" = queue.SimpleQueue()
+_waiting: "queue.SimpleQueue[tuple[Callable[[], str], Sequence[str], Callable[[dict[str, int]], None]]]"
+_waiting = queue.SimpleQueue()
 _worker: list[threading.Thread] = []
 
 
 def _work() -> None:
     while True:
         ir, names, done = _waiting.get()
-        done(load(ir, names))
+        try:
+            done(load(ir(), names))
+        except Exception as error:  # the kernel stays uncompiled, the next ones are wanted all the same
+            warnings.warn(f"a kernel could not be compiled, and is computed by NumPy: {error}", stacklevel=1)
 
 
-def load_in_background(ir: str, names: Sequence[str], done: Callable[[dict[str, int]], None]) -> None:
-    """Loads IR in a thread of its own, which then calls `done` with the addresses."""
+def load_in_background(ir: Callable[[], str], names: Sequence[str], done: Callable[[dict[str, int]], None]) -> None:
+    """Makes IR and loads it in a thread of its own, which then calls `done` with the addresses."""
     if not _worker:
         _worker.append(threading.Thread(target=_work, name="mindtorch-compiler", daemon=True))
         _worker[0].start()

@@ -5,6 +5,7 @@ functions of Python's C API, of the C library and of libm these are
 
     _Py_NoneStruct        None
     PyArray_Type          numpy.ndarray
+    mindtorch_descr_NAME  the dtype of that name
     PyArray_API           the first entry of NumPy's table of C functions (an array of pointers)
     mindtorch_threads     an int64: how many threads a kernel may use
     mindtorch_parallel, mindtorch_thread_num, mindtorch_team    (see threads.py; defined by the IR there)
@@ -31,6 +32,16 @@ def _numpy_functions() -> int:
 
 
 @functools.cache
+def _dtype(name: str) -> np.dtype:
+    """The one object that arrays of a type share, bfloat16 among them; kept alive here."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+@functools.cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
     """What is searched for a function: Python and the libraries of this process, then the C library's mathematics."""
     if sys.platform == "win32":
@@ -48,6 +59,8 @@ def address(name: str) -> int | None:
         return id(None)
     if name == "PyArray_Type":
         return id(np.ndarray)
+    if name.startswith("mindtorch_descr_"):
+        return id(_dtype(name.removeprefix("mindtorch_descr_")))
     if name == "PyArray_API":
         return _numpy_functions()
     if name in threads.cells():

@@ -1,0 +1,94 @@
+"""Kernels of the language, compiled for the arrays of a call when it is worth it.
+
+Until a kernel is compiled, and where it cannot be, callers compute with NumPy. Compiling starts in the background once
+a kernel was wanted often, or for much.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...._kernels import ir, llvm
+from ...._kernels.language import kernel, read
+from . import machine
+
+_AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first call, as tests want it
+_OFTEN, _MUCH = 16, 1 << 17  # calls, and elements in all, after which compiling repays
+
+Call = Callable[..., Any]
+
+
+class Code:
+    """What may become machine code: `call` is None until then."""
+
+    __slots__ = ("_elements", "_make", "_wanted", "call")
+
+    def __init__(self, make: Callable[[], str] | None) -> None:
+        """`make` gives the IR of a module with a function `entry`; None for what cannot be compiled."""
+        self.call: Call | None = None
+        self._make, self._wanted, self._elements = make, 0, 0
+
+    def wanted(self, elements: int) -> Call | None:
+        """The machine code if there is some; else notes that a call of so many elements would have used it."""
+        if self.call is not None or self._make is None:
+            return self.call
+        self._wanted += 1
+        self._elements += elements
+        if _AT_ONCE or self._wanted >= _OFTEN or self._elements >= _MUCH:
+            self._begin()
+        return self.call
+
+    def _begin(self) -> None:
+        make, self._make = self._make, None
+        if make is None or not machine.available():
+            return
+        if _AT_ONCE:
+            self._done(machine.load(make(), ["entry"]))
+        else:
+            machine.load_in_background(make, ["entry"], self._done)
+
+    def _done(self, addresses: dict[str, int]) -> None:
+        self.call = machine.callable_from(addresses["entry"], "kernel")
+
+
+_codes: dict[tuple, Code] = {}
+_ready: dict[Any, list[Call]] = {}  # machine code by kernel and constants, for arrays of whatever kinds there were
+
+
+def launched(written: kernel, *args: Any, **constants: Any) -> bool:
+    """Runs a kernel on arrays and then numbers; False, with nothing done, where there is no machine code for it yet."""
+    for call in _ready.get((written, *constants.values()) if constants else written, ()):
+        if call(*args):
+            return True
+    return _wanted(written, args, constants)
+
+
+def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
+    arrays = [a for a in args if a.__class__ is np.ndarray]
+    key = (written, *[(a.dtype, a.ndim, a.flags.c_contiguous, a.flags.aligned) for a in arrays], *constants.values())
+    code = _codes.get(key)
+    if code is None:
+        code = _codes[key] = Code(_maker(written, arrays, constants))
+    call = code.wanted(arrays[0].size)
+    if call is None:
+        return False
+    calls = _ready.setdefault((written, *constants.values()) if constants else written, [])
+    if call not in calls:
+        calls.insert(0, call)
+    return call(*args)
+
+
+def _maker(written: kernel, arrays: Sequence[np.ndarray], constants: dict[str, Any]) -> Callable[[], str] | None:
+    """What gives the kernel's IR for such arrays; None where they are of kinds that kernels do not know."""
+    code, annotated = written.function.__code__, written.function.__annotations__
+    names = code.co_varnames[: code.co_argcount]
+    given: dict[str, tuple[str, int, str]] = {}
+    for name, array in zip(names, arrays, strict=False):
+        kind = ir.type_of(array.dtype)
+        if kind is None or not array.flags.aligned:
+            return None
+        given[name] = (kind, array.ndim, "c" if array.flags.c_contiguous else "s")
+    numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(arrays) :]}
+    return lambda: llvm.module_of(read(written, given, numbers, constants))

@@ -1,0 +1,174 @@
+"""What a kernel is made of: typed expressions, statements, and arrays of which only types and dimensions are known.
+
+Types are named "bool", "i8" to "i64", "u8" to "u64", "f16", "bf16", "f32", "f64". Arrays are kept in all of them;
+expressions have none of 16 bits of precision but compute in f32. "weak" is an f64 that takes the type of what it meets,
+as Python's numbers do in NumPy.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+TYPES = {"bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
+         "uint32": "u32", "uint64": "u64", "float16": "f16", "bfloat16": "bf16", "float32": "f32",
+         "float64": "f64"}  # fmt: skip
+DTYPES = {short: name for name, short in TYPES.items()}
+SIZES = {"bool": 1, "f16": 2, "bf16": 2, "weak": 8} | {f"{k}{n}": n // 8 for k in "iuf" for n in (8, 16, 32, 64)
+                                                       if n > 16 or k != "f"}
+FLOATS = frozenset(("f32", "f64", "weak"))
+
+
+def type_of(dtype: np.dtype) -> str | None:
+    """The type of a dtype's elements; None where kernels do not know it, as complex ones."""
+    return TYPES.get(dtype.name) if dtype.isnative else None
+
+
+def computed_in(kind: str) -> str:
+    """The type in which the language's kernels compute with elements of one."""
+    if kind in ("f16", "bf16"):
+        return "f32"
+    return kind if kind in ("bool", "f32", "f64", "u64") else "i64"
+
+
+class Node:
+    """An expression: an operation of a type on other expressions. `data` is what else it needs to know."""
+
+    __slots__ = ("args", "data", "op", "type")
+
+    def __init__(self, op: str, kind: str, args: tuple["Node", ...] = (), data: Any = None) -> None:
+        self.op, self.type, self.args, self.data = op, kind, args, data
+
+    def key(self) -> tuple:
+        """Equal for equal expressions."""
+        return (self.op, self.type, tuple([a.key() for a in self.args]), repr(self.data))
+
+    def walk(self) -> Iterator["Node"]:
+        """This node and all below it, each once."""
+        seen, rest = set(), [self]
+        while rest:
+            node = rest.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                rest.extend(node.args)
+
+    def __repr__(self) -> str:
+        if self.op in ("const", "var", "arg"):
+            return f"{self.data}:{self.type}"
+        inner = ", ".join(map(repr, self.args))
+        if self.op == "load":
+            return f"{self.data}[{inner}]"
+        return f"{self.op}{'' if self.data is None else f'<{self.data}>'}({inner}):{self.type}"
+
+
+def const(value: Any, kind: str) -> Node:
+    return Node("const", kind, (), value)
+
+
+def cast(node: Node, kind: str) -> Node:
+    """The value in another type."""
+    if node.type == kind:
+        return node
+    if node.op == "const":
+        value = node.data
+        if kind in ("f32", "f64", "weak"):
+            return const(float(value), kind)
+        if kind != "bool" and node.type not in FLOATS:
+            return const(int(value), kind)
+    if {node.type, kind} == {"weak", "f64"}:
+        return Node("cast", kind, (node,))
+    return Node("cast", kind, (node,))
+
+
+# statements ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Set:
+    """Gives a variable a value."""
+
+    name: str
+    value: Node
+
+
+@dataclasses.dataclass
+class Store:
+    """Writes an element of an array; with `combine` ("add", "min", "max") combined with what is there, atomically."""
+
+    array: Any
+    index: tuple[Node, ...]
+    value: Node
+    combine: str | None = None
+
+
+@dataclasses.dataclass
+class Loop:
+    """A counting loop. `work`: its turns are independent, each of so many elements, and may be shared out."""
+
+    name: str
+    start: Node
+    stop: Node
+    step: Node
+    body: list
+    work: Node | None = None
+
+
+@dataclasses.dataclass
+class While:
+    """A loop as long as a condition holds, which `test` computes before each turn."""
+
+    test: list
+    condition: Node
+    body: list
+
+
+@dataclasses.dataclass
+class If:
+    condition: Node
+    then: list
+    otherwise: list
+
+
+@dataclasses.dataclass
+class Leave:
+    """Leaves the innermost loop, or its turn."""
+
+    turn: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """An array that a kernel is given, or one of its own (`length` elements of scratch memory).
+
+    `layout`: "c" for elements in C order, "s" for any strides, "raw" where the one index is a place in bytes.
+    """
+
+    name: str
+    type: str
+    ndim: int
+    layout: str = "s"
+    length: int = 0
+
+
+@dataclasses.dataclass
+class Kernel:
+    """A kernel for arrays of certain types: arrays, then numbers, as they are given, and statements."""
+
+    name: str
+    arrays: Sequence[Array]
+    numbers: Sequence[tuple[str, str]]  # name and type, "i64" or "f64"
+    body: list
+    variables: dict[str, str]  # type by name
+
+
+@dataclasses.dataclass
+class Function:
+    """A function of numbers alone."""
+
+    name: str
+    parameters: Sequence[tuple[str, str]]
+    body: list
+    result: Node
+    variables: dict[str, str]

@@ -1,0 +1,728 @@
+"""Kernels written as Python functions, of a subset of Python that has an exact meaning in machine code.
+
+A `kernel` takes arrays, then numbers; keyword-only arguments are known when it is compiled. It also runs as it stands,
+on NumPy arrays: slowly, for tests and for readers who step through it. `read` makes IR of it for given types of arrays.
+docs/kernels.md has the rules.
+"""
+
+import ast
+import builtins
+import functools
+import inspect
+import itertools
+import math as _math
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import ir
+from .ir import Array, Node, const
+
+# names for kernels, with their meaning in plain Python ----------------------------------------------------------------
+
+inf, nan = _math.inf, _math.nan
+float32, float64, int32, int64, uint32, uint64 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
+
+
+def parallel(count: int, work: int = 1) -> Iterator[int]:
+    """The turns of the outermost loop, which are independent; one takes about as long as `work` additions."""
+    return iter(range(count))
+
+
+def unrolled(*limits: int) -> Iterator[int]:
+    """A loop whose turns are written out."""
+    return iter(range(*limits))
+
+
+def like(value: Any, array: Any) -> Any:
+    """A number in the type that is computed in with elements of an array."""
+    kind = array.dtype
+    return (np.float32 if kind.itemsize == 2 and kind.kind in "fV" else kind.type)(value)
+
+
+def local(length: int, array: Any) -> Any:
+    """Scratch memory: uninitialised elements of the type in which those of an array are computed with."""
+    return np.empty(length, like(0, array).dtype)
+
+
+def ordered(value: Any) -> Any:
+    """A sum whose order matters, so that it is not added in another one."""
+    return value
+
+
+def c_div(a: Any, b: Any) -> Any:
+    return type(a)(_math.trunc(a / b)) if isinstance(a, float) else abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)
+
+
+def c_rem(a: Any, b: Any) -> Any:
+    return _math.fmod(a, b) if isinstance(a, float) else a - c_div(a, b) * b
+
+
+def as_int(value: Any) -> Any:
+    """The bits of a floating number."""
+    return value.view(np.int32 if value.dtype == np.float32 else np.int64)
+
+
+def as_float32(bits: Any) -> Any:
+    return np.int64(bits).astype(np.uint32).view(np.float32)
+
+
+def as_float64(bits: Any) -> Any:
+    return np.int64(bits).view(np.float64)
+
+
+def _atomic(combine: Callable) -> Callable:
+    def update(array: Any, *index_and_value: Any) -> None:
+        at = index_and_value[:-1]
+        array[at] = combine(array[at], index_and_value[-1])
+
+    return update
+
+
+atomic_add = _atomic(lambda a, b: a + b)
+atomic_min = _atomic(np.minimum)
+atomic_max = _atomic(np.maximum)
+
+
+def _special(name: str) -> Callable:
+    def call(*args: Any) -> Any:
+        import scipy.special
+
+        return getattr(scipy.special, name)(*args)
+
+    return call
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+exp, exp2, expm1, log, log2, log10, log1p = np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p
+sin, cos, tan, asin, acos, atan, atan2 = np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.arctan2
+sinh, cosh, tanh, asinh, acosh, atanh = np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh
+pow, sqrt, cbrt, hypot, fmod = np.power, np.sqrt, np.cbrt, np.hypot, np.fmod
+floor, ceil, trunc, rint, copysign, fmin, fmax = np.floor, np.ceil, np.trunc, np.rint, np.copysign, np.fmin, np.fmax
+isnan, isinf, isfinite, nextafter = np.isnan, np.isinf, np.isfinite, np.nextafter
+erf, erfc, erfinv, lgamma, digamma = map(_special, ("erf", "erfc", "erfinv", "gammaln", "digamma"))
+
+
+def rsqrt(x: Any) -> Any:
+    return 1 / sqrt(x)
+
+
+# Functions that have an operation of their own; those of `_kernels/math.py` are looked up there by the type.
+_OPERATIONS: dict[Any, str] = {
+    abs: "abs", min: "min", max: "max", fmin: "fmin", fmax: "fmax", sqrt: "sqrt", floor: "floor", ceil: "ceil",
+    trunc: "trunc", rint: "rint", copysign: "copysign", fma: "fma", exp: "exp", exp2: "exp2", expm1: "expm1",
+    log: "log", log2: "log2", log10: "log10", log1p: "log1p", sin: "sin", cos: "cos", tan: "tan", asin: "asin",
+    acos: "acos", atan: "atan", atan2: "atan2", sinh: "sinh", cosh: "cosh", tanh: "tanh", asinh: "asinh",
+    acosh: "acosh", atanh: "atanh", pow: "pow", cbrt: "cbrt", erf: "erf", erfc: "erfc", erfinv: "erfinv",
+    lgamma: "lgamma", digamma: "digamma", hypot: "hypot", fmod: "fmod", nextafter: "nextafter",
+}  # fmt: skip
+# These take integers as they are.
+_ANY_TYPE = frozenset(("abs", "min", "max"))
+_CASTS: dict[Any, str] = {float32: "f32", float64: "f64", int32: "i32", int64: "i64", uint32: "u32", uint64: "u64",
+                          int: "i64", float: "weak", bool: "bool"}  # fmt: skip
+_ATOMICS = {atomic_add: "add", atomic_min: "min", atomic_max: "max"}
+_RANK = {kind: i for i, kind in enumerate(("bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "weak", "f32",
+                                           "f64"))}  # fmt: skip
+_BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+           ast.LShift: "shl", ast.RShift: "shr", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
+           ast.Pow: "pow"}  # fmt: skip
+_COMPARED = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.Is: "is",
+             ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}  # fmt: skip
+_STATIC_BINARY: dict[str, Callable] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
+    "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "pow": lambda a, b: a**b,
+    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "is": lambda a, b: a is b, "is not": lambda a, b: a is not b,
+    "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
+}  # fmt: skip
+
+
+class KernelError(Exception):
+    """A kernel is not of the language."""
+
+
+class _Written:
+    """A function of the language: callable as it is, and readable."""
+
+    def __init__(self, function: Callable) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, *args: Any, **constants: Any) -> Any:
+        return self.function(*args, **constants)
+
+    @functools.cached_property
+    def tree(self) -> ast.FunctionDef:
+        source, line = inspect.getsourcelines(self.function)
+        tree = ast.parse(textwrap.dedent("".join(source)))
+        ast.increment_lineno(tree, line - 1)
+        made = tree.body[0]
+        assert isinstance(made, ast.FunctionDef)
+        return made
+
+    @functools.cached_property
+    def names(self) -> dict[str, Any]:
+        """What the function finds outside of itself."""
+        return {**vars(builtins), **self.function.__globals__, **inspect.getclosurevars(self.function).nonlocals}
+
+
+class function(_Written):  # noqa: N801 - decorators
+    """A function that kernels call: it becomes part of them."""
+
+
+class kernel(_Written):  # noqa: N801
+    """A kernel."""
+
+
+def read(written: kernel, arrays: Mapping[str, tuple[str, int, str]], numbers: Mapping[str, str],
+         constants: Mapping[str, Any]) -> ir.Kernel:
+    """The kernel's IR for arrays of (type, dimensions, layout) each, numbers of types, and constants."""
+    reader = _Reader()
+    scope: dict[str, Any] = dict(constants)
+    given = [Array(name, *facts) for name, facts in arrays.items()]
+    scope |= {a.name: a for a in given}
+    for name, kind in numbers.items():
+        scope[name] = Node("arg", "weak" if kind == "f64" else kind, (), name)
+    reader.run(written, scope)
+    return ir.Kernel(written.function.__name__, given, list(numbers.items()), reader.statements, reader.variables)
+
+
+def read_function(written: function, name: str, kinds: Sequence[str]) -> ir.Function:
+    """A function of numbers as IR, for parameters of these types."""
+    reader = _Reader()
+    parameters = [(a.arg, kind) for a, kind in zip(written.tree.args.args, kinds, strict=True)]
+    result = reader.run(written, {n: Node("arg", kind, (), n) for n, kind in parameters})
+    return ir.Function(name, parameters, reader.statements, reader.node(result, kinds[0]), reader.variables)
+
+
+class _Reader:
+    """Reads statements one after the other: what is known is computed, what is not becomes IR."""
+
+    def __init__(self) -> None:
+        self.statements: list = []
+        self.variables: dict[str, str] = {}
+        self.fresh = itertools.count()
+
+    # functions -----------------------------------------------------------------------------------------------------
+
+    def run(self, written: _Written, scope: dict[str, Any]) -> Any:
+        """The body with its parameters in the scope; what it returns."""
+        frame = _Frame(self, written, scope, f"_{next(self.fresh)}" if self.variables or self.statements else "")
+        return frame.result(written.tree.body)
+
+    def inlined(self, written: _Written, args: Sequence[Any], constants: Mapping[str, Any]) -> Any:
+        tree = written.tree.args
+        names = [a.arg for a in tree.args]
+        scope = dict(zip(names, args, strict=False)) | dict(constants)
+        defaults = dict(zip(reversed(names), reversed(tree.defaults), strict=False))
+        defaults |= {a.arg: d for a, d in zip(tree.kwonlyargs, tree.kw_defaults, strict=True) if d is not None}
+        for name, default in defaults.items():
+            scope.setdefault(name, ast.literal_eval(default))
+        return self.run(written, scope)
+
+    # values --------------------------------------------------------------------------------------------------------
+
+    def node(self, value: Any, kind: str | None = None) -> Node:
+        """A value as an expression, of a type where one is given."""
+        if isinstance(value, Node):
+            return value if kind is None else ir.cast(value, kind)
+        if isinstance(value, (bool, np.bool_)):
+            return const(bool(value), "bool") if kind in (None, "bool") else const(int(value), kind)
+        if isinstance(value, (int, np.integer)):
+            return const(int(value), "i64") if kind is None else ir.cast(const(int(value), "i64"), kind)
+        if isinstance(value, (float, np.floating)):
+            return ir.cast(const(float(value), "weak"), kind or "weak")
+        raise KernelError(f"{value!r} is no number")
+
+    def common(self, values: Sequence[Any], floating: bool = False) -> str:
+        """The type in which values meet; a number that is written out takes that of the others."""
+        kinds = [v.type for v in values if isinstance(v, Node)]
+        known = [v for v in values if not isinstance(v, Node)]
+        kind = max(kinds, key=_RANK.__getitem__) if kinds else "i64"
+        if floating and kind not in ir.FLOATS or any(isinstance(v, float) for v in known) and kind not in ir.FLOATS:
+            return "weak"
+        if kind == "bool" and any(not isinstance(v, bool) for v in known):
+            return "i64"
+        return kind
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        if not isinstance(a, Node) and not isinstance(b, Node):
+            return _STATIC_BINARY[op](a, b)
+        if op == "pow":
+            return self.power(a, b)
+        kind = self.common((a, b), floating=op == "div")
+        x, y = self.node(a, kind), self.node(b, kind)
+        if kind == "bool" and op in ("add", "sub", "mul", "shl", "shr", "floordiv", "mod"):
+            kind = "i64"
+            x, y = ir.cast(x, kind), ir.cast(y, kind)
+        if kind in ir.FLOATS and op in ("floordiv", "mod"):
+            whole = Node("floor", kind, (Node("div", kind, (x, y)),))
+            if op == "floordiv":
+                return whole
+            rest = Node("fmod", kind, (x, y))
+            zero = const(0.0, kind)
+            other = Node("ne", "bool", (Node("lt", "bool", (rest, zero)), Node("lt", "bool", (y, zero))))
+            moved = Node("and", "bool", (Node("ne", "bool", (rest, zero)), other))
+            return Node("select", kind, (moved, Node("add", kind, (rest, y)), rest))
+        return Node(op, kind, (x, y))
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        if isinstance(exponent, int) and 0 < exponent <= 8:
+            made = base
+            for _ in range(exponent - 1):
+                made = self.binary("mul", made, base)
+            return made
+        kind = self.common((base, exponent), floating=True)
+        return Node("pow", kind, (self.node(base, kind), self.node(exponent, kind)))
+
+    def compared(self, op: str, a: Any, b: Any) -> Any:
+        if not isinstance(a, Node) and not isinstance(b, Node):
+            return _STATIC_BINARY[op](a, b)
+        if op in ("is", "is not", "in", "not in"):
+            return op in ("is not", "not in")
+        kind = self.common((a, b))
+        return Node(op, "bool", (self.node(a, kind), self.node(b, kind)))
+
+    def truth(self, value: Any) -> Any:
+        """A condition: known, or an expression of type bool."""
+        if not isinstance(value, Node):
+            return bool(value)
+        return value if value.type == "bool" else Node("ne", "bool", (value, const(0, value.type)))
+
+    def is_pure(self, value: Any, statements: Sequence) -> bool:
+        """Whether a value may be computed though nobody asks for it."""
+        if statements:
+            return False
+        return not isinstance(value, Node) or all(n.op not in ("load", "cdiv", "crem", "floordiv", "mod")
+                                                  for n in value.walk())
+
+    def variable(self, name: str, kind: str) -> Node:
+        known = self.variables.setdefault(name, kind)
+        return Node("var", known, (), name)
+
+
+class _Frame:
+    """One function that is being read: its names, and what it returns."""
+
+    def __init__(self, reader: _Reader, written: _Written, scope: dict[str, Any], suffix: str) -> None:
+        self.reader, self.written, self.scope, self.suffix = reader, written, scope, suffix
+        self.returned: Any = None
+        counts: dict[str, int] = {}
+        for tree in ast.walk(written.tree):
+            if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store):
+                counts[tree.id] = counts.get(tree.id, 0) + 1
+            if isinstance(tree, ast.AugAssign) and isinstance(tree.target, ast.Name):
+                counts[tree.target.id] = 2
+        parameters = {a.arg for a in written.tree.args.args}
+        self.changing = {name for name, n in counts.items() if n > 1 or name in parameters}
+        for loop in ast.walk(written.tree):  # what a loop assigns may be read before it in the next turn
+            if isinstance(loop, (ast.For, ast.While)) and not _is_unrolled(loop):
+                self.changing |= {tree.id for part in loop.body for tree in ast.walk(part)
+                                  if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store)}
+        for name in sorted(parameters & self.changing):
+            if isinstance(scope.get(name), (Node, int, float)):
+                self.assign(ast.Name(name, ast.Store()), scope[name])
+
+    def fail(self, tree: ast.AST, text: str) -> KernelError:
+        place = f"{self.written.function.__code__.co_filename}:{getattr(tree, 'lineno', '?')}"
+        return KernelError(f"{text} ({place})")
+
+    # statements ----------------------------------------------------------------------------------------------------
+
+    def result(self, body: Sequence[ast.stmt]) -> Any:
+        self.block(body)
+        return self.returned
+
+    def block(self, body: Sequence[ast.stmt]) -> bool:
+        """Reads statements; whether they end the function."""
+        for i, statement in enumerate(body):
+            if isinstance(statement, ast.If) and self.branch(statement, body[i + 1 :]):
+                return True
+            if not isinstance(statement, ast.If) and self.statement(statement):
+                return True
+        return False
+
+    def statement(self, tree: ast.stmt) -> bool:
+        if isinstance(tree, ast.Return):
+            self.give(None if tree.value is None else self.value(tree.value))
+            return True
+        if isinstance(tree, ast.Assign):
+            if len(tree.targets) != 1:
+                raise self.fail(tree, "one target at a time")
+            self.assign(tree.targets[0], self.value(tree.value))
+        elif isinstance(tree, ast.AugAssign):
+            target = tree.target
+            old = self.value(_loaded(target))
+            self.assign(target, self.reader.binary(_BINARY[type(tree.op)], old, self.value(tree.value)))
+        elif isinstance(tree, ast.For):
+            self.loop(tree)
+        elif isinstance(tree, ast.While):
+            test, condition = self.apart(lambda: self.reader.truth(self.value(tree.test)))
+            body, _ = self.apart(lambda: self.block(tree.body))
+            self.emit(ir.While(test, self.reader.node(condition, "bool"), body))
+        elif isinstance(tree, (ast.Break, ast.Continue)):
+            self.emit(ir.Leave(isinstance(tree, ast.Continue)))
+        elif isinstance(tree, ast.Expr):
+            if not isinstance(tree.value, ast.Constant):  # a docstring
+                self.value(tree.value)
+        elif not isinstance(tree, ast.Pass):
+            raise self.fail(tree, f"{type(tree).__name__} is not of the language")
+        return False
+
+    def give(self, value: Any) -> None:
+        """Returns a value: as it is if it is the only one."""
+        if self.returned is None:
+            self.returned = value
+        if self.branched:
+            reader = self.reader
+            node = value if isinstance(value, Node) else reader.node(value)
+            name = f"returned{self.suffix}_"
+            kind = reader.variables.get(name)
+            self.returned = reader.variable(name, kind or node.type)
+            self.emit(ir.Set(name, ir.cast(node, self.returned.type)))
+
+    branched = 0
+
+    def branch(self, tree: ast.If, rest: Sequence[ast.stmt]) -> bool:
+        condition = self.reader.truth(self.value(tree.test))
+        if not isinstance(condition, Node):
+            return self.block(tree.body if condition else tree.orelse)
+        ends = _returns(tree.body) or _returns(tree.orelse)
+        if ends:  # the rest is run by whichever branch goes on
+            self.branched += 1
+            then, _ = self.apart(lambda: self.block([*tree.body, *rest]))
+            otherwise, _ = self.apart(lambda: self.block([*tree.orelse, *rest]))
+            self.branched -= 1
+        else:
+            then, _ = self.apart(lambda: self.block(tree.body))
+            otherwise, _ = self.apart(lambda: self.block(tree.orelse))
+        self.emit(ir.If(condition, then, otherwise))
+        return ends
+
+    def loop(self, tree: ast.For) -> None:
+        call = tree.iter
+        if not isinstance(call, ast.Call) or not isinstance(tree.target, ast.Name) or tree.orelse:
+            raise self.fail(tree, "loops run over range, parallel or unrolled")
+        kind, reader = self.value(call.func), self.reader
+        args = [self.value(a) for a in call.args]
+        if kind is unrolled:
+            for turn in range(*args):
+                self.scope[tree.target.id] = turn
+                self.block(tree.body)
+            return
+        name = tree.target.id + self.suffix
+        while reader.variables.get(name, "i64") != "i64":
+            name += "_"
+        self.scope[tree.target.id] = reader.variable(name, "i64")
+        if kind is parallel:
+            start, stop, step, work = 0, args[0], 1, reader.node(args[1] if len(args) > 1 else 1, "i64")
+        elif kind is range:
+            start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+            work = None
+        else:
+            raise self.fail(tree, "loops run over range, parallel or unrolled")
+        body, _ = self.apart(lambda: self.block(tree.body))
+        limits = [reader.node(v, "i64") for v in (start, stop, step)]
+        self.emit(ir.Loop(name, limits[0], limits[1], limits[2], body, work))
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        reader = self.reader
+        if isinstance(target, ast.Tuple):
+            values = [self.kept(v) for v in value]
+            for one, each in zip(target.elts, values, strict=True):
+                self.assign(one, each)
+        elif isinstance(target, ast.Subscript):
+            array, index = self.place(target)
+            self.emit(ir.Store(array, index, reader.node(value)))
+        elif isinstance(target, ast.Name):
+            name, own = target.id, target.id + self.suffix
+            if isinstance(value, Array) or not isinstance(value, Node) and name not in self.changing:
+                self.scope[name] = value
+                return
+            node = reader.node(value)
+            old = self.scope.get(name)
+            if isinstance(old, Node) and old.op == "var" and old.data.startswith(own):
+                variable = old
+            else:
+                while reader.variables.get(own, node.type) != node.type:
+                    own += "_"
+                variable = reader.variable(own, node.type)
+            self.scope[name] = variable
+            self.emit(ir.Set(variable.data, ir.cast(node, variable.type)))
+        else:
+            raise self.fail(target, "this cannot be assigned to")
+
+    def kept(self, value: Any) -> Any:
+        """A value that later assignments do not change."""
+        if not isinstance(value, Node) or value.op in ("const", "arg"):
+            return value
+        held = self.reader.variable(f"held{next(self.reader.fresh)}", value.type)
+        self.emit(ir.Set(held.data, value))
+        return held
+
+    def emit(self, statement: Any) -> None:
+        self.reader.statements.append(statement)
+
+    def apart(self, read: Callable[[], Any]) -> tuple[list, Any]:
+        """The statements that reading something adds, and what it gives."""
+        reader = self.reader
+        outer, reader.statements = reader.statements, []
+        try:
+            made = read()
+            return reader.statements, made
+        finally:
+            reader.statements = outer
+
+    # expressions ---------------------------------------------------------------------------------------------------
+
+    def value(self, tree: ast.expr) -> Any:
+        method = getattr(self, f"_{type(tree).__name__.lower()}", None)
+        if method is None:
+            raise self.fail(tree, f"{type(tree).__name__} is not of the language")
+        return method(tree)
+
+    def _constant(self, tree: ast.Constant) -> Any:
+        return tree.value
+
+    def _name(self, tree: ast.Name) -> Any:
+        if tree.id in self.scope:
+            return self.scope[tree.id]
+        try:
+            return self.written.names[tree.id]
+        except KeyError:
+            raise self.fail(tree, f"'{tree.id}' is not known here") from None
+
+    def _tuple(self, tree: ast.Tuple) -> Any:
+        return tuple([self.value(e) for e in tree.elts])
+
+    def _attribute(self, tree: ast.Attribute) -> Any:
+        value = self.value(tree.value)
+        if not isinstance(value, Array):
+            return getattr(value, tree.attr)
+        if tree.attr == "shape":
+            return tuple([Node("dim", "i64", (), (value.name, d)) for d in range(value.ndim)])
+        if tree.attr == "ndim":
+            return value.ndim
+        if tree.attr == "dtype":
+            return ir.DTYPES[value.type]
+        raise self.fail(tree, f"arrays have no '{tree.attr}' here")
+
+    def place(self, tree: ast.Subscript) -> tuple[Any, tuple[Node, ...]]:
+        array, index = self.value(tree.value), self.value(tree.slice)
+        index = index if isinstance(index, tuple) else (index,)
+        if not isinstance(array, Array) or len(index) != array.ndim:
+            raise self.fail(tree, f"{getattr(array, 'ndim', 'no')} indices wanted")
+        return array, tuple([self.reader.node(i, "i64") for i in index])
+
+    def _subscript(self, tree: ast.Subscript) -> Any:
+        array = self.value(tree.value)
+        if not isinstance(array, Array):
+            return array[self.value(tree.slice)]
+        array, index = self.place(tree)
+        loaded = Node("load", array.type, index, array)
+        return ir.cast(loaded, ir.computed_in(array.type))
+
+    def _unaryop(self, tree: ast.UnaryOp) -> Any:
+        value, reader = self.value(tree.operand), self.reader
+        if isinstance(tree.op, ast.Not):
+            value = reader.truth(value)
+            return Node("not", "bool", (value,)) if isinstance(value, Node) else not value
+        if not isinstance(value, Node):
+            return -value if isinstance(tree.op, ast.USub) else +value if isinstance(tree.op, ast.UAdd) else ~value
+        if isinstance(tree.op, ast.UAdd):
+            return value
+        kind = "i64" if value.type == "bool" and isinstance(tree.op, ast.USub) else value.type
+        return Node("neg" if isinstance(tree.op, ast.USub) else "not", kind, (ir.cast(value, kind),))
+
+    def _binop(self, tree: ast.BinOp) -> Any:
+        return self.reader.binary(_BINARY[type(tree.op)], self.value(tree.left), self.value(tree.right))
+
+    def _compare(self, tree: ast.Compare) -> Any:
+        left, made = self.value(tree.left), True
+        for op, right_tree in zip(tree.ops, tree.comparators, strict=True):
+            right = self.value(right_tree)
+            one = self.reader.compared(_COMPARED[type(op)], left, right)
+            made = self.both(made, one)
+            left = right
+        return made
+
+    def both(self, a: Any, b: Any) -> Any:
+        if not isinstance(a, Node):
+            return b if a else False
+        if not isinstance(b, Node):
+            return a if b else False
+        return Node("and", "bool", (a, b))
+
+    def _boolop(self, tree: ast.BoolOp) -> Any:
+        reader, is_and = self.reader, isinstance(tree.op, ast.And)
+        made = reader.truth(self.value(tree.values[0]))
+        for each in tree.values[1:]:
+            if not isinstance(made, Node):
+                if made is not is_and:
+                    return made
+                made = reader.truth(self.value(each))
+                continue
+            first = made
+            added, second = self.apart(lambda each=each: reader.truth(self.value(each)))  # type: ignore[misc]
+            if reader.is_pure(second, added):
+                if not isinstance(second, Node):
+                    made = first if second is is_and else second
+                else:
+                    made = Node("and" if is_and else "or", "bool", (first, second))
+                continue
+            held = reader.variable(f"held{next(reader.fresh)}", "bool")
+            self.emit(ir.Set(held.data, first))
+            more = [*added, ir.Set(held.data, reader.node(second, "bool"))]
+            self.emit(ir.If(held, more if is_and else [], [] if is_and else more))
+            made = held
+        return made
+
+    def _ifexp(self, tree: ast.IfExp) -> Any:
+        reader = self.reader
+        condition = reader.truth(self.value(tree.test))
+        if not isinstance(condition, Node):
+            return self.value(tree.body if condition else tree.orelse)
+        then, a = self.apart(lambda: self.value(tree.body))
+        otherwise, b = self.apart(lambda: self.value(tree.orelse))
+        kind = reader.common((a, b)) if isinstance(a, Node) or isinstance(b, Node) else (
+            "weak" if isinstance(a, float) or isinstance(b, float) else "bool" if isinstance(a, bool) else "i64")
+        a, b = reader.node(a, kind), reader.node(b, kind)
+        if reader.is_pure(a, then) and reader.is_pure(b, otherwise):
+            return Node("select", kind, (condition, a, b))
+        held = reader.variable(f"held{next(reader.fresh)}", kind)
+        self.emit(ir.If(condition, [*then, ir.Set(held.data, a)], [*otherwise, ir.Set(held.data, b)]))
+        return held
+
+    def _call(self, tree: ast.Call) -> Any:
+        called, reader = self.value(tree.func), self.reader
+        args = [self.value(a) for a in tree.args]
+        constants = {k.arg: self.value(k.value) for k in tree.keywords if k.arg is not None}
+        if isinstance(called, function):
+            return reader.inlined(called, args, constants)
+        if isinstance(called, Traced):
+            return called.inlined(reader, args)
+        if called in _CASTS:
+            if not isinstance(args[0], Node):
+                return args[0] if called not in (int, float, bool) and _CASTS[called] == "i64" else (
+                    called(args[0]) if called in (int, float, bool) else reader.node(args[0], _CASTS[called]))
+            return ir.cast(args[0], _CASTS[called])
+        if called in _ATOMICS:
+            array, *index, value = args
+            self.emit(ir.Store(array, tuple([reader.node(i, "i64") for i in index]), reader.node(value),
+                               _ATOMICS[called]))
+            return None
+        special = getattr(self, f"_call_{getattr(called, '__name__', '')}", None)
+        if special is not None and called in _LANGUAGE:
+            return special(*args)
+        if called in _OPERATIONS:
+            return self.operation(_OPERATIONS[called], args)
+        if not any(isinstance(a, (Node, Array)) for a in args):
+            return called(*args, **constants)
+        raise self.fail(tree, f"'{getattr(called, '__name__', called)}' cannot be called in a kernel")
+
+    def operation(self, name: str, args: Sequence[Any]) -> Any:
+        reader = self.reader
+        if name in ("min", "max") and len(args) > 2:
+            made = args[0]
+            for each in args[1:]:
+                made = self.operation(name, (made, each))
+            return made
+        if not any(isinstance(a, Node) for a in args):
+            python = next(f for f, n in _OPERATIONS.items() if n == name)
+            made = python(*args)
+            return made.item() if isinstance(made, np.generic) else made
+        kind = reader.common(args, floating=name not in _ANY_TYPE)
+        return Node(name, kind, tuple([reader.node(a, kind) for a in args]))
+
+    def _call_like(self, value: Any, array: Array) -> Node:
+        return self.reader.node(value, ir.computed_in(array.type))
+
+    def _call_local(self, length: int, array: Array) -> Array:
+        return Array(f"local{next(self.reader.fresh)}", ir.computed_in(array.type), 1, "c", length)
+
+    def _call_ordered(self, value: Node) -> Node:
+        return Node(value.op, value.type, value.args, "ordered")
+
+    def _call_c_div(self, a: Any, b: Any) -> Node:
+        kind = self.reader.common((a, b))
+        given = (self.reader.node(a, kind), self.reader.node(b, kind))
+        made = Node("div" if kind in ir.FLOATS else "cdiv", kind, given)
+        return Node("trunc", kind, (made,)) if kind in ir.FLOATS else made
+
+    def _call_c_rem(self, a: Any, b: Any) -> Node:
+        kind = self.reader.common((a, b))
+        given = (self.reader.node(a, kind), self.reader.node(b, kind))
+        return Node("fmod" if kind in ir.FLOATS else "crem", kind, given)
+
+    def _call_as_int(self, value: Node) -> Node:
+        kind = "f64" if value.type == "weak" else value.type
+        return Node("bits", "i32" if kind == "f32" else "i64", (ir.cast(value, kind),))
+
+    def _call_as_float32(self, value: Node) -> Node:
+        return Node("bits", "f32", (ir.cast(value, "i32"),))
+
+    def _call_as_float64(self, value: Node) -> Node:
+        return Node("bits", "f64", (ir.cast(value, "i64"),))
+
+    def _call_rsqrt(self, value: Node) -> Node:
+        kind = self.reader.common((value,), floating=True)
+        return Node("div", kind, (const(1.0, kind), Node("sqrt", kind, (self.reader.node(value, kind),))))
+
+    def _call_isnan(self, value: Node) -> Node:
+        return Node("ne", "bool", (value, value))
+
+    def _call_isinf(self, value: Node) -> Node:
+        return Node("eq", "bool", (Node("abs", value.type, (value,)), const(inf, value.type)))
+
+    def _call_isfinite(self, value: Node) -> Node:
+        return Node("lt", "bool", (Node("abs", value.type, (value,)), const(inf, value.type)))
+
+
+_LANGUAGE = frozenset((like, local, ordered, c_div, c_rem, as_int, as_float32, as_float64, rsqrt, isnan, isinf,
+                       isfinite))  # fmt: skip
+
+
+class Traced:
+    """A traced expression that kernels call as a function: a graph whose loads are its parameters."""
+
+    def __init__(self, parameters: Sequence[str], result: Node) -> None:
+        self.parameters, self.result = parameters, result
+
+    def inlined(self, reader: _Reader, args: Sequence[Any]) -> Node:
+        given = dict(zip(self.parameters, args, strict=True))
+        made: dict[int, Node] = {}
+
+        def replaced(node: Node) -> Node:
+            known = made.get(id(node))
+            if known is None:
+                if node.op == "arg" and node.data in given:
+                    known = reader.node(given[node.data], node.type)
+                else:
+                    known = Node(node.op, node.type, tuple([replaced(a) for a in node.args]), node.data)
+                made[id(node)] = known
+            return known
+
+        return replaced(self.result)
+
+
+def _is_unrolled(loop: ast.For | ast.While) -> bool:
+    called = loop.iter.func if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) else None
+    return getattr(called, "id", "") == "unrolled"
+
+
+def _returns(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(tree, ast.Return) for part in body for tree in ast.walk(part))
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """What an augmented assignment reads."""
+    if isinstance(target, ast.Name):
+        return ast.Name(target.id, ast.Load())
+    assert isinstance(target, ast.Subscript)
+    return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)

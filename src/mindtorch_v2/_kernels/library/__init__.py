@@ -1,0 +1,1 @@
+"""Kernels in the language, one file a family."""

@@ -1,0 +1,648 @@
+"""IR as LLVM's: text, from which machine code is made (_backends/cpu/jit).
+
+A kernel becomes a builtin function of Python's that reads the fields of ndarrays itself: `entry` checks the arguments
+and fills a frame (one word a field), `limits` computes how many turns the parallel loop has, `core` runs some of them,
+`team` is what each of several threads runs.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from . import ir
+from .ir import Array, Node
+
+_LLVM = {"bool": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "weak": "double"}
+_LLVM |= {f"{k}{n}": f"i{n}" for k in "iu" for n in (8, 16, 32, 64)}
+_MEMORY = _LLVM | {"bool": "i8"}
+_UNSIGNED = frozenset(("bool", "u8", "u16", "u32", "u64"))
+_INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
+_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_INTRINSICS = {name: name for name in ("sqrt", "floor", "ceil", "trunc", "rint", "copysign", "fma")}
+_INTRINSICS |= {"abs": "fabs", "min": "minimum", "max": "maximum", "fmin": "minnum", "fmax": "maxnum"}
+_FLOAT_TESTS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+_SIGNED_TESTS = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
+# Where elements of an ndarray's fields lie (NumPy 2), in bytes.
+_DATA, _NDIM, _SHAPE, _STRIDES, _DESCR, _FLAGS = 16, 24, 32, 40, 56, 64
+_C_ORDER, _ALIGNED = 1, 0x100
+_RELEASED, _SHARED = 1 << 13, 1 << 15  # elements from which on the GIL is released, and the work shared out
+_SHARE = 1 << 13  # elements that are worth a thread's start
+
+
+def _name(array: Array) -> str:
+    return f"%{array.name}.data"
+
+
+def literal(value: Any, kind: str) -> str:
+    """A number in LLVM's text."""
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind in ir.FLOATS:
+        if kind == "f32":
+            value = struct.unpack("f", struct.pack("f", value))[0] if abs(value) <= 3.4028235677973366e38 else value
+            if abs(value) > 3.4028235677973366e38:
+                value = value if value != value else float("inf") * (1 if value > 0 else -1)
+        return "0x" + struct.pack(">d", value).hex().upper()
+    return str(int(value))
+
+
+class Module:
+    """A module's text: functions, and declarations of what they use."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.functions: set[str] = set()
+
+    def declare(self, name: str, text: str) -> str:
+        self.declared[name] = text
+        return name
+
+    def intrinsic(self, name: str, kind: str, count: int) -> str:
+        kinds = ", ".join([_LLVM[kind]] * count)
+        return self.declare(f"@llvm.{name}.{kind if kind != 'weak' else 'f64'}",
+                            f"declare {_LLVM[kind]} @llvm.{name}.{kind if kind != 'weak' else 'f64'}({kinds})")
+
+    def math(self, op: str, kind: str, count: int) -> str:
+        """The function of numbers of that name: the library's own, or the C library's."""
+        from . import math
+
+        kind = "f64" if kind == "weak" else kind
+        own = f"{op}_{kind}"
+        written = getattr(math, own, None)
+        if written is not None:
+            if own not in self.functions:
+                self.functions.add(own)
+                from .language import read_function
+
+                self.function(read_function(written, own, [kind] * count))
+            return f"@{own}"
+        name = {"lgamma": "lgamma"}.get(op, op) + ("f" if kind == "f32" else "")
+        kinds = ", ".join([_LLVM[kind]] * count)
+        return self.declare(f"@{name}", f"declare {_LLVM[kind]} @{name}({kinds}) nounwind readnone willreturn")
+
+    def function(self, function: ir.Function) -> None:
+        body = Body(self, exact=True)
+        body.begin(function.variables)
+        body.numbers = {name: f"%{name}" for name, _ in function.parameters}
+        body.statements(function.body)
+        result = body.value(function.result)
+        parameters = ", ".join(f"{_LLVM[kind]} %{name}" for name, kind in function.parameters)
+        self.parts.append(f"define internal {_LLVM[function.result.type]} @{function.name}({parameters}) alwaysinline "
+                          f"nounwind {{\n{body.text()}  ret {_LLVM[function.result.type]} {result}\n}}\n")
+
+    def text(self) -> str:
+        return "\n".join([*self.declared.values(), "", *self.parts])
+
+
+class Body:
+    """The lines of one function."""
+
+    def __init__(self, module: Module, exact: bool) -> None:
+        self.module, self.flags = module, "" if exact else "reassoc contract "
+        self.lines: list[str] = []
+        self.head: list[str] = []
+        self.count = 0
+        self.numbers: dict[str, str] = {}
+        self.dims: dict[tuple[str, int], str] = {}
+        self.strides: dict[tuple[str, int], str] = {}
+        self.loops: list[tuple[str, str]] = []
+        self.types: dict[str, str] = {}
+        self.scratch: set[str] = set()
+        self.known: dict[int, str] = {}
+
+    def begin(self, variables: dict[str, str]) -> None:
+        self.types = variables
+        for name, kind in variables.items():
+            self.head.append(f"  %v.{name} = alloca {_LLVM[kind]}")
+
+    def text(self) -> str:
+        return "\n".join([*self.head, *self.lines, ""])
+
+    def line(self, text: str) -> str:
+        """A new value."""
+        self.count += 1
+        self.lines.append(f"  %x{self.count} = {text}")
+        return f"%x{self.count}"
+
+    def do(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def label(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def start(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+
+    # statements ----------------------------------------------------------------------------------------------------
+
+    def statements(self, body: Sequence[Any]) -> None:
+        for statement in body:
+            self.known = {}
+            getattr(self, f"_{type(statement).__name__.lower()}")(statement)
+
+    def _set(self, statement: ir.Set) -> None:
+        value = self.value(statement.value)
+        self.do(f"store {_LLVM[self.types[statement.name]]} {value}, ptr %v.{statement.name}")
+
+    def _store(self, statement: ir.Store) -> None:
+        array = statement.array
+        at = self.address(array, statement.index)
+        if statement.combine is not None:
+            value = self.value(ir.cast(statement.value, array.type))
+            verb = statement.combine
+            floating = array.type in ir.FLOATS
+            verb = {"add": "fadd", "min": "fmin", "max": "fmax"}[verb] if floating else (
+                verb if verb == "add" else ("u" if array.type in _UNSIGNED else "") + verb)
+            self.do(f"atomicrmw {verb} ptr {at}, {_LLVM[array.type]} {value} monotonic")
+            return
+        value = self.stored(statement.value, array.type)
+        self.do(f"store {_MEMORY[array.type]} {value}, ptr {at}, align {ir.SIZES[array.type]}")
+
+    def stored(self, node: Node, kind: str) -> str:
+        """A value as it is kept in memory."""
+        if kind == "bf16":
+            return self.narrowed(self.value(ir.cast(node, "f32")))
+        value = self.value(ir.cast(node, kind))
+        return self.line(f"zext i1 {value} to i8") if kind == "bool" else value
+
+    def narrowed(self, value: str) -> str:
+        """The bits of bfloat16 nearest to a float32."""
+        bits = self.line(f"bitcast float {value} to i32")
+        odd = self.line(f"and i32 {self.line(f'lshr i32 {bits}, 16')}, 1")
+        moved = self.line(f"add i32 {bits}, {self.line(f'add i32 {odd}, 32767')}")
+        cut = self.line(f"trunc i32 {self.line(f'lshr i32 {moved}, 16')} to i16")
+        is_nan = self.line(f"fcmp uno float {value}, {value}")
+        return self.line(f"select i1 {is_nan}, i16 32704, i16 {cut}")
+
+    def _loop(self, statement: ir.Loop, begin: str | None = None, end: str | None = None) -> None:
+        start = begin or self.value(statement.start)
+        stop = end or self.value(statement.stop)
+        step = self.value(statement.step)
+        variable = f"%v.{statement.name}"
+        test, body, after, out = (self.label(stem) for stem in ("test", "body", "turn", "out"))
+        counter = f"%c{self.count}"
+        self.head.append(f"  {counter} = alloca i64")
+        self.do(f"store i64 {start}, ptr {counter}")
+        self.do(f"br label %{test}")
+        self.start(test)
+        now = self.line(f"load i64, ptr {counter}")
+        if statement.step.op == "const":
+            goes_on = self.line(f"icmp {'slt' if statement.step.data > 0 else 'sgt'} i64 {now}, {stop}")
+        else:
+            up = self.line(f"icmp sgt i64 {step}, 0")
+            goes_on = self.line(f"select i1 {up}, i1 {self.line(f'icmp slt i64 {now}, {stop}')}, "
+                                f"i1 {self.line(f'icmp sgt i64 {now}, {stop}')}")
+        self.do(f"br i1 {goes_on}, label %{body}, label %{out}")
+        self.start(body)
+        self.do(f"store i64 {now}, ptr {variable}")
+        self.loops.append((out, after))
+        self.statements(statement.body)
+        self.loops.pop()
+        self.do(f"br label %{after}")
+        self.start(after)
+        self.do(f"store i64 {self.line(f'add nsw i64 {now}, {step}')}, ptr {counter}")
+        self.do(f"br label %{test}")
+        self.start(out)
+
+    def _while(self, statement: ir.While) -> None:
+        test, body, out = (self.label(stem) for stem in ("test", "body", "out"))
+        self.do(f"br label %{test}")
+        self.start(test)
+        self.statements(statement.test)
+        self.known = {}
+        self.do(f"br i1 {self.value(statement.condition)}, label %{body}, label %{out}")
+        self.start(body)
+        self.loops.append((out, test))
+        self.statements(statement.body)
+        self.loops.pop()
+        self.do(f"br label %{test}")
+        self.start(out)
+
+    def _if(self, statement: ir.If) -> None:
+        then, otherwise, out = (self.label(stem) for stem in ("then", "else", "out"))
+        self.do(f"br i1 {self.value(statement.condition)}, label %{then}, label %{otherwise}")
+        for label, body in ((then, statement.then), (otherwise, statement.otherwise)):
+            self.start(label)
+            self.statements(body)
+            self.do(f"br label %{out}")
+        self.start(out)
+        self.known = {}
+
+    def _leave(self, statement: ir.Leave) -> None:
+        self.do(f"br label %{self.loops[-1][1 if statement.turn else 0]}")
+        self.start(self.label("dead"))
+
+    # expressions ---------------------------------------------------------------------------------------------------
+
+    def address(self, array: Array, index: Sequence[Node]) -> str:
+        data, kind = _name(array), _MEMORY[array.type]
+        if array.length:
+            if array.name not in self.scratch:
+                self.scratch.add(array.name)
+                self.head.append(f"  {data} = alloca [{array.length} x {kind}], align 64")
+        values = [self.value(i) for i in index]
+        if array.layout == "raw":
+            return self.line(f"getelementptr i8, ptr {data}, i64 {values[0]}")
+        if array.layout == "c":
+            at = values[0] if values else "0"
+            for d, value in enumerate(values[1:], 1):
+                at = self.line(f"mul nsw i64 {at}, {self.dims[array.name, d]}")
+                at = self.line(f"add nsw i64 {at}, {value}")
+            return self.line(f"getelementptr {kind}, ptr {data}, i64 {at}")
+        at = "0"
+        for d, value in enumerate(values):
+            step = self.line(f"mul nsw i64 {value}, {self.strides[array.name, d]}")
+            at = self.line(f"add nsw i64 {at}, {step}") if d else step
+        return self.line(f"getelementptr i8, ptr {data}, i64 {at}")
+
+    def value(self, node: Node) -> str:
+        """The text of an expression's value."""
+        known = self.known.get(id(node))
+        if known is None:
+            known = self._value(node)
+            if node.op != "const":
+                self.known[id(node)] = known
+        return known
+
+    def _value(self, node: Node) -> str:
+        op, kind = node.op, node.type
+        if op == "const":
+            return literal(node.data, kind)
+        if op == "arg":
+            return self.numbers[node.data]
+        if op == "var":
+            return self.line(f"load {_LLVM[kind]}, ptr %v.{node.data}")
+        if op == "dim":
+            return self.dims[node.data]
+        if op == "load":
+            array = node.data
+            at = self.address(array, node.args)
+            loaded = self.line(f"load {_MEMORY[kind]}, ptr {at}, align {ir.SIZES[array.type]}")
+            return self.line(f"icmp ne i8 {loaded}, 0") if kind == "bool" else loaded
+        if op == "cast":
+            return self.converted(self.value(node.args[0]), node.args[0].type, kind)
+        if op == "bits":
+            source = _LLVM[node.args[0].type]
+            return self.line(f"bitcast {source} {self.value(node.args[0])} to {_LLVM[kind]}")
+        args = [self.value(a) for a in node.args]
+        source = node.args[0].type
+        name = _LLVM[source]
+        if op in _FLOAT_TESTS:
+            if source in ir.FLOATS:
+                return self.line(f"fcmp {_FLOAT_TESTS[op]} {name} {args[0]}, {args[1]}")
+            test = _SIGNED_TESTS[op]
+            test = "u" + test[1:] if source in _UNSIGNED and test[0] == "s" else test
+            return self.line(f"icmp {test} {name} {args[0]}, {args[1]}")
+        if op == "select":
+            return self.line(f"select i1 {args[0]}, {_LLVM[kind]} {args[1]}, {_LLVM[kind]} {args[2]}")
+        if op == "not":
+            return self.line(f"xor {name} {args[0]}, {'true' if kind == 'bool' else '-1'}")
+        if kind in ir.FLOATS:
+            return self.floating(op, kind, args, node.data)
+        return self.whole(op, kind, args)
+
+    def floating(self, op: str, kind: str, args: Sequence[str], data: Any) -> str:
+        name = _LLVM[kind]
+        if op in _FLOAT_OPS:
+            flags = self.flags if op in ("add", "sub", "mul") and data != "ordered" else ""
+            return self.line(f"{_FLOAT_OPS[op]} {flags}{name} {args[0]}, {args[1]}")
+        if op == "neg":
+            return self.line(f"fneg {name} {args[0]}")
+        module, intrinsic = self.module, _INTRINSICS.get(op)
+        called = module.intrinsic(intrinsic, kind, len(args)) if intrinsic else module.math(op, kind, len(args))
+        return self.line(f"call {name} {called}({', '.join(f'{name} {a}' for a in args)})")
+
+    def whole(self, op: str, kind: str, args: Sequence[str]) -> str:
+        name, unsigned = _LLVM[kind], kind in _UNSIGNED
+        if op in _INTEGER_OPS:
+            return self.line(f"{_INTEGER_OPS[op]} {name} {args[0]}, {args[1]}")
+        if op == "neg":
+            return self.line(f"sub {name} 0, {args[0]}")
+        if op == "shr":
+            return self.line(f"{'lshr' if unsigned else 'ashr'} {name} {args[0]}, {args[1]}")
+        if op == "abs":
+            if unsigned:
+                return args[0]
+            negative = self.line(f"icmp slt {name} {args[0]}, 0")
+            return self.line(f"select i1 {negative}, {name} {self.line(f'sub {name} 0, {args[0]}')}, {name} {args[0]}")
+        if op in ("min", "max"):
+            test = ("u" if unsigned else "s") + ("lt" if op == "min" else "gt")
+            if kind == "bool":
+                return self.line(f"{'and' if op == 'min' else 'or'} i1 {args[0]}, {args[1]}")
+            return self.line(f"select i1 {self.line(f'icmp {test} {name} {args[0]}, {args[1]}')}, {name} {args[0]}, "
+                             f"{name} {args[1]}")
+        if op in ("cdiv", "crem", "floordiv", "mod"):
+            return self.divided(op, kind, args[0], args[1])
+        raise NotImplementedError(f"{op} of {kind}")
+
+    def divided(self, op: str, kind: str, a: str, b: str) -> str:
+        """Quotient or rest. Dividing by zero, or the lowest number by -1, would be trapped: as by 1 then."""
+        name, letter = _LLVM[kind], "u" if kind in _UNSIGNED else "s"
+        bad = self.line(f"icmp eq {name} {b}, 0")
+        if letter == "s":
+            lowest = -(1 << (8 * ir.SIZES[kind] - 1))
+            both = self.line(f"and i1 {self.line(f'icmp eq {name} {a}, {lowest}')}, "
+                             f"{self.line(f'icmp eq {name} {b}, -1')}")
+            bad = self.line(f"or i1 {bad}, {both}")
+        b = self.line(f"select i1 {bad}, {name} 1, {name} {b}")
+        if letter == "u" or op in ("cdiv", "crem"):
+            return self.line(f"{letter}{'div' if op in ('cdiv', 'floordiv') else 'rem'} {name} {a}, {b}")
+        rest = self.line(f"srem {name} {a}, {b}")
+        signs = self.line(f"icmp slt {name} {self.line(f'xor {name} {rest}, {b}')}, 0")
+        moved = self.line(f"and i1 {signs}, {self.line(f'icmp ne {name} {rest}, 0')}")
+        if op == "mod":
+            return self.line(f"add {name} {rest}, {self.line(f'select i1 {moved}, {name} {b}, {name} 0')}")
+        quotient = self.line(f"sdiv {name} {a}, {b}")
+        return self.line(f"sub {name} {quotient}, {self.line(f'zext i1 {moved} to {name}')}")
+
+    def converted(self, value: str, source: str, kind: str) -> str:
+        a, b = _LLVM[source], _LLVM[kind]
+        if source == "bf16":
+            wide = self.line(f"shl i32 {self.line(f'zext i16 {value} to i32')}, 16")
+            return self.converted(self.line(f"bitcast i32 {wide} to float"), "f32", kind)
+        if kind == "bf16":
+            return self.narrowed(self.converted(value, source, "f32"))
+        if a == b:
+            return value
+        floats = ("half", "float", "double")
+        if a in floats and b in floats:
+            return self.line(f"{'fpext' if floats.index(a) < floats.index(b) else 'fptrunc'} {a} {value} to {b}")
+        if kind == "bool":
+            zero = "0.0" if a in floats else "0"
+            return self.line(f"{'fcmp une' if a in floats else 'icmp ne'} {a} {value}, {zero}")
+        if a in floats:
+            return self.line(f"{'fptoui' if kind in _UNSIGNED else 'fptosi'} {a} {value} to {b}")
+        if b in floats:
+            return self.line(f"{'uitofp' if source in _UNSIGNED else 'sitofp'} {a} {value} to {b}")
+        if ir.SIZES[source] > ir.SIZES[kind] and source != "bool":
+            return self.line(f"trunc {a} {value} to {b}")
+        return self.line(f"{'zext' if source in _UNSIGNED else 'sext'} {a} {value} to {b}")
+
+
+# whole kernels -------------------------------------------------------------------------------------------------------
+
+
+class _Frame:
+    """Where the words of a kernel's frame lie: of each array its place, sizes and strides; the numbers; the turns."""
+
+    def __init__(self, kernel: ir.Kernel) -> None:
+        self.data: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
+        at = 0
+        for array in kernel.arrays:
+            self.data[array.name] = at
+            at += 1 + 2 * array.ndim
+        for name, _ in kernel.numbers:
+            self.numbers[name] = at
+            at += 1
+        self.turns, self.words = at, at + 1
+
+
+def _word(body: Body, at: int, kind: str = "i64") -> str:
+    place = body.line(f"getelementptr i64, ptr %frame, i64 {at}")
+    return body.line(f"load {kind}, ptr {place}, align 8, !invariant.load !0")
+
+
+def _opened(module: Module, kernel: ir.Kernel, frame: _Frame, exact: bool) -> Body:
+    """A function's beginning: the fields of arrays and the numbers, from the frame."""
+    body = Body(module, exact)
+    body.begin(kernel.variables)
+    for array in kernel.arrays:
+        base = frame.data[array.name]
+        for d in range(array.ndim):
+            body.dims[array.name, d] = _word(body, base + 1 + d)
+            body.strides[array.name, d] = _word(body, base + 1 + array.ndim + d)
+    for name, kind in kernel.numbers:
+        body.numbers[name] = _word(body, frame.numbers[name], _LLVM[kind])
+    return body
+
+
+def _parallel(kernel: ir.Kernel) -> tuple[list, ir.Loop | None]:
+    """What comes before the parallel loop, and that."""
+    for i, statement in enumerate(kernel.body):
+        if isinstance(statement, ir.Loop) and statement.work is not None:
+            return kernel.body[:i], statement
+    return kernel.body, None
+
+
+def inner_functions(module: Module, kernel: ir.Kernel, exact: bool) -> _Frame:
+    """Adds `limits`, `core` and `team` of a kernel to a module."""
+    frame = _Frame(kernel)
+    before, loop = _parallel(kernel)
+    limits = _opened(module, kernel, frame, exact)
+    count, work = "1", "0"
+    if loop is not None:
+        limits.statements(before)
+        limits.known = {}
+        count, work = limits.value(loop.stop), limits.value(loop.work)  # type: ignore[arg-type]
+    limits.do(f"store i64 {count}, ptr %work")
+    limits.do("%work.place = getelementptr i64, ptr %work, i64 1")
+    limits.do(f"store i64 {work}, ptr %work.place")
+    module.parts.append("define internal void @limits(ptr noalias readonly %frame, ptr noalias %work) nounwind {\n"
+                        f"{_with_data(limits, kernel, frame)}  ret void\n}}\n")
+    core = _opened(module, kernel, frame, exact)
+    core.statements(before)
+    if loop is not None:
+        core.known = {}
+        core._loop(loop, "%begin", "%end")
+        core.statements(kernel.body[len(before) + 1 :])
+    pointers = "".join(f", ptr noalias {_name(a)}" for a in kernel.arrays)
+    module.parts.append(f"define internal void @core(ptr noalias readonly %frame, i64 %begin, i64 %end{pointers}) "
+                        f"nounwind {{\n{core.text()}  ret void\n}}\n")
+    given = "".join(f", ptr %d{i}" for i in range(len(kernel.arrays)))
+    loads = "".join(f"  %p{i} = getelementptr i64, ptr %frame, i64 {frame.data[a.name]}\n"
+                    f"  %d{i} = load ptr, ptr %p{i}, align 8\n" for i, a in enumerate(kernel.arrays))
+    module.declare("@mindtorch_thread_num", "declare i32 @mindtorch_thread_num()")
+    module.declare("@mindtorch_team", "declare i32 @mindtorch_team()")
+    module.parts.append(f"""define internal void @some(ptr %frame, i64 %begin, i64 %end) nounwind {{
+{loads}  call void @core(ptr %frame, i64 %begin, i64 %end{given})
+  ret void
+}}
+
+define internal void @team(ptr %frame) nounwind {{
+  %number = call i32 @mindtorch_thread_num()
+  %members = call i32 @mindtorch_team()
+  %n = sext i32 %number to i64
+  %m = sext i32 %members to i64
+  %place = getelementptr i64, ptr %frame, i64 {frame.turns}
+  %turns = load i64, ptr %place, align 8
+  %next = add i64 %n, 1
+  %low = mul i64 %turns, %n
+  %high = mul i64 %turns, %next
+  %begin = sdiv i64 %low, %m
+  %end = sdiv i64 %high, %m
+  call void @some(ptr %frame, i64 %begin, i64 %end)
+  ret void
+}}
+""")
+    return frame
+
+
+def _with_data(body: Body, kernel: ir.Kernel, frame: _Frame) -> str:
+    """A function's lines, with the places of arrays loaded first."""
+    loads = [f"  %q{i} = getelementptr i64, ptr %frame, i64 {frame.data[a.name]}\n  {_name(a)} = load ptr, ptr %q{i}"
+             for i, a in enumerate(kernel.arrays)]
+    body.head[:0] = loads
+    return body.text()
+
+
+RUN = f"""
+@mindtorch_threads = external global i64
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @mindtorch_parallel(ptr, ptr, i32)
+
+define internal void @run(ptr %frame, i64 %turns, i64 %work) nounwind {{
+  %all = mul i64 %turns, %work
+  %small = icmp slt i64 %all, {_RELEASED}
+  br i1 %small, label %here, label %long
+here:
+  call void @some(ptr %frame, i64 0, i64 %turns)
+  ret void
+long:
+  %state = call ptr @PyEval_SaveThread()
+  %most = load i64, ptr @mindtorch_threads
+  %shares = sdiv i64 %all, {_SHARE}
+  %fewer = icmp slt i64 %shares, %most
+  %some = select i1 %fewer, i64 %shares, i64 %most
+  %fewer2 = icmp slt i64 %turns, %some
+  %threads = select i1 %fewer2, i64 %turns, i64 %some
+  %alone = icmp slt i64 %threads, 2
+  %short = icmp slt i64 %all, {_SHARED}
+  %one = or i1 %alone, %short
+  br i1 %one, label %single, label %several
+single:
+  call void @some(ptr %frame, i64 0, i64 %turns)
+  br label %done
+several:
+  %number = trunc i64 %threads to i32
+  call void @mindtorch_parallel(ptr @team, ptr %frame, i32 %number)
+  br label %done
+done:
+  call void @PyEval_RestoreThread(ptr %state)
+  ret void
+}}
+"""
+
+
+class Entry:
+    """The lines of a builtin function: `ptr %self, ptr %args, i64 %nargs`."""
+
+    def __init__(self, module: Module, words: int) -> None:
+        self.module = module
+        self.body = Body(module, exact=True)
+        self.body.head.append(f"  %frame = alloca [{words} x i64], align 16")
+
+    def word(self, at: int, kind: str, value: str) -> None:
+        place = self.body.line(f"getelementptr i64, ptr %frame, i64 {at}")
+        self.body.do(f"store {kind} {value}, ptr {place}")
+
+    def argument(self, i: int) -> str:
+        place = self.body.line(f"getelementptr ptr, ptr %args, i64 {i}")
+        return self.body.line(f"load ptr, ptr {place}")
+
+    def field(self, given: str, at: int, kind: str) -> str:
+        return self.body.line(f"load {kind}, ptr {self.body.line(f'getelementptr i8, ptr {given}, i64 {at}')}")
+
+    def unless(self, good: str, otherwise: str) -> None:
+        label = self.body.label("good")
+        self.body.do(f"br i1 {good}, label %{label}, label %{otherwise}")
+        self.body.start(label)
+
+    def is_a(self, given: str, type_symbol: str) -> str:
+        self.module.declare(f"@{type_symbol}", f"@{type_symbol} = external global i8")
+        return self.body.line(f"icmp eq ptr {self.field(given, 8, 'ptr')}, @{type_symbol}")
+
+    def array(self, given: str, array: Array, otherwise: str) -> None:
+        """Goes on if an argument is an ndarray as expected."""
+        self.unless(self.is_a(given, "PyArray_Type"), otherwise)
+        descr = f"mindtorch_descr_{ir.DTYPES[array.type]}"
+        self.module.declare(f"@{descr}", f"@{descr} = external global i8")
+        self.unless(self.body.line(f"icmp eq ptr {self.field(given, _DESCR, 'ptr')}, @{descr}"), otherwise)
+        wanted = _ALIGNED | (_C_ORDER if array.layout == "c" else 0)
+        flags = self.body.line(f"and i32 {self.field(given, _FLAGS, 'i32')}, {wanted}")
+        self.unless(self.body.line(f"icmp eq i32 {flags}, {wanted}"), otherwise)
+
+    def number(self, given: str, kind: str, otherwise: str) -> str:
+        """The value of a Python number."""
+        body = self.body
+        if kind == "i64":
+            self.module.declare("@PyLong_AsLongLong", "declare i64 @PyLong_AsLongLong(ptr)")
+            self.module.declare("@PyErr_Occurred", "declare ptr @PyErr_Occurred()")
+            value = body.line(f"call i64 @PyLong_AsLongLong(ptr {given})")
+            suspect = body.line(f"icmp eq i64 {value}, -1")
+            check, good = body.label("check"), body.label("good")
+            body.do(f"br i1 {suspect}, label %{check}, label %{good}")
+            body.start(check)
+            raised = body.line("call ptr @PyErr_Occurred()")
+            body.do(f"br i1 {body.line(f'icmp eq ptr {raised}, null')}, label %{good}, label %raised")
+            body.start(good)
+            return value
+        self.module.declare("@PyFloat_AsDouble", "declare double @PyFloat_AsDouble(ptr)")
+        self.module.declare("@PyErr_Occurred", "declare ptr @PyErr_Occurred()")
+        quick, slow, good = body.label("float"), body.label("other"), body.label("good")
+        body.do(f"br i1 {self.is_a(given, 'PyFloat_Type')}, label %{quick}, label %{slow}")
+        body.start(quick)
+        own = self.field(given, 16, "double")
+        body.do(f"br label %{good}")
+        body.start(slow)
+        other = body.line(f"call double @PyFloat_AsDouble(ptr {given})")
+        raised = body.line("call ptr @PyErr_Occurred()")
+        end = body.label("converted")
+        body.do(f"br i1 {body.line(f'icmp eq ptr {raised}, null')}, label %{end}, label %raised")
+        body.start(end)
+        body.do(f"br label %{good}")
+        body.start(good)
+        return body.line(f"phi double [ {own}, %{quick} ], [ {other}, %{end} ]")
+
+    def give(self, symbol: str) -> None:
+        """Returns an object that always exists."""
+        self.module.declare(f"@{symbol}", f"@{symbol} = external global i8")
+        self.module.declare("@Py_IncRef", "declare void @Py_IncRef(ptr)")
+        self.body.do(f"call void @Py_IncRef(ptr @{symbol})")
+        self.body.do(f"ret ptr @{symbol}")
+
+    def finish(self, name: str) -> None:
+        self.body.start("raised")
+        self.body.do("ret ptr null")
+        self.module.parts.append(f"define ptr @{name}(ptr %self, ptr %args, i64 %nargs) nounwind {{\n"
+                                 f"{self.body.text()}}}\n")
+
+
+def module_of(kernel: ir.Kernel, exact: bool = False) -> str:
+    """A kernel's module, with the builtin function `entry(*arrays, *numbers)`: False if the arrays are others."""
+    module = Module()
+    frame = inner_functions(module, kernel, exact)
+    module.parts.append(RUN)
+    entry = Entry(module, frame.words)
+    body = entry.body
+    expected = len(kernel.arrays) + len(kernel.numbers)
+    entry.unless(body.line(f"icmp eq i64 %nargs, {expected}"), "refused")
+    for i, array in enumerate(kernel.arrays):
+        given = entry.argument(i)
+        entry.array(given, array, "refused")
+        base = frame.data[array.name]
+        if array.layout != "raw":
+            ndim = entry.field(given, _NDIM, "i32")
+            entry.unless(body.line(f"icmp eq i32 {ndim}, {array.ndim}"), "refused")
+            shape, strides = entry.field(given, _SHAPE, "ptr"), entry.field(given, _STRIDES, "ptr")
+            for d in range(array.ndim):
+                entry.word(base + 1 + d, "i64", entry.field(shape, 8 * d, "i64"))
+                entry.word(base + 1 + array.ndim + d, "i64", entry.field(strides, 8 * d, "i64"))
+        entry.word(base, "ptr", entry.field(given, _DATA, "ptr"))
+    for i, (name, kind) in enumerate(kernel.numbers, len(kernel.arrays)):
+        value = entry.number(entry.argument(i), kind, "refused")
+        entry.word(frame.numbers[name], _LLVM[kind], value)
+    body.head.append("  %work = alloca [2 x i64], align 16")
+    body.do("call void @limits(ptr %frame, ptr %work)")
+    turns = body.line("load i64, ptr %work")
+    work = body.line(f"load i64, ptr {body.line('getelementptr i64, ptr %work, i64 1')}")
+    entry.word(frame.turns, "i64", turns)
+    body.do(f"call void @run(ptr %frame, i64 {turns}, i64 {work})")
+    entry.give("_Py_TrueStruct")
+    body.start("refused")
+    entry.give("_Py_FalseStruct")
+    entry.finish("entry")
+    return module.text() + "\n!0 = !{}\n"
