@@ -1,19 +1,90 @@
-"""How many threads matrix products use: OpenBLAS is asked and told, NumPy's and SciPy's, which has one of its own.
+"""How many threads operators use: compiled kernels read the number; OpenBLAS is told, NumPy's and SciPy's own one.
 
 oneDNN, where it is used, follows.
 """
 
 import ctypes
 import functools
+import math
 import operator
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"]
 
 _interop = [0]
 _chosen = [0]
+_count = ctypes.c_int64(0)  # where compiled kernels read the number; 0 until somebody asks
+
+
+# how many there are --------------------------------------------------------------------------------------------------
+
+
+def _text(path: str) -> str:
+    """What a file of the system says; nothing where there is none."""
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _cores() -> int:
+    """How many cores this process may run on; two threads of one core count once."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    allowed = os.sched_getaffinity(0)
+    topology = (_text(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list") for number in allowed)
+    return len({siblings or str(number) for number, siblings in zip(allowed, topology)})
+
+
+def _quotas() -> Iterator[str]:
+    """Time and period, in microseconds, of the groups that this process is in, in both forms that Linux has."""
+    for line in _text("/proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = f"/sys/fs/cgroup/{controllers}" if controllers else "/sys/fs/cgroup"
+        while True:
+            if controllers:
+                yield f"{_text(f'{root}{group}/cpu.cfs_quota_us')} {_text(f'{root}{group}/cpu.cfs_period_us')}"
+            else:
+                yield _text(f"{root}{group}/cpu.max")
+            if group in ("", "/"):
+                break
+            group = os.path.dirname(group)
+
+
+def _limit() -> int | None:
+    """How many cores the groups of this process (containers) let it use; None without such a limit."""
+    limits = []
+    for quota in _quotas():
+        numbers = re.fullmatch(r"(\d+) (\d+)", quota)
+        if numbers is not None and int(numbers[2]):
+            limits.append(max(1, math.ceil(int(numbers[1]) / int(numbers[2]))))
+    return min(limits, default=None)
+
+
+def _default() -> int:
+    """As many threads as there are cores, or fewer where the environment says so, which PyTorch reads in this order."""
+    cores = min(_cores(), _limit() or 2**31)
+    for variable in ("MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        wanted = re.match(r"\s*(\d+)", os.environ.get(variable, ""))
+        if wanted is not None and int(wanted[1]):
+            return min(int(wanted[1]), cores)
+    return cores
+
+
+def count() -> ctypes.c_int64:
+    """The cell with the number of threads, for compiled kernels."""
+    if not _count.value:
+        _count.value = _default()
+    return _count
+
+
+# the libraries -------------------------------------------------------------------------------------------------------
 
 
 def _loaded() -> list[str]:
@@ -38,16 +109,8 @@ def _functions(path: str) -> tuple[Any, Any] | None:
     return None
 
 
-@functools.cache
-def _numpys() -> tuple[Any, Any] | None:
-    """The functions of the library that NumPy uses."""
-    paths = _loaded()
-    return _functions(paths[0]) if paths else None
-
-
 def get_num_threads() -> int:
-    functions = _numpys()
-    return _chosen[0] or os.cpu_count() or 1 if functions is None else functions[0]()
+    return count().value
 
 
 def set_num_threads(num: int) -> None:
@@ -58,7 +121,7 @@ def set_num_threads(num: int) -> None:
         raise RuntimeError("set_num_threads expects a positive integer")
     if num >= 2**31:
         raise ValueError("Overflow when unpacking long")
-    _chosen[0] = num
+    _chosen[0] = _count.value = num
     limit_libraries()
 
 

@@ -4,7 +4,6 @@ Names and numbers are those of the headers of oneDNN 3 (dnnl.h, dnnl_types.h). W
 onednn_kernels.py. Nothing here is loaded before an operator asks for it.
 """
 
-import contextlib
 import ctypes
 import functools
 import math
@@ -20,10 +19,10 @@ import numpy as np
 
 from ..._core.geometry import is_dense
 from ..._core.threads import get_num_threads
+from .openmp import waiting_briefly
 
 VARIABLE = "MINDTORCH_ONEDNN"  # names the library's file, or 0 for none
 _FILE = "libdnnl.so.3"  # the wheel onednn-cpu-gomp puts it below the prefix it is installed to
-_SPINS = "GOMP_SPINCOUNT"
 _CPU, _IN_ORDER, _ANY = 1, 1, 1  # dnnl_cpu, dnnl_stream_in_order, dnnl_format_tag_any
 BF16, F32 = 2, 3  # dnnl_bf16, dnnl_f32
 _BYTES = {BF16: 2, F32: 4}
@@ -77,27 +76,11 @@ def _places() -> Iterator[str]:
     yield _FILE
 
 
-@contextlib.contextmanager
-def _waiting_briefly() -> Iterator[None]:
-    """Lets an OpenMP that is loaded inside wait for work by spinning shortly only, unless the user chose.
-
-    Its threads would otherwise keep cores from those of OpenBLAS for milliseconds. It looks when it is loaded.
-    """
-    if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ:
-        yield
-        return
-    os.environ[_SPINS] = "1000"
-    try:
-        yield
-    finally:
-        del os.environ[_SPINS]
-
-
 class _Library:
     """The loaded library, with an engine and a stream on the CPU."""
 
     def __init__(self, path: str) -> None:
-        with _waiting_briefly():
+        with waiting_briefly():
             self.slow = ctypes.CDLL(path)  # lets other threads run meanwhile
         self.quick = ctypes.PyDLL(path)
         self.slow.dnnl_version.restype = ctypes.POINTER(_Version)

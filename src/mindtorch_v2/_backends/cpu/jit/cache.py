@@ -1,33 +1,34 @@
-"""Object code on disk: each entry is a file named for what it was made from, with a checksum of what it holds."""
+"""Object code on disk: each entry is a file named for what it was made from, and begins with a checksum of the rest.
+
+A folder that cannot be written, a full disk, a writer that was killed, or two at once cost time only: a reader sees a
+whole entry or none.
+"""
 
 import hashlib
 import os
 import sys
-import threading
-from pathlib import Path
+import time
 
 __all__ = ["LIMIT", "directory", "read", "write"]
 
 LIMIT = 256 << 20  # bytes kept in all; the entries that were used longest ago go first
-_CHECK = 32  # length of the checksum that stands before the code
+_CHECK = 32  # bytes of the checksum
+_DAY = 86400.0
+_uncounted = LIMIT  # bytes written since the entries were last counted; the first write of a process counts them
 
 
-def directory() -> Path:
-    """The folder of the entries, which may not exist yet."""
+def directory() -> str | None:
+    """The folder of the entries, which may not exist yet; None where the user has no home."""
     chosen = os.environ.get("MINDTORCH_CACHE")
     if chosen:
-        return Path(chosen)
+        return chosen
     if sys.platform == "darwin":
-        base = Path(os.path.expanduser("~/Library/Caches"))
+        base = os.path.expanduser("~/Library/Caches")
     elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local"))
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    return base / "mindtorch_v2"
-
-
-def _path(key: str) -> str:
-    return os.path.join(directory(), key + ".o")
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "mindtorch_v2") if os.path.isabs(base) else None
 
 
 def _checksum(code: bytes) -> bytes:
@@ -35,29 +36,68 @@ def _checksum(code: bytes) -> bytes:
 
 
 def read(key: str) -> bytes | None:
-    """The code stored under a key; None where there is none, or where the file is not whole."""
+    """The code stored under a key; None where there is none, where it is not whole, or where someone else put it."""
+    folder = directory()
+    if folder is None:
+        return None
+    path = os.path.join(folder, key + ".o")
     try:
-        with open(_path(key), "rb") as file:
-            content = file.read()
+        with open(path, "rb") as file:
+            facts, content = os.fstat(file.fileno()), file.read()
+        if time.time() - facts.st_mtime > _DAY:
+            os.utime(path)  # it is in use: others are dropped before it
     except OSError:
         return None
+    if hasattr(os, "geteuid") and facts.st_uid not in (os.geteuid(), 0):
+        return None  # it would run with this user's rights
     check, code = content[:_CHECK], content[_CHECK:]
     return code if code and check == _checksum(code) else None
 
 
 def write(key: str, code: bytes) -> bool:
-    """Whether the code was stored. A reader sees all of it or nothing; a home that cannot be written is no error."""
-    path = _path(key)
-    beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(beside, "wb") as file:
-            file.write(_checksum(code) + code)
-        os.replace(beside, path)
-    except OSError:
-        try:
-            os.unlink(beside)
-        except OSError:
-            pass  # it was never made
+    """Whether the code could be stored under a key."""
+    global _uncounted
+    folder = directory()
+    if folder is None:
         return False
+    path = os.path.join(folder, key + ".o")
+    beside = f"{path}.{os.urandom(8).hex()}"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        try:
+            with open(beside, "xb") as file:
+                file.write(_checksum(code) + code)
+            os.replace(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
+    except OSError:
+        return False
+    _uncounted += len(code)
+    if _uncounted > LIMIT // 16:
+        _uncounted = 0
+        _drop_oldest(folder)
     return True
+
+
+def _drop_oldest(folder: str) -> None:
+    """Removes what exceeds the limit, and what writers that were killed left behind."""
+    entries = []
+    for entry in os.scandir(folder):
+        try:
+            facts = entry.stat()
+            if entry.name.endswith(".o"):
+                entries.append((facts.st_mtime, facts.st_size, entry.path))
+            elif ".o." in entry.name and time.time() - facts.st_mtime > _DAY:
+                os.unlink(entry.path)
+        except OSError:
+            continue  # another process was faster
+    excess = sum(size for _, size, _ in entries) - LIMIT
+    for _, size, path in sorted(entries):
+        if excess <= 0:
+            return
+        try:
+            os.unlink(path)
+        except OSError:
+            continue
+        excess -= size

@@ -1,11 +1,12 @@
 """LLVM IR made into machine code that Python can call."""
 
+import atexit
+import collections
 import ctypes
 import functools
 import hashlib
 import importlib.util
 import os
-import queue
 import re
 import sys
 import threading
@@ -15,36 +16,35 @@ from typing import Any
 
 import numpy as np
 
-from . import cache, symbols, threads
+from . import cache, elf, symbols, threads
 
 __all__ = ["available", "callable_from", "load", "load_in_background"]
 
-_VERSION = "1"  # of what this module does with IR; another one finds none of the entries on disk
+_VERSION = "2"  # of what this module makes of IR; with another one, none of the entries on disk is found
 _METH_FASTCALL = 0x80
 _kept: list[Any] = []  # what machine code stands on; it is never unloaded
+
+
+# what is here --------------------------------------------------------------------------------------------------------
 
 
 def _ndarray_as_expected() -> bool:
     """Whether the fields of an ndarray lie where compiled code reads them."""
     array = np.zeros((2, 3), np.float32)[:, 1:]
-    at = id(array)
-    fields = (ctypes.c_int64 * 9).from_address(at)
-    shape = (ctypes.c_int64 * 2).from_address(fields[4])
-    strides = (ctypes.c_int64 * 2).from_address(fields[5])
+    fields = (ctypes.c_int64 * 9).from_address(id(array))
+    if fields[2] != array.ctypes.data or fields[3] & 0xFFFFFFFF != array.ndim:
+        return False
+    shape, strides = ((ctypes.c_int64 * 2).from_address(fields[at]) for at in (4, 5))
     return (
-        fields[2] == array.ctypes.data
-        and fields[3] & 0xFFFFFFFF == array.ndim
-        and tuple(shape) == array.shape
-        and tuple(strides) == array.strides
-        and fields[6] == id(array.base)
-        and fields[7] == id(array.dtype)
+        (tuple(shape), tuple(strides)) == (array.shape, array.strides)
+        and (fields[6], fields[7]) == (id(array.base), id(array.dtype))
         and fields[8] & 0xFFFFFFFF == array.flags.num
     )
 
 
 @functools.cache
 def available() -> bool:
-    """Whether IR can be compiled here; llvmlite is looked for, not loaded."""
+    """Whether IR can be compiled and run here; llvmlite is looked for, not loaded."""
     return (
         os.environ.get("MINDTORCH_JIT") != "0"
         and sys.implementation.name == "cpython"
@@ -52,34 +52,67 @@ def available() -> bool:
         and sys.byteorder == "little"
         and importlib.util.find_spec("llvmlite") is not None
         and _ndarray_as_expected()
+        and (not elf.usable() or elf.executable_memory())
     )
+
+
+def _processor() -> str:
+    """The processor's kind and what it can do, in the system's words, or in LLVM's where the system says nothing."""
+    facts = {"vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU part", "CPU variant", "Features"}
+    try:
+        with open("/proc/cpuinfo") as lines:
+            pairs = []
+            for line in lines:
+                name, _, value = line.partition(":")
+                if name.strip() in facts:
+                    pairs.append(f"{name.strip()}={value.strip()}")
+                elif not line.strip():
+                    break  # the other cores are alike
+    except OSError:
+        pairs = []
+    if not any(pair.startswith(("flags=", "Features=")) for pair in pairs):
+        pairs = [_compiler().processor, _compiler().features]
+    return " ".join(pairs)
+
+
+@functools.cache
+def _identity() -> str:
+    """What object code depends on beside its IR: this module, llvmlite with the LLVM that it holds, the processor.
+
+    llvmlite is not loaded for it: what lies on disk needs it not.
+    """
+    spec = importlib.util.find_spec("llvmlite")
+    assert spec is not None and spec.origin is not None
+    with open(os.path.join(os.path.dirname(spec.origin), "_version.py")) as file:
+        version = re.findall(r"'([^']*)'", file.read())
+    return "\n".join((_VERSION, *version, sys.platform, _processor()))
+
+
+# compiling -----------------------------------------------------------------------------------------------------------
+
+_compiling = threading.RLock()  # LLVM is asked by one thread at a time, and by none while the process forks or ends
 
 
 class _Compiler:
     """LLVM for the processor of this machine.
 
     The target machine carries the processor's name and features, so functions need no attributes of their own; loops
-    become vectors of the width that LLVM prefers for the processor.
+    become vectors of the width that LLVM prefers for it (512 bits on Zen 4 and 5, 256 on Intel's).
     """
 
     def __init__(self) -> None:
-        import llvmlite
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.llvm = llvm
         self.triple = llvm.get_process_triple()
-        processor, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+        self.processor, self.features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         self.target = llvm.Target.from_triple(self.triple).create_target_machine(
-            cpu=processor, features=features, opt=3, reloc="pic", codemodel="small", jit=True
+            cpu=self.processor, features=self.features, opt=3, reloc="pic", codemodel="small", jit=True
         )
         self.layout = str(self.target.target_data)
-        self.linker = llvm.create_lljit_compiler()
-        self.linker._owned = True  # not taken down at exit: other threads may still be in its code
-        self.identity = "\n".join(
-            (_VERSION, llvmlite.__version__, str(llvm.llvm_version_info), self.triple, processor, features)
-        )
+        self.linker: Any = None
         self.libraries = 0
 
     def object_code(self, ir: str) -> bytes:
@@ -97,12 +130,15 @@ class _Compiler:
 
     def link(self, code: bytes, ir: str, names: Sequence[str]) -> dict[str, int]:
         """The addresses of the functions of object code, which is in memory from now on."""
+        if self.linker is None:
+            self.linker = self.llvm.create_lljit_compiler()
+            self.linker._owned = True  # not taken down at exit: another thread may be in its code
         library = self.llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for name in re.findall(r"^declare [^@]*@([\w.$]+)\(|^@([\w.$]+) = external", ir, re.MULTILINE):
-            declared = name[0] or name[1]
-            at = None if declared.startswith("llvm.") else _address(declared)
+        for pair in re.findall(r"^declare [^@]*@([\w.$]+)\(|^@([\w.$]+) = external", ir, re.MULTILINE):
+            name = "".join(pair)
+            at = None if name.startswith("llvm.") else _address(name)
             if at is not None:
-                library.import_symbol(declared, at)
+                library.import_symbol(name, at)
         for name in names:
             library.export_symbol(name)
         self.libraries += 1
@@ -113,30 +149,42 @@ class _Compiler:
 
 
 @functools.cache
+def _compiler() -> _Compiler:
+    with _compiling:
+        return _Compiler()
+
+
+# loading -------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
 def _runtime() -> dict[str, int]:
     """The addresses of the functions that kernels share."""
     return load(threads.runtime_ir(), threads.FUNCTIONS)
 
 
 def _address(name: str) -> int | None:
+    """Where a name lies that compiled code declares."""
     return _runtime()[name] if name in threads.FUNCTIONS else symbols.address(name)
-
-
-@functools.cache
-def _compiler() -> _Compiler:
-    return _Compiler()
 
 
 def load(ir: str, names: Sequence[str], *, persistent: bool = True) -> dict[str, int]:
     """The addresses of the named functions of IR: from disk where it was compiled before, else compiled now."""
-    compiler = _compiler()
-    key = hashlib.blake2b((compiler.identity + "\n" + ir).encode(), digest_size=20).hexdigest()
+    key = hashlib.blake2b(f"{_identity()}\n{ir}".encode(), digest_size=20).hexdigest()
     code = cache.read(key) if persistent else None
     if code is None:
-        code = compiler.object_code(ir)
+        with _compiling:
+            code = _compiler().object_code(ir)
         if persistent:
             cache.write(key, code)
-    return compiler.link(code, ir, names)
+    if elf.usable():
+        try:
+            found = elf.linked(code, _address)
+            return {name: found[name] for name in names}
+        except elf.Unsupported:
+            pass  # LLVM knows every kind
+    with _compiling:
+        return _compiler().link(code, ir, names)
 
 
 class _MethodDef(ctypes.Structure):
@@ -159,23 +207,69 @@ def callable_from(address: int, name: str) -> Callable[..., Any]:
     return new(ctypes.byref(method), None, None)
 
 
-_waiting: "queue.SimpleQueue[tuple[Callable[[], str], Sequence[str], Callable[[dict[str, int]], None]]]"
-_waiting = queue.SimpleQueue()
-_worker: list[threading.Thread] = []
+# in the background ---------------------------------------------------------------------------------------------------
 
-
-def _work() -> None:
-    while True:
-        ir, names, done = _waiting.get()
-        try:
-            done(load(ir(), names))
-        except Exception as error:  # the kernel stays uncompiled, the next ones are wanted all the same
-            warnings.warn(f"a kernel could not be compiled, and is computed by NumPy: {error}", stacklevel=1)
+_Job = tuple[Callable[[], str], Sequence[str], Callable[[dict[str, int]], None]]
+_jobs: "collections.deque[_Job]" = collections.deque()  # the first one is being done
+_worker: threading.Thread | None = None  # there is one while there are jobs
+_queueing = threading.Lock()
 
 
 def load_in_background(ir: Callable[[], str], names: Sequence[str], done: Callable[[dict[str, int]], None]) -> None:
     """Makes IR and loads it in a thread of its own, which then calls `done` with the addresses."""
-    if not _worker:
-        _worker.append(threading.Thread(target=_work, name="mindtorch-compiler", daemon=True))
-        _worker[0].start()
-    _waiting.put((ir, names, done))
+    with _queueing:
+        _jobs.append((ir, names, done))
+        _start_worker()
+
+
+def _start_worker() -> None:
+    global _worker
+    if _worker is None:
+        _worker = threading.Thread(target=_work, name="mindtorch_v2 compiler", daemon=True)
+        _worker.start()
+
+
+def _work() -> None:
+    """Does the first job; the next one is another thread's."""
+    global _worker
+    ir, names, done = _jobs[0]
+    try:
+        done(load(ir(), names))
+    except Exception as error:  # the kernel stays uncompiled, the next ones are wanted all the same
+        warnings.warn(f"a kernel could not be compiled, and is computed by NumPy: {error}", stacklevel=1)
+    finally:
+        with _queueing:
+            _jobs.popleft()
+            _worker = None
+            if _jobs:
+                _start_worker()
+
+
+def _before_fork() -> None:
+    _compiling.acquire()
+    _queueing.acquire()
+
+
+def _after_fork() -> None:
+    _queueing.release()
+    _compiling.release()
+
+
+def _after_fork_in_child() -> None:
+    """The child has no worker. It does the jobs itself when it asks for another one."""
+    global _worker
+    _worker = None
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+
+
+@atexit.register
+def _finish() -> None:
+    """Lets the compilation that is under way end, and none begin: LLVM must not run while the process takes it down."""
+    _compiling.acquire()
+    with _queueing:
+        while len(_jobs) > 1:
+            _jobs.pop()

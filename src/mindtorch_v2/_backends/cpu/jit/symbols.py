@@ -7,8 +7,7 @@ functions of Python's C API, of the C library and of libm these are
     PyArray_Type          numpy.ndarray
     mindtorch_descr_NAME  the dtype of that name
     PyArray_API           the first entry of NumPy's table of C functions (an array of pointers)
-    mindtorch_threads     an int64: how many threads a kernel may use
-    mindtorch_parallel, mindtorch_thread_num, mindtorch_team    (see threads.py; defined by the IR there)
+    mindtorch_threads     an int64: how many threads a kernel may use; threads.py has the functions beside it
 """
 
 import ctypes
@@ -43,13 +42,8 @@ def _dtype(name: str) -> np.dtype:
 
 @functools.cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """What is searched for a function: Python and the libraries of this process, then the C library's mathematics."""
-    if sys.platform == "win32":
-        return ctypes.pythonapi, ctypes.CDLL("ucrtbase")
-    loaded = ctypes.CDLL(None)
-    return (
-        (ctypes.pythonapi, loaded, ctypes.CDLL("libm.so.6")) if sys.platform == "linux" else (ctypes.pythonapi, loaded)
-    )
+    """What is searched for a function: Python, and the C library with its mathematics, which Python is linked to."""
+    return ctypes.pythonapi, ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""How many threads compiled kernels use, and what starts them: libgomp, called by address.
+"""What runs compiled kernels on several threads: libgomp, or threads of its own where there is none.
 
 Compiled code sees four names:
 
@@ -7,106 +7,247 @@ Compiled code sees four names:
     int32 mindtorch_thread_num(), int32 mindtorch_team()            inside a body: which thread it is, of how many
 
 The team may be smaller than what was asked for: a body shares its work out by what `mindtorch_team` says. Bodies do not
-nest. Where libgomp is missing, the team is one.
+nest, and call nothing of Python.
+
+A second Python thread that comes while a team is at work does its work alone instead of starting as many threads again.
+A forked process has none of the threads that libgomp counts on and would wait for them for ever, so it uses its own.
 """
 
 import ctypes
 import functools
 import os
 
-__all__ = ["FUNCTIONS", "cells", "runtime_ir", "set_threads"]
+from ...._core.threads import count
+from .. import openmp
+
+__all__ = ["FUNCTIONS", "cells", "runtime_ir"]
 
 FUNCTIONS = ("mindtorch_parallel", "mindtorch_thread_num", "mindtorch_team")
+_MOST = 256  # threads of a team
 
-_count = ctypes.c_int64(1)
-# 0, or 1 while a team is at work: a second Python thread then does its work alone instead of starting as many again.
-_busy = ctypes.c_int64(0)
-_started = ctypes.c_int64(0)  # 1 once libgomp has threads, which a forked child does not have
 
-_SERIAL = """
-define void @mindtorch_parallel(ptr %body, ptr %data, i32 %n) {
-  call void %body(ptr %data)
+class _State(ctypes.Structure):
+    """What the functions below share; `%State` in their IR."""
+
+    _fields_ = (
+        ("openmp", ctypes.c_void_p * 3),  # GOMP_parallel, omp_get_thread_num, omp_get_num_threads; or nothing
+        ("place", ctypes.c_int64 * 2),  # Py_tss_t: each thread's number + 65536 times the size of its team
+        ("busy", ctypes.c_int64),  # 1 while a team is at work
+        ("workers", ctypes.c_int64),  # own threads that were started
+        ("body", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+        ("team", ctypes.c_int64),
+        ("go", ctypes.c_void_p * _MOST),  # a lock for each own thread: free when there is work for it
+        ("done", ctypes.c_void_p * _MOST),  # likewise: free when it has done it
+    )
+
+
+# Own threads use the locks of Python's C API, which every platform has and which do not need the interpreter.
+_IR = f"""
+%State = type {{ [3 x ptr], [2 x i64], i64, i64, ptr, ptr, i64, [{_MOST} x ptr], [{_MOST} x ptr] }}
+@mindtorch_state = external global %State
+declare ptr @PyThread_allocate_lock()
+declare i32 @PyThread_acquire_lock(ptr, i32)
+declare void @PyThread_release_lock(ptr)
+declare i64 @PyThread_start_new_thread(ptr, ptr)
+declare ptr @PyThread_tss_get(ptr)
+declare i32 @PyThread_tss_set(ptr, ptr)
+
+define internal void @settle(i64 %number, i64 %team) {{
+  %high = shl i64 %team, 16
+  %both = or i64 %high, %number
+  %value = inttoptr i64 %both to ptr
+  call i32 @PyThread_tss_set(ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 1), ptr %value)
   ret void
-}
-define i32 @mindtorch_thread_num() {
-  ret i32 0
-}
-define i32 @mindtorch_team() {
-  ret i32 1
-}
-"""
+}}
 
-_GOMP = """
-@mindtorch_busy = external global i64
-@mindtorch_started = external global i64
-declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare i32 @omp_get_thread_num()
-declare i32 @omp_get_num_threads()
-define void @mindtorch_parallel(ptr %body, ptr %data, i32 %n) {
+define internal ptr @new_lock() {{
+  %lock = call ptr @PyThread_allocate_lock()
+  call i32 @PyThread_acquire_lock(ptr %lock, i32 1)
+  ret ptr %lock
+}}
+
+define internal void @worker(ptr %argument) {{
+  %number = ptrtoint ptr %argument to i64
+  %go_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 7, i64 %number
+  %done_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 8, i64 %number
+  %go = load ptr, ptr %go_place
+  %done = load ptr, ptr %done_place
+  br label %next
+next:
+  call i32 @PyThread_acquire_lock(ptr %go, i32 1)
+  %team = load i64, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 6)
+  call void @settle(i64 %number, i64 %team)
+  %body = load ptr, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 4)
+  %data = load ptr, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 5)
+  call void %body(ptr %data)
+  call void @PyThread_release_lock(ptr %done)
+  br label %next
+}}
+
+; As many threads as there are, up to n - 1, after those that are missing were started.
+define internal i64 @workers(i64 %n) {{
+entry:
+  %place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 3
+  br label %ask
+ask:
+  %have = load i64, ptr %place
+  %number = add i64 %have, 1
+  %enough = icmp sge i64 %number, %n
+  br i1 %enough, label %end, label %start
+start:
+  %go = call ptr @new_lock()
+  %done = call ptr @new_lock()
+  %go_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 7, i64 %number
+  %done_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 8, i64 %number
+  store ptr %go, ptr %go_place
+  store ptr %done, ptr %done_place
+  %argument = inttoptr i64 %number to ptr
+  %thread = call i64 @PyThread_start_new_thread(ptr @worker, ptr %argument)
+  %failed = icmp eq i64 %thread, -1
+  br i1 %failed, label %end, label %started
+started:
+  store i64 %number, ptr %place
+  br label %ask
+end:
+  %last = sub i64 %n, 1
+  %least = call i64 @llvm.smin.i64(i64 %have, i64 %last)
+  ret i64 %least
+}}
+declare i64 @llvm.smin.i64(i64, i64)
+
+define internal void @on_own_threads(ptr %body, ptr %data, i64 %n) {{
+entry:
+  %most = call i64 @llvm.smin.i64(i64 %n, i64 {_MOST})
+  %others = call i64 @workers(i64 %most)
+  %team = add i64 %others, 1
+  store ptr %body, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 4)
+  store ptr %data, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 5)
+  store i64 %team, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 6)
+  br label %wake
+wake:
+  %i = phi i64 [1, %entry], [%i1, %wake_one]
+  %awake = icmp sgt i64 %i, %others
+  br i1 %awake, label %share, label %wake_one
+wake_one:
+  %go_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 7, i64 %i
+  %go = load ptr, ptr %go_place
+  call void @PyThread_release_lock(ptr %go)
+  %i1 = add i64 %i, 1
+  br label %wake
+share:
+  call void @settle(i64 0, i64 %team)
+  call void %body(ptr %data)
+  call void @settle(i64 0, i64 0)
+  br label %wait
+wait:
+  %j = phi i64 [1, %share], [%j1, %wait_one]
+  %ready = icmp sgt i64 %j, %others
+  br i1 %ready, label %end, label %wait_one
+wait_one:
+  %done_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 8, i64 %j
+  %done = load ptr, ptr %done_place
+  call i32 @PyThread_acquire_lock(ptr %done, i32 1)
+  %j1 = add i64 %j, 1
+  br label %wait
+end:
+  ret void
+}}
+
+define void @mindtorch_parallel(ptr %body, ptr %data, i32 %n) {{
   %several = icmp sgt i32 %n, 1
   br i1 %several, label %ask, label %alone
 ask:
-  %pair = cmpxchg ptr @mindtorch_busy, i64 0, i64 1 acquire monotonic
-  %free = extractvalue {i64, i1} %pair, 1
-  br i1 %free, label %team, label %alone
-team:
-  store i64 1, ptr @mindtorch_started
-  call void @GOMP_parallel(ptr %body, ptr %data, i32 %n, i32 0)
-  store atomic i64 0, ptr @mindtorch_busy release, align 8
+  %busy_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 2
+  %exchange = cmpxchg ptr %busy_place, i64 0, i64 1 acquire monotonic
+  %free = extractvalue {{i64, i1}} %exchange, 1
+  br i1 %free, label %choose, label %alone
+choose:
+  %gomp = load ptr, ptr @mindtorch_state
+  %missing = icmp eq ptr %gomp, null
+  br i1 %missing, label %own, label %openmp
+openmp:
+  call void %gomp(ptr %body, ptr %data, i32 %n, i32 0)
+  br label %end
+own:
+  %number = zext i32 %n to i64
+  call void @on_own_threads(ptr %body, ptr %data, i64 %number)
+  br label %end
+end:
+  store atomic i64 0, ptr %busy_place release, align 8
   ret void
 alone:
   call void %body(ptr %data)
   ret void
-}
-define i32 @mindtorch_thread_num() {
-  %number = call i32 @omp_get_thread_num()
+}}
+
+define i32 @mindtorch_thread_num() {{
+  %ask = load ptr, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 0, i32 1)
+  %missing = icmp eq ptr %ask, null
+  br i1 %missing, label %own, label %openmp
+openmp:
+  %number = call i32 %ask()
   ret i32 %number
-}
-define i32 @mindtorch_team() {
-  %size = call i32 @omp_get_num_threads()
+own:
+  %value = call ptr @PyThread_tss_get(ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 1))
+  %both = ptrtoint ptr %value to i32
+  %low = and i32 %both, 65535
+  ret i32 %low
+}}
+
+define i32 @mindtorch_team() {{
+  %ask = load ptr, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 0, i32 2)
+  %missing = icmp eq ptr %ask, null
+  br i1 %missing, label %own, label %openmp
+openmp:
+  %size = call i32 %ask()
   ret i32 %size
-}
+own:
+  %value = call ptr @PyThread_tss_get(ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 1))
+  %both = ptrtoint ptr %value to i32
+  %high = lshr i32 %both, 16
+  %team = call i32 @llvm.umax.i32(i32 %high, i32 1)
+  ret i32 %team
+}}
+declare i32 @llvm.umax.i32(i32, i32)
 """
-
-
-def set_threads(number: int) -> None:
-    """From now on kernels use at most so many threads."""
-    _count.value = number
-
-
-@functools.cache
-def _library() -> ctypes.CDLL | None:
-    """libgomp, where it is installed."""
-    try:
-        return ctypes.CDLL("libgomp.so.1")
-    except OSError:
-        return None
 
 
 def runtime_ir() -> str:
     """The functions that kernels call, as IR."""
-    return _SERIAL if _library() is None else _GOMP
+    return _IR
+
+
+@functools.cache
+def _state() -> _State:
+    state = _State()
+    create = ctypes.pythonapi.PyThread_tss_create
+    create.argtypes = [ctypes.c_void_p]
+    create(ctypes.addressof(state) + _State.place.offset)
+    library = None if _forked else openmp.library()
+    if library is not None:
+        for index, name in enumerate(("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")):
+            state.openmp[index] = ctypes.cast(library[name], ctypes.c_void_p).value
+    return state
 
 
 def cells() -> dict[str, int]:
     """The addresses of what lies outside of compiled code."""
-    found = {
-        "mindtorch_threads": ctypes.addressof(_count),
-        "mindtorch_busy": ctypes.addressof(_busy),
-        "mindtorch_started": ctypes.addressof(_started),
-    }
-    library = _library()
-    if library is not None:
-        for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads"):
-            found[name] = ctypes.cast(library[name], ctypes.c_void_p).value or 0
-    return found
+    return {"mindtorch_threads": ctypes.addressof(count()), "mindtorch_state": ctypes.addressof(_state())}
+
+
+_forked = False
 
 
 def _after_fork() -> None:
-    """The child has none of the threads: where there were some, its kernels start no others."""
-    _busy.value = _started.value
+    """Forgets the threads, which the child does not have."""
+    global _forked
+    _forked = True
+    if _state.cache_info().currsize:
+        state = _state()
+        state.openmp[:] = (None, None, None)
+        state.busy = state.workers = 0
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-_count.value = int(os.environ.get("OMP_NUM_THREADS") or 0) or os.cpu_count() or 1
