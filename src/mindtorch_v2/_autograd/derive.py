@@ -191,36 +191,62 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, gra
     return f"def make(below, grad_keys):\n    def {schema.base_name}({names}):\n{text}\n    return {schema.base_name}\n"
 
 
+def _unpacked(at: int, name: str, operator: Operator) -> list[str]:
+    """Lines that make `saved_<at>` the saved tensor; whatever is unusual about it is looked at by `unpack`."""
+    argument = next((a for a in operator.schema.arguments if a.name == name), None)
+    if argument is not None and (argument.is_list or argument.optional or argument.type != "Tensor"):
+        return [f"saved_{at} = self.unpack({at})"]
+    lines = [f"saved_{at} = saved[{at}]", f"counter = saved_{at}._counter",
+             f"if counter is not None and counter.value != self.versions[{at}]: saved_{at} = self.unpack({at})"]
+    if argument is None:
+        lines.append(f"elif saved_{at}.__class__ is SavedOutput: saved_{at} = saved_{at}.unpack(self)")
+    return lines
+
+
 def _apply_source(operator: Operator, derivative: Derivative) -> str:
     """Source of the node's `apply`."""
     several = len(operator.schema.returns) != 1 or operator.schema.returns[0].is_list
-    lines = ["saved = self.saved", "if saved is None: raise RuntimeError(FREED)", "edges = self.edges"]
+    differentiable = derivative.differentiable
+    lines = ["saved = self.saved", "if saved is None: raise RuntimeError(FREED)"]
     if several:
-        lines.append("if all(g is None for g in grads): return (None,) * len(edges)")
+        lines.append("if all(g is None for g in grads): return (None,) * len(self.edges)")
         lines.append("grad = grads[0]")
     else:
-        lines.append("if grad is None: return (None,) * len(edges)")
-    lists = [a for a in derivative.differentiable if a.is_list]
+        lines.append("if grad is None: return (None,) * len(self.edges)")
+    lists = [a for a in differentiable if a.is_list]
     position: dict[str, str] = {}
     behind_list = False
-    for at, a in enumerate(derivative.differentiable):  # a list takes the edges that the single arguments leave over
+    for at, a in enumerate(differentiable):  # a list takes the edges that the single arguments leave over
         if a.is_list:
-            singles = len(derivative.differentiable) - len(lists)
+            singles = len(differentiable) - len(lists)
             position[a.name] = f"edges[{at}:{at} + len(edges) - {singles}]"
             behind_list = True
         else:
-            position[a.name] = f"edges[{at - len(derivative.differentiable) if behind_list else at}]"
-    for a in derivative.differentiable:
-        wanted = f"any(e is not None for e in {position[a.name]})" if a.is_list else f"{position[a.name]} is not None"
-        lines.append(f"need_{a.name} = {wanted}")
-    needs = [" or ".join(f"need_{a}" for a in formula.arguments) for formula in derivative.formulas]
+            position[a.name] = f"edges[{at - len(differentiable) if behind_list else at}]"
+    alone = len(differentiable) == 1 and not lists  # then the node is there for its sake
+    if alone:
+        needs = ["True"]
+        wanted = {differentiable[0].name: "True"}
+    else:
+        lines.append("edges = self.edges")
+        wanted = {a.name: f"need_{a.name}" for a in differentiable}
+        needs = [" or ".join(wanted[a] for a in formula.arguments) for formula in derivative.formulas]
+        for a in differentiable:
+            need = f"any(e is not None for e in {position[a.name]})" if a.is_list else f"{position[a.name]} is not None"
+            lines.append(f"need_{a.name} = {need}")
     saved: dict[str, str] = {}
     for at, name in enumerate(derivative.saved):
         _, version = _saved_expression(name, derivative, operator, False)
-        saved[name] = f"saved[{at}]" if version == "None" else f"self.unpack({at})"
-        users = [need for formula, need in zip(derivative.formulas, needs) if name in formula.parameters]
-        if version != "None" and len(users) > 1:  # unpacked once: hooks may give a tensor a single time
-            lines.append(f"saved_{at} = self.unpack({at}) if {' or '.join(users)} else None")
+        saved[name] = f"saved[{at}]"
+        if version != "None":
+            # Unpacked once, since hooks may give a tensor a single time, and only where it is used.
+            users = [need for formula, need in zip(derivative.formulas, needs) if name in formula.parameters]
+            unpacking = _unpacked(at, name, operator)
+            if alone or len(users) == len(needs):
+                lines += unpacking
+            else:
+                lines += [f"if {' or '.join(users)}:", *("    " + line for line in unpacking),
+                          f"else: saved_{at} = None"]
             saved[name] = f"saved_{at}"
     for i, (formula, need) in enumerate(zip(derivative.formulas, needs)):
         values = []
@@ -228,22 +254,24 @@ def _apply_source(operator: Operator, derivative: Derivative) -> str:
             if p in ("grad", "grads"):
                 values.append(p)
             elif p == "needs":
-                values.append("(" + "".join(f"need_{a}, " for a in formula.arguments) + ")")
+                values.append("(" + "".join(f"{wanted[a]}, " for a in formula.arguments) + ")")
             else:
                 values.append(saved[p])
         targets = ", ".join(f"grad_{a}" for a in formula.arguments)
         empty = "None" if len(formula.arguments) == 1 else "(None,) * " + str(len(formula.arguments))
-        lines.append(f"{targets} = formula_{i}({', '.join(values)}) if {need} else {empty}")
-    results = []
-    for a in derivative.differentiable:
-        results.append(f"*(grad_{a.name} or (None,) * len({position[a.name]}))" if a.is_list else f"grad_{a.name}")
-    lines.append(f"return ({''.join(r + ', ' for r in results)})")
+        call = f"formula_{i}({', '.join(values)})"
+        lines.append(f"return ({call},)" if alone else f"{targets} = {call} if {need} else {empty}")
+    if not alone:
+        results = []
+        for a in differentiable:
+            results.append(f"*(grad_{a.name} or (None,) * len({position[a.name]}))" if a.is_list else f"grad_{a.name}")
+        lines.append(f"return ({''.join(r + ', ' for r in results)})")
     parameter = "*grads" if several else "grad"
     return f"def apply(self, {parameter}):\n" + "\n".join("    " + line for line in lines) + "\n"
 
 
 def make_node_class(operator: Operator, derivative: Derivative) -> type[Node]:
-    scope: dict[str, Any] = {"FREED": FREED, "__opname__": f"{operator.name} backward"}
+    scope: dict[str, Any] = {"FREED": FREED, "SavedOutput": SavedOutput, "__opname__": f"{operator.name} backward"}
     scope |= {f"formula_{i}": f.function for i, f in enumerate(derivative.formulas)}
     apply = compile_function("apply", _apply_source(operator, derivative), scope)
     declared = operator.declaration.node

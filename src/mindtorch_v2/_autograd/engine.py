@@ -6,7 +6,7 @@ all: the order PyTorch's engine has. Nothing recurses, so depth is bounded by me
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -38,32 +38,32 @@ _NO_PLAIN_MEMORY = SPARSE_MASK | TORCH_DISPATCH_MASK
 class Task:
     """One backward pass."""
 
+    needed: set[int] | None = None  # ids of the targets that lead to captured ones; None where all run
+    captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
+    wanted: set[int] | frozenset[int] = frozenset()  # ids of the targets that are captured
+    hooked = False  # somebody may see in which order leaves come
+
     def __init__(self, keep_graph: bool, accumulate_grad: bool) -> None:
         self.keep_graph = keep_graph
         self.accumulate_grad = accumulate_grad
-        self.reached: set[int] = set()  # ids of all targets of the pass
-        self.pending: dict[int, int] = {}  # id of a target -> nodes that still have to run before it
-        self.buffers: dict[int, list] = {}  # id of a target -> gradients of its outputs, summed so far
-        self.heap: list[tuple] = []
-        self.pushed = 0
-        self.put: Callable[[list, tuple], None] = heappush
-        self.take: Callable[[list], tuple] = heappop
-        self.captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
-        self.captured: list[Any] = []
-        self.needed: set[int] | None = None
-        self.wanted: set[int] = set()  # ids of the targets that are captured
         self.callbacks: list[Any] = []  # run when all nodes have
 
     # preparation -----------------------------------------------------------------------------------------------
 
     def count_dependencies(self, roots: Sequence[tuple]) -> None:
+        """Finds all targets of the pass, and how many nodes have to run before each."""
+        self.pending: dict[int, int] = {}  # id of a target -> nodes that still have to run before it
+        self.reached: set[int] = set()  # ids of all targets
+        self.buffers: dict[int, list] = {}  # id of a target -> gradients of its outputs, summed so far
+        self.heap: list[tuple] = []
+        self.pushed = 0
         pending = self.pending
         seen = self.reached
         stack = []
         for target, nr in roots:
             if nr < 0:
                 seen.add(id(target))
-                self.put, self.take = heap_put, heap_take
+                self.hooked = True
             elif id(target) not in seen:
                 seen.add(id(target))
                 stack.append(target)
@@ -73,16 +73,20 @@ class Task:
                     continue
                 target, nr = edge
                 key = id(target)
-                pending[key] = pending.get(key, 0) + 1
+                if key in pending:
+                    pending[key] += 1
+                    continue
+                pending[key] = 1
                 if key not in seen:
                     seen.add(key)
                     if nr >= 0:
                         stack.append(target)
-                    elif target._hooks or target._post_accumulate_hooks or target._accumulator is not None:
-                        self.put, self.take = heap_put, heap_take  # somebody may see in which order leaves come
+                    elif not _is_plain_leaf(target):
+                        self.hooked = True
 
     def capture(self, inputs: Sequence[Any], roots: Sequence[tuple]) -> None:
         """Asks for the gradients of `inputs`, and for nothing that does not lead there."""
+        self.captures = {}
         for i, tensor in enumerate(inputs):
             edge = edge_for(tensor)
             if edge is None:
@@ -94,7 +98,7 @@ class Task:
             if self.accumulate_grad and edge[1] >= 0:
                 tensor.retain_grad()
             self.captures.setdefault((id(edge[0]), edge[1]), i)
-        self.captured = [None] * len(inputs)
+        self.captured: list[Any] = [None] * len(inputs)
         self.find_needed(roots)
 
     def find_needed(self, roots: Sequence[tuple]) -> None:
@@ -127,7 +131,8 @@ class Task:
 
     def push(self, target: Any, nr: int) -> None:
         self.pushed += 1
-        self.put(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
+        put = heap_put if self.hooked else heappush
+        put(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
 
     def give(self, target: Any, nr: int, grad: Any) -> None:
         """Adds a gradient to what has come for an output of a target."""
@@ -152,66 +157,116 @@ class Task:
         else:
             buffer[at] = _added(old, grad)
 
-    def run(self) -> None:
-        """Runs what is ready until nothing is; the usual cases without a look at hooks and captures."""
-        heap, buffers, keep_graph, take = self.heap, self.buffers, self.keep_graph, self.take
-        plain = self.needed is None and not modes.__dict__.get("anomaly") and "run_node" not in self.__dict__
-        while heap:
-            _, _, target, nr = heap.pop() if len(heap) == 1 else take(heap)
-            if nr < 0:
-                if plain and not target._hooks and target._accumulator is target._post_accumulate_hooks is None \
-                        and target._edge is None and target._keys & REQUIRES_GRAD and self.accumulate_grad:
-                    grad = buffers.pop(id(target)).pop()
+    def is_plain(self) -> bool:
+        """Whether nodes run without a look at captures, and nobody watches them."""
+        state = modes.__dict__
+        return self.needed is None and not state.get("anomaly") and "run_node" not in self.__dict__
+
+    def run_straight(self, node: Node, grad: Any) -> tuple[Node, Any] | None:
+        """Runs nodes from one on as long as each leads to one other, or to leaves, which needs no counting.
+
+        What comes back is the first node that does not, with the gradient of its output; None if all have run.
+        """
+        keep_graph = self.keep_graph
+        while not node.watched and len(node.outputs) == 1:
+            edges = node.edges
+            if len(edges) == 1:
+                edge = edges[0]
+                if edge is None:
+                    return node, grad
+                target, nr = edge
+                if nr > 0 or not nr and len(target.outputs) != 1 or nr < 0 and not _is_plain_leaf(target):
+                    return node, grad
+                grad = node.apply(grad)[0]
+                if grad is not None and not _fits(grad, target, nr):
+                    grad = fitted(grad, edge, node, {})
+                if not keep_graph and node.versions:
+                    node.release()
+                if nr < 0:
                     if grad is not None:
                         accumulate(target, grad)
-                    del grad
-                else:
-                    self.run_leaf(target, buffers.pop(id(target)))
-            elif plain and not target.watched:
-                self.route(target, target.edges, target.apply(*buffers.pop(id(target))))
-                if not keep_graph and target.versions:
-                    target.release()
-            else:
-                self.route(target, target.edges, self.run_node(target, buffers.pop(id(target))))
+                    return None
+                node = target
+                continue
+            leaves = [edge[0] for edge in edges if edge is not None and edge[1] < 0 and _is_plain_leaf(edge[0])]
+            if len(leaves) != len(edges) or len(leaves) != len({id(leaf) for leaf in leaves}):
+                return node, grad
+            grads = list(node.apply(grad))
+            grads.reverse()
+            for edge in edges:
+                grad = grads.pop()
+                if grad is not None:
+                    if not _fits(grad, edge[0], -1):
+                        grad = fitted(grad, edge, node, {})
+                    accumulate(edge[0], grad)
+            if not keep_graph and node.versions:
+                node.release()
+            return None
+        return node, grad
 
-    def route(self, source: Node, edges: tuple, grads: Sequence | None) -> None:
-        """Hands a node's gradients on; a function of its own, so that no name of it keeps a gradient alive."""
-        if grads is None:
-            return
-        pending, needed, buffers = self.pending, self.needed, self.buffers
-        grads = list(grads)
-        grads.reverse()
-        for edge in edges:
-            grad = grads.pop()
-            if edge is None:
-                continue
-            target, nr = edge
-            key = id(target)
-            left = pending[key] = pending[key] - 1
-            if needed is not None and key not in needed:
-                continue
+    def run_from(self, starts: Sequence[tuple[tuple, Any]]) -> None:
+        """Runs all that the given edges lead to, from the gradients given with them."""
+        self.count_dependencies([edge for edge, _ in starts])
+        for (target, nr), grad in starts:
+            self.give(target, nr, grad)
+        started: set[int] = set()
+        for (target, nr), _ in starts:
+            if id(target) not in started and id(target) not in self.pending:
+                started.add(id(target))
+                self.push(target, nr)
+        self.run()
+
+    def run(self) -> None:
+        """Runs what is ready until nothing is; the usual cases without a look at hooks and captures."""
+        heap, buffers, pending, needed = self.heap, self.buffers, self.pending, self.needed
+        keep_graph, hooked, take = self.keep_graph, self.hooked, heap_take if self.hooked else heappop
+        plain, at_once = self.is_plain(), self.is_plain() and self.accumulate_grad and not hooked
+        while heap:
+            _, _, source, nr = heap.pop() if len(heap) == 1 else take(heap)
             if nr < 0:
-                like, alone = target._array, True
-                fits = grad is None or grad._array.dtype is like.dtype and grad._array.shape == like.shape
+                self.run_leaf(source, buffers.pop(id(source)))
+                continue
+            edges = source.edges
+            if plain and not source.watched:
+                result = source.apply(*buffers.pop(id(source)))
+                if not keep_graph and source.versions:
+                    source.release()
             else:
-                outputs = target.outputs
-                alone = len(outputs) == 1
-                if grad is None:
-                    fits = True
-                elif nr < len(outputs):
-                    shape, kind, _ = outputs[nr]
-                    fits = grad._array.dtype is kind and grad._array.shape == shape
+                result = self.run_node(source, buffers.pop(id(source)))
+                if result is None:
+                    continue
+            grads = list(result)
+            del result  # so that nothing but `grad` keeps a gradient that a leaf may take over
+            grads.reverse()
+            for edge in edges:
+                grad = grads.pop()
+                if edge is None:
+                    continue
+                target, nr = edge
+                key = id(target)
+                left = pending[key] = pending[key] - 1
+                if needed is not None and key not in needed:
+                    continue
+                if grad is not None and not _fits(grad, target, nr):
+                    grad = fitted(grad, edge, source, self.captures)
+                if key in buffers:
+                    self.give(target, nr, grad)
+                elif nr < 0:
+                    if at_once and not left and grad is not None and target._edge is None:
+                        accumulate(target, grad)
+                        continue
+                    buffers[key] = [grad]
+                elif len(target.outputs) == 1:
+                    buffers[key] = [grad]
                 else:
-                    fits = False
-            if not fits:
-                grad = fitted(grad, edge, source, self.captures)
-            if alone and key not in buffers:
-                buffers[key] = [grad]
-            else:
-                self.give(target, nr, grad)
-            if not left:
-                self.pushed += 1
-                self.put(self.heap, (-target.seq if nr >= 0 else -math.inf, self.pushed, target, nr))
+                    self.give(target, nr, grad)
+                if not left:
+                    if nr < 0 and at_once:
+                        grad = None
+                        self.run_leaf(target, buffers.pop(key))
+                    else:
+                        self.push(target, nr)
+            grad = None
 
     def run_node(self, node: Node, grads: list) -> Any:
         """The node's gradients for its edges; None if it only had to be reached."""
@@ -290,6 +345,24 @@ class Task:
         if node is not None and node.post_hooks:
             for hook in list(node.post_hooks.values()):
                 hook((), (grad,))
+
+
+def _is_plain_leaf(leaf: Any) -> bool:
+    """Whether nobody watches a leaf that takes gradients."""
+    return (not leaf._hooks and leaf._accumulator is None and leaf._post_accumulate_hooks is None
+            and leaf._edge is None and leaf._keys & REQUIRES_GRAD != 0)
+
+
+def _fits(grad: Any, target: Any, nr: int) -> bool:
+    """Whether a gradient has the shape and type of what it is the gradient of."""
+    array = grad._array
+    if nr < 0:
+        like = target._array
+        return array.dtype is like.dtype and array.shape == like.shape
+    if nr >= len(target.outputs):
+        return False
+    shape, kind, _ = target.outputs[nr]
+    return array.dtype is kind and array.shape == shape
 
 
 def heap_put(heap: list[tuple], item: tuple) -> None:
@@ -506,7 +579,6 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
         roots.append(edge)
     task = Task(keep_graph, accumulate_grad)
-    task.count_dependencies(roots)
     if inputs:
         task.capture(inputs, roots)
     if create_graph and accumulate_grad:
@@ -525,16 +597,18 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     if state.get("recorder") is not None:
         state["recorder"].watch(task)
     try:
-        for i, ((target, nr), grad) in enumerate(zip(roots, grads, strict=True)):
-            if 0 <= nr < len(target.outputs) and grad is not None and grad._array.shape != target.outputs[nr][0]:
-                grad = _fitted_root(grad, target.outputs[nr][0], i)
-            task.give(target, nr, grad)
-        started: set[int] = set()
-        for target, nr in roots:
-            if id(target) not in started and id(target) not in task.pending:
-                started.add(id(target))
-                task.push(target, nr)
-        task.run()
+        starts = list(zip(roots, grads, strict=True))
+        for i, ((target, nr), grad) in enumerate(starts):
+            if nr >= 0 and grad is not None and nr < len(target.outputs):
+                shape = target.outputs[nr][0]
+                if grad._array.shape != shape:
+                    starts[i] = (target, nr), _fitted_root(grad, shape, i)
+        if len(starts) == 1 and accumulate_grad and roots[0][1] == 0 and task.is_plain():
+            ((target, _), grad), = starts
+            left = task.run_straight(target, grad)
+            starts = [] if left is None else [((left[0], 0), left[1])]
+        if starts:
+            task.run_from(starts)
         for callback in task.callbacks:  # one may queue another
             callback()
     except MemoryError as error:

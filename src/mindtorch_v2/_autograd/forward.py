@@ -53,7 +53,7 @@ def attach_tangent(tensor: Any, tangent: Any, level: Any) -> Any:
         node = edge[0].writer if isinstance(edge[0], CopySlices) else edge[0]
         for saved in (node and node.saved) or ():
             if saved.__class__ is SavedOutput and saved.nr == edge[1]:
-                saved.tangent = tensor._tangent
+                saved.attach_tangent(tensor._tangent)
     return tensor
 
 

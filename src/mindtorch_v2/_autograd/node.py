@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._core.dtype import FLOAT, OF_ARRAY
+from .._core.dtype import FLOAT
 from .._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
+    CPU_MASK,
     DUAL_MASK,
     INFERENCE_MASK,
     TORCH_DISPATCH_MASK,
@@ -19,6 +20,7 @@ from .._dispatch.keys import (
 )
 
 _sequence = itertools.count()
+_DISCRETE = "biu"  # the kinds of NumPy types that have no gradient
 
 FREED = ("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
          "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
@@ -180,16 +182,18 @@ class Node:
         """The i-th saved value, if it is still what was saved."""
         if self.saved is None:
             raise RuntimeError(FREED)
-        value = self.saved[i]
-        if value.__class__ is Packed:
+        value, version = self.saved[i], self.versions[i]
+        kind = value.__class__
+        if kind is SavedOutput:
+            if value._counter.value != version:
+                raise_modified(self, value, version)
             return value.unpack(self)
-        if value.__class__ is tuple and value and any(v.__class__ is Packed for v in value):
+        if kind is Packed:
+            return value.unpack(self)
+        if kind is tuple and value and any(v.__class__ is Packed for v in value):
             return tuple([v.unpack(self) if v.__class__ is Packed else v for v in value])
-        version = self.versions[i]
         if version is not None and version is not True and version_of(value) != version:
             raise_modified(self, value, version)
-        if value.__class__ is SavedOutput:
-            return value.unpack(self)
         return value
 
     def release(self) -> None:
@@ -209,35 +213,50 @@ class Node:
 class SavedOutput:
     """A node's own output, kept without the edge that would make a cycle: its memory and its version."""
 
-    # The tangent only if the output is dual; `kept` if it is a tensor that its class answers for.
-    __slots__ = ("counter", "fields", "kept", "nr", "tangent")
-    tangent: tuple
+    __slots__ = ("_counter", "array", "fields", "kind", "nr")
+    fields: dict[str, Any] | None  # those that a plain CPU tensor does not have
+    kind: type
 
     def __init__(self, tensor: Any, nr: int = 0) -> None:
         counter = tensor._counter
         if counter is None:
             counter = tensor._counter = VersionCounter()
-        self.counter, self.nr = counter, nr
-        self.fields = (type(tensor), tensor._array, tensor._storage, tensor._offset, tensor._device, tensor._keys)
-        if tensor._keys & TORCH_DISPATCH_MASK:
-            self.kept = tensor._shallow_copy()
+        self._counter, self.nr, self.array, self.kind = counter, nr, tensor._array, tensor.__class__
+        keys = tensor._keys
+        if keys == CPU_MASK and tensor._storage is None:
+            self.fields = None
+        elif keys & TORCH_DISPATCH_MASK:  # a tensor that its class answers for
+            self.fields = {"kept": tensor._shallow_copy()}
+        else:
+            self.fields = {"_storage": tensor._storage, "_offset": tensor._offset, "_device": tensor._device,
+                           "_keys": keys & ~(AUTOGRAD_MASK | VIEW_MASK)}
+
+    def attach_tangent(self, tangent: tuple) -> None:
+        """Makes the kept output dual."""
+        fields = self.fields or {}
+        self.fields = {**fields, "_tangent": tangent, "_keys": fields.get("_keys", CPU_MASK) | DUAL_MASK}
 
     @property
     def tensor(self) -> Any:
         """The output outside the graph."""
-        if hasattr(self, "kept"):
-            return self.kept._shallow_copy()
-        kind, array, storage, offset, device, keys = self.fields
-        made = object.__new__(kind)
-        made._array, made._storage, made._offset, made._device = array, storage, offset, device
-        made._keys, made._counter = keys & ~(AUTOGRAD_MASK | VIEW_MASK), self.counter
-        if hasattr(self, "tangent"):
-            made._tangent, made._keys = self.tangent, made._keys | DUAL_MASK
+        fields = self.fields
+        if fields is not None and "kept" in fields:
+            return fields["kept"]._shallow_copy()
+        made = object.__new__(self.kind)
+        made._array, made._counter = self.array, self._counter
+        if fields is not None:
+            for name, value in fields.items():
+                setattr(made, name, value)
         return made
 
     def unpack(self, node: Node) -> Any:
-        made = self.tensor
-        if OF_ARRAY[made._array.dtype].category < FLOAT:
+        """The output as `node` made it."""
+        if self.fields is None:
+            made: Any = object.__new__(self.kind)
+            made._array, made._counter = self.array, self._counter
+        else:
+            made = self.tensor
+        if self.array.dtype.kind in _DISCRETE:
             return made
         made._edge, made._keys = (node, self.nr), made._keys | WITH_GRAD[made._keys & BACKEND_MASK]
         return made
@@ -246,7 +265,7 @@ class SavedOutput:
 def version_of(value: Any) -> Any:
     """A tensor's version, None for anything else, a tuple of them for a tuple."""
     if value.__class__ is SavedOutput:
-        return value.counter.value
+        return value._counter.value
     if hasattr(value, "_keys"):
         counter = value._counter
         return 0 if counter is None else counter.value
@@ -345,6 +364,7 @@ class Packed:
     """A saved tensor that went through a pack hook, and where in the graph it stood."""
 
     __slots__ = ("edge", "packed", "unpack_hook")
+    _counter = VersionCounter(-1)  # the version of no tensor
 
     def __init__(self, packed: Any, unpack_hook: Callable, edge: tuple | None) -> None:
         self.packed, self.unpack_hook, self.edge = packed, unpack_hook, edge
