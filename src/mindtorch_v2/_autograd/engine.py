@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from numpy import ndarray
+
 from .._core.allocation import out_of_memory
 from .._core.device import contiguous_format
 from .._core.dtype import COMPLEX, OF_ARRAY
 from .._core.geometry import is_dense
-from .._core.gradient_memory import OWN_REFERENCES, is_ours, owns_memory
+from .._core.gradient_memory import OWN_REFERENCES, is_ours, owns_memory, summed_to
+from .._core.tensor import wrap
 from .._core.warn import warn_once
 from .._dispatch.keys import (
     BACKEND_MASK,
+    CPU_MASK,
     INFERENCE_MASK,
     PIPELINE_MASK,
     REQUIRES_GRAD,
@@ -25,7 +29,7 @@ from .._dispatch.keys import (
     TORCH_DISPATCH_MASK,
     modes,
 )
-from .node import AccumulateGrad, HookDict, Node
+from .node import AccumulateGrad, HookDict, Node, VersionCounter
 
 # References that exist to a gradient nobody else holds in `give`, where the buffer holds one.
 _BUFFER_REFERENCES = 3
@@ -411,7 +415,10 @@ def fitted(grad: Any, edge: tuple, source: Node, captures: dict) -> Any:
                                f"{source.edges.index(edge)} - got {list(array.shape)} but expected shape compatible "
                                f"with {list(shape)}")
         added = array.ndim - len(shape)
-        if not captures and array.shape[added:] == shape:
+        total = summed_to(array, shape) if grad._keys == CPU_MASK and not (captures or modes.masks[0]) else None
+        if total is not None:
+            grad = wrap(total)
+        elif not captures and array.shape[added:] == shape:
             grad = grad.sum(tuple(range(added)))
         else:
             grad = grad.sum_to_size(shape)
@@ -496,9 +503,16 @@ def accumulate(leaf: Any, grad: Any) -> None:
         elif is_ours(grad, leaf._array):
             leaf._grad = grad
         else:
-            leaf._grad = _copy_like(grad.detach(), leaf)
-            if sys.getrefcount(grad) < OWN_REFERENCES and not grad._keys & INFERENCE_MASK and _lies_as(grad, leaf):
-                leaf._grad._version_counter.value = grad._version  # as if it was taken itself, which PyTorch does
+            # Of a gradient that nobody else holds, the version is as if it was taken itself, which PyTorch does.
+            alone = sys.getrefcount(grad) < OWN_REFERENCES and not grad._keys & INFERENCE_MASK
+            copy = _contiguous_copy(grad, leaf)
+            if copy is not None:
+                alone = alone and grad._array.strides == leaf._array.strides
+            else:
+                copy, alone = _copy_like(grad.detach(), leaf), alone and _lies_as(grad, leaf)
+            leaf._grad = copy
+            if alone:
+                copy._counter = None if grad._counter is None else VersionCounter(grad._counter.value)
     else:
         if modes.grad_enabled:
             leaf._grad = old + grad
@@ -540,6 +554,19 @@ def _sparse_sum(old: Any, grad: Any) -> Any:
 def _lies_as(grad: Any, leaf: Any) -> bool:
     """Whether a gradient has the leaf's strides, or is contiguous where the leaf's are not dense."""
     return grad.is_contiguous() if leaf._empty_like_layout() is None else grad.stride() == leaf.stride()
+
+
+def _contiguous_copy(grad: Any, leaf: Any) -> Any:
+    """A copy of a gradient for a leaf that is contiguous, both on the host; None for others, or if a mode watches."""
+    array = grad._array
+    if array.__class__ is not ndarray or leaf._array.__class__ is not ndarray or not array.size or modes.masks[0]:
+        return None
+    array = array.copy()
+    if array.strides != leaf._array.strides or array.dtype is not leaf._array.dtype:
+        return None
+    made = wrap(array)
+    made._counter = VersionCounter(1)  # as of memory that was copied to
+    return made
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:

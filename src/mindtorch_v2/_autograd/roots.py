@@ -43,6 +43,8 @@ def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_
 
 def check_flags(retain_graph: Any, create_graph: Any) -> None:
     """Raises unless the flags of a backward pass are such; None keeps the graph as `create_graph` says."""
+    if create_graph.__class__ is bool and (retain_graph is None or retain_graph.__class__ is bool):
+        return
     for flag in (create_graph,) if retain_graph is None else (retain_graph, create_graph):
         if not isinstance(flag, int) and not hasattr(flag, "__index__"):
             raise TypeError(f"'{type(flag).__name__}' object cannot be interpreted as an integer")
@@ -75,6 +77,10 @@ def root_gradients(tensors: tuple, grads: tuple) -> list:
     if len(grads) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
     for given, grad in zip(tensors, grads, strict=True):
+        if isinstance(grad, Tensor) and isinstance(given, Tensor) and grad._array.dtype is given._array.dtype \
+                and grad._array.shape == given._array.shape:
+            made.append(grad)
+            continue
         tensor = _shown_at(given) if isinstance(given, GradientEdge) else given
         if not isinstance(tensor, Tensor):
             raise AssertionError("Expected output to be a torch.Tensor")

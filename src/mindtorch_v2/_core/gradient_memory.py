@@ -12,6 +12,9 @@ from .geometry import is_dense
 _ndarray = np.ndarray
 # References that exist to a gradient nobody else holds when `accumulate` counts them.
 OWN_REFERENCES = 4
+_add = np.add.reduce
+_SMALL = 4096  # elements that one sum adds without losing digits
+_PLAIN = frozenset((np.dtype("float32"), np.dtype("float64")))
 _ONE: dict[np.dtype, np.ndarray] = {}  # copied, since views of a first gradient come to users, who may write to them
 
 
@@ -25,6 +28,20 @@ def ones_as(array: Any) -> np.ndarray | None:
     if one is None:
         one = _ONE[array.dtype] = np.ones((), array.dtype)
     return one.copy()
+
+
+def summed_to(array: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Fresh memory with a small array's sums over what broadcasting from `shape` added; None for other arrays."""
+    if array.__class__ is not _ndarray or array.size > _SMALL or array.dtype not in _PLAIN:
+        return None
+    added, full = array.ndim - len(shape), array.shape
+    made = np.empty(shape, array.dtype)
+    axes = tuple([d for d in range(array.ndim) if d < added or shape[d - added] == 1 != full[d]])
+    if len(axes) == added:
+        _add(array, axes, None, made)
+    else:
+        _add(array, axes, None, made.reshape((1,) * added + shape) if added else made, True)
+    return made
 
 
 def is_ours(grad: Any, like: Any) -> bool:

@@ -169,7 +169,7 @@ class _Unusual:
 unusual = _Unusual()
 _USUAL_MASKS = (0, ALL_KEYS)
 _RECORDING = AUTOGRAD_MASK | VIEW_MASK
-_UNRECORDED_MASKS = (0, ALL_KEYS & ~_RECORDING)
+_UNRECORDED_MASKS = (0, ALL_KEYS & ~_RECORDING)  # this very tuple says that nothing but recording is off
 
 
 class _Modes(threading.local):
@@ -189,7 +189,7 @@ class _Modes(threading.local):
         state = self.__dict__
         previous = state["grad_enabled"]
         if previous is not enabled:
-            if not (state["include"] or state["exclude"] or state["inference"]):  # the usual case, without arithmetic
+            if state["masks"] is (_UNRECORDED_MASKS if enabled else _USUAL_MASKS):  # the usual case, without arithmetic
                 state["grad_enabled"] = enabled
                 with unusual.lock:
                     unusual.threads += -1 if enabled else 1
@@ -209,7 +209,7 @@ class _Modes(threading.local):
         if (masks == _USUAL_MASKS) is not was_usual:
             with unusual.lock:
                 unusual.threads += 1 if was_usual else -1
-        state["masks"] = masks
+        state["masks"] = _USUAL_MASKS if masks == _USUAL_MASKS else masks
 
 
 modes = _Modes()
