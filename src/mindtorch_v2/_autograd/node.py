@@ -242,7 +242,7 @@ class SavedOutput:
         fields = self.fields
         if fields is not None and "kept" in fields:
             return fields["kept"]._shallow_copy()
-        made = object.__new__(self.kind)
+        made: Any = object.__new__(self.kind)
         made._array, made._counter = self.array, self._counter
         if fields is not None:
             for name, value in fields.items():

@@ -12,7 +12,7 @@ from .geometry import is_dense
 _ndarray = np.ndarray
 # References that exist to a gradient nobody else holds when `accumulate` counts them.
 OWN_REFERENCES = 4
-_add = np.add.reduce
+_add: Any = np.add.reduce
 _SMALL = 4096  # elements that one sum adds without losing digits
 _PLAIN = frozenset((np.dtype("float32"), np.dtype("float64")))
 _ONE: dict[np.dtype, np.ndarray] = {}  # copied, since views of a first gradient come to users, who may write to them
