@@ -1,11 +1,13 @@
 """Factorisations and solutions of stacked matrices, with LAPACK's `info` of each.
 
-NumPy's stacked functions do the work where it has them. They refuse a whole stack for one singular member, so that
-member and what LAPACK says of it is then looked for one matrix at a time, as all is for routines that NumPy lacks.
+One matrix goes to SciPy's routine itself: NumPy's functions take longer to prepare a call than a small matrix takes. Of
+a stack, NumPy's functions do all where it has them. They refuse a whole stack for one singular member, so that member
+and what LAPACK says of it is then looked for one matrix at a time, as all is for routines that NumPy lacks.
 """
 
+import ctypes
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,8 @@ def _scipy_linalg() -> Any:
     return scipy.linalg
 
 
-def _routine(name: str, kind: np.dtype, *, module: str = "lapack") -> Callable:
+@functools.cache
+def _routine(name: str, kind: np.dtype, module: str = "lapack") -> Callable:
     # An empty stack may be of any type: then nothing is called.
     return getattr(getattr(_scipy_linalg(), module), _PREFIX.get(kind.char, "d") + name)
 
@@ -33,9 +36,27 @@ def _hermitian_routine(name: str, kind: np.dtype, hermitian: bool) -> Callable:
     return _routine(("he" if hermitian and kind.kind == "c" else "sy") + name, kind)
 
 
+def _orthogonal_routine(name: str, kind: np.dtype) -> Callable:
+    return _routine(("un" if kind.kind == "c" else "or") + name, kind)
+
+
+@functools.lru_cache(1024)
+def _work(name: str, kind: np.dtype, *sizes: Any) -> tuple[int, ...]:
+    """How much room a routine asks for, for matrices of these sizes."""
+    return tuple([int(np.real(size)) for size in _routine(name + "_lwork", kind)(*sizes)[:-1]])
+
+
 def in_columns(matrices: Any) -> Any:
     """A copy that lies column by column, as LAPACK wants it."""
     return np.array(matrices.swapaxes(-1, -2), order="C").swapaxes(-1, -2)
+
+
+def _one_by_one(stack: Any) -> Any:
+    """The matrices of a stack that lies in columns, to be written in place; none where they have no elements."""
+    if not stack.size:
+        return ()
+    m, n = stack.shape[-2:]
+    return stack.swapaxes(-1, -2).reshape(-1, n, m).swapaxes(-1, -2)
 
 
 def _places(matrices: Any) -> Iterator[tuple[int, ...]]:
@@ -48,72 +69,195 @@ def _broadcast(a: Any, b: Any) -> tuple[Any, Any]:
     return np.broadcast_to(a, (*batch, *a.shape[-2:])), np.broadcast_to(b, (*batch, *b.shape[-2:]))
 
 
+def _code(info: int) -> Any:
+    return np.array(info, np.int32)
+
+
+_KEPT = 64  # rows up to which masks are remembered
+
+
+def _below(m: int, n: int, k: int) -> Any:
+    """Where a matrix has its triangle below the k-th diagonal, that included."""
+    return _kept_below(m, n, k) if max(m, n) <= _KEPT else np.tri(m, n, k, bool)
+
+
+@functools.lru_cache(256)
+def _kept_below(m: int, n: int, k: int) -> Any:
+    return np.tri(m, n, k, bool)
+
+
+def _lower_triangle(A: Any, k: int = 0) -> Any:
+    return np.where(_below(*A.shape[-2:], k), A, A.dtype.type(0))
+
+
+def _upper_triangle(A: Any) -> Any:
+    """The triangle and zeros below it, column by column."""
+    return _lower_triangle(A.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
 # triangular factors --------------------------------------------------------------------------------------------------
 
 
 def lu_factor(A: Any) -> tuple[Any, Any, Any]:
     """Both factors in one matrix, the rows exchanged (counted from 1), and the first zero on U's diagonal."""
+    getrf = _routine("getrf", A.dtype)
+    if A.ndim == 2 and A.size:
+        LU, pivots, code = getrf(A)
+        pivots += 1
+        return LU, pivots, _code(code)
     batch, (m, n) = A.shape[:-2], A.shape[-2:]
     LU, pivots, info = in_columns(A), np.zeros((*batch, min(m, n)), np.int32), np.zeros(batch, np.int32)
-    getrf = _routine("getrf", A.dtype)
-    for at in _places(A):
-        LU[at], exchanged, info[at] = getrf(LU[at])
-        pivots[at] = exchanged + 1
+    exchanged, codes = pivots.reshape(info.size, min(m, n)), info.reshape(-1)
+    for i, matrix in enumerate(_one_by_one(LU)):
+        _, exchanged[i], codes[i] = getrf(matrix, True)
+    if LU.size:
+        pivots += 1
     return LU, pivots, info
+
+
+def lu_triangles(LU: Any) -> tuple[Any, Any]:
+    """L, with ones on its diagonal, and U."""
+    *batch, m, n = LU.shape
+    k = min(m, n)
+    L, U = np.zeros((*batch, m, k), LU.dtype), np.zeros((*batch, k, n), LU.dtype)
+    np.copyto(L, LU[..., :k], where=_below(m, k, -1))
+    np.copyto(U, LU[..., :k, :], where=_below(n, k, 0).T)
+    L.reshape(*batch, m * k)[..., : k * k : k + 1] = 1
+    return L, U
 
 
 def lu_solve(LU: Any, pivots: Any, B: Any, adjoint: bool) -> Any:
     """X of A X = B, or of A^H X = B, for the A that was factored."""
+    getrs, trans = _routine("getrs", LU.dtype), 2 if adjoint else 0
+    if LU.ndim == B.ndim == 2 and B.size:
+        return getrs(LU, pivots - 1, B, trans)[0]
     LU, made = _broadcast(LU, B)
     made = in_columns(made)
     pivots = np.broadcast_to(pivots, LU.shape[:-1]) - 1
-    getrs = _routine("getrs", LU.dtype)
-    for at in _places(made):
-        made[at] = getrs(LU[at], pivots[at], made[at], trans=2 if adjoint else 0)[0]
+    for at, matrix in zip(_places(made), _one_by_one(made), strict=True):
+        getrs(LU[at], pivots[at], matrix, trans, True)
     return made
 
 
 def permutation(pivots: Any, rows: int) -> Any:
     """Where the rows of a product L U come from, given the exchanges that LAPACK made one after the other."""
-    batch = pivots.shape[:-1]
-    order = np.tile(np.arange(rows, dtype=np.float64), (*batch, 1))
-    laswp = _routine("laswp", order.dtype)
-    for at in np.ndindex(batch) if pivots.size else ():
-        order[at] = laswp(order[at][:, None], pivots[at] - 1)[:, 0]
-    return order.astype(np.int64)
+    made = np.empty((*pivots.shape[:-1], rows), np.int64)
+    for at in np.ndindex(pivots.shape[:-1]):
+        order = list(range(rows))
+        for i, other in enumerate(pivots[at].tolist()):
+            order[i], order[other - 1] = order[other - 1], order[i]
+        made[at] = order
+    return made
 
 
 def cholesky(A: Any, upper: bool) -> tuple[Any, Any]:
     """The triangular factor, and the order of the first leading minor that is not positive."""
+    potrf = _routine("potrf", A.dtype)
+    if A.ndim == 2 and A.size:
+        L, code = potrf(A, not upper, True)
+        return L, _code(code)
     adjoint = A.conj().swapaxes(-1, -2) if upper else A
     info = np.zeros(A.shape[:-2], np.int32)
     try:
         L = np.linalg.cholesky(adjoint)
     except np.linalg.LinAlgError:
-        L, potrf = in_columns(adjoint), _routine("potrf", A.dtype)
-        for at in _places(A):
-            L[at], info[at] = potrf(L[at], lower=True, clean=True)
+        L, codes = in_columns(adjoint), info.reshape(-1)
+        for i, matrix in enumerate(_one_by_one(L)):
+            _, codes[i] = potrf(matrix, True, True, True)
     return (L.conj().swapaxes(-1, -2) if upper else L), info
 
 
 def cholesky_inverse(L: Any, upper: bool) -> tuple[Any, Any]:
     """The inverse of the matrix that was factored, and the first zero on the factor's diagonal."""
     made, info = in_columns(L), np.zeros(L.shape[:-2], np.int32)
-    potri = _routine("potri", L.dtype)
-    for at in _places(L):
-        made[at], info[at] = potri(made[at], lower=not upper)
-    half = np.triu(made, 1) if upper else np.tril(made, -1)
-    diagonal = np.eye(L.shape[-1], dtype=bool)
-    return half + half.conj().swapaxes(-1, -2) + np.where(diagonal, made, 0), info
+    potri, codes, n = _routine("potri", L.dtype), info.reshape(-1), L.shape[-1]
+    for i, matrix in enumerate(_one_by_one(made)):
+        _, codes[i] = potri(matrix, not upper, True)
+    adjoint = made.conj().swapaxes(-1, -2)
+    np.copyto(made, adjoint, where=_below(n, n, -1) if upper else _below(n, n, -1).T)
+    return made, info
+
+
+def cholesky_solve(L: Any, B: Any, upper: bool) -> Any:
+    """X of A X = B, for the A whose triangular factor this is."""
+    potrs = _routine("potrs", L.dtype)
+    if L.ndim == B.ndim == 2 and B.size:
+        return potrs(L, B, not upper)[0]
+    L, made = _broadcast(L, B)
+    made = in_columns(made)
+    for at, matrix in zip(_places(made), _one_by_one(made), strict=True):
+        potrs(L[at], matrix, not upper, True)
+    return made
 
 
 def solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
     """X of A X = B (or X A = B), reading one triangle of A only."""
+    trsm = _routine("trsm", A.dtype, "blas")
+    if A.ndim == B.ndim == 2 and B.size:
+        return trsm(1.0, A, B, not left, not upper, 0, unitriangular)
     A, made = _broadcast(A, B)
     made = in_columns(made)
-    trsm = _routine("trsm", made.dtype, module="blas")
-    for at in _places(made):
-        made[at] = trsm(1.0, A[at], made[at], side=not left, lower=not upper, diag=unitriangular)
+    for at, matrix in zip(_places(made), _one_by_one(made), strict=True):
+        trsm(1.0, A[at], matrix, not left, not upper, 0, unitriangular, True)
+    return made
+
+
+# orthogonal factors --------------------------------------------------------------------------------------------------
+
+
+def reflectors(A: Any) -> tuple[Any, Any]:
+    """R on and above the diagonal, what defines the reflectors whose product is Q below it, and their factors."""
+    if A.ndim > 2 or not A.size:
+        made, tau = np.linalg.qr(A, mode="raw")
+        return made.swapaxes(-1, -2), tau
+    return _routine("geqrf", A.dtype)(A, *_work("geqrf", A.dtype, *A.shape))[:2]
+
+
+def qr(A: Any, mode: str) -> tuple[Any, Any]:
+    """Q and R, of which "reduced" leaves out what need not be; "r" leaves out Q."""
+    if A.ndim > 2 or not A.size:
+        return (None, np.linalg.qr(A, mode="r")) if mode == "r" else np.linalg.qr(A, mode=mode)
+    made, tau = reflectors(A)
+    m, k = A.shape[0], len(tau)
+    R = _upper_triangle(made if mode == "complete" else made[:k])
+    if mode == "r":
+        return None, R
+    if mode == "complete" and m > k:
+        wide = np.zeros((m, m), made.dtype, "F")
+        wide[:, :k] = made
+        made = wide
+    else:
+        made = made[:, :m]
+    return _product_of_reflectors(made, tau), R
+
+
+def _product_of_reflectors(made: Any, tau: Any, overwrite: bool = True) -> Any:
+    orgqr = _orthogonal_routine("gqr", made.dtype)
+    # Asked for the least room, the routine takes single steps, which for few columns is as quick.
+    room = () if made.shape[1] <= _KEPT else (64 * made.shape[1],)
+    return orgqr(made, tau, *room, overwrite_a=overwrite)[0]
+
+
+def householder_product(A: Any, tau: Any) -> Any:
+    """As many columns of the product of the reflectors that stand below the diagonal of A as A has."""
+    if A.ndim == 2 and A.size:
+        return _product_of_reflectors(A, tau, False)
+    made = in_columns(A)
+    for at, matrix in zip(_places(made), _one_by_one(made), strict=True):
+        _product_of_reflectors(matrix, tau[at])
+    return made
+
+
+def reflected(A: Any, tau: Any, C: Any, left: bool, adjoint: bool) -> Any:
+    """C multiplied from a side by that product, or by its adjoint."""
+    ormqr = _orthogonal_routine("mqr", A.dtype)
+    side, trans = "L" if left else "R", "N" if not adjoint else "C" if A.dtype.kind == "c" else "T"
+    room = 64 * (max(C.shape[-2:]) + 64)
+    if A.ndim == 2 and C.size and tau.size:
+        return ormqr(side, trans, A[:, : len(tau)], tau, C, room)[0]
+    made = in_columns(C)
+    for at, matrix in zip(_places(made), _one_by_one(made), strict=True) if tau.size else ():
+        ormqr(side, trans, A[at][:, : tau.shape[-1]], tau[at], matrix, room, True)
     return made
 
 
@@ -122,6 +266,10 @@ def solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: boo
 
 def solve(A: Any, B: Any) -> tuple[Any, Any]:
     """X of A X = B, and the first zero on the diagonal of U of each singular A."""
+    if A.ndim == B.ndim == 2 and B.size:
+        X, code = _routine("gesv", A.dtype)(A, B)[2:]
+        if not code:
+            return X, _code(0)
     try:
         return np.linalg.solve(A, B), np.zeros(A.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
@@ -130,6 +278,8 @@ def solve(A: Any, B: Any) -> tuple[Any, Any]:
 
 
 def inverse(A: Any) -> tuple[Any, Any]:
+    if A.ndim == 2:
+        return solve(A, np.eye(A.shape[-1], dtype=A.dtype))
     try:
         return np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
@@ -147,7 +297,7 @@ def least_squares(A: Any, B: Any, rcond: float, driver: str) -> tuple[Any, Any, 
         made[..., :n, :] = 0
         return made, rank, singular
     routine = _routine(driver, A.dtype)
-    work = [int(np.real(size)) for size in _workspace(driver, A.dtype, m, n, B.shape[-1], rcond)]
+    work = _work(driver, A.dtype, m, n, B.shape[-1], *(() if driver == "gels" else (rcond,)))
     for at in np.ndindex(batch):
         if driver == "gels":
             made[at] = routine(A[at], made[at], lwork=work[0])[1]
@@ -160,60 +310,56 @@ def least_squares(A: Any, B: Any, rcond: float, driver: str) -> tuple[Any, Any, 
     return made, rank, singular
 
 
-def _workspace(driver: str, kind: np.dtype, m: int, n: int, columns: int, rcond: float) -> Sequence[Any]:
-    """How much room the driver asks for, without the status that comes last."""
-    query = _routine(driver + "_lwork", kind)
-    return (query(m, n, columns) if driver == "gels" else query(m, n, columns, rcond))[:-1]
-
-
 # symmetric, but not positive -----------------------------------------------------------------------------------------
 
 
 def ldl_factor(A: Any, hermitian: bool) -> tuple[Any, Any, Any]:
     """L below the diagonal, D's blocks on it; the rows exchanged, negative for a 2 by 2 block; info."""
     batch, n = A.shape[:-2], A.shape[-1]
-    LD, pivots, info = in_columns(np.tril(A)), np.zeros((*batch, n), np.int32), np.zeros(batch, np.int32)
-    sytrf = _hermitian_routine("trf", A.dtype, hermitian)
-    for at in _places(A):
-        LD[at], pivots[at], info[at] = sytrf(LD[at], lower=True)
+    sytrf, LD = _hermitian_routine("trf", A.dtype, hermitian), in_columns(_lower_triangle(A))
+    room = 64 * n
+    if A.ndim == 2 and A.size:
+        _, pivots, code = sytrf(LD, True, room, True)
+        return LD, pivots, _code(code)
+    pivots, info = np.zeros((*batch, n), np.int32), np.zeros(batch, np.int32)
+    exchanged, codes = pivots.reshape(info.size, n), info.reshape(-1)
+    for i, matrix in enumerate(_one_by_one(LD)):
+        _, exchanged[i], codes[i] = sytrf(matrix, True, room, True)
     return LD, pivots, info
+
+
+@functools.cache
+def _address(name: str, kind: np.dtype) -> Callable:
+    """A routine that SciPy's Fortran front may lack, called with addresses."""
+    import scipy.linalg.cython_lapack
+
+    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = scipy.linalg.cython_lapack.__pyx_capi__[_PREFIX[kind.char] + name]
+    signature = name_of(capsule)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (signature.count(b",") + 1))(pointer_of(capsule, signature))
 
 
 def ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:
     """X of A X = B for the A that was factored: A = P L D L^H P^T, with L^T where it is not Hermitian."""
-    n = LD.shape[-1]
-    L, below = in_columns(LD), np.zeros(LD.shape[:-1], LD.dtype)  # `below` is what D has under its diagonal
-    syconv = _routine("syconv", LD.dtype)
-    for at in _places(LD):
-        L[at], below[at], _ = syconv(L[at], pivots[at], lower=True, way=0)
-    block = pivots < 0
-    second = block & (np.cumsum(block, -1) % 2 == 0)
-    own = np.arange(n)
-    order = permutation(np.where(second, -pivots, np.where(block, own + 1, pivots)), n)
-    partner = np.where(second, own - 1, np.where(block, own + 1, own))
-
-    def beside(values: Any) -> Any:
-        return np.take_along_axis(values, partner, -1)
-
-    mirrored = below.conj() if hermitian else below
-    across = np.where(second, beside(below), np.where(block, mirrored, 0))
-    diagonal = np.diagonal(LD, axis1=-2, axis2=-1)
-    determinant = np.where(block, diagonal * beside(diagonal) - across * beside(across), diagonal)
-    keep, exchange = np.where(block, beside(diagonal), 1) / determinant, across / determinant
-
-    B = np.take_along_axis(np.broadcast_to(B, (*_broadcast(LD, B)[1].shape[:-2], *B.shape[-2:])),
-                           _over(order, B), -2)
-    Y = solve_triangular(L, B, False, True, True)
-    Y = keep[..., None] * Y - exchange[..., None] * np.take_along_axis(Y, _over(partner, Y), -2)
-    transposed = L.swapaxes(-1, -2)
-    Z = solve_triangular(transposed.conj() if hermitian else transposed, Y, True, True, True)
-    return np.take_along_axis(Z, _over(np.argsort(order, -1), Z), -2)
+    LD, made = _broadcast(LD, B)
+    LD, made, (n, columns) = in_columns(LD), in_columns(made), made.shape[-2:]
+    if not made.size:
+        return made
+    solve = _address("hetrs" if hermitian and LD.dtype.kind == "c" else "sytrs", LD.dtype)
+    exchanged = np.array(np.broadcast_to(pivots, LD.shape[:-1]), np.int32, order="C")
+    sizes = np.array([n, columns, max(n, 1), 0], np.intc)  # the last is for the routine's code
+    where = sizes.ctypes.data
+    rows, count, leading, code = (where + i * sizes.itemsize for i in range(4))
+    lower, first, rights, exchanges = ctypes.addressof(_LOWER), LD.ctypes.data, made.ctypes.data, exchanged.ctypes.data
+    for i in range(made.size // (n * columns)):
+        solve(lower, rows, count, first + i * n * n * LD.itemsize, leading, exchanges + i * n * exchanged.itemsize,
+              rights + i * n * columns * made.itemsize, leading, code)
+    return made
 
 
-def _over(rows: Any, matrices: Any) -> Any:
-    """Row numbers as take_along_axis wants them: as many dimensions as the matrices, the batch broadcast."""
-    batch = np.broadcast_shapes(rows.shape[:-1], matrices.shape[:-2])
-    return np.broadcast_to(rows, (*batch, rows.shape[-1]))[..., None]
+_LOWER = ctypes.create_string_buffer(b"L")
 
 
 # eigenvalues and singular values -------------------------------------------------------------------------------------
@@ -221,6 +367,9 @@ def _over(rows: Any, matrices: Any) -> Any:
 
 def eigh(A: Any, lower: bool, vectors: bool) -> tuple[Any, Any, Any]:
     """Eigenvalues, eigenvectors (None where not asked for), and info: a positive code where no solution was found."""
+    if A.ndim == 2 and A.size:
+        values, made, code = _routine("heevd" if A.dtype.kind == "c" else "syevd", A.dtype)(A, vectors, lower)
+        return values, made if vectors else None, _code(code)
     uplo: Any
     uplo, info = "L" if lower else "U", np.zeros(A.shape[:-2], np.int32)
     try:
@@ -239,6 +388,9 @@ def svd(A: Any, full: bool, vectors: bool) -> tuple[Any, Any, Any, Any]:
 
     LAPACK may search for ever in a matrix with infinities: it is given zeros, and the singular values are NaN.
     """
+    if A.ndim == 2 and A.size and np.isfinite(A).all():
+        U, S, Vh, code = _routine("gesdd", A.dtype)(A, vectors, full, *_work("gesdd", A.dtype, *A.shape, vectors, full))
+        return (U, S, Vh, _code(code)) if vectors else (None, S, None, _code(code))
     finite, info = np.isfinite(A).all((-2, -1)), np.zeros(A.shape[:-2], np.int32)
     if not finite.all():
         U, S, Vh, info = svd(np.where(finite[..., None, None], A, A.dtype.type(0)), full, vectors)

@@ -49,6 +49,12 @@ def lu_factor(A: Any) -> tuple[Any, Any, Any]:
     return LU, pivots, _first_bad(_diagonal(LU))
 
 
+def lu_triangles(LU: Any) -> tuple[Any, Any]:
+    """L, with ones on its diagonal, and U."""
+    k = min(LU.shape[-2:])
+    return (cupy.tril(LU[..., :k], -1) + cupy.eye(LU.shape[-2], k, dtype=LU.dtype), cupy.triu(LU[..., :k, :]))
+
+
 def lu_solve(LU: Any, pivots: Any, B: Any, adjoint: bool) -> Any:
     """X of A X = B, or of A^H X = B, for the A that was factored."""
     import cupyx.scipy.linalg
@@ -90,6 +96,13 @@ def cholesky_inverse(L: Any, upper: bool) -> tuple[Any, Any]:
     return cupy.matmul(half.conj().swapaxes(-1, -2), half) if L.size else half, _first_bad(_diagonal(L))
 
 
+def cholesky_solve(L: Any, B: Any, upper: bool) -> Any:
+    """X of A X = B, for the A whose triangular factor this is."""
+    adjoint = L.conj().swapaxes(-1, -2)
+    lower, higher = (adjoint, L) if upper else (L, adjoint)
+    return solve_triangular(higher, solve_triangular(lower, B, False, True, False), True, True, False)
+
+
 def solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
     """X of A X = B (or X A = B), reading one triangle of A only."""
     import cupyx.scipy.linalg
@@ -102,6 +115,46 @@ def solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: boo
         made[at] = cupyx.scipy.linalg.solve_triangular(A[at], made[at], lower=not upper, unit_diagonal=unitriangular,
                                                        check_finite=False)
     return made
+
+
+def reflectors(A: Any) -> tuple[Any, Any]:
+    """R on and above the diagonal, what defines the reflectors whose product is Q below it, and their factors."""
+    made, tau = cupy.linalg.qr(A, mode="raw")
+    return made.swapaxes(-1, -2), tau
+
+
+def qr(A: Any, mode: str) -> tuple[Any, Any]:
+    """Q and R, of which "reduced" leaves out what need not be; "r" leaves out Q."""
+    return (None, cupy.linalg.qr(A, mode="r")) if mode == "r" else cupy.linalg.qr(A, mode=mode)
+
+
+def _product(A: Any, tau: Any) -> tuple[Any, Any]:
+    """V and T of the product I - V T V^H of the reflectors I - tau v v^H whose v stand below the diagonal."""
+    k = tau.shape[-1]
+    V = cupy.tril(A[..., :k], -1) + cupy.eye(A.shape[-2], k, dtype=A.dtype)
+    inner = cupy.matmul(V.conj().swapaxes(-1, -2), V)
+    scaled = tau[..., None] * cupy.triu(inner, 1)
+    return V, solve_triangular(scaled, tau[..., None] * cupy.eye(k, dtype=A.dtype), True, True, True)
+
+
+def householder_product(A: Any, tau: Any) -> Any:
+    """As many columns of the product of the reflectors that stand below the diagonal of A as A has."""
+    if not A.size or not tau.size:
+        return in_columns(cupy.broadcast_to(cupy.eye(*A.shape[-2:], dtype=A.dtype), A.shape))
+    V, T = _product(A, tau)
+    right = V[..., : A.shape[-1], :].conj().swapaxes(-1, -2)
+    return cupy.eye(*A.shape[-2:], dtype=A.dtype) - cupy.matmul(V, cupy.matmul(T, right))
+
+
+def reflected(A: Any, tau: Any, C: Any, left: bool, adjoint: bool) -> Any:
+    """C multiplied from a side by that product, or by its adjoint."""
+    if not C.size or not tau.size:
+        return in_columns(C)
+    V, T = _product(A, tau)
+    T = T.conj().swapaxes(-1, -2) if adjoint else T
+    if left:
+        return C - cupy.matmul(V, cupy.matmul(T, cupy.matmul(V.conj().swapaxes(-1, -2), C)))
+    return C - cupy.matmul(cupy.matmul(cupy.matmul(C, V), T), V.conj().swapaxes(-1, -2))
 
 
 def solve(A: Any, B: Any) -> tuple[Any, Any]:

@@ -197,17 +197,23 @@ class ArrayFamily(Family):
             passed.append("operator=operator")
         names = ", ".join(schema.names)
         place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
-        finish = "finished" if len(schema.returns) == 1 and not schema.returns[0].is_list else "all_finished"
-        source = (f"def {schema.base_name}({names}):\n"
-                  f"    spec = infer({names})\n{place}"
-                  f"    return {finish}(array(xp, {', '.join(passed)}), spec{where})\n")
-
-        def all_finished(arrays: Iterable[Any], specs: Iterable[Spec | None], where: Any = None) -> Any:
-            return result_of(operator, [None if spec is None else backend.finished(made, spec, where)
-                                        for made, spec in zip(arrays, specs, strict=True)])
+        call, result = f"array(xp, {', '.join(passed)})", f"finished({{}}, {{}}{where})"
+        count = len(schema.returns)
+        if count == 1 and not schema.returns[0].is_list:
+            body = f"    return {result.format(call, 'spec')}\n"
+        elif any(r.is_list for r in schema.returns):
+            each = f"None if s is None else {result.format('m', 's')} for m, s in zip({call}, spec, strict=True)"
+            body = f"    return result_of(operator, [{each}])\n"
+        else:
+            made, specs = ([f"{letter}{i}" for i in range(count)] for letter in "ms")
+            each = [f"None if {s} is None else {result.format(m, s)}" for m, s in zip(made, specs, strict=True)]
+            body = (f"    {', '.join(specs)} = spec\n    {', '.join(made)} = {call}\n"
+                    f"    return gathered({', '.join(each)})\n")
+        source = f"def {schema.base_name}({names}):\n    spec = infer({names})\n{place}{body}"
 
         scope = {"infer": self.infer, "array": array, "xp": xp, "finished": backend.finished, "NUMBERS": NUMBERS,
-                 "all_finished": all_finished, "widened": functools.partial(self.widened, backend),
+                 "result_of": result_of, "gathered": operator.declaration.result_type,
+                 "widened": functools.partial(self.widened, backend),
                  "array_of": backend.array_of, "place": backend.place, "operator": operator,
                  "__opname__": f"{operator.name} {backend.type}"}
         return compile_function(schema.base_name, source, scope)

@@ -1,15 +1,16 @@
 """What the operators on matrices share: their argument errors, how results lie, what a singular matrix raises."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from ..._core.device import META
 from ..._core.dtype import COMPUTE, FLOAT, dtype
 from ..._core.geometry import contiguous_strides
-from ..._core.tensor import Tensor, element_strides
+from ..._core.tensor import Tensor
 from ..._dispatch.levels import innermost
 from .._declare.op import return_type
-from .._declare.rules import Spec
+from .._declare.rules import Spec, at_hand
 from ..sort import laid_out
 
 
@@ -25,15 +26,21 @@ LinAlgError = _LinAlgError
 # results -------------------------------------------------------------------------------------------------------------
 
 
-def columns(shape: Sequence[int], kind: dtype) -> Spec:
+@functools.lru_cache(4096)
+def columns(shape: tuple[int, ...], kind: dtype) -> Spec:
     """Matrices that lie column by column, as LAPACK leaves them."""
     *batch, m, n = contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
-    return Spec(tuple(shape), kind, (*batch, n, m))
+    return Spec(shape, kind, (*batch, n, m))
+
+
+@functools.lru_cache(4096)
+def _strides_in_bytes(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> tuple[int, ...]:
+    return contiguous_strides(shape, itemsize) if strides is None else tuple([s * itemsize for s in strides])
 
 
 def placed(xp: Any, array: Any, spec: Spec) -> Any:
     """A fresh array in the layout that was inferred; itself if it lies so."""
-    if array.dtype == spec.dtype.np and element_strides(array) == (spec.strides or contiguous_strides(spec.shape)):
+    if array.dtype == spec.dtype.np and array.strides == _strides_in_bytes(spec.shape, spec.strides, array.itemsize):
         return array
     return laid_out(xp, array, spec)
 
@@ -111,6 +118,9 @@ _FAILURES = {
 
 def check_info(name: str, info: Any) -> None:
     """Raises for the first matrix of a stack that has a code; `info` is a tensor or an array."""
+    array = getattr(info, "_array", info)
+    if at_hand(array) and not (array.any() if array.ndim else array):
+        return
     info = innermost(info)
     if getattr(info, "_device", None) is META or not info.any():
         return

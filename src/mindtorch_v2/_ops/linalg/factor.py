@@ -5,14 +5,16 @@ from typing import Any
 from ..._core.dtype import int32
 from ..._core.tensor import Tensor
 from ..._core.warn import warn_once
+from ..._dispatch.keys import changed_modes
 from .._declare.aten import LEAF
 from .._declare.batch import in_front
 from .._declare.families import computes, moves
 from .._declare.op import composite, function_of, op
 from .._declare.out import Out, safely
+from .._declare.recorded import once, recorded_gradients
 from .._declare.rules import Spec, shape_text
 from .._declare.samples import case, cases, error, t, values
-from ..join import cat
+from ..join import cat, constant_pad_nd
 from .common import (
     check_floating,
     check_info,
@@ -197,13 +199,35 @@ def _permutation(xp: Any, LU_data: Any, LU_pivots: Any, spec: Spec) -> Any:
     if LU_pivots.size and (LU_pivots.min() < 1 or LU_pivots.max() > m):
         raise RuntimeError("pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
                            "Did you properly pass the result of lu_factor?")
-    order = xp.broadcast_to(xp.lapack.permutation(LU_pivots, m), (*LU_data.shape[:-2], m))
-    return xp.ascontiguousarray(xp.arange(m)[:, None] == order[..., None, :]).astype(spec.dtype.np)
+    made = xp.empty(spec.shape, spec.dtype.np)
+    made[...] = xp.arange(m)[:, None] == xp.lapack.permutation(LU_pivots, m)[..., None, :]
+    return made
 
 
 _permutation_matrix = function_of(op(
     "_lu_permutation(Tensor LU_data, Tensor LU_pivots) -> Tensor",
     kernel=moves(_permutation_spec, _permutation), public=""))
+
+
+def _triangles_spec(LU_data: Tensor) -> tuple[Spec, Spec]:
+    *batch, m, n = LU_data._array.shape
+    return Spec((*batch, m, min(m, n)), LU_data.dtype), Spec((*batch, min(m, n), n), LU_data.dtype)
+
+
+def _triangles_grad(grads: tuple, LU_data_shape: tuple) -> Any:
+    """What L has below its diagonal and U on and above it, each filled up to the shape of both."""
+    (m, n), (of_l, of_u), parts = LU_data_shape[-2:], grads, []
+    if of_l is not None:
+        parts.append(constant_pad_nd(of_l.tril(-1), (0, max(n - m, 0)), 0))
+    if of_u is not None:
+        parts.append(constant_pad_nd(of_u.triu(), (0, 0, 0, max(m - n, 0)), 0))
+    return sum(parts[1:], parts[0])
+
+
+_triangles = function_of(op(
+    "_lu_triangles(Tensor LU_data) -> (Tensor L, Tensor U)",
+    kernel=moves(_triangles_spec, lambda xp, LU_data: xp.lapack.lu_triangles(LU_data)),
+    grad=dict(LU_data=_triangles_grad), batch=in_front, public=""))
 
 
 @composite("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, "
@@ -212,7 +236,7 @@ _permutation_matrix = function_of(op(
            aten=LEAF)
 def _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):
     check_matrix("torch.lu_unpack", LU_data, "LU_data")
-    P = L = U = LU_data.new_empty((0,))
+    P = L = U = None
     if unpack_pivots:
         if LU_pivots.dtype is not int32:
             raise RuntimeError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype."
@@ -220,11 +244,8 @@ def _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):
                                "torch.linalg.lu_factor")
         P = _permutation_matrix(LU_data, LU_pivots)
     if unpack_data:
-        k = min(LU_data.shape[-2:])
-        lower = LU_data[..., :k].tril(-1)
-        L = lower + identity_like(lower, lower.shape[-2])
-        U = LU_data[..., :k, :].triu()
-    return named("lu_unpack", P, L, U)
+        L, U = _triangles(LU_data)
+    return named("lu_unpack", *[LU_data.new_empty((0,)) if part is None else part for part in (P, L, U)])
 
 
 @composite("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", public="",
@@ -300,10 +321,8 @@ def _qr_spec(A: Tensor, mode: str) -> tuple[Spec, Spec]:
 
 
 def _qr(xp: Any, A: Any, mode: str, spec: tuple[Spec, Spec]) -> tuple:
-    if mode == "r":
-        return xp.empty((0,), A.dtype), placed(xp, xp.linalg.qr(A, mode="r"), spec[1])
-    Q, R = xp.linalg.qr(A, mode=mode)
-    return placed(xp, Q, spec[0]), placed(xp, R, spec[1])
+    Q, R = xp.lapack.qr(A, mode)
+    return xp.empty((0,), A.dtype) if Q is None else placed(xp, Q, spec[0]), placed(xp, R, spec[1])
 
 
 def _qr_grad(grads: tuple, mode: str, Q: Any, R: Any) -> Any:
@@ -362,8 +381,8 @@ def _geqrf_spec(self: Tensor) -> tuple[Spec, Spec]:
 
 
 def _geqrf(xp: Any, self: Any, spec: tuple[Spec, Spec]) -> tuple:
-    reflectors, tau = xp.linalg.qr(self, mode="raw")
-    return placed(xp, reflectors.swapaxes(-1, -2), spec[0]), tau
+    reflectors, tau = xp.lapack.reflectors(self)
+    return placed(xp, reflectors, spec[0]), tau
 
 
 def _geqrf_grad(grads: tuple) -> Any:
@@ -379,13 +398,14 @@ op("geqrf(Tensor self) -> (Tensor a, Tensor tau)", kernel=computes(_geqrf_spec, 
 # Householder reflectors ----------------------------------------------------------------------------------------------
 
 
-def _check_reflectors(name: str, input: Any, tau: Any) -> None:
-    if tau.dim() != input.dim() - 1:
+def _check_reflectors(name: str, input: Tensor, tau: Tensor) -> None:
+    rank, factors = input._array.ndim, tau._array.ndim
+    if factors != rank - 1:
         raise RuntimeError(f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to "
-                           f"{tau.dim()} and input.ndim is equal to {input.dim()}")
-    if tau.shape[:-1] != input.shape[:-2]:
+                           f"{factors} and input.ndim is equal to {rank}")
+    if tau._array.shape[:-1] != input._array.shape[:-2]:
         raise RuntimeError(f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got "
-                           f"{shape_text(tau.shape[:-1])}")
+                           f"{shape_text(tau._array.shape[:-1])}")
 
 
 def _reflectors(input: Any, tau: Any) -> tuple[Any, Any]:
@@ -396,21 +416,11 @@ def _reflectors(input: Any, tau: Any) -> tuple[Any, Any]:
     return V, solve_triangular(scaled, tau.diag_embed(), upper=True, unitriangular=True)
 
 
-@composite("linalg_householder_product(Tensor input, Tensor tau) -> Tensor", public="",
-           aliases=("linalg.householder_product",),
-           samples=cases(case(t(4, 3), t(3)), case(t(2, 4, 3), t(2, 2)), case(t(0, 0), t(0)),
-                         error(RuntimeError, "torch.linalg.householder_product: input must have at least 2 dimensions.",
-                               t(3), t(3)),
-                         error(RuntimeError, "input.shape[-2] must be greater than or equal to input.shape[-1]",
-                               t(2, 3), t(2)),
-                         error(RuntimeError, "input.shape[-1] must be greater than or equal to tau.shape[-1]", t(3, 2),
-                               t(3))), out=safely("torch.linalg.householder_product"), aten=LEAF,
-           autocast=dict(cpu="float32"))
-def householder_product(input, tau):
-    name = "torch.linalg.householder_product"
-    if input.dim() < 2:
+def _householder_spec(input: Tensor, tau: Tensor) -> Spec:
+    name, shape = "torch.linalg.householder_product", input._array.shape
+    if len(shape) < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
-    m, n = input.shape[-2:]
+    m, n = shape[-2:]
     if m < n:
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
     if n < tau.size(-1):
@@ -418,9 +428,36 @@ def householder_product(input, tau):
     _check_reflectors(name, input, tau)
     check_same_type(f"{name}: tau dtype {{}} does not match input dtype {{}}", tau.dtype, input.dtype)
     check_kernel("orgqr_cpu", input, even_empty=True)
+    return columns(shape, input.dtype)
+
+
+def _householder_by_parts(input: Any, tau: Any) -> Any:
+    _householder_spec(input, tau)
     V, T = _reflectors(input, tau)
+    n = input.shape[-1]
     transposed = V[..., :n, :].conj() @ T.mT @ V.mT  # so that the result lies column by column
-    return (identity_like(input.mT, n) - transposed).mT
+    return (identity_like(input.mT, n) - transposed).mT.clone()
+
+
+@once
+def _householder_grads(grad: Any, input: Any, tau: Any, needs: tuple) -> list:
+    with changed_modes(grad_enabled=True):
+        return recorded_gradients(lambda *given: (_householder_by_parts(*given),), (input, tau), (grad,), needs)
+
+
+householder_product = function_of(op(
+    "linalg_householder_product(Tensor input, Tensor tau) -> Tensor", public="",
+    aliases=("linalg.householder_product",),
+    kernel=computes(_householder_spec, lambda xp, input, tau, spec:
+                    placed(xp, xp.lapack.householder_product(input, tau), spec)),
+    grad={"input, tau": _householder_grads}, decomposition=_householder_by_parts,
+    samples=cases(case(t(4, 3), t(3)), case(t(2, 4, 3), t(2, 2)), case(t(0, 0), t(0)),
+                  error(RuntimeError, "torch.linalg.householder_product: input must have at least 2 dimensions.",
+                        t(3), t(3)),
+                  error(RuntimeError, "input.shape[-2] must be greater than or equal to input.shape[-1]", t(2, 3),
+                        t(2)),
+                  error(RuntimeError, "input.shape[-1] must be greater than or equal to tau.shape[-1]", t(3, 2), t(3))),
+    out=safely("torch.linalg.householder_product"), autocast=dict(cpu="float32")))
 
 
 @composite("orgqr(Tensor self, Tensor input2) -> Tensor", samples=cases(case(t(4, 3), t(3))),
@@ -429,38 +466,59 @@ def _orgqr(self, input2):
     return householder_product(self, input2)
 
 
-@composite("ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
-           samples=cases(case(t(4, 3), t(3), t(4, 2)), case(t(2, 4, 3), t(2, 3), t(2, 5, 4), False),
-                         case(t(4, 3), t(3), t(4, 2), True, True), case(t(4, 3), t(3), t(2, 4), False, True),
-                         error(RuntimeError, "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]", t(3, 2),
-                               t(2), t(4, 2))),
-           out=Out("exact", "torch.ormqr: Expected input and result to have the same dtype, but input has "
-                            "dtype{made} and result has dtype {given}"), aten=LEAF, autocast=dict(cpu="float32"))
-def _ormqr(self, input2, input3, left, transpose):
+def _ormqr_spec(self: Tensor, input2: Tensor, input3: Tensor, left: bool, transpose: bool) -> Spec:
     name, side = "torch.ormqr", -2 if left else -1
-    for argument, tensor in (("input", self), ("other", input3)):
-        if tensor.dim() < 2:
+    shape, tau, other = self._array.shape, input2._array.shape, input3._array.shape
+    for argument, given in (("input", shape), ("other", other)):
+        if len(given) < 2:
             raise RuntimeError(f"{name}: {argument} must have at least 2 dimensions.")
-    if input3.shape[side] < input2.size(-1):
+    if other[side] < input2.size(-1):
         raise RuntimeError(f"{name}: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
-    if input2.shape[-1] != min(input3.shape[side], self.shape[-1]):
+    if tau[-1] != min(other[side], shape[-1]):
         raise RuntimeError(f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
-    if input3.shape[side] != self.shape[-2]:
+    if other[side] != shape[-2]:
         raise RuntimeError(f"{name}: other.shape[{side}] must be equal to input.shape[-2]")
     _check_reflectors(name, self, input2)
-    if input3.dim() != self.dim():
+    if len(other) != len(shape):
         raise RuntimeError(f"{name}: Expected other to have the same number of dimensions as input, but got other.ndim "
-                           f"equal to {input3.dim()} and input.ndim is equal to {self.dim()}")
-    if input3.shape[:-2] != self.shape[:-2]:
+                           f"equal to {len(other)} and input.ndim is equal to {len(shape)}")
+    if other[:-2] != shape[:-2]:
         raise RuntimeError(f"{name}: Expected batch dimensions of other to be equal to input.shape[:-2], but got "
-                           f"{shape_text(input3.shape[:-2])}")
+                           f"{shape_text(other[:-2])}")
     for argument, tensor in (("tau", input2), ("other", input3)):
         check_same_type(f"{name}: Expected input and {argument} to have the same dtype, but input has dtype{{}} and "
                         f"{argument} has dtype {{}}", self.dtype, tensor.dtype)
     check_kernel("ormqr_cpu", self, even_empty=True)
+    return columns(other, self.dtype)
+
+
+def _ormqr_by_parts(self: Any, input2: Any, input3: Any, left: bool, transpose: bool) -> Any:
+    _ormqr_spec(self, input2, input3, left, transpose)
     V, T = _reflectors(self, input2)
     T = T.mH if transpose else T
     X = input3.mT.contiguous()  # so that the result lies column by column
     if left:
-        return (X - X @ V.conj() @ T.mT @ V.mT).mT
-    return (X - V.conj() @ (T.mT @ (V.mT @ X))).mT
+        return (X - X @ V.conj() @ T.mT @ V.mT).mT.clone()
+    return (X - V.conj() @ (T.mT @ (V.mT @ X))).mT.clone()
+
+
+@once
+def _ormqr_grads(grad: Any, self: Any, input2: Any, input3: Any, left: bool, transpose: bool, needs: tuple) -> list:
+    if not needs[0] and not needs[1]:
+        return [None, None, _ormqr(self, input2, grad, left, not transpose)]
+    with changed_modes(grad_enabled=True):
+        return recorded_gradients(lambda *given: (_ormqr_by_parts(*given, left, transpose),), (self, input2, input3),
+                                  (grad,), needs)
+
+
+_ormqr = function_of(op(
+    "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
+    kernel=computes(_ormqr_spec, lambda xp, self, input2, input3, left, transpose, spec:
+                    placed(xp, xp.lapack.reflected(self, input2, input3, left, transpose), spec)),
+    grad={"self, input2, input3": _ormqr_grads}, decomposition=_ormqr_by_parts,
+    samples=cases(case(t(4, 3), t(3), t(4, 2)), case(t(2, 4, 3), t(2, 3), t(2, 5, 4), False),
+                  case(t(4, 3), t(3), t(4, 2), True, True), case(t(4, 3), t(3), t(2, 4), False, True),
+                  error(RuntimeError, "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]", t(3, 2), t(2),
+                        t(4, 2))),
+    out=Out("exact", "torch.ormqr: Expected input and result to have the same dtype, but input has dtype{made} and "
+                     "result has dtype {given}"), autocast=dict(cpu="float32")))

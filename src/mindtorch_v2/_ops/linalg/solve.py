@@ -282,10 +282,7 @@ def _cholesky_solve_spec(self: Tensor, input2: Tensor, upper: bool) -> Spec:
 
 
 def _cholesky_solve(xp: Any, self: Any, input2: Any, upper: bool, spec: Spec) -> Any:
-    adjoint = input2.conj().swapaxes(-1, -2)
-    lower, higher = (adjoint, input2) if upper else (input2, adjoint)
-    half = xp.lapack.solve_triangular(lower, self, False, True, False)
-    return placed(xp, xp.lapack.solve_triangular(higher, half, True, True, False), spec)
+    return placed(xp, xp.lapack.cholesky_solve(input2, self, upper), spec)
 
 
 def _cholesky_solve_grads(grad: Any, input2: Any, result: Any, upper: bool, needs: tuple) -> tuple:
