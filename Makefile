@@ -81,8 +81,8 @@ docs: .venv/.ready
 	@.venv/bin/python docs/check.py
 
 # A stamp older than pyproject.toml means the dependencies may have changed: install again.
-.venv/.ready: EXTRAS = dev,plot,progress
-.venv-torch/.ready: EXTRAS = parity,onednn
+.venv/.ready: EXTRAS = dev,plot,progress,jit
+.venv-torch/.ready: EXTRAS = parity,fast
 .venv-cuda/.ready: EXTRAS = dev,cuda
 
 .venv/.ready .venv-torch/.ready .venv-cuda/.ready: pyproject.toml

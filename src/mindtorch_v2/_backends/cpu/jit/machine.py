@@ -134,11 +134,11 @@ class _Compiler:
             self.linker = self.llvm.create_lljit_compiler()
             self.linker._owned = True  # not taken down at exit: another thread may be in its code
         library = self.llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for pair in re.findall(r"^declare [^@]*@([\w.$]+)\(|^@([\w.$]+) = external", ir, re.MULTILINE):
-            name = "".join(pair)
-            at = None if name.startswith("llvm.") else _address(name)
+        module = self.llvm.parse_assembly(ir, self.llvm.create_context())
+        for value in (*module.functions, *module.global_variables):
+            at = _address(value.name) if value.is_declaration and not value.name.startswith("llvm.") else None
             if at is not None:
-                library.import_symbol(name, at)
+                library.import_symbol(value.name, at)
         for name in names:
             library.export_symbol(name)
         self.libraries += 1

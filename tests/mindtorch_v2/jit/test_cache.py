@@ -1,0 +1,352 @@
+"""Machine code on disk: found again, never half of it, and never needed."""
+
+import errno
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from compiled_programs import CONSTANT, SOURCE, printed, started
+
+from mindtorch_v2._backends.cpu.jit import cache, elf, machine
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("llvmlite") is None, reason="llvmlite is not installed")
+LONG = 10**6
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINDTORCH_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def constant(number: int, persistent: bool = True) -> int:
+    addresses = machine.load(CONSTANT.format(number=number), ["constant"], persistent=persistent)
+    return machine.callable_from(addresses["constant"], "constant")()
+
+
+# what is kept --------------------------------------------------------------------------------------------------------
+
+
+def test_machine_code_is_found_again_without_llvmlite(folder):
+    program = "print(constant(41), constant(42), 'llvmlite' in sys.modules)"
+    assert printed(program, folder) == "41 42 True\n"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert len(before) == 2
+    expected = "41 42 False\n" if elf.usable() else "41 42 True\n"
+    assert printed(program, folder) == expected
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_what_is_not_meant_to_last_is_not_kept(folder):
+    assert constant(43, persistent=False) == 43
+    assert not folder.exists()
+
+
+def test_other_ir_versions_and_processors_have_other_entries(folder, monkeypatch):
+    constant(44)
+    for name, value in (("_VERSION", "another"), ("_processor", lambda: "another")):
+        monkeypatch.setattr(machine, name, value)
+        machine._identity.cache_clear()
+        assert constant(44) == 44
+    machine._identity.cache_clear()
+    assert len(list(folder.iterdir())) == 3
+
+
+@pytest.mark.parametrize("usable", [True, False], ids=["own", "llvm"])
+def test_both_linkers_resolve_every_kind_of_symbol(usable, monkeypatch):
+    """Constants, data that changes, functions inside and outside, tables of addresses, and memory outside."""
+    monkeypatch.setattr(elf, "usable", lambda: usable and sys.platform == "linux")
+    ir = """
+        @mindtorch_threads = external global i64
+        @PyArray_Type = external global i8
+        @_Py_NoneStruct = external global i8
+        @PyArray_API = external constant [1 x ptr]
+        @calls = internal global i64 100
+        @zeros = internal global [1000 x i64] zeroinitializer
+        @table = internal constant [2 x ptr] [ptr @first, ptr @second]
+        declare double @cos(double)
+        declare ptr @Py_BuildValue(ptr, ...)
+        @format = internal constant [10 x i8] c"(LLdLLLL)\\00"
+        define i64 @first(i64 %x) noinline {
+          ret i64 %x
+        }
+        define i64 @second(i64 %x) noinline {
+          %y = mul i64 %x, 3
+          ret i64 %y
+        }
+        define ptr @all(ptr %self, ptr %args, i64 %count) {
+          %before = load i64, ptr @calls
+          %calls = add i64 %before, 1
+          store i64 %calls, ptr @calls
+          %zero = getelementptr i64, ptr @zeros, i64 %count
+          %nothing = load i64, ptr %zero
+          store i64 %calls, ptr %zero
+          %place = getelementptr ptr, ptr @table, i64 %count
+          %function = load ptr, ptr %place
+          %value = call i64 %function(i64 7)
+          %cosine = call double @cos(double 0.0)
+          %threads = load volatile i64, ptr @mindtorch_threads
+          %type = ptrtoint ptr @PyArray_Type to i64
+          %none = ptrtoint ptr @_Py_NoneStruct to i64
+          %result = call ptr (ptr, ...) @Py_BuildValue(ptr @format, i64 %calls, i64 %value, double %cosine,
+                                                       i64 %threads, i64 %nothing, i64 %type, i64 %none)
+          ret ptr %result
+        }"""
+    import numpy as np
+
+    import mindtorch_v2 as torch
+
+    address = machine.load(ir, ["all"], persistent=False)["all"]
+    function = machine.callable_from(address, "all")
+    threads = torch.get_num_threads()
+    assert function() == (101, 7, 1.0, threads, 0, id(np.ndarray), id(None))
+    assert function(None) == (102, 21, 1.0, threads, 0, id(np.ndarray), id(None))
+    assert function() == (103, 7, 1.0, threads, 101, id(np.ndarray), id(None))
+
+
+def test_a_name_that_nothing_has_is_reported():
+    ir = "declare void @nobody_has_this()\ndefine void @f() {\n call void @nobody_has_this()\n ret void\n}"
+    with pytest.raises(RuntimeError, match="nobody_has_this"):
+        machine.load(ir, ["f"], persistent=False)
+
+
+def test_wrong_ir_is_reported_and_not_kept(folder):
+    with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
+        machine.load("define i32 @f() { ret i64 0 }", ["f"])
+    assert not folder.exists()
+
+
+# files ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [
+    lambda content: b"",
+    lambda content: content[:20],
+    lambda content: content[:-1],
+    lambda content: content + b"\0",
+    lambda content: content[:200] + bytes([content[200] ^ 1]) + content[201:],
+    lambda content: bytes(len(content)),
+], ids=["empty", "short", "truncated", "longer", "changed", "zeros"])
+def test_a_damaged_entry_is_made_anew(folder, damage):
+    assert constant(45) == 45
+    (entry,) = folder.iterdir()
+    content = entry.read_bytes()
+    entry.write_bytes(damage(content))
+    assert cache.read(entry.stem) is None
+    assert constant(45) == 45
+    assert entry.read_bytes() == content
+
+
+def test_a_folder_that_cannot_be_made_costs_time_only(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MINDTORCH_CACHE", str(tmp_path / "file"))
+    assert constant(46) == 46
+    monkeypatch.setenv("MINDTORCH_CACHE", str(tmp_path / "file" / "below"))
+    assert constant(46) == 46
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_folder_that_cannot_be_written_costs_time_only(folder, monkeypatch):
+    """The owner may write into any folder where tests run as root, so the system's answer is imitated as well."""
+    folder.mkdir()
+    folder.chmod(0o500)
+
+    def refused(*args):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "replace", refused)
+    assert constant(47) == 47
+    assert not list(folder.iterdir())
+    folder.chmod(0o700)
+
+
+def test_a_full_disk_costs_time_only(folder, monkeypatch):
+    """/dev/full takes the place of the file: what is written to it fails as on a full disk."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    written = []
+
+    def full(path, mode):
+        written.append(path)
+        os.symlink("/dev/full", path)
+        return open(path, "wb")
+
+    monkeypatch.setattr(cache, "open", full, raising=False)
+    assert cache.write("key", b"code") is False
+    monkeypatch.setattr(cache, "open", open, raising=False)
+    assert len(written) == 1 and not list(folder.iterdir())
+    assert cache.write("key", b"code") and cache.read("key") == b"code"
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch):
+    monkeypatch.delenv("MINDTORCH_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    assert cache.directory() is None
+    assert not cache.write("key", b"code") and cache.read("key") is None
+    assert constant(48) == 48
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the rules of Linux")
+def test_where_machine_code_is_kept(monkeypatch):
+    monkeypatch.delenv("MINDTORCH_CACHE")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert cache.directory() == "/home/somebody/.cache/mindtorch_v2"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
+    assert cache.directory() == "/elsewhere/mindtorch_v2"
+    monkeypatch.setenv("MINDTORCH_CACHE", "/chosen")
+    assert cache.directory() == "/chosen"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owner")
+def test_machine_code_of_somebody_else_is_not_run(folder, monkeypatch):
+    cache.write("key", b"code")
+    owner = os.stat(folder / "key.o").st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert cache.read("key") == (b"code" if owner == 0 else None)
+    real = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda number: os.stat_result((*real(number)[:4], owner + 2, *real(number)[5:])))
+    assert cache.read("key") is None
+
+
+def test_what_was_used_longest_ago_is_dropped_first(folder, monkeypatch):
+    monkeypatch.setattr(cache, "LIMIT", 10_000)
+    monkeypatch.setattr(cache, "_uncounted", 0)
+    month = 30 * 86400
+    for number in range(8):
+        cache.write(f"key{number}", bytes(1000))
+        os.utime(folder / f"key{number}.o", (0, time.time() - month - number))
+    (folder / "key.o.0123").write_bytes(b"left behind")
+    os.utime(folder / "key.o.0123", (0, 0))
+    (folder / "key.o.4567").write_bytes(b"under way")
+    (folder / "other").write_bytes(bytes(20_000))  # nobody else's file is touched, or counted
+    assert cache.read("key7")  # so it is no longer the oldest
+    for number in range(8, 12):
+        cache.write(f"key{number}", bytes(1000))
+    left = {path.name for path in folder.iterdir()}
+    assert sum(path.stat().st_size for path in folder.glob("*.o")) <= 10_000
+    assert "key7.o" in left and "key6.o" not in left and {f"key{number}.o" for number in (0, 8, 9, 10, 11)} <= left
+    assert {"other", "key.o.4567"} <= left and "key.o.0123" not in left
+
+
+# several processes ---------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_may_compile_the_same(folder):
+    both = [started("print([constant(number) for number in range(5)])", folder) for _ in range(3)]
+    assert [printed(program) for program in both] == ["[0, 1, 2, 3, 4]\n"] * 3
+    assert len(list(folder.glob("*.o"))) == len(list(folder.iterdir())) == 5
+
+
+def test_a_writer_that_is_killed_leaves_whole_entries_only(folder):
+    """Killed at random points, over and over, each time writing where the others did."""
+    program = f"""
+import importlib.util, itertools
+spec = importlib.util.spec_from_file_location("cache", {cache.__file__!r})
+cache = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cache)
+print("ready", flush=True)
+for number in itertools.count():
+    cache.write(f"key{{number % 7}}", bytes([number % 7]) * {LONG})
+"""
+    wait = random.Random(1)
+    for _ in range(15):
+        writer = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+                                  env={**os.environ, "PYTHONPATH": SOURCE, "MINDTORCH_CACHE": str(folder)})
+        assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
+        time.sleep(wait.random() * 0.05)
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+        for number in range(7):
+            assert cache.read(f"key{number}") in (None, bytes([number]) * LONG)
+    for number in range(7):
+        assert cache.write(f"key{number}", bytes([number]) * LONG)
+        assert cache.read(f"key{number}") == bytes([number]) * LONG
+
+
+# without -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prepare, variables", [
+    ("", {"MINDTORCH_JIT": "0"}),
+    ("sys.modules['llvmlite'] = None", {}),
+    ("machine._ndarray_as_expected = lambda: False", {}),
+    ("elf.usable, elf.executable_memory = lambda: True, lambda: False", {}),
+], ids=["turned off", "not installed", "another NumPy", "a system that forbids it"])
+def test_where_nothing_can_be_compiled_operators_compute_all_the_same(prepare, variables, folder):
+    program = f"""
+from mindtorch_v2._backends.cpu.jit import elf
+{prepare}
+x = torch.arange(200_000.0)
+for _ in range(40):
+    y = (x * 2 + 1).sum()
+print(machine.available(), y.item() == x.double().mul(2).add(1).sum().item(), 'llvmlite.binding' in sys.modules)
+"""
+    assert printed(program, folder, **variables) == "False True False\n"
+
+
+def test_importing_the_library_does_not_load_llvmlite(folder):
+    assert printed("print(machine.available(), 'llvmlite' in sys.modules)", folder) == "True False\n"
+
+
+# in the background ---------------------------------------------------------------------------------------------------
+
+
+def test_jobs_in_the_background_are_done_in_turn_and_one_that_fails_stops_no_other(folder):
+    program = """
+import threading, warnings
+order, end = [], threading.Event()
+def job(number, ir=None):
+    text = CONSTANT.format(number=number) if ir is None else ir
+    def done(addresses):
+        order.append((machine.callable_from(addresses["constant"], "constant")(), threading.current_thread().daemon))
+        if number == 3:
+            end.set()
+    machine.load_in_background(lambda: text, ["constant"], done)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    job(1)
+    job(2, "not IR")
+    job(3)
+    assert end.wait(60)
+print(order, [str(w.message)[:30] for w in caught])
+"""
+    assert printed(program, folder) == (
+        "[(1, True), (3, True)] ['a kernel could not be compiled']\n")
+
+
+def test_a_program_may_end_while_kernels_are_compiled(folder):
+    program = """
+for number in range(20):
+    machine.load_in_background(lambda number=number: slow(number), ["slow"], print)
+"""
+    assert len(printed(program, folder).splitlines()) <= 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_neither_waits_for_the_parents_compiler_nor_lacks_one(folder):
+    program = """
+import threading, time
+def job(number, done):
+    machine.load_in_background(lambda: CONSTANT.format(number=number), ["constant"], done)
+for number in range(2):
+    machine.load_in_background(lambda number=number: slow(number), ["slow"], lambda addresses: None)
+time.sleep(0.05)  # the first one is being compiled
+child = os.fork()
+end = threading.Event()
+job(50, lambda addresses: end.set())
+assert constant(51) == 51
+assert end.wait(100)
+if child:
+    print(os.waitpid(child, 0)[1])
+else:
+    os._exit(0)
+"""
+    assert printed(program, folder) == "0\n"

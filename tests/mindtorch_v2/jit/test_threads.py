@@ -1,0 +1,218 @@
+"""How many threads compiled kernels use, in one process, in several threads, and after a fork."""
+
+import importlib.util
+import os
+import sys
+
+import pytest
+from compiled_programs import printed
+
+import mindtorch_v2 as torch
+from mindtorch_v2._core import threads
+
+needs_llvm = pytest.mark.skipif(importlib.util.find_spec("llvmlite") is None, reason="llvmlite is not installed")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the files of Linux")
+KINDS = pytest.mark.parametrize("library", ["", "openmp.library = lambda: None\n"], ids=["libgomp", "own"])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+# the number ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def system(monkeypatch):
+    """A function that makes the system answer with the given files, and CPUs that may be used."""
+
+    def answer(files, cpus=8):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cpus)), raising=False)
+        monkeypatch.setattr(threads, "_text", lambda path: files.get(path.replace("//", "/"), ""))
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            monkeypatch.delenv(name, raising=False)
+
+    return answer
+
+
+def test_each_cpu_that_may_be_used_gets_a_thread(system):
+    system({})
+    assert threads._default() == 8
+    system({}, cpus=3)
+    assert threads._default() == 3
+
+
+def test_two_cpus_of_one_core_get_one_thread(system):
+    file = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    system({file.format(number): f"{number % 4},{number % 4 + 4}" for number in range(8)})
+    assert threads._default() == 4
+
+
+@pytest.mark.parametrize("group, files, expected", [
+    ("0::/", {"cpu.max": "250000 100000"}, 3),
+    ("0::/", {"cpu.max": "50000 100000"}, 1),
+    ("0::/", {"cpu.max": "max 100000"}, 8),
+    ("0::/", {"cpu.max": "900000 100000"}, 8),
+    ("0::/a/b", {"a/cpu.max": "200000 100000", "a/b/cpu.max": "max 100000"}, 2),
+    ("0::/a/b", {"a/cpu.max": "500000 100000", "a/b/cpu.max": "400000 100000"}, 4),
+    ("5:memory:/x\n4:cpu,cpuacct:/docker/1",
+     {"cpu,cpuacct/cpu.cfs_quota_us": "200000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, 2),
+    ("1:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+], ids=["two and a half", "a half", "no limit", "more than there are", "the parent's", "the lower one", "version 1",
+        "version 1, no limit"])
+def test_a_container_may_have_fewer(system, group, files, expected):
+    system({"/proc/self/cgroup": group, **{f"/sys/fs/cgroup/{name}": text for name, text in files.items()}})
+    assert threads._default() == expected
+
+
+@pytest.mark.parametrize("variables, expected", [
+    ({"OMP_NUM_THREADS": "3"}, 3),
+    ({"OMP_NUM_THREADS": "3,2"}, 3),
+    ({"OMP_NUM_THREADS": "20"}, 8),
+    ({"OMP_NUM_THREADS": "0"}, 8),
+    ({"OMP_NUM_THREADS": "-1"}, 8),
+    ({"OMP_NUM_THREADS": "many"}, 8),
+    ({"OMP_NUM_THREADS": ""}, 8),
+    ({"MKL_NUM_THREADS": "2"}, 2),
+    ({"MKL_NUM_THREADS": "5", "OMP_NUM_THREADS": "1"}, 5),
+], ids=str)
+def test_the_environment_is_read_as_pytorch_reads_it(system, monkeypatch, variables, expected):
+    system({})
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert threads._default() == expected
+
+
+@linux
+def test_affinity_and_environment_hold_for_a_program(folder):
+    one = min(os.sched_getaffinity(0))
+    program = f"os.sched_setaffinity(0, [{one}]); print(torch.get_num_threads())"
+    assert printed(program, folder) == "1\n"
+    assert printed("print(torch.get_num_threads())", folder, OMP_NUM_THREADS="1") == "1\n"
+
+
+def test_the_number_that_was_set_is_told_and_read_by_kernels():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(5)
+        assert torch.get_num_threads() == threads.count().value == 5
+    finally:
+        torch.set_num_threads(before)
+    assert torch.get_num_threads() == before
+
+
+# teams ---------------------------------------------------------------------------------------------------------------
+
+
+@needs_llvm
+@KINDS
+def test_a_team_is_as_large_as_was_set(library, folder):
+    program = library + "call = team()\n" + """
+for number in (1, 2, 3, 8, 5, 2, 40, 1):
+    torch.set_num_threads(number)
+    print(call(), end=" ")
+"""
+    assert printed(program, folder) == "1 2 3 8 5 2 40 1 "
+
+
+@needs_llvm
+@linux
+@KINDS
+def test_one_thread_starts_no_other(library, folder):
+    program = library + """
+call = team()
+torch.set_num_threads(1)
+before = len(os.listdir("/proc/self/task"))
+print([call() for _ in range(5)], len(os.listdir("/proc/self/task")) - before)
+"""
+    assert printed(program, folder, OPENBLAS_NUM_THREADS="1") == "[1, 1, 1, 1, 1] 0\n"
+
+
+@needs_llvm
+@KINDS
+def test_threads_that_come_together_share_the_cores(library, folder):
+    """While one has a team, the others work alone; each of them is told that it is."""
+    program = library + """
+import collections, threading
+call = team()
+torch.set_num_threads(4)
+found = collections.Counter()
+def calls():
+    for _ in range(50):
+        found[call()] += 1
+several = [threading.Thread(target=calls) for _ in range(6)]
+[t.start() for t in several]
+[t.join() for t in several]
+print(sorted(found), sum(found.values()), call())
+"""
+    assert printed(program, folder) == "[1, 4] 300 4\n"
+
+
+# after a fork --------------------------------------------------------------------------------------------------------
+
+
+@needs_llvm
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@KINDS
+@pytest.mark.parametrize("used", [True, False], ids=["used before", "not used before"])
+def test_a_forked_process_has_teams_too(library, used, folder):
+    """libgomp would wait for ever for the threads that its parent had."""
+    program = library + f"""
+torch.set_num_threads(4)
+call = team()
+if {used}:
+    assert call() == 4
+child = os.fork()
+found = [call() for _ in range(3)]
+if not child:
+    grandchild = os.fork()
+    found += [call()]
+    os._exit((found != [4] * 4) if not grandchild else found != [4] * 4 or os.waitpid(grandchild, 0)[1] != 0)
+print(found, os.waitpid(child, 0)[1])
+"""
+    assert printed(program, folder) == "[4, 4, 4] 0\n"
+
+
+@needs_llvm
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_process_forked_while_a_team_is_at_work_does_not_wait_for_it(folder):
+    program = """
+import threading
+torch.set_num_threads(3)
+call = team()
+end = []
+def work():
+    while not end:
+        call()
+worker = threading.Thread(target=work)
+worker.start()
+status = []
+for _ in range(20):
+    child = os.fork()
+    if not child:
+        os._exit(call() != 3)
+    status.append(os.waitpid(child, 0)[1])
+end.append(True)
+worker.join()
+print(status)
+"""
+    assert printed(program, folder) == f"{[0] * 20}\n"
+
+
+@needs_llvm
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_workers_of_a_loader_compute_with_one_thread(folder):
+    program = """
+from mindtorch_v2.utils.data import DataLoader
+call = team()
+torch.set_num_threads(4)
+assert call() == 4
+class Sizes:
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return call()
+print([batch.tolist() for batch in DataLoader(Sizes(), batch_size=2, num_workers=2, multiprocessing_context="fork")])
+"""
+    assert printed(program, folder) == "[[1, 1], [1, 1]]\n"
