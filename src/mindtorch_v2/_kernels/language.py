@@ -105,7 +105,14 @@ sinh, cosh, tanh, asinh, acosh, atanh = np.sinh, np.cosh, np.tanh, np.arcsinh, n
 pow, sqrt, cbrt, hypot, fmod = np.power, np.sqrt, np.cbrt, np.hypot, np.fmod
 floor, ceil, trunc, rint, copysign, fmin, fmax = np.floor, np.ceil, np.trunc, np.rint, np.copysign, np.fmin, np.fmax
 isnan, isinf, isfinite, nextafter = np.isnan, np.isinf, np.isfinite, np.nextafter
+logaddexp = np.logaddexp
 erf, erfc, erfinv, lgamma, digamma = map(_special, ("erf", "erfc", "erfinv", "gammaln", "digamma"))
+sigmoid = _special("expit")
+
+
+def far(name: str, x: Any, limit: float) -> Any:
+    """The C library's function of that name where |x| is above the limit, anything elsewhere."""
+    return getattr(np, name)(x)
 
 
 def rsqrt(x: Any) -> Any:
@@ -120,6 +127,7 @@ _OPERATIONS: dict[Any, str] = {
     acos: "acos", atan: "atan", atan2: "atan2", sinh: "sinh", cosh: "cosh", tanh: "tanh", asinh: "asinh",
     acosh: "acosh", atanh: "atanh", pow: "pow", cbrt: "cbrt", erf: "erf", erfc: "erfc", erfinv: "erfinv",
     lgamma: "lgamma", digamma: "digamma", hypot: "hypot", fmod: "fmod", nextafter: "nextafter",
+    logaddexp: "logaddexp", sigmoid: "sigmoid",
 }  # fmt: skip
 # These take integers as they are.
 _ANY_TYPE = frozenset(("abs", "min", "max"))
@@ -670,6 +678,9 @@ class _Frame:
     def _call_as_float64(self, value: Node) -> Node:
         return Node("bits", "f64", (ir.cast(value, "i64"),))
 
+    def _call_far(self, name: str, value: Node, limit: float) -> Node:
+        return Node("far", value.type, (value,), (name, limit))
+
     def _call_rsqrt(self, value: Node) -> Node:
         kind = self.reader.common((value,), floating=True)
         return Node("div", kind, (const(1.0, kind), Node("sqrt", kind, (self.reader.node(value, kind),))))
@@ -684,7 +695,7 @@ class _Frame:
         return Node("lt", "bool", (Node("abs", value.type, (value,)), const(inf, value.type)))
 
 
-_LANGUAGE = frozenset((like, local, ordered, c_div, c_rem, as_int, as_float32, as_float64, rsqrt, isnan, isinf,
+_LANGUAGE = frozenset((like, local, ordered, c_div, c_rem, as_int, as_float32, as_float64, far, rsqrt, isnan, isinf,
                        isfinite))  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from .ir import Array, Node
 _LLVM = {"bool": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "weak": "double"}
 _LLVM |= {f"{k}{n}": f"i{n}" for k in "iu" for n in (8, 16, 32, 64)}
 _MEMORY = _LLVM | {"bool": "i8"}
+_VECTORS = (2, 4, 8, 16, 32)  # lengths that loops are made into
 _UNSIGNED = frozenset(("bool", "u8", "u16", "u32", "u64"))
 _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
@@ -53,6 +54,7 @@ class Module:
         self.parts: list[str] = []
         self.declared: dict[str, str] = {}
         self.functions: set[str] = set()
+        self.attributes: list[str] = []
 
     def declare(self, name: str, text: str) -> str:
         self.declared[name] = text
@@ -69,7 +71,7 @@ class Module:
 
         kind = "f64" if kind == "weak" else kind
         own = f"{op}_{kind}"
-        written = getattr(math, own, None)
+        written = math.FUNCTIONS.get(own) or math.FUNCTIONS.get(op)
         if written is not None:
             if own not in self.functions:
                 self.functions.add(own)
@@ -77,9 +79,40 @@ class Module:
 
                 self.function(read_function(written, own, [kind] * count))
             return f"@{own}"
-        name = {"lgamma": "lgamma"}.get(op, op) + ("f" if kind == "f32" else "")
+        return self.library(op, kind, count)
+
+    def library(self, op: str, kind: str, count: int) -> str:
+        """The C library's function of that name."""
+        name = op + ("f" if kind == "f32" else "")
         kinds = ", ".join([_LLVM[kind]] * count)
         return self.declare(f"@{name}", f"declare {_LLVM[kind]} @{name}({kinds}) nounwind readnone willreturn")
+
+    def far(self, op: str, kind: str, limit: float) -> str:
+        """The C library's function of numbers beyond a limit, which loops over vectors of nearer ones pass by quickly.
+
+        LLVM makes no vectors of a loop that calls an unknown function, so this one has variants for vectors: they look
+        whether any number is beyond the limit before they go through them one by one.
+        """
+        name, number = f"far_{op}_{kind}", _LLVM[kind]
+        if name not in self.functions:
+            self.functions.add(name)
+            called, size, bound = self.library(op, kind, 1), self.intrinsic("fabs", kind, 1), literal(limit, kind)
+            self.parts.append(f"""define hidden {number} @{name}({number} %x) #{len(self.attributes)} {{
+  %size = call {number} {size}({number} %x)
+  %beyond = fcmp ogt {number} %size, {bound}
+  br i1 %beyond, label %far, label %near
+far:
+  %value = call {number} {called}({number} %x)
+  ret {number} %value
+near:
+  ret {number} %x
+}}
+""")
+            self.parts += [_far_vector(name, kind, called, size, bound, count, self) for count in _VECTORS]
+            variants = ",".join(f"_ZGV_LLVM_N{count}v_{name}({name}_{count})" for count in _VECTORS)
+            self.attributes.append("noinline nounwind willreturn memory(none) "
+                                   f'"vector-function-abi-variant"="{variants}"')
+        return f"@{name}"
 
     def function(self, function: ir.Function) -> None:
         body = Body(self, exact=True)
@@ -92,7 +125,38 @@ class Module:
                           f"nounwind {{\n{body.text()}  ret {_LLVM[function.result.type]} {result}\n}}\n")
 
     def text(self) -> str:
-        return "\n".join([*self.declared.values(), "", *self.parts])
+        attributes = [f"attributes #{i} = {{ {text} }}" for i, text in enumerate(self.attributes)]
+        return "\n".join([*self.declared.values(), "", *self.parts, *attributes])
+
+
+def _far_vector(name: str, kind: str, called: str, size: str, bound: str, count: int, module: Module) -> str:
+    """A variant of `Module.far` for vectors of so many numbers."""
+    vector, number = f"<{count} x {_LLVM[kind]}>", _LLVM[kind]
+    sizes = module.declare(f"{size[: size.rindex('.')]}.v{count}{kind}",
+                           f"declare {vector} {size[: size.rindex('.')]}.v{count}{kind}({vector})")
+    some = module.declare(f"@llvm.vector.reduce.or.v{count}i1",
+                          f"declare i1 @llvm.vector.reduce.or.v{count}i1(<{count} x i1>)")
+    limits = ", ".join([f"{number} {bound}"] * count)
+    return f"""define hidden {vector} @{name}_{count}({vector} %x) nounwind {{
+  %size = call {vector} {sizes}({vector} %x)
+  %beyond = fcmp ogt {vector} %size, <{limits}>
+  %any = call i1 {some}(<{count} x i1> %beyond)
+  br i1 %any, label %each, label %near
+near:
+  ret {vector} %x
+each:
+  %i = phi i32 [ 0, %0 ], [ %next, %each ]
+  %all = phi {vector} [ %x, %0 ], [ %more, %each ]
+  %one = extractelement {vector} %x, i32 %i
+  %value = call {number} {called}({number} %one)
+  %more = insertelement {vector} %all, {number} %value, i32 %i
+  %next = add i32 %i, 1
+  %done = icmp eq i32 %next, {count}
+  br i1 %done, label %out, label %each
+out:
+  ret {vector} %more
+}}
+"""
 
 
 class Body:
@@ -311,6 +375,8 @@ class Body:
         if op == "neg":
             return self.line(f"fneg {name} {args[0]}")
         module, intrinsic = self.module, _INTRINSICS.get(op)
+        if op == "far":
+            return self.line(f"call {name} {module.far(data[0], kind, data[1])}({name} {args[0]})")
         called = module.intrinsic(intrinsic, kind, len(args)) if intrinsic else module.math(op, kind, len(args))
         return self.line(f"call {name} {called}({', '.join(f'{name} {a}' for a in args)})")
 

@@ -1,0 +1,14 @@
+"""Elementary functions in the kernel language, by type: `exp_f32`, `exp_f64`; or `tanh` for both.
+
+They are straight-line code, so that a loop over them becomes vector code. What is not here is the C library's.
+"""
+
+from ..language import function
+from . import exponential, logarithm, trigonometric
+
+FUNCTIONS: dict[str, function] = {
+    name: written
+    for module in (exponential, logarithm, trigonometric)
+    for name, written in vars(module).items()
+    if isinstance(written, function)
+}

@@ -1,0 +1,228 @@
+"""log, its relatives, the inverse hyperbolic functions made of them, and powers."""
+
+from ..language import (
+    as_float32,
+    as_float64,
+    as_int,
+    copysign,
+    exp,
+    float32,
+    float64,
+    fma,
+    function,
+    inf,
+    log1p,
+    nan,
+    sqrt,
+)
+from .common import polynomial
+from .exponential import LN2_F64
+
+# 2**-0.5 as bits: numbers are split into 2**n * (1 + f) with -0.293 < f < 0.415, so that n is 0 around 1.
+ROOT_BITS_F32 = 0x3F3504F3
+ROOT_BITS_F64 = 0x3FE6A09E667F3BCD
+# log(2) and log10(2) in two parts, of which n times the first is exact
+LN2_SHORT_F32, LN2_LEFT_F32 = 0.693145751953125, 1.4286068e-06
+LN2_SHORT_F64, LN2_LEFT_F64 = 0.6931471805598903, 5.497923018708371e-14
+LOG10_2_SHORT_F32, LOG10_2_LEFT_F32 = 0.301025390625, 4.605039e-06
+LOG10_2_SHORT_F64, LOG10_2_LEFT_F64 = 0.30102999566395283, 2.8363394551044964e-14
+LOG2_E_F32, LOG2_E_REST_F32 = 1.442695, 1.925963e-08
+LOG2_E_F64, LOG2_E_REST_F64 = 1.4426950408889634, 2.0355273740931033e-17
+LOG10_E_F32, LOG10_E_REST_F32 = 0.4342945, -1.010305e-08
+LOG10_E_F64, LOG10_E_REST_F64 = 0.4342944819032518, 1.098319650216765e-17
+
+# (log1p(f) - f + f**2 / 2) / f**3
+LOG_F32 = (0.33333313, -0.25000167, 0.20002222, -0.16659373, 0.14209637, -0.12549555, 0.12107919, -0.109174035,
+           0.053431343)  # fmt: skip
+# (2 * atanh(s) / s - 2) / z of z = s**2, s = f / (2 + f)
+LOG_F64 = (0.6666666666666734, 0.3999999999941434, 0.28571428742472477, 0.2222219856364367, 0.181835648617608,
+           0.15314035898408324, 0.14796105287459915)  # fmt: skip
+
+
+@function
+def log_rest_f32(f):
+    """log(1 + f) - f."""
+    return f * f * fma(f, polynomial(f, LOG_F32), -0.5)
+
+
+@function
+def log_rest_f64(f):
+    """log(1 + f) - f."""
+    s = f / (2.0 + f)
+    z = s * s
+    half_square = 0.5 * f * f
+    return fma(s, fma(z, polynomial(z, LOG_F64), half_square), -half_square)
+
+
+@function
+def log_limits(x, y):
+    """y, the logarithm of x where x is positive and finite, and what it is elsewhere."""
+    finite = y if x < inf else x
+    positive = finite if x > 0.0 else nan
+    return -inf if x == 0.0 else positive
+
+
+@function
+def log_bits_f32(x):
+    """The bits of x, normal and counted from those of 2**-0.5; of a denormal number times 2**23."""
+    return as_int(x * 8388608.0 if x < 1.1754944e-38 else x) - ROOT_BITS_F32
+
+
+@function
+def log_bits_f64(x):
+    """The bits of x, normal and counted from those of 2**-0.5; of a denormal number times 2**52."""
+    return as_int(x * 4503599627370496.0 if x < 2.2250738585072014e-308 else x) - ROOT_BITS_F64
+
+
+@function
+def log_power_f32(x, bits):
+    """The whole part n of x = 2**n * (1 + f)."""
+    return float32((bits >> 23) - 23 if x < 1.1754944e-38 else bits >> 23)
+
+
+@function
+def log_power_f64(x, bits):
+    """The whole part n of x = 2**n * (1 + f)."""
+    return float64((bits >> 52) - 52 if x < 2.2250738585072014e-308 else bits >> 52)
+
+
+@function
+def log_fraction_f32(bits):
+    """f of x = 2**n * (1 + f)."""
+    return as_float32((bits & 0x7FFFFF) + ROOT_BITS_F32) - 1.0
+
+
+@function
+def log_fraction_f64(bits):
+    """f of x = 2**n * (1 + f)."""
+    return as_float64((bits & 0xFFFFFFFFFFFFF) + ROOT_BITS_F64) - 1.0
+
+
+@function
+def log_sum_f32(n, f):
+    """n * log(2) + log(1 + f)."""
+    return fma(n, LN2_SHORT_F32, f + fma(n, LN2_LEFT_F32, log_rest_f32(f)))
+
+
+@function
+def log_sum_f64(n, f):
+    """n * log(2) + log(1 + f)."""
+    return fma(n, LN2_SHORT_F64, f + fma(n, LN2_LEFT_F64, log_rest_f64(f)))
+
+
+@function
+def log_f32(x):
+    """Natural logarithm."""
+    bits = log_bits_f32(x)
+    return log_limits(x, log_sum_f32(log_power_f32(x, bits), log_fraction_f32(bits)))
+
+
+@function
+def log_f64(x):
+    """Natural logarithm."""
+    bits = log_bits_f64(x)
+    return log_limits(x, log_sum_f64(log_power_f64(x, bits), log_fraction_f64(bits)))
+
+
+@function
+def log_in_base(whole, left, f, rest, factor, factor_rest):
+    """whole + left + (f + rest) * (factor + factor_rest), with what the sum of the large parts loses."""
+    product = f * factor
+    total = whole + product
+    lost = fma(f, factor, -product) + ((whole - total) + product)
+    return total + (fma(rest, factor, fma(f, factor_rest, lost)) + left)
+
+
+@function
+def log2_f32(x):
+    """Logarithm to base 2."""
+    bits = log_bits_f32(x)
+    f = log_fraction_f32(bits)
+    n = log_power_f32(x, bits)
+    return log_limits(x, log_in_base(n, 0.0 * n, f, log_rest_f32(f), LOG2_E_F32, LOG2_E_REST_F32))
+
+
+@function
+def log2_f64(x):
+    """Logarithm to base 2."""
+    bits = log_bits_f64(x)
+    f = log_fraction_f64(bits)
+    n = log_power_f64(x, bits)
+    return log_limits(x, log_in_base(n, 0.0 * n, f, log_rest_f64(f), LOG2_E_F64, LOG2_E_REST_F64))
+
+
+@function
+def log10_f32(x):
+    """Logarithm to base 10."""
+    bits = log_bits_f32(x)
+    f = log_fraction_f32(bits)
+    n = log_power_f32(x, bits)
+    return log_limits(x, log_in_base(n * LOG10_2_SHORT_F32, n * LOG10_2_LEFT_F32, f, log_rest_f32(f),
+                                     LOG10_E_F32, LOG10_E_REST_F32))  # fmt: skip
+
+
+@function
+def log10_f64(x):
+    """Logarithm to base 10."""
+    bits = log_bits_f64(x)
+    f = log_fraction_f64(bits)
+    n = log_power_f64(x, bits)
+    return log_limits(x, log_in_base(n * LOG10_2_SHORT_F64, n * LOG10_2_LEFT_F64, f, log_rest_f64(f),
+                                     LOG10_E_F64, LOG10_E_REST_F64))  # fmt: skip
+
+
+@function
+def log1p_f32(x):
+    """log(1 + x)."""
+    n = (as_int(1.0 + x) - ROOT_BITS_F32) >> 23
+    scale = as_float32((129 - n) << 23)  # 4 / 2**n
+    f = fma(0.25 * x, scale, fma(0.25, scale, -1.0))
+    y = log_limits(1.0 + x, log_sum_f32(float32(n), f))
+    return y if abs(x) > 1e-15 else x
+
+
+@function
+def log1p_f64(x):
+    """log(1 + x)."""
+    n = (as_int(1.0 + x) - ROOT_BITS_F64) >> 52
+    scale = as_float64((1025 - n) << 52)  # 4 / 2**n
+    f = fma(0.25 * x, scale, fma(0.25, scale, -1.0))
+    y = log_limits(1.0 + x, log_sum_f64(float64(n), f))
+    return y if abs(x) > 1e-25 else x
+
+
+@function
+def asinh(x):
+    """Inverse hyperbolic sine."""
+    y = abs(x)
+    square = x * x
+    beyond = y > 1e18
+    inner = y + square / (1.0 + sqrt(square + 1.0))
+    value = log1p(y if beyond else inner)
+    return copysign(value + LN2_F64 if beyond else value, x)
+
+
+@function
+def acosh(x):
+    """Inverse hyperbolic cosine."""
+    y = x - 1.0
+    beyond = x > 1e18
+    inner = y + sqrt(y * (x + 1.0))
+    value = log1p(y if beyond else inner)
+    sure = value + LN2_F64 if beyond else value
+    return nan if x < 1.0 else sure
+
+
+@function
+def atanh(x):
+    """Inverse hyperbolic tangent."""
+    y = abs(x)
+    return copysign(0.5 * log1p(2.0 * y / (1.0 - y)), x)
+
+
+@function
+def logaddexp(a, b):
+    """log(exp(a) + exp(b))."""
+    top = max(a, b)
+    value = top + log1p(exp(-abs(a - b)))
+    return a if a == b and abs(a) == inf else value

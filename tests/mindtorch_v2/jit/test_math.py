@@ -1,0 +1,189 @@
+"""The kernel language's own functions of numbers, compiled, against NumPy and SciPy in more digits."""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite", reason="the compiler is an optional extra")
+
+from mindtorch_v2._backends.cpu.jit import machine
+from mindtorch_v2._kernels import language, llvm
+from mindtorch_v2._kernels.language import kernel, parallel
+
+POINTS = 30_000
+TYPES = {"f32": np.float32, "f64": np.float64}
+LIMITS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, 10.0, 100.0, 1000.0]
+# around the smallest and largest numbers of both types, and where exponentials of them over- and underflow
+LIMITS += [1e-310, -1e-310, 5e-324, -5e-324, 1e-45, -1e-45, 1.1754944e-38, 3.4e38, -3.4e38, 1.7e308, -1.7e308, 1e-8,
+           1e-20, 88.7, 88.73, -87.4, -103.9, -104.1, 89.4, 89.5, 709.7, 709.79, -745.1, -745.2, 710.4,
+           710.5]  # fmt: skip
+
+
+@kernel
+def mapped(out, x, *, f):
+    for i in parallel(out.shape[0], 1):
+        out[i] = f(x[i])
+
+
+@kernel
+def combined(out, x, y, *, f):
+    for i in parallel(out.shape[0], 1):
+        out[i] = f(x[i], y[i])
+
+
+@functools.cache
+def compiled(name: str, kind: str, count: int) -> Callable:
+    written = mapped if count == 1 else combined
+    arrays = {argument: (kind, 1, "c") for argument in ("out", "x", "y")[: count + 1]}
+    text = llvm.module_of(language.read(written, arrays, {}, {"f": getattr(language, name)}))
+    return machine.callable_from(machine.load(text, ["entry"])["entry"], name)
+
+
+def computed(name: str, kind: str, *arguments: np.ndarray) -> np.ndarray:
+    given = [np.ascontiguousarray(a, TYPES[kind]) for a in arguments]
+    out = np.empty_like(given[0])
+    assert compiled(name, kind, len(given))(out, *given)
+    return out
+
+
+def errors(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """How far numbers lie from others, in units of the last digit that their type has there."""
+    facts, expected = np.finfo(got.dtype), np.asarray(expected, np.longdouble)
+    with np.errstate(all="ignore"):
+        exponent = np.frexp(np.where(np.isfinite(expected), expected, 1))[1] - 1
+        unit = np.ldexp(np.longdouble(1), np.maximum(exponent, facts.minexp) - facts.nmant)
+        error = np.abs(got.astype(np.longdouble) - expected) / unit
+        overflown = np.isinf(got) & (np.abs(expected) > facts.max) & (np.sign(got) == np.sign(expected))
+        same = (got == expected) & (np.signbit(got) == np.signbit(expected)) | np.isnan(got) & np.isnan(expected)
+    return np.where(overflown | same, 0, np.where(np.isnan(error) | (error == 0), np.inf, error))
+
+
+def between(low: float, high: float) -> Callable:
+    return lambda random, kind: random.uniform(low, high, POINTS)
+
+
+def magnitudes(low: float, high: float, around: float = 0.0) -> Callable:
+    """Numbers of all sizes and both signs, beside another one."""
+    return lambda random, kind: (
+        around + random.choice([-1, 1], POINTS) * np.exp(random.uniform(np.log(low), np.log(high), POINTS))
+    )
+
+
+def any_bits(random: np.random.Generator, kind: str) -> np.ndarray:
+    """Whatever floating numbers there are, with denormal ones, infinities and NaN."""
+    if kind == "f32":
+        return random.integers(0, 1 << 32, POINTS, np.uint64).astype(np.uint32).view(np.float32)
+    return random.integers(0, (1 << 64) - 1, POINTS, np.uint64).view(np.float64)
+
+
+def limits(random: np.random.Generator, kind: str) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.array(LIMITS).astype(TYPES[kind])
+
+
+EVERYWHERE = (between(-1, 1), between(-20, 20), between(-110, 110), between(-750, 750), magnitudes(1e-45, 1e38),
+              any_bits, limits)  # fmt: skip
+# name: what it should be, where else to look, largest errors of float32 and float64 in units of the last digit
+UNARY: dict[str, tuple[Callable, tuple[Callable, ...], float, float]] = {
+    "exp": (np.exp, (), 1.1, 1.1),
+    "exp2": (np.exp2, (), 1.0, 1.0),
+    "expm1": (np.expm1, (), 1.6, 2.0),
+    "sinh": (np.sinh, (), 2.3, 2.5),
+    "cosh": (np.cosh, (), 1.7, 1.7),
+    "tanh": (np.tanh, (), 2.5, 2.7),
+    "log": (np.log, (magnitudes(1e-17, 0.5, 1.0),), 1.0, 1.0),
+    "log2": (np.log2, (magnitudes(1e-17, 0.5, 1.0),), 1.1, 1.0),
+    "log10": (np.log10, (magnitudes(1e-17, 0.5, 1.0),), 1.0, 1.0),
+    "log1p": (np.log1p, (magnitudes(1e-17, 0.5, 0.0), magnitudes(1e-17, 0.5, -1.0)), 1.6, 1.6),
+    "asinh": (np.arcsinh, (), 2.0, 2.0),
+    "acosh": (np.arccosh, (magnitudes(1e-17, 1e10, 1.0),), 2.5, 2.7),
+    "atanh": (np.arctanh, (magnitudes(1e-17, 0.5, 1.0),), 2.3, 2.3),
+    "sin": (np.sin, (between(-1e5, 1e5), magnitudes(1e-9, 1e-3, 710 * np.pi)), 1.7, 1.0),
+    "cos": (np.cos, (between(-1e5, 1e5), magnitudes(1e-9, 1e-3, 710.5 * np.pi)), 1.7, 1.0),
+    "tan": (np.tan, (between(-1e5, 1e5), magnitudes(1e-9, 1e-3, 710.5 * np.pi)), 1.5, 1.3),
+    "asin": (np.arcsin, (magnitudes(1e-17, 0.6, 1.0), magnitudes(1e-3, 0.1, 0.5)), 0.9, 0.9),
+    "acos": (np.arccos, (magnitudes(1e-17, 0.6, 1.0), magnitudes(1e-17, 0.6, -1.0)), 0.9, 0.9),
+    "atan": (np.arctan, (), 2.0, 2.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one_number(name: str, kind: str) -> None:
+    expected, more, *bounds = UNARY[name]
+    bound = bounds[list(TYPES).index(kind)]
+    random = np.random.default_rng(3)
+    for numbers in (*EVERYWHERE, *more):
+        with np.errstate(all="ignore"):
+            x = numbers(random, kind).astype(TYPES[kind])
+            wanted = expected(x.astype(np.longdouble))
+        wrong = errors(computed(name, kind, x), wanted)
+        worst = int(np.argmax(wrong))
+        assert wrong[worst] <= bound, (name, kind, x[worst], wanted[worst])
+
+
+def pairs(first: Callable, second: Callable) -> Callable:
+    return lambda random, kind: (first(random, kind), second(random, kind))
+
+
+def all_limits(random: np.random.Generator, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.meshgrid(limits(random, kind), limits(random, kind))
+    return x.ravel(), y.ravel()
+
+
+PAIRS = (pairs(between(-3, 3), between(-3, 3)), pairs(magnitudes(1e-30, 1e30), magnitudes(1e-30, 1e30)),
+         pairs(any_bits, any_bits), all_limits)  # fmt: skip
+BINARY: dict[str, tuple[Callable, tuple[Callable, ...], float, float]] = {
+    "atan2": (np.arctan2, (), 2.0, 2.0),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", BINARY)
+def test_functions_of_two_numbers(name: str, kind: str) -> None:
+    expected, more, *bounds = BINARY[name]
+    bound = bounds[list(TYPES).index(kind)]
+    random = np.random.default_rng(4)
+    for numbers in (*PAIRS, *more):
+        with np.errstate(all="ignore"):
+            x, y = (a.astype(TYPES[kind]) for a in numbers(random, kind))
+            wanted = expected(x.astype(np.longdouble), y.astype(np.longdouble))
+        wrong = errors(computed(name, kind, x, y), wanted)
+        worst = int(np.argmax(wrong))
+        assert wrong[worst] <= bound, (name, kind, x[worst], y[worst], wanted[worst])
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_sigmoid_is_as_its_formula(kind: str) -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 30.0, -80.0, -1e3], TYPES[kind])
+    with np.errstate(all="ignore"):
+        wanted = 1 / (1 + np.exp(-x.astype(np.longdouble)))
+    assert errors(computed("sigmoid", kind, x), wanted).max() <= 2.5
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_logaddexp(kind: str) -> None:
+    random = np.random.default_rng(5)
+    x, y = (random.uniform(1, 50, POINTS).astype(TYPES[kind]) for _ in range(2))
+    assert errors(computed("logaddexp", kind, x, y), np.logaddexp(x.astype(np.longdouble), y)).max() <= 2
+    for values in ((np.inf, np.inf), (-np.inf, -np.inf), (np.inf, -np.inf), (1.0, np.nan), (0.0, 1e30)):
+        given = [np.array([v], TYPES[kind]) for v in values]
+        np.testing.assert_array_equal(computed("logaddexp", kind, *given), np.logaddexp(*given))
+
+
+@pytest.mark.parametrize("name", ("sin", "cos", "tan"))
+def test_numbers_far_from_zero_among_near_ones(name: str) -> None:
+    x = np.tile([0.25, 1e22, -3.0, 1e300, 5e8, -2e9, np.inf], 9)
+    with np.errstate(all="ignore"):
+        assert errors(computed(name, "f64", x), getattr(np, name)(x.astype(np.longdouble))).max() <= 1.3
+
+
+def test_whole_logarithms_are_exact() -> None:
+    for kind, largest in (("f32", 38), ("f64", 308)):
+        tens = np.array([float(f"1e{n}") for n in range(1, 11 if kind == "f32" else 23)], TYPES[kind])
+        np.testing.assert_array_equal(computed("log10", kind, tens), np.arange(1, len(tens) + 1))
+        twos = np.ldexp(np.ones(2 * largest + 1, TYPES[kind]), np.arange(-largest, largest + 1))
+        np.testing.assert_array_equal(computed("log2", kind, twos), np.arange(-largest, largest + 1))
+        np.testing.assert_array_equal(computed("exp2", kind, np.arange(-largest, largest + 1)), twos)
