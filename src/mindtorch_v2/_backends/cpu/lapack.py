@@ -86,8 +86,9 @@ def _kept_below(m: int, n: int, k: int) -> Any:
     return np.tri(m, n, k, bool)
 
 
-def _lower_triangle(A: Any, k: int = 0) -> Any:
-    return np.where(_below(*A.shape[-2:], k), A, A.dtype.type(0))
+def _lower_triangle(A: Any) -> Any:
+    m, n = A.shape[-2:]
+    return np.where(_below(m, n, 0), A, A.dtype.type(0))
 
 
 def _upper_triangle(A: Any) -> Any:
@@ -213,7 +214,7 @@ def reflectors(A: Any) -> tuple[Any, Any]:
     return _routine("geqrf", A.dtype)(A, *_work("geqrf", A.dtype, *A.shape))[:2]
 
 
-def qr(A: Any, mode: str) -> tuple[Any, Any]:
+def qr(A: Any, mode: Any) -> tuple[Any, Any]:
     """Q and R, of which "reduced" leaves out what need not be; "r" leaves out Q."""
     if A.ndim > 2 or not A.size:
         return (None, np.linalg.qr(A, mode="r")) if mode == "r" else np.linalg.qr(A, mode=mode)

@@ -206,9 +206,9 @@ class ArrayFamily(Family):
             body = f"    return result_of(operator, [{each}])\n"
         else:
             made, specs = ([f"{letter}{i}" for i in range(count)] for letter in "ms")
-            each = [f"None if {s} is None else {result.format(m, s)}" for m, s in zip(made, specs, strict=True)]
+            parts = [f"None if {s} is None else {result.format(m, s)}" for m, s in zip(made, specs, strict=True)]
             body = (f"    {', '.join(specs)} = spec\n    {', '.join(made)} = {call}\n"
-                    f"    return gathered({', '.join(each)})\n")
+                    f"    return gathered({', '.join(parts)})\n")
         source = f"def {schema.base_name}({names}):\n    spec = infer({names})\n{place}{body}"
 
         scope = {"infer": self.infer, "array": array, "xp": xp, "finished": backend.finished, "NUMBERS": NUMBERS,

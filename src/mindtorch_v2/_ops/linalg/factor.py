@@ -507,8 +507,8 @@ def _ormqr_grads(grad: Any, self: Any, input2: Any, input3: Any, left: bool, tra
     if not needs[0] and not needs[1]:
         return [None, None, _ormqr(self, input2, grad, left, not transpose)]
     with changed_modes(grad_enabled=True):
-        return recorded_gradients(lambda *given: (_ormqr_by_parts(*given, left, transpose),), (self, input2, input3),
-                                  (grad,), needs)
+        return recorded_gradients(lambda a, tau, c: (_ormqr_by_parts(a, tau, c, left, transpose),),
+                                  (self, input2, input3), (grad,), needs)
 
 
 _ormqr = function_of(op(
