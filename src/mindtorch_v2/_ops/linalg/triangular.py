@@ -65,8 +65,45 @@ def check_right_side(name: str, b: Any, A: Any, square: str = "") -> None:
                            f"{b.shape[-2]} by {b.shape[-1]}")
 
 
-@composite("triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) ->"
-           " (Tensor solution, Tensor cloned_coefficient)",
+def _old_spec(self: Tensor, A: Tensor, upper: bool, transpose: bool, unitriangular: bool) -> tuple[Spec, Spec]:
+    b, a = self._array.shape, A._array.shape
+    for name, shape in (("b", b), ("A", a)):
+        if len(shape) < 2:
+            raise RuntimeError(f"torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has "
+                               f"{len(shape)} dimensions instead")
+    check_right_side("triangular_solve", self, A)
+    check_kernel("triangular_solve_cpu", A)
+    batch = broadcast_shape([b[:-2], a[:-2]])
+    return columns((*batch, *b[-2:]), self.dtype), columns((*batch, *a[-2:]), A.dtype)
+
+
+def _old(xp: Any, self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool,
+         spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
+    matrix, flipped = (A.swapaxes(-1, -2), not upper) if transpose else (A, upper)
+    solution = xp.lapack.solve_triangular(matrix, self, flipped, True, unitriangular)
+    return placed(xp, solution, spec[0]), xp.lapack.in_columns(xp.broadcast_to(A, spec[1].shape))
+
+
+def _old_grads(grads: tuple, A: Any, solution: Any, upper: bool, transpose: bool, unitriangular: bool,
+               needs: tuple) -> tuple:
+    of_solution, of_copy = grads
+    if of_solution is None:
+        return None, of_copy
+    matrix, flipped = (A.mT, not upper) if transpose else (A, upper)
+    of_a, of_b = _solve_triangular_grads(of_solution, matrix, solution, flipped, True, unitriangular, needs[::-1])
+    if of_a is not None:
+        of_a = of_a.mT if transpose else of_a
+        of_a = of_a if of_copy is None else of_a + of_copy
+    return of_b, of_a
+
+
+_OLD_ARGUMENTS = ("triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool "
+                  "unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)")
+_old_solve = function_of(op("_" + _OLD_ARGUMENTS, kernel=computes(_old_spec, _old), grad={"self, A": _old_grads},
+                            node="TriangularSolveBackward0", batch=matrices, public=""))
+
+
+@composite(_OLD_ARGUMENTS,
            samples=cases(case(t(3, 2), t(3, 3, low=1.0, high=2.0)), case(t(2, 3, 2), t(3, 3, low=1.0), False),
                          case(t(3, 2), t(3, 3, low=1.0), True, True), case(t(3, 2), t(3, 3), False, False, True),
                          error(RuntimeError, "Incompatible matrix sizes for triangular_solve: each A matrix is 3 by 3 "
@@ -77,13 +114,4 @@ def _triangular_solve(self, A, upper, transpose, unitriangular):
               "n a future PyTorch release.\ntorch.linalg.solve_triangular has its arguments reversed and does not "
               "return a copy of one of the inputs.\nX = torch.triangular_solve(B, A).solution\nshould be replaced "
               "with\nX = torch.linalg.solve_triangular(A, B).", stacklevel=3)
-    for name, tensor in (("b", self), ("A", A)):
-        if tensor.dim() < 2:
-            raise RuntimeError(f"torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has "
-                               f"{tensor.dim()} dimensions instead")
-    check_right_side("triangular_solve", self, A)
-    batch = broadcast_shape([tuple(self.shape[:-2]), tuple(A.shape[:-2])])
-    matrix, flipped = (A.mT, not upper) if transpose else (A, upper)
-    solution = solve_triangular(matrix, self, upper=flipped, unitriangular=unitriangular)
-    copied = A.mT.expand((*batch, *A.shape[-2:])).clone().contiguous().mT
-    return named("triangular_solve", solution, copied)
+    return named("triangular_solve", *_old_solve(self, A, upper, transpose, unitriangular))
