@@ -1,14 +1,19 @@
 """Distances between vectors, vectors cut to a length, and how variables vary together."""
 
+import math
 from typing import Any
 
 from .._core.dtype import BOOL, COMPUTE, FLOAT, bool_
-from .._core.tensor import wrapped_dim
+from .._core.tensor import Tensor, wrapped_dim
 from .._core.warn import warn_once
+from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
-from ._declare.op import composite, function_of
-from ._declare.rules import anywhere, common_dtype
+from ._declare.batch import matrices
+from ._declare.families import computes
+from ._declare.op import composite, function_of, op
+from ._declare.recorded import once, recorded_gradients
+from ._declare.rules import Spec, anywhere, broadcast_shape, common_dtype
 from ._declare.samples import case, cases, error, ints, t
 from .matmul import check_same_scalar
 
@@ -23,7 +28,92 @@ def refuse_halves(name: str, *tensors: Any) -> None:
             raise NotImplementedError(f"\"{name}\" not implemented for '{tensor.dtype.scalar_name}'")
 
 
+def _lengths(xp: Any, apart: Any, p: float) -> Any:
+    """The norms of differences along the last dimension."""
+    if p == 1 or not apart.shape[-1]:
+        return xp.abs(apart).sum(-1)
+    if p == 2:
+        return xp.sqrt((apart * apart).sum(-1))
+    if p == 0:
+        return xp.minimum(xp.ceil(xp.abs(apart)), 1).sum(-1)
+    return xp.abs(apart).max(-1) if p == math.inf else (xp.abs(apart) ** p).sum(-1) ** (1 / p)
+
+
+def _slopes(xp: Any, apart: Any, distance: Any, grad: Any, p: float) -> Any:
+    """The gradients of differences along the last dimension, given those of their norms."""
+    distance, grad, sign = distance[..., None], grad[..., None], xp.sign(apart)
+    if p == 0:
+        return grad * xp.zeros_like(apart)
+    if p == 1:
+        return grad * sign
+    if p == math.inf:
+        return grad * sign * (xp.abs(apart) == distance)
+    ratio = apart / xp.where(distance == 0, distance.dtype.type(1), distance)
+    if p == 2:
+        return grad * ratio
+    return grad * sign * xp.where(apart == 0, ratio.dtype.type(0), xp.abs(ratio) ** (p - 1))
+
+
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+_MANY = 25  # rows from which the first mode multiplies matrices
+
+
+def _cdist_spec(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Spec:
+    a, b = x1._array.shape, x2._array.shape
+    return Spec((*broadcast_shape([a[:-2], b[:-2]]), a[-2], b[-2]), x1.dtype)
+
+
+def _cdist_array(xp: Any, x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
+    return _lengths(xp, x1[..., :, None, :] - x2[..., None, :, :], p)
+
+
+def _cdist_by_parts(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
+    return _norms(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
+
+
+def _norms(apart: Any, p: float) -> Any:
+    if p == 0:  # a number of elements, with a gradient of zeros
+        return apart.norm(p, -1) + apart.masked_fill(apart.new_ones((), dtype=bool_), 0).sum(-1)
+    return apart.norm(p, -1) if apart.size(-1) else apart.sum(-1)
+
+
+_cdist_backward = function_of(op(
+    "_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
+    kernel=computes(lambda grad, x1, x2, p, cdist: Spec((*grad._array.shape[:-2], *x1._array.shape[-2:]), x1.dtype),
+                    lambda xp, grad, x1, x2, p, cdist:
+                    _slopes(xp, x1[..., :, None, :] - x2[..., None, :, :], cdist, grad, p).sum(-2)),
+    kernels={"cpu": "distance.cdist_backward"}, public=""))
+
+
+@once
+def _cdist_grads(grad: Any, x1: Any, x2: Any, p: float, result: Any, needs: tuple) -> Any:
+    if modes.grad_enabled:
+        return recorded_gradients(lambda a, b: (_cdist_by_parts(a, b, p, None),), (x1, x2), (grad,), needs)
+    return (_cdist_backward(grad, x1, x2, p, result) if needs[0] else None,
+            _cdist_backward(grad.mT, x2, x1, p, result.mT) if needs[1] else None)
+
+
+_cdist_forward = function_of(op(
+    "_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
+    kernel=computes(_cdist_spec, _cdist_array), kernels={"cpu": "distance.cdist"}, grad={"x1, x2": _cdist_grads},
+    decomposition=_cdist_by_parts, node="CdistBackward0", public=""))
+
+
+def _euclidean_array(xp: Any, x1: Any, x2: Any) -> Any:
+    squares = (x1 * x1).sum(-1)[..., :, None] + (x2 * x2).sum(-1)[..., None, :]
+    squares = squares - 2 * xp.matmul(x1, x2.swapaxes(-1, -2))
+    return xp.sqrt(xp.maximum(squares, 0))
+
+
+def _euclidean_grads(grad: Any, x1: Any, x2: Any, result: Any) -> tuple:
+    ratio = (grad / result).masked_fill(result == 0, 0)
+    return (x1 * ratio.sum(-1, keepdim=True) - ratio @ x2, x2 * ratio.sum(-2).unsqueeze(-1) - ratio.mT @ x1)
+
+
+_euclidean_dist = function_of(op(
+    "_euclidean_dist(Tensor x1, Tensor x2) -> Tensor",
+    kernel=computes(lambda x1, x2: _cdist_spec(x1, x2, 2.0, None), _euclidean_array),
+    grad={"x1, x2": _euclidean_grads}, batch=matrices, public=""))
 
 
 @composite(f"cdist(Tensor x1, Tensor x2, float p=2.0, Any compute_mode='{_MODES[0]}') -> Tensor",
@@ -37,11 +127,12 @@ _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "dono
 def _cdist(x1, x2, p, compute_mode):
     if compute_mode not in _MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
-    for name, x in (("X1", x1), ("X2", x2)):
-        if x.dim() < 2:
-            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.dim()}D")
-    if x1.size(-1) != x2.size(-1):
-        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.size(-1)} X2: {x2.size(-1)}")
+    a, b = x1._array.shape, x2._array.shape
+    for name, shape in (("X1", a), ("X2", b)):
+        if len(shape) < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {len(shape)}D")
+    if a[-1] != b[-1]:
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {a[-1]} X2: {b[-1]}")
     for name, x in (("X1", x1), ("X2", x2)):
         if not x.dtype.is_floating_point:
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype.scalar_name}")
@@ -49,10 +140,53 @@ def _cdist(x1, x2, p, compute_mode):
         raise RuntimeError("cdist only supports non-negative p values")
     refuse_halves("cdist", x1)
     check_same_scalar(x1.dtype, x2.dtype)
-    apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
-    if p == 0:  # a number of elements, with a gradient of zeros
-        return apart.norm(p, -1) + apart.masked_fill(apart.new_ones((), dtype=bool_), 0).sum(-1)
-    return apart.norm(p, -1) if x1.size(-1) else apart.sum(-1)
+    mode = _MODES.index(compute_mode)
+    if p == 2 and mode < 2 and (mode or max(a[-2], b[-2]) > _MANY) and math.prod(a) and math.prod(b):
+        return _euclidean_dist(x1, x2)
+    return _cdist_forward(x1, x2, p, mode)
+
+
+def _pdist_spec(self: Tensor, p: float = 2.0) -> Spec:
+    rows = self._array.shape[0]
+    return Spec((rows * (rows - 1) // 2,), self.dtype)
+
+
+def _pdist_array(xp: Any, self: Any, p: float) -> Any:
+    first, second = xp.triu_indices(len(self), 1)
+    return _lengths(xp, self[first] - self[second], p)
+
+
+def _pdist_by_parts(self: Any, p: float) -> Any:
+    rows = self.size(0)
+    first, second = triu_indices(rows, rows, 1, device=self.device).unbind()
+    return _norms(self.index_select(0, first) - self.index_select(0, second), p)
+
+
+def _pdist_slopes(xp: Any, grad: Any, self: Any, p: float, pdist: Any) -> Any:
+    first, second = xp.triu_indices(len(self), 1)
+    slopes, made = _slopes(xp, self[first] - self[second], pdist, grad, p), xp.zeros_like(self)
+    xp.add.at(made, first, slopes)
+    xp.subtract.at(made, second, slopes)
+    return made
+
+
+_pdist_backward = function_of(op(
+    "_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor",
+    kernel=computes(lambda grad, self, p, pdist: Spec(self._array.shape, self.dtype), _pdist_slopes),
+    kernels={"cpu": "distance.pdist_backward"}, public=""))
+
+
+@once
+def _pdist_grad(grad: Any, self: Any, p: float, result: Any) -> Any:
+    if modes.grad_enabled:
+        return recorded_gradients(lambda x: (_pdist_by_parts(x, p),), (self,), (grad,), (True,))[0]
+    return _pdist_backward(grad, self, p, result)
+
+
+_pdist_forward = function_of(op(
+    "_pdist_forward(Tensor self, float p=2.0) -> Tensor", kernel=computes(_pdist_spec, _pdist_array),
+    kernels={"cpu": "distance.pdist"}, grad=dict(self=_pdist_grad), decomposition=_pdist_by_parts,
+    node="PdistBackward0", public=""))
 
 
 @composite("pdist(Tensor self, float p=2.0) -> Tensor", public="torch nn.functional",
@@ -68,10 +202,7 @@ def _pdist(self, p):
     if not p >= 0:
         raise RuntimeError("pdist only supports non-negative p values")
     refuse_halves("pdist", self)
-    rows = self.size(0)
-    first, second = triu_indices(rows, rows, 1, device=self.device).unbind()
-    apart = self.index_select(0, first) - self.index_select(0, second)
-    return apart.norm(p, 1) if self.size(1) else apart.sum(1)
+    return _pdist_forward(self, p)
 
 
 @composite("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",

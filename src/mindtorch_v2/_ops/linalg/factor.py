@@ -1,20 +1,20 @@
 """Triangular and orthogonal factors of matrices: Cholesky, LU, LDL, QR and Householder reflectors."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ..._core.dtype import int32
 from ..._core.tensor import Tensor
 from ..._core.warn import warn_once
-from ..._dispatch.keys import changed_modes
 from .._declare.aten import LEAF
 from .._declare.batch import in_front
 from .._declare.families import computes, moves
 from .._declare.op import composite, function_of, op
 from .._declare.out import Out, safely
-from .._declare.recorded import once, recorded_gradients
 from .._declare.rules import Spec, shape_text
 from .._declare.samples import case, cases, error, t, values
 from ..join import cat, constant_pad_nd
+from ..matmul import conj
 from .common import (
     check_floating,
     check_info,
@@ -410,10 +410,35 @@ def _check_reflectors(name: str, input: Tensor, tau: Tensor) -> None:
 
 def _reflectors(input: Any, tau: Any) -> tuple[Any, Any]:
     """V and T of the product Q = I - V T V^H of the reflectors I - tau v v^H whose v stand below the diagonal."""
-    V = input[..., : tau.shape[-1]].tril(-1)
-    V = V + identity_like(V, V.shape[-2])
-    scaled = tau.unsqueeze(-1) * (V.mH @ V).triu(1)
-    return V, solve_triangular(scaled, tau.diag_embed(), upper=True, unitriangular=True)
+    V = _vectors(input, tau)
+    return V, solve_triangular(tau.unsqueeze(-1) * (V.mH @ V).triu(1), tau.diag_embed(), upper=True, unitriangular=True)
+
+
+def _vectors(input: Any, tau: Any) -> Any:
+    below = input[..., : tau.shape[-1]].tril(-1)
+    return below + identity_like(below, below.shape[-2])
+
+
+def _reflector_grads(input: Any, tau: Any, of_right: Callable, of_left: Callable) -> tuple[Any, Any]:
+    """The gradients of reflectors and factors; for a gradient G of (the first columns of) Q, `of_right(V)` is G V, of
+    as many rows of V as G has columns, and `of_left(V)` is G^H V.
+
+    T is the solution of (1 + D S) T = D, where S is V^H V above its diagonal and D the diagonal matrix of factors.
+    """
+    V = _vectors(input, tau)
+    S, factors = (V.mH @ V).triu(1), tau.unsqueeze(-1)
+    T = solve_triangular(factors * S, tau.diag_embed(), upper=True, unitriangular=True)
+    right, left = of_right(V), of_left(V)
+    inner = solve_triangular((factors * S).mH, -(V.mH @ right), upper=False, unitriangular=True)
+    of_tau = (inner * conj(identity_like(S) - S @ T)).sum(-1)
+    of_s = -(conj(factors) * (inner @ T.mH)).triu(1)
+    of_v = V @ (of_s + of_s.mH) - right @ T.mH
+    of_first, m = left @ T, V.shape[-2]
+    if of_first.shape[-2] < m:
+        of_first = constant_pad_nd(of_first, (0, 0, 0, m - of_first.shape[-2]), 0)
+    of_input = (of_v - of_first).tril(-1)
+    unused = input.shape[-1] - of_input.shape[-1]
+    return constant_pad_nd(of_input, (0, unused), 0) if unused else of_input, of_tau
 
 
 def _householder_spec(input: Tensor, tau: Tensor) -> Spec:
@@ -432,17 +457,14 @@ def _householder_spec(input: Tensor, tau: Tensor) -> Spec:
 
 
 def _householder_by_parts(input: Any, tau: Any) -> Any:
-    _householder_spec(input, tau)
     V, T = _reflectors(input, tau)
     n = input.shape[-1]
     transposed = V[..., :n, :].conj() @ T.mT @ V.mT  # so that the result lies column by column
-    return (identity_like(input.mT, n) - transposed).mT.clone()
+    return (identity_like(input.mT, n) - transposed).mT
 
 
-@once
-def _householder_grads(grad: Any, input: Any, tau: Any, needs: tuple) -> list:
-    with changed_modes(grad_enabled=True):
-        return recorded_gradients(lambda *given: (_householder_by_parts(*given),), (input, tau), (grad,), needs)
+def _householder_grads(grad: Any, input: Any, tau: Any) -> tuple[Any, Any]:
+    return _reflector_grads(input, tau, lambda V: grad @ V[..., : grad.shape[-1], :], lambda V: grad.mH @ V)
 
 
 householder_product = function_of(op(
@@ -493,22 +515,22 @@ def _ormqr_spec(self: Tensor, input2: Tensor, input3: Tensor, left: bool, transp
 
 
 def _ormqr_by_parts(self: Any, input2: Any, input3: Any, left: bool, transpose: bool) -> Any:
-    _ormqr_spec(self, input2, input3, left, transpose)
     V, T = _reflectors(self, input2)
     T = T.mH if transpose else T
     X = input3.mT.contiguous()  # so that the result lies column by column
     if left:
-        return (X - X @ V.conj() @ T.mT @ V.mT).mT.clone()
-    return (X - V.conj() @ (T.mT @ (V.mT @ X))).mT.clone()
+        return (X - X @ V.conj() @ T.mT @ V.mT).mT
+    return (X - V.conj() @ (T.mT @ (V.mT @ X))).mT
 
 
-@once
-def _ormqr_grads(grad: Any, self: Any, input2: Any, input3: Any, left: bool, transpose: bool, needs: tuple) -> list:
+def _ormqr_grads(grad: Any, self: Any, input2: Any, input3: Any, left: bool, transpose: bool, needs: tuple) -> tuple:
+    of_other = _ormqr(self, input2, grad, left, not transpose) if needs[2] else None
     if not needs[0] and not needs[1]:
-        return [None, None, _ormqr(self, input2, grad, left, not transpose)]
-    with changed_modes(grad_enabled=True):
-        return recorded_gradients(lambda a, tau, c: (_ormqr_by_parts(a, tau, c, left, transpose),),
-                                  (self, input2, input3), (grad,), needs)
+        return None, None, of_other
+    # The gradient of Q, or of its adjoint, is a product, of which neither is wanted but with V.
+    one, other = (grad, input3) if left else (input3.mH, grad.mH)
+    one, other = (other, one) if transpose else (one, other)
+    return (*_reflector_grads(self, input2, lambda V: one @ (other.mH @ V), lambda V: other @ (one.mH @ V)), of_other)
 
 
 _ormqr = function_of(op(
