@@ -84,6 +84,12 @@ class Backend:
         return generic
 
 
+def parameters_of(function: Callable) -> tuple[str, ...]:
+    """The names of a function's parameters."""
+    code = getattr(function, "__wrapped__", function).__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
 def named_kernel(device_type: str, name: str) -> Any:
     """What a declaration names for a device: `norm.layer_norm` is `layer_norm` in norm.py of the device's `kernels`."""
     module, _, function = name.partition(".")

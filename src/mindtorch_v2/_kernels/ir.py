@@ -142,7 +142,8 @@ class Leave:
 class Array:
     """An array that a kernel is given, or one of its own (`length` elements of scratch memory).
 
-    `layout`: "c" for elements in C order, "s" for any strides, "raw" where the one index is a place in bytes.
+    `layout`: "c" for elements in C order, "flat" for those of any number of dimensions under one index, "s" for any
+    strides, "raw" where the one index is a place in bytes.
     """
 
     name: str

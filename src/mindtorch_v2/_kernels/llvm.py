@@ -309,7 +309,7 @@ class Body:
         values = [self.value(i) for i in index]
         if array.layout == "raw":
             return self.line(f"getelementptr i8, ptr {data}, i64 {values[0]}")
-        if array.layout == "c":
+        if array.layout in ("c", "flat"):
             at = values[0] if values else "0"
             for d, value in enumerate(values[1:], 1):
                 at = self.line(f"mul nsw i64 {at}, {self.dims[array.name, d]}")
@@ -374,6 +374,9 @@ class Body:
             return self.line(f"{_FLOAT_OPS[op]} {flags}{name} {args[0]}, {args[1]}")
         if op == "neg":
             return self.line(f"fneg {name} {args[0]}")
+        if op in ("larger", "smaller"):
+            test = self.line(f"fcmp nnan nsz {'ogt' if op == 'larger' else 'olt'} {name} {args[0]}, {args[1]}")
+            return self.line(f"select nnan nsz i1 {test}, {name} {args[0]}, {name} {args[1]}")
         module, intrinsic = self.module, _INTRINSICS.get(op)
         if op == "far":
             return self.line(f"call {name} {module.far(data[0], kind, data[1])}({name} {args[0]})")
@@ -393,10 +396,11 @@ class Body:
                 return args[0]
             negative = self.line(f"icmp slt {name} {args[0]}, 0")
             return self.line(f"select i1 {negative}, {name} {self.line(f'sub {name} 0, {args[0]}')}, {name} {args[0]}")
-        if op in ("min", "max"):
-            test = ("u" if unsigned else "s") + ("lt" if op == "min" else "gt")
+        if op in ("min", "max", "larger", "smaller"):
+            least = op in ("min", "smaller")
+            test = ("u" if unsigned else "s") + ("lt" if least else "gt")
             if kind == "bool":
-                return self.line(f"{'and' if op == 'min' else 'or'} i1 {args[0]}, {args[1]}")
+                return self.line(f"{'and' if least else 'or'} i1 {args[0]}, {args[1]}")
             return self.line(f"select i1 {self.line(f'icmp {test} {name} {args[0]}, {args[1]}')}, {name} {args[0]}, "
                              f"{name} {args[1]}")
         if op in ("cdiv", "crem", "floordiv", "mod"):
@@ -433,6 +437,8 @@ class Body:
         if a == b:
             return value
         floats = ("half", "float", "double")
+        if a == "double" and b == "half":  # which processors do in two steps
+            return self.converted(self.line(f"fptrunc double {value} to float"), "f32", "f16")
         if a in floats and b in floats:
             return self.line(f"{'fpext' if floats.index(a) < floats.index(b) else 'fptrunc'} {a} {value} to {b}")
         if kind == "bool":
@@ -477,7 +483,7 @@ def _opened(module: Module, kernel: ir.Kernel, frame: _Frame, exact: bool) -> Bo
     body.begin(kernel.variables)
     for array in kernel.arrays:
         base = frame.data[array.name]
-        for d in range(array.ndim):
+        for d in range(array.ndim if array.layout != "flat" else 0):
             body.dims[array.name, d] = _word(body, base + 1 + d)
             body.strides[array.name, d] = _word(body, base + 1 + array.ndim + d)
     for name, kind in kernel.numbers:
@@ -627,7 +633,7 @@ class Entry:
         descr = f"mindtorch_descr_{ir.DTYPES[array.type]}"
         self.module.declare(f"@{descr}", f"@{descr} = external global i8")
         self.unless(self.body.line(f"icmp eq ptr {self.field(given, _DESCR, 'ptr')}, @{descr}"), otherwise)
-        wanted = _ALIGNED | (_C_ORDER if array.layout == "c" else 0)
+        wanted = _ALIGNED | (_C_ORDER if array.layout in ("c", "flat") else 0)
         flags = self.body.line(f"and i32 {self.field(given, _FLAGS, 'i32')}, {wanted}")
         self.unless(self.body.line(f"icmp eq i32 {flags}, {wanted}"), otherwise)
 
@@ -690,7 +696,7 @@ def module_of(kernel: ir.Kernel, exact: bool = False) -> str:
         given = entry.argument(i)
         entry.array(given, array, "refused")
         base = frame.data[array.name]
-        if array.layout != "raw":
+        if array.layout not in ("raw", "flat"):
             ndim = entry.field(given, _NDIM, "i32")
             entry.unless(body.line(f"icmp eq i32 {ndim}, {array.ndim}"), "refused")
             shape, strides = entry.field(given, _SHAPE, "ptr"), entry.field(given, _STRIDES, "ptr")

@@ -108,7 +108,8 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     """`amax`, `max` in its three forms, and `argmax`; or the same of the smallest."""
     op(f"a{word}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
        kernel=Reduction(ufunc, _extremum_spec(f"a{word}", f"{word}_values_cpu"), _extremum(ufunc), empty=False),
-       npu=f"aclnnA{word}(self, dim|[], keepdim, out)", kernels={"cuda": "reduce.folded"},
+       npu=f"aclnnA{word}(self, dim|[], keepdim, out)",
+       kernels={"cpu": f"reduce.a{word}", "cuda": "reduce.folded"},
        grad=dict(self=lambda grad, self, result, dim, keepdim: evenly(grad, self, result, dim or (), keepdim)),
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(kinks([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), 1), case(ints(2, 3), 0),
                      case(bools(2, 3)), case(kinks([1.0, NAN, 3.0])),
@@ -121,7 +122,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     op(f"{word}(Tensor self) -> Tensor",
        kernel=Reduction(ufunc, lambda self: infer(self, None, False),
                         lambda xp, self: getattr(xp, ufunc).reduce(self, None), empty=False),
-       npu=f"aclnn{word.title()}(self, out)", kernels={"cuda": "reduce.folded"},
+       npu=f"aclnn{word.title()}(self, out)", kernels={"cpu": f"reduce.{word}_all", "cuda": "reduce.folded"},
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
        samples=cases(case(t(2, 3)), case(t()), case(kinks([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
                      case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
@@ -142,7 +143,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kernel=computes(dim_spec, dim_array), apart="self",
        npu=f"aclnn{word.title()}Dim(self, dim, keepdim, values, indices)",
-       kernels={"cuda": "extreme.element_and_place"},
+       kernels={"cpu": f"reduce.{word}_dim", "cuda": "extreme.element_and_place"},
        grad=dict(self=lambda grad, indices, self_shape, dim, keepdim:
                  chosen_grad(grad, indices, self_shape, dim, keepdim)),
        samples=cases(case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(), 0), case(kinks([[1.0, 3.0, 3.0]]), 1),
@@ -174,7 +175,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
     op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
        kernel=computes(index_spec, index_array),
        npu=f"aclnnArg{word.title()}(self, dim, keepdim, out)",
-       kernels={"cuda": "extreme.place", "npu": "reduce.arg_extreme"},
+       kernels={"cpu": f"reduce.arg{word}", "cuda": "extreme.place", "npu": "reduce.arg_extreme"},
        samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()),
                      case(t(), 0), case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed"), 1),
                      case(t(2, 0), 0),
@@ -215,7 +216,7 @@ def _both_grad(grads: tuple, self: Tensor, min: Tensor, max: Tensor, dim: int | 
 
 
 op("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-   kernel=computes(_both_spec, _both),
+   kernel=computes(_both_spec, _both), kernels={"cpu": "reduce.aminmax"},
    npu=("aclnnAminmaxDim(self, dim, keepdim, min, max)", "aclnnAminmax(self, [], keepdim, min, max)"),
    grad=dict(self=_both_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), dim=1), case(t(2, 3), dim=0, keepdim=True), case(t(), dim=0),

@@ -102,14 +102,14 @@ op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor",
    grad=dict(self=_variance_grad),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
-                       ints(2, 3))), out=CASTABLE, kernels={"npu": "reduce.var"})
+                       ints(2, 3))), out=CASTABLE, kernels={"cpu": "reduce.var", "npu": "reduce.var"})
 op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor",
    kernel=computes(_variance_spec("std", "std and var"), _deviation),
    grad=dict(self=lambda grad, self, result, dim, correction, keepdim:
              _variance_grad(_halved_by(grad, result), self, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
-                       ints(2, 3))), out=CASTABLE, kernels={"npu": "reduce.std"})
+                       ints(2, 3))), out=CASTABLE, kernels={"cpu": "reduce.std", "npu": "reduce.std"})
 
 
 def _pair_spec(name: str) -> Callable:
@@ -132,12 +132,14 @@ op(f"var_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("var_mean"), _variance_and_mean), public="torch",
    grad=dict(self=lambda grads, self, dim, correction, keepdim:
              _both_grad(grads, lambda grad: grad, self, dim, correction, keepdim)),
-   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None, kernels={"npu": "reduce.var_mean"})
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None,
+   kernels={"cpu": "reduce.var_mean", "npu": "reduce.var_mean"})
 op(f"std_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("std_mean"), _deviation_and_mean), public="torch",
    grad=dict(self=lambda grads, self, result, dim, correction, keepdim:
              _both_grad(grads, lambda grad: _halved_by(grad, result), self, dim, correction, keepdim)),
-   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None, kernels={"npu": "reduce.std_mean"})
+   samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None,
+   kernels={"cpu": "reduce.std_mean", "npu": "reduce.std_mean"})
 
 
 def _declare_unbiased(name: str, returns: str, public: str, out: Out | None) -> None:
@@ -245,7 +247,7 @@ def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, k
 
 _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *,"
                   " ScalarType? dtype=None) -> Tensor",
-   kernel=computes(_norm_spec, _norm),
+   kernel=computes(_norm_spec, _norm), kernels={"cpu": "reduce.vector_norm"},
    npu="aclnnLinalgVectorNorm(self, ord, dim|[], keepdim, out.dtype, out) empty=0",
    public="", aliases=("linalg.vector_norm",),
    grad=dict(self=_norm_grad),

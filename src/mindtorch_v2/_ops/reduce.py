@@ -140,13 +140,15 @@ def _blockwise(array: Any, axis: int, axes: tuple[int, ...], keepdim: bool) -> A
 
 
 class Reduction(ArrayFamily):
-    """Folds dimensions with a ufunc. Members take `self` and perhaps, in this order, `dim`, `keepdim` and `dtype`.
+    """Folds dimensions, with a ufunc where one does it. Members take `self` and perhaps, in this order, `dim`,
+    `keepdim` and `dtype`.
 
-    Small arrays of the two plain types go straight into the ufunc where nothing can go wrong; `finish(result, count)`
-    is what remains to be done to the folded array.
+    Arrays of the two plain types go straight into machine code where there is some (`quick` of the kernel that the
+    declaration names), small ones else into the ufunc, where nothing can go wrong; `finish(result, count)` is what
+    remains to be done to what a ufunc folded.
     """
 
-    def __init__(self, ufunc: str, infer: Callable, array: Callable, finish: Callable | None = None, *,
+    def __init__(self, ufunc: str | None, infer: Callable, array: Callable, finish: Callable | None = None, *,
                  empty: bool = True) -> None:
         super().__init__(infer, array, widen=True)
         self.ufunc, self.finish, self.empty = ufunc, finish, empty
@@ -155,20 +157,29 @@ class Reduction(ArrayFamily):
         general, arity = super().kernel(operator, backend), len(operator.schema.arguments)
         if not backend.direct:
             return general
-        reduce, finish, plain = getattr(np, self.ufunc).reduce, self.finish, PLAIN
-        smallest, largest = 0 if self.empty else 1, BLOCK * 8
+        reduce, finish, plain = getattr(np, self.ufunc or "add").reduce, self.finish, PLAIN
+        smallest, largest = 0 if self.empty else 1, BLOCK * 8 if self.ufunc else -1
+        own = getattr(backend.array_function(operator, self.array), "own", None)
+        quick = getattr(own, "quick", lambda *arguments: None)
 
         def kernel(self: Tensor, dim: Any = None, keepdim: bool = False, dtype: dtype | None = None) -> Tensor:
             array = self._array
             size = array.size
-            if array.dtype not in plain or not smallest <= size <= largest or dtype is not None:
+            if array.dtype not in plain or size < smallest or dtype is not None or dim and (
+                    len(dim) != 1 or not -array.ndim <= dim[0] < array.ndim):
+                return general(*(self, dim, keepdim, dtype)[:arity])
+            if array.flags.c_contiguous:
+                result = quick(array, dim, keepdim)
+                if result is not None:
+                    made = _new(Tensor)
+                    made._array = result
+                    return made
+            if size > largest:
                 return general(*(self, dim, keepdim, dtype)[:arity])
             if not dim:
                 result, count = reduce(array, None, None, None, keepdim), size
-            elif len(dim) == 1 and -array.ndim <= dim[0] < array.ndim:
-                result, count = reduce(array, dim[0], None, None, keepdim), array.shape[dim[0]]
             else:
-                return general(*(self, dim, keepdim, dtype)[:arity])
+                result, count = reduce(array, dim[0], None, None, keepdim), array.shape[dim[0]]
             if finish is not None:
                 result = finish(result, count)
             if result.__class__ is not _ndarray:
@@ -244,7 +255,7 @@ DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range
 
 op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _sum_spec, _sum),
-   kernels={"cuda": "reduce.folded"},
+   kernels={"cpu": "reduce.total", "cuda": "reduce.folded"},
    npu="aclnnReduceSum(self, dim|[], keepdim, out.dtype, out) empty=0",
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
@@ -254,7 +265,7 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
-   kernels={"cuda": "reduce.folded"},
+   kernels={"cpu": "reduce.mean", "cuda": "reduce.folded"},
    npu="aclnnMean(self, dim|[], keepdim, out.dtype, out) empty=nan",
    grad=dict(self=lambda grad, self_shape, dim, keepdim:
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
@@ -314,7 +325,7 @@ def _test_overload(schema: Schema, values: Sequence[Any]) -> str:
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
     op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
        npu=f"aclnn{_name.title()}(self, dim|[], keepdim, out) empty={_name == 'all'}",
-       kernels={"cuda": "reduce.folded", "npu": "reduce.truth"},
+       kernels={"cpu": f"reduce.{_name}_true", "cuda": "reduce.folded", "npu": "reduce.truth"},
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
                      case(t(0, 3)), case(t(0, 3), 0)),
        out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored",
@@ -365,7 +376,7 @@ def joined(first: Tensor, second: Tensor, dim: int) -> Tensor:
 
 op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=computes(lambda self, dim, keepdim, dtype: _sum_spec(self, one_dim(dim), keepdim, dtype), _prod),
-   kernels={"cuda": "reduce.folded"},
+   kernels={"cpu": "reduce.prod", "cuda": "reduce.folded"},
    npu=("aclnnProdDim(self, dim, keepdim, out.dtype, out) empty=1", "aclnnProd(self, out.dtype, out) empty=1"),
    grad=dict(self=_prod_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t()), case(t(), 0), case(t(0, 3)),
@@ -381,17 +392,32 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
 # without the undefined -----------------------------------------------------------------------------------------------
 
 
-@composite("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-           samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])),
-                         case(ints(2, 3), 0)), out=ANY, aten=LEAF, autocast=dict(accelerators="untouched"))
-def _nansum(self, dim, keepdim, dtype):
+def _nansum_spec(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Spec:
     if self.dtype.is_complex:
         raise RuntimeError("nansum on CPU does not support complex inputs")
+    if self.dtype.is_floating_point and dtype is not None and not dtype.is_floating_point:
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{dtype.scalar_name}'")
+    return _sum_spec(self, dim, keepdim, dtype)
+
+
+def _nansum(xp: Any, self: Any, dim: Any, keepdim: bool, dtype: dtype | None, spec: Spec) -> Any:
+    if self.dtype.kind == "f":
+        self = xp.where(self != self, self.dtype.type(0), self)
+    return _sum(xp, self, dim, keepdim, dtype, spec)
+
+
+def _nansum_by_parts(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
     if self.dtype.is_floating_point:
-        if dtype is not None and not dtype.is_floating_point:
-            raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{dtype.scalar_name}'")
         self = self.masked_fill(self.isnan(), 0)
     return self.sum(dim, keepdim, dtype=dtype)
+
+
+op("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+   kernel=Reduction(None, _nansum_spec, _nansum), kernels={"cpu": "reduce.nansum"},
+   grad=dict(self=lambda grad, self, dim, keepdim:
+             _spread(grad, self.shape, dim, keepdim) * self.isnan().logical_not()),
+   samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])), case(ints(2, 3), 0)),
+   out=ANY, autocast=dict(accelerators="untouched"), decomposition=_nansum_by_parts)
 
 
 @composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -413,7 +439,7 @@ op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
                        xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None), order="C")),
    samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0),
                  case(t()), *DIM_ERRORS), out=None, aten=Aten(if_given("dim", "dim_IntList")),
-   decomposition=lambda self, dim: (self != 0).sum(dim))
+   kernels={"cpu": "reduce.count_nonzero"}, decomposition=lambda self, dim: (self != 0).sum(dim))
 
 
 @composite("trace(Tensor self) -> Tensor",

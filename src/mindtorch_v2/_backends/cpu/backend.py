@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.dtype import assign, cast
+from ..._core.dtype import WIDER, assign, cast
 from ..._core.storage import UntypedStorage
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
-from ..interface import Backend, named_kernel
+from ..interface import Backend, named_kernel, parameters_of
 from . import onednn_kernels, xp
 from .blocks import SERVED
 
@@ -52,18 +52,38 @@ class CpuBackend(Backend):
         if name is None:
             return generic
         module, _, function = name.partition(".")
-        own = None if module == "onednn" else named_kernel("cpu", name)
+        if module != "onednn":
+            return _attempted(named_kernel("cpu", name), generic)
 
         @functools.wraps(generic)
         def attempted(xp: Any, *args: Any, **spec: Any) -> Any:
-            if own is not None:
-                made = own(*args, **spec)
-            else:
-                kernels = onednn_kernels() if args[0].size >= SERVED else None
-                made = None if kernels is None else getattr(kernels, function)(*args, **spec)
+            kernels = onednn_kernels() if args[0].size >= SERVED else None
+            made = None if kernels is None else getattr(kernels, function)(*args, **spec)
             return generic(xp, *args, **spec) if made is None else made
 
         return attempted
+
+
+def _widened(array: Any) -> Any:
+    wide = WIDER.get(array.dtype)
+    return array if wide is None else cast(array, wide)
+
+
+def _attempted(own: Callable, generic: Callable) -> Callable:
+    """A kernel before the generic function. One that says `takes_halves` gets half precision as it is."""
+    halves, wants_spec = getattr(own, "takes_halves", False), "spec" in parameters_of(own)
+    takes_spec = "spec" in parameters_of(generic)
+
+    def attempted(xp: Any, *args: Any, spec: Any) -> Any:
+        made = own(*args, spec=spec) if wants_spec else own(*args)
+        if made is not None:
+            return made
+        if halves:
+            args = tuple([_widened(a) if a.__class__ is np.ndarray else a for a in args])
+        return generic(xp, *args, spec=spec) if takes_spec else generic(xp, *args)
+
+    attempted.own, attempted.takes_halves = own, halves  # type: ignore[attr-defined]
+    return attempted
 
 
 BACKEND = CpuBackend()

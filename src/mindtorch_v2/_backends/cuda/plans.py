@@ -13,7 +13,8 @@ import numpy as np
 from ..._dispatch.callers import compile_function
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
-from ..._ops._declare.families import _parameters, operand_positions, result_of
+from ..._ops._declare.families import operand_positions, result_of
+from ..interface import parameters_of
 from .array import CudaArray, empty, layout_of
 from .families import Maker, copy_array, generic_kernel, infer_of, wrap_cuda
 
@@ -157,7 +158,7 @@ def _wrapping(operator: Operator) -> Callable:
 
 def with_operator(function: Callable, operator: Operator) -> Callable:
     """The function, given its operator if it has a parameter of that name."""
-    return functools.partial(function, operator=operator) if "operator" in _parameters(function) else function
+    return functools.partial(function, operator=operator) if "operator" in parameters_of(function) else function
 
 
 def layouts_of(args: Sequence[Any]) -> tuple:

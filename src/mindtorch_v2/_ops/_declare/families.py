@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._autograd.node import VersionCounter
 from ..._autograd.views import creation_now, wake
-from ..._backends.interface import Backend, accelerator_among, backend_for, backend_of
+from ..._backends.interface import Backend, accelerator_among, backend_for, backend_of, parameters_of
 from ..._core.device import CPU
 from ..._core.dtype import (
     COMPUTE,
@@ -176,7 +176,8 @@ class ArrayFamily(Family):
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
         schema, xp = operator.schema, backend.xp
         taken = "{}._array" if backend.direct else "array_of({}, where)"
-        take = f"widened({taken})" if self.widen else taken
+        array = backend.array_function(operator, self.array)
+        take = f"widened({taken})" if self.widen and not getattr(array, "takes_halves", False) else taken
         passed = []
         for a in schema.arguments:
             one = take.format(a.name)
@@ -190,10 +191,9 @@ class ArrayFamily(Family):
                 passed.append(f"{a.name} if {absent}{a.name}.__class__ in NUMBERS else {one}")
             else:
                 passed.append(f"None if {a.name} is None else {one}" if a.optional else one)
-        array = backend.array_function(operator, self.array)
-        if "spec" in _parameters(array):
+        if "spec" in parameters_of(array):
             passed.append("spec=spec")
-        if "operator" in _parameters(array):
+        if "operator" in parameters_of(array):
             passed.append("operator=operator")
         names = ", ".join(schema.names)
         place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
@@ -237,11 +237,6 @@ def computes(infer: Callable, array: Callable, *, inplace: bool = False,
 def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
     """An operator that only moves or compares elements: any type as it is."""
     return ArrayFamily(infer, array, widen=False, inplace=inplace)
-
-
-def _parameters(function: Callable) -> tuple[str, ...]:
-    code = getattr(function, "__wrapped__", function).__code__
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _widened(backend: Backend, array: Any) -> Any:
@@ -291,7 +286,7 @@ class Pointwise(Family):
         self.ufunc = compute if isinstance(compute, str) else ufunc
         self.compute: Callable = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
         # Then `compute` gets, for half precision, what rounds to it: PyTorch rounds between the steps of a few.
-        self.rounds = hasattr(self.compute, "__code__") and "rounded" in _parameters(self.compute)
+        self.rounds = hasattr(self.compute, "__code__") and "rounded" in parameters_of(self.compute)
         self.known_types: dict[tuple, tuple[dtype, dtype]] = {}
 
     def sharing(self, schema: Schema) -> Iterable[tuple[int, bool]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...._kernels import ir, llvm
-from ...._kernels.language import kernel, read
+from ...._kernels.language import flat, kernel, read
 from . import machine
 
 _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first call, as tests want it
@@ -65,6 +65,19 @@ def launched(written: kernel, *args: Any, **constants: Any) -> bool:
     return _wanted(written, args, constants)
 
 
+def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
+    """`launched` for a kernel with its constants, without looking it up in each call."""
+    calls = _ready.setdefault((written, *constants.values()) if constants else written, [])
+
+    def launch(*args: Any) -> bool:
+        for call in calls:
+            if call(*args):
+                return True
+        return _wanted(written, args, constants)
+
+    return launch
+
+
 def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
     arrays = [a for a in args if a.__class__ is np.ndarray]
     key = (written, *[(a.dtype, a.ndim, a.flags.c_contiguous, a.flags.aligned) for a in arrays], *constants.values())
@@ -89,6 +102,11 @@ def _maker(written: kernel, arrays: Sequence[np.ndarray], constants: dict[str, A
         kind = ir.type_of(array.dtype)
         if kind is None or not array.flags.aligned:
             return None
-        given[name] = (kind, array.ndim, "c" if array.flags.c_contiguous else "s")
+        if annotated.get(name) is flat:
+            if not array.flags.c_contiguous:
+                return None
+            given[name] = (kind, 1, "flat")
+        else:
+            given[name] = (kind, array.ndim, "c" if array.flags.c_contiguous else "s")
     numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(arrays) :]}
     return lambda: llvm.module_of(read(written, given, numbers, constants))

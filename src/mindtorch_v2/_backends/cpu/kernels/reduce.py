@@ -1,0 +1,419 @@
+"""Reductions of the kernel language on arrays: what is folded, seen as [outer, n, inner], and launched."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...._core.dtype import REDUCED, float32, float64
+from ...._core.threads import get_num_threads
+from ...._kernels.library import reduce as library
+from ...._ops._declare.rules import Spec
+from ..jit.calls import prepared
+
+_PLAIN = frozenset((float32.np, float64.np))
+_SHARED = 1 << 15  # elements from which on several threads may work
+_FEW = 16  # columns next to each other that are too few for the lanes of a vector
+INF = float("inf")
+
+
+class Step(NamedTuple):
+    """One launch: [outer, n, inner] folded over n."""
+
+    outer: int
+    n: int
+    inner: int
+
+
+@functools.lru_cache(4096)
+def steps_of(shape: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[Step, ...]:
+    """The launches that fold dimensions of a contiguous array, the innermost first; none where it has no elements."""
+    if 0 in shape:
+        return ()
+    ndim = len(shape)
+    folded = set(range(ndim) if axes is None else (d % ndim for d in axes if ndim))
+    groups: list[list[int]] = []  # sizes of neighbouring dimensions that are folded (1) or kept (0)
+    for d, n in enumerate(shape):
+        if n == 1:
+            continue
+        if groups and groups[-1][0] == (d in folded):
+            groups[-1][1] *= n
+        else:
+            groups.append([d in folded, n])
+    made, inner, outer = [], 1, math.prod(shape)
+    for is_folded, n in reversed(groups):
+        outer //= n
+        if is_folded:
+            made.append(Step(outer, n, inner))
+        else:
+            inner *= n
+    return tuple(made) or (Step(math.prod(shape), 1, 1),)
+
+
+def divisor_near(n: int, wanted: int) -> int:
+    """The largest divisor of n up to a number."""
+    return next(d for d in range(min(wanted, n), 0, -1) if n % d == 0)
+
+
+def width_of(step: Step, threads: int) -> int:
+    """How many columns a turn takes: all, or so many that there is a turn for each thread."""
+    inner = step.inner
+    if threads > 1 and step.outer < threads:
+        share = -(-inner * step.outer // threads)
+        return min(max(-(-share // 16) * 16, 32), library.COLUMNS)
+    return min(inner, library.COLUMNS)
+
+
+def in_order(x: Any, axes: tuple[int, ...] | None) -> tuple[Any, tuple[int, ...] | None, tuple[int, ...]] | None:
+    """The array with its dimensions as they lie in memory, the folded ones there, and how it was turned.
+
+    A copy where they cannot be put so; None for repeated elements, of which a copy would be larger than the array.
+    """
+    if x.flags.c_contiguous:
+        return x, axes, ()
+    if 0 in x.strides and x.size > 1 and any(n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True)):
+        return None
+    order = tuple(sorted(range(x.ndim), key=lambda d: -abs(x.strides[d])))
+    turned = x.transpose(order)
+    if not turned.flags.c_contiguous:
+        return np.ascontiguousarray(x), axes, ()
+    return turned, None if axes is None else tuple([order.index(d % x.ndim) for d in axes]), order
+
+
+class Fold:
+    """A reduction: how elements are mapped and combined, for arrays of one kind."""
+
+    def __init__(self, element: Any, combine: Any, start: Any, finish: Any = library.total_itself, *,
+                 wide: bool = False, extreme: Any = None) -> None:
+        """`extreme`: what combines the floating elements of a row where none is NaN."""
+        self.wide, self.extreme = wide, extreme
+        again = library.itself if combine is not library.sum_of or wide else library.whole
+
+        def launches(mapped: Any, ended: Any) -> tuple[Callable, Callable]:
+            constants = dict(element=mapped, combine=combine, start=start, finish=ended, wide=wide)
+            rows = prepared(library.fold_rows, **constants) if extreme is None else self._extreme_rows(mapped, start)
+            return rows, prepared(library.fold_columns, **constants)
+
+        self.whole = launches(element, finish)  # maps, combines, finishes
+        self.first = launches(element, library.total_itself)
+        self.middle = launches(again, library.total_itself)
+        self.last = launches(again, finish)
+
+    def _extreme_rows(self, mapped: Any, start: Any) -> Callable:
+        launch = prepared(library.extreme_rows, element=mapped, combine=self.extreme, start=start)
+        return lambda made, x, rows, n, parts, width, count, p: launch(made, x, rows, n, parts, width)
+
+    def __call__(self, made: Any, x: Any, steps: Sequence[Step], partial: Any, p: float = 0.0) -> bool:
+        """Folds a contiguous array into `made`; `partial` is the type of results on the way."""
+        if len(steps) == 1 and x.size < _SHARED:
+            outer, n, inner = steps[0]
+            if inner == 1:
+                return self.whole[0](made, x, outer, n, 1, n, n, p)
+            if inner >= _FEW or n <= 4 * _FEW:
+                return self.whole[1](made, x, outer, n, inner, min(inner, library.COLUMNS), n, p)
+        return self._in_steps(made, x, steps, partial, p)
+
+    def _in_steps(self, made: Any, x: Any, steps: Sequence[Step], partial: Any, p: float) -> bool:
+        threads = get_num_threads() if x.size >= _SHARED else 1
+        count = math.prod(step.n for step in steps)
+        rest = [part for step in steps for part in _divided(step, threads)]
+        for i, (step, parts) in enumerate(rest):
+            last = i == len(rest) - 1
+            rows, columns = (self.whole if last else self.first) if not i else self.last if last else self.middle
+            into = made if last else np.empty((step.outer * parts, step.inner), partial)
+            if step.inner == 1:
+                done = rows(into, x, step.outer, step.n, parts, -(-step.n // parts), count, p)
+            else:
+                done = columns(into, x, *step, width_of(step, threads), count, p)
+            if not done:
+                return False
+            x = into
+        return True
+
+
+def _divided(step: Step, threads: int) -> list[tuple[Step, int]]:
+    """A launch as one, or as one of parts and one that folds these; each with the parts of a row that it makes."""
+    outer, n, inner = step
+    if inner == 1:
+        if threads == 1 or outer >= threads or n < _SHARED:
+            return [(step, 1)]
+        parts = -(-n // max(-(-n // (4 * threads)), library.BLOCK))
+        return [(step, parts), (Step(outer, -(-n // -(-n // parts)), 1), 1)]
+    if inner < _FEW and n > 4 * _FEW:
+        some = divisor_near(n, 64 // inner)
+        if some > 1:
+            return [(Step(outer, n // some, inner * some), 1), (Step(outer, some, inner), 1)]
+    if threads > 1 and outer * inner < 32 * threads and n >= 2 * library.ROWS:
+        some = divisor_near(n, 4 * threads)
+        if some > 1:
+            return [(Step(outer * some, n // some, inner), 1), (Step(outer, some, inner), 1)]
+    return [(step, 1)]
+
+
+# operators -----------------------------------------------------------------------------------------------------------
+
+
+def _kind_of(x: Any) -> str:
+    """The kind of numbers that is computed with: "u" for uint64 alone, smaller ones become int64."""
+    kind = "f" if x.dtype in REDUCED else x.dtype.kind
+    return "i" if kind == "u" and x.itemsize < 8 else kind
+
+
+class Folding:
+    """The kernel of an operator: a fold for each kind of array ("f", "i", "u", "b"), of which some may be missing."""
+
+    takes_halves = True
+
+    def __init__(self, **folds: Fold) -> None:
+        self.folds = folds
+
+    def __call__(self, x: Any, axes: tuple[int, ...] | None, spec: Spec, p: float = 0.0) -> Any:
+        fold = self.folds.get(_kind_of(x))
+        if fold is None:
+            return None
+        found = in_order(x, axes)
+        if found is None:
+            return None
+        x, axes, order = found
+        steps = steps_of(x.shape, axes)
+        if not steps:
+            return None
+        kind = spec.dtype.np
+        partial = np.float64 if fold.wide else np.float32 if kind in REDUCED else kind
+        if not order or axes is None or len(spec.shape) < 2:
+            made = np.empty(spec.shape, kind)
+            return made if fold(made, x, steps, partial, p) else None
+        kept = [d for i, d in enumerate(order) if i not in axes]
+        made = np.empty([x.shape[order.index(d)] for d in kept], kind)
+        if not fold(made, x, steps, partial, p):
+            return None
+        return np.ascontiguousarray(made.transpose([kept.index(d) for d in sorted(kept)])).reshape(spec.shape)
+
+    def quick(self, x: Any, dim: Any, keepdim: bool) -> Any:
+        """The fold of a contiguous array of a plain type over all or one dimension; None for others."""
+        fold = self.folds["f"]
+        shape = x.shape
+        if not dim:
+            made = np.empty((1,) * len(shape) if keepdim else (), x.dtype)
+            steps = steps_of(shape, None)
+        else:
+            at = dim[0] % len(shape)
+            made = np.empty(shape[:at] + ((1,) if keepdim else ()) + shape[at + 1 :], x.dtype)
+            steps = steps_of(shape, (at,))
+        return made if steps and fold(made, x, steps, np.float64 if fold.wide else x.dtype) else None
+
+
+def _of_dims(folding: Folding) -> Callable:
+    """The kernel of an operator that takes `dim`, `keepdim`, and perhaps `dtype`."""
+
+    def kernel(x: Any, dim: Any, keepdim: bool, dtype: Any = None, *, spec: Spec) -> Any:
+        if dtype is not None and dtype.np != x.dtype:
+            return None
+        return folding(x, _axes(dim), spec)
+
+    kernel.takes_halves, kernel.quick = True, folding.quick  # type: ignore[attr-defined]
+    return kernel
+
+
+def _axes(dim: Any) -> tuple[int, ...] | None:
+    return (dim,) if dim.__class__ is int else tuple(dim) if dim else None
+
+
+_ADDED = Fold(library.itself, library.sum_of, 0, wide=True)
+_WHOLE = Fold(library.whole, library.sum_of, 0)
+_PRODUCT = Fold(library.itself, library.product_of, 1)
+_WHOLE_PRODUCT = Fold(library.whole, library.product_of, 1)
+_TRUTH = {"any": Fold(library.truth, library.either, False), "all": Fold(library.truth, library.both, True)}
+
+total = _of_dims(Folding(f=_ADDED, i=_WHOLE, u=_WHOLE, b=_WHOLE))
+mean = _of_dims(Folding(f=Fold(library.itself, library.sum_of, 0, library.mean_of, wide=True)))
+nansum = _of_dims(Folding(f=Fold(library.number, library.sum_of, 0, wide=True)))
+prod = _of_dims(Folding(f=_PRODUCT, i=_WHOLE_PRODUCT, u=_WHOLE_PRODUCT, b=_WHOLE_PRODUCT))
+any_true = _of_dims(Folding(**dict.fromkeys("fiub", _TRUTH["any"])))
+all_true = _of_dims(Folding(**dict.fromkeys("fiub", _TRUTH["all"])))
+
+
+def count_nonzero(x: Any, dim: Any, *, spec: Spec) -> Any:
+    return _COUNTED(x, _axes(dim), spec) if x.ndim else None
+
+
+_COUNTED = Folding(**dict.fromkeys("fiub", Fold(library.counted, library.sum_of, 0)))
+count_nonzero.takes_halves = True  # type: ignore[attr-defined]
+
+
+# extremes ------------------------------------------------------------------------------------------------------------
+
+_LARGEST = {"f": -INF, "i": -(1 << 63), "u": 0, "b": False}
+_SMALLEST = {"f": INF, "i": (1 << 63) - 1, "u": (1 << 64) - 1, "b": True}
+
+
+def _extremes(largest: bool, element: Any = library.itself) -> Folding:
+    """The fold to the largest or smallest element; where there is a NaN, that."""
+    plain = library.larger_of if largest else library.smaller_of
+    careful = library.maximum_of if largest else library.minimum_of
+    starts = _LARGEST if largest else _SMALLEST
+    return Folding(f=Fold(element, careful, starts["f"], extreme=plain),
+                   **{kind: Fold(element, plain, starts[kind]) for kind in "iub"})
+
+
+amax, amin = _of_dims(_extremes(True)), _of_dims(_extremes(False))
+
+
+def _of_all(folding: Folding) -> Callable:
+    def kernel(x: Any, *, spec: Spec) -> Any:
+        return folding(x, None, spec)
+
+    kernel.takes_halves, kernel.quick = True, folding.quick  # type: ignore[attr-defined]
+    return kernel
+
+
+max_all, min_all = _of_all(_extremes(True)), _of_all(_extremes(False))
+
+
+def aminmax(x: Any, dim: int | None, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
+    least = amin(x, one_axis(dim), keepdim, spec=spec[0])
+    return None if least is None else (least, amax(x, one_axis(dim), keepdim, spec=spec[1]))
+
+
+aminmax.takes_halves = True  # type: ignore[attr-defined]
+
+
+def one_axis(dim: int | None) -> tuple[int, ...] | None:
+    return None if dim is None else (dim,)
+
+
+class _Places:
+    """Largest or smallest elements and their places; a start for each kind of array."""
+
+    def __init__(self, largest: bool) -> None:
+        starts = _LARGEST if largest else _SMALLEST
+        self.rows = {kind: prepared(library.place_rows, largest=largest, start=start)
+                     for kind, start in starts.items()}
+        self.columns = prepared(library.place_columns, largest=largest)
+
+    def __call__(self, x: Any, dim: int | None, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
+        if not x.size or not x.ndim:
+            return None
+        x = np.ascontiguousarray(x)
+        steps = steps_of(x.shape, one_axis(dim))
+        outer, n, inner = step = steps[0]
+        values, places = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+        threads = get_num_threads() if x.size >= _SHARED else 1
+        if inner > 1:
+            return (values, places) if self.columns(values, places, x, *step, width_of(step, threads)) else None
+        rows = self.rows[_kind_of(x)]
+        if outer > 1 or threads == 1:
+            return (values, places) if rows(values, places, x, outer, n, 1, n) else None
+        width = -(-n // (4 * threads))
+        parts = -(-n // width)
+        some, where = np.empty(parts, x.dtype), np.empty(parts, np.int64)
+        if not rows(some, where, x, 1, n, parts, width) or not rows(values, places, some, 1, parts, 1, parts):
+            return None
+        places[...] = where[places.item()]
+        return values, places
+
+
+_PLACES = {"max": _Places(True), "min": _Places(False)}
+
+
+def _with_places(word: str) -> tuple[Callable, Callable]:
+    """The kernels of `max.dim` and `argmax`, or of the smallest."""
+    places = _PLACES[word]
+
+    def dim_kernel(x: Any, dim: int, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
+        return places(x, dim, spec[0].shape)
+
+    def place_kernel(x: Any, dim: int | None, keepdim: bool, *, spec: Spec) -> Any:
+        found = places(x, dim, spec.shape)
+        return None if found is None else found[1]
+
+    dim_kernel.takes_halves = place_kernel.takes_halves = True  # type: ignore[attr-defined]
+    return dim_kernel, place_kernel
+
+
+max_dim, argmax = _with_places("max")
+min_dim, argmin = _with_places("min")
+
+
+# norms ---------------------------------------------------------------------------------------------------------------
+
+_NORMS = {0: Folding(f=Fold(library.present, library.sum_of, 0, wide=True)),
+          1: Folding(f=Fold(library.size, library.sum_of, 0, wide=True)),
+          2: Folding(f=Fold(library.square, library.sum_of, 0, library.root, wide=True)),
+          INF: _extremes(True, library.size), -INF: _extremes(False, library.size)}
+_POWER_NORM = Folding(f=Fold(library.powered, library.sum_of, 0, library.root_of_power, wide=True))
+
+
+def vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any, *, spec: Spec) -> Any:
+    if dtype is not None and dtype.np != x.dtype or _kind_of(x) != "f":
+        return None
+    return _NORMS.get(ord, _POWER_NORM)(x, _axes(dim), spec, float(ord))
+
+
+vector_norm.takes_halves = True  # type: ignore[attr-defined]
+
+
+# moments -------------------------------------------------------------------------------------------------------------
+
+
+class _Moments:
+    """Variances or deviations, and means."""
+
+    def __init__(self, deviation: bool) -> None:
+        self.rows = prepared(library.moment_rows, deviation=deviation)
+        self.columns = prepared(library.moment_columns, deviation=deviation)
+        self.merge = prepared(library.merge_moments, deviation=deviation)
+
+    def __call__(self, x: Any, dim: Any, correction: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
+        found = in_order(x, _axes(dim)) if _kind_of(x) == "f" else None
+        if found is None:
+            return None
+        kept, axes, order = found
+        if order and axes is not None:
+            kept, axes = np.ascontiguousarray(x), _axes(dim)
+        steps = steps_of(kept.shape, axes)
+        if len(steps) > 1:  # the folded dimensions behind the others
+            last = {d % x.ndim for d in axes or ()}
+            kept = np.ascontiguousarray(x.transpose([*(d for d in range(x.ndim) if d not in last), *last]))
+            steps = steps_of(kept.shape, tuple(range(x.ndim - len(last), x.ndim)))
+        if not steps:
+            return None
+        outer, n, inner = step = steps[0]
+        made, means = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
+        free = float(n - (1 if correction is None else correction))
+        free = free if free > 0 else 0.0
+        threads = get_num_threads() if x.size >= _SHARED else 1
+        if inner > 1:
+            return (made, means) if self.columns(made, means, kept, *step, width_of(step, threads), free) else None
+        if outer > 1 or threads == 1:
+            return (made, means) if self.rows(made, means, kept, outer, n, 1, n, free) else None
+        width = -(-n // (4 * threads))
+        parts = -(-n // width)
+        squares, own = np.empty(parts), np.empty(parts)
+        if not _SQUARES(squares, own, kept, 1, n, parts, width, 1.0):
+            return None
+        return (made, means) if self.merge(made, means, squares, own, n, width, parts, free) else None
+
+
+_SQUARES = prepared(library.moment_rows, deviation=False)
+_VARIANCE, _DEVIATION = _Moments(False), _Moments(True)
+
+
+def _moment(moments: _Moments) -> tuple[Callable, Callable]:
+    """The kernels of `var` and `var_mean`, or of the deviation."""
+
+    def alone(x: Any, dim: Any, correction: Any, keepdim: bool, *, spec: Spec) -> Any:
+        found = moments(x, dim, correction, spec.shape)
+        return None if found is None else found[0]
+
+    def with_mean(x: Any, dim: Any, correction: Any, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
+        return moments(x, dim, correction, spec[0].shape)
+
+    alone.takes_halves = with_mean.takes_halves = True  # type: ignore[attr-defined]
+    return alone, with_mean
+
+
+var, var_mean = _moment(_VARIANCE)
+std, std_mean = _moment(_DEVIATION)

@@ -1,0 +1,373 @@
+"""Reductions: elements mapped, combined, and the total brought to what is asked for.
+
+An array is seen as [outer, n, inner], folded over its n. Where inner is 1, the elements of a row are combined in the
+lanes of vectors; else columns are, next to each other. Sums are taken in blocks, whose totals are added in float64
+where the caller says `wide`: a running sum of more would lose digits. `parts` divides rows among several turns, which
+leave partial results to be folded again.
+
+The constants of a fold: `element(value, p)`, `combine(a, b)`, `start` (what changes nothing when combined) and
+`finish(total, count, p)`.
+"""
+
+from ..language import (
+    flat,
+    float64,
+    function,
+    int64,
+    isnan,
+    kernel,
+    larger,
+    like,
+    local,
+    nan,
+    parallel,
+    pow,
+    smaller,
+    sqrt,
+)
+
+BLOCK = 4096  # elements of a row that are added in lanes before they go into the total
+ROWS = 256  # elements of a column
+COLUMNS = 512  # at most so many are folded at a time, so that their totals stay in the cache
+
+
+# elements ------------------------------------------------------------------------------------------------------------
+
+
+@function
+def itself(v, p):
+    return v
+
+
+@function
+def whole(v, p):
+    return int64(v)
+
+
+@function
+def number(v, p):
+    """The element, zero for NaN."""
+    return like(0, v) if isnan(v) else v
+
+
+@function
+def truth(v, p):
+    return v != 0
+
+
+@function
+def counted(v, p):
+    return int64(v != 0)
+
+
+@function
+def present(v, p):
+    return like(1, v) if v != 0 else like(0, v)
+
+
+@function
+def size(v, p):
+    return abs(v)
+
+
+@function
+def square(v, p):
+    return v * v
+
+
+@function
+def powered(v, p):
+    return pow(abs(v), p)
+
+
+# combinations --------------------------------------------------------------------------------------------------------
+
+
+@function
+def sum_of(a, b):
+    return a + b
+
+
+@function
+def product_of(a, b):
+    return a * b
+
+
+@function
+def either(a, b):
+    return a | b
+
+
+@function
+def both(a, b):
+    return a & b
+
+
+@function
+def maximum_of(a, b):
+    return a if a > b or a != a else b
+
+
+@function
+def minimum_of(a, b):
+    return a if a < b or a != a else b
+
+
+@function
+def larger_of(a, b):
+    return larger(a, b)
+
+
+@function
+def smaller_of(a, b):
+    return smaller(a, b)
+
+
+# ends ----------------------------------------------------------------------------------------------------------------
+
+
+@function
+def total_itself(total, count, p):
+    return total
+
+
+@function
+def mean_of(total, count, p):
+    return total / count
+
+
+@function
+def root(total, count, p):
+    return sqrt(total)
+
+
+@function
+def root_of_power(total, count, p):
+    return pow(total, 1 / p)
+
+
+# folds ---------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def fold_rows(out: flat, x: flat, rows, n, parts, width, count, p: float, *, element, combine, start, finish, wide):
+    """out[row * parts + part]: the fold of `width` elements of a row of n, from part * width on."""
+    for turn in parallel(rows * parts, width):
+        row = turn // parts
+        first = row * n + (turn - row * parts) * width
+        last = min(first + width, row * n + n)
+        total = float64(start) if wide else like(start, element(like(0, x), p))
+        for block in range(first, last, BLOCK):
+            some = like(start, element(like(0, x), p))
+            for i in range(block, min(block + BLOCK, last)):
+                some = combine(some, element(x[i], p))
+            total = combine(total, some)
+        out[turn] = finish(total, count, p)
+
+
+@kernel
+def fold_columns(out: flat, x: flat, outer, n, inner, width, count, p: float, *, element, combine, start, finish, wide):
+    """out[o, j]: the fold of x[o, :, j]; a turn takes `width` columns, at most COLUMNS."""
+    blocks = (inner + width - 1) // width
+    for turn in parallel(outer * blocks, n * min(width, inner)):
+        o = turn // blocks
+        first = (turn - o * blocks) * width
+        columns = min(width, inner - first)
+        at = o * n * inner + first
+        totals = local(COLUMNS, float64 if wide else element(like(0, x), p))
+        some = local(COLUMNS, element(like(0, x), p))
+        for j in range(columns):
+            totals[j] = start
+        for block in range(0, n, ROWS):
+            end = min(block + ROWS, n)
+            for j in range(columns):
+                some[j] = start
+            for k in range(block, end - 3, 4):  # four at a time: `some` is loaded and stored less often
+                for j in range(columns):
+                    i = at + k * inner + j
+                    first_two = combine(element(x[i], p), element(x[i + inner], p))
+                    last_two = combine(element(x[i + 2 * inner], p), element(x[i + 3 * inner], p))
+                    some[j] = combine(some[j], combine(first_two, last_two))
+            for k in range(end - (end - block) % 4, end):
+                for j in range(columns):
+                    some[j] = combine(some[j], element(x[at + k * inner + j], p))
+            for j in range(columns):
+                totals[j] = combine(totals[j], some[j])
+        for j in range(columns):
+            out[o * inner + first + j] = finish(totals[j], count, p)
+
+
+@kernel
+def extreme_rows(out: flat, x: flat, rows, n, parts, width, *, element, combine, start):
+    """The largest or smallest (`larger_of`, `smaller_of`) floating element of parts of rows; NaN if there is one."""
+    for turn in parallel(rows * parts, width):
+        row = turn // parts
+        first = row * n + (turn - row * parts) * width
+        best = like(start, x)
+        undefined = False
+        for i in range(first, min(first + width, row * n + n)):
+            v = element(x[i], 0.0)
+            best = combine(best, v)
+            undefined = undefined | isnan(v)
+        out[turn] = like(nan, x) if undefined else best
+
+
+# with their places ---------------------------------------------------------------------------------------------------
+
+
+@kernel
+def place_rows(values: flat, places: flat, x: flat, rows, n, parts, width, *, largest, start):
+    """The first largest (or smallest) element of parts of rows, and its place in the row; NaN before all others."""
+    for turn in parallel(rows * parts, 2 * width):
+        row = turn // parts
+        first = row * n + (turn - row * parts) * width
+        last = min(first + width, row * n + n)
+        best = like(start, x)
+        undefined = False
+        for i in range(first, last):
+            v = x[i]
+            best = larger(best, v) if largest else smaller(best, v)
+            undefined = undefined | (v != v)
+        found = first
+        for block in range(first, last, 64):
+            end = min(block + 64, last)
+            met = False
+            for i in range(block, end):
+                v = x[i]
+                met = met | (v != v if undefined else v == best)
+            found = block
+            if met:
+                break
+        while found < last - 1 and (x[found] == x[found] if undefined else x[found] != best):
+            found += 1
+        values[turn] = x[found]
+        places[turn] = found - row * n
+
+
+@kernel
+def place_columns(values: flat, places: flat, x: flat, outer, n, inner, width, *, largest):
+    """The same of columns."""
+    blocks = (inner + width - 1) // width
+    for turn in parallel(outer * blocks, n * min(width, inner)):
+        o = turn // blocks
+        first = (turn - o * blocks) * width
+        columns = min(width, inner - first)
+        at = o * n * inner + first
+        best = local(COLUMNS, x)
+        where = local(COLUMNS, int64)
+        for j in range(columns):
+            best[j] = x[at + j]
+            where[j] = 0
+        for k in range(1, n):
+            for j in range(columns):
+                v = x[at + k * inner + j]
+                b = best[j]
+                better = ((v > b if largest else v < b) | (v != v)) & (b == b)
+                best[j] = v if better else b
+                w = where[j]
+                where[j] = k if better else w
+        for j in range(columns):
+            values[o * inner + first + j] = best[j]
+            places[o * inner + first + j] = where[j]
+
+
+# moments -------------------------------------------------------------------------------------------------------------
+
+
+@function
+def spread(squares, divisor, deviation):
+    return sqrt(squares / divisor) if deviation else squares / divisor
+
+
+@kernel
+def moment_rows(made: flat, means: flat, x: flat, rows, n, parts, width, divisor: float, *, deviation):
+    """Mean and sum of squared deviations of parts of rows; the latter divided, and the root taken where asked for.
+
+    Blocks that fit into the cache are looked at twice, and what they give is put together.
+    """
+    for turn in parallel(rows * parts, 2 * width):
+        row = turn // parts
+        first = row * n + (turn - row * parts) * width
+        last = min(first + width, row * n + n)
+        mean = float64(0)
+        squares = float64(0)
+        for block in range(first, last, BLOCK):
+            end = min(block + BLOCK, last)
+            total = like(0, x)
+            for i in range(block, end):
+                total += x[i]
+            own = total / like(end - block, x)
+            off = like(0, x)
+            some = like(0, x)
+            for i in range(block, end):
+                apart = x[i] - own
+                off += apart
+                some += apart * apart
+            exact = float64(own) + float64(off) / (end - block)
+            step = exact - mean
+            share = float64(end - block) / float64(end - first)
+            squares += float64(some) - float64(off) * float64(off) / (end - block)
+            squares += step * step * share * (block - first)
+            mean += step * share
+        means[turn] = mean
+        made[turn] = spread(max(squares, 0.0), divisor, deviation)
+
+
+@kernel
+def merge_moments(made: flat, means: flat, squares: flat, parts: flat, n, width, count, divisor: float, *, deviation):
+    """One mean and spread of the parts of one row."""
+    mean = float64(0)
+    total = float64(0)
+    for i in range(count):
+        own = float64(min(width, n - i * width))
+        step = parts[i] - mean
+        share = own / float64(min(i * width + width, n))
+        total += squares[i] + step * step * share * float64(i * width)
+        mean += step * share
+    means[0] = mean
+    made[0] = spread(total, divisor, deviation)
+
+
+@kernel
+def moment_columns(made: flat, means: flat, x: flat, outer, n, inner, width, divisor: float, *, deviation):
+    """The same of columns."""
+    blocks = (inner + width - 1) // width
+    for turn in parallel(outer * blocks, 2 * n * min(width, inner)):
+        o = turn // blocks
+        first = (turn - o * blocks) * width
+        columns = min(width, inner - first)
+        at = o * n * inner + first
+        mean = local(COLUMNS, float64)
+        squares = local(COLUMNS, float64)
+        centre = local(COLUMNS, x)
+        some = local(COLUMNS, x)
+        for j in range(columns):
+            mean[j] = 0
+            squares[j] = 0
+        for block in range(0, n, ROWS):
+            end = min(block + ROWS, n)
+            for j in range(columns):
+                some[j] = 0
+            for k in range(block, end):
+                for j in range(columns):
+                    some[j] += x[at + k * inner + j]
+            for j in range(columns):
+                mean[j] += float64(some[j])
+        for j in range(columns):
+            mean[j] = mean[j] / n
+            centre[j] = mean[j]
+        for block in range(0, n, ROWS):
+            end = min(block + ROWS, n)
+            for j in range(columns):
+                some[j] = 0
+            for k in range(block, end):
+                for j in range(columns):
+                    apart = x[at + k * inner + j] - centre[j]
+                    some[j] += apart * apart
+            for j in range(columns):
+                squares[j] += float64(some[j])
+        for j in range(columns):
+            i = o * inner + first + j
+            gap = mean[j] - float64(centre[j])
+            means[i] = mean[j]
+            made[i] = spread(max(squares[j] - gap * gap * n, 0.0), divisor, deviation)
