@@ -505,7 +505,7 @@ def _check_bounds(kind: dtype, *bounds: Any) -> None:
             stored_number(bound, kind)
 
 
-def _linspace(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec) -> Any:
+def evenly_spaced(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec) -> Any:
     kind, start, end = spec.dtype.np, _number(start), _number(end)
     if steps == 1:
         return _full(xp, spec, stored_number(start, spec.dtype))
@@ -544,7 +544,7 @@ _LINSPACE = cases(case(0, 1, 5), case(-1.5, 3, 4), case(0, 1, 1), case(2, 1, 0),
 _STEPS_OVERLOAD = Aten(by_operands("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor", "default"))
 
 op(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, {FACTORY}) -> Tensor",
-   kernel=Factory(_spaced_spec("linspace"), _linspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"),
+   kernel=Factory(_spaced_spec("linspace"), evenly_spaced), samples=_LINSPACE, out=COUNTED._replace(grad="cut"),
    aten=_STEPS_OVERLOAD, kernels={"npu": "factories.linspace"})
 op(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, {FACTORY}) -> Tensor",
    kernel=Factory(_spaced_spec("logspace"), _logspace), samples=_LINSPACE, out=COUNTED._replace(grad="cut"),

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._core.device import META
-from .._core.dtype import COMPUTE, FLOAT, dtype, int64
-from .._dispatch.registry import registry
+from .._core.dtype import COMPUTE, FLOAT, dtype
+from .._core.tensor import Tensor
 from ._declare.aten import LEAF
-from ._declare.op import composite, function_of, named_result
-from ._declare.rules import shape_text
+from ._declare.families import moves
+from ._declare.op import composite, function_of, named_result, op
+from ._declare.rules import Spec, shape_text
 from ._declare.samples import case, cases, error, ints, t
+from .create import evenly_spaced
 from .unique import HISTOGRAM_OUT
 
-_linspace, _searchsorted, _where = (function_of(registry.get(f"aten::{name}"))
-                                    for name in ("linspace", "searchsorted", "where.self"))
 _HISTOGRAMDD = named_result("histogramdd", ("hist", "bin_edges"))
 
 
@@ -65,25 +65,28 @@ def _check_count(count: int, d: int) -> None:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {count} for dimension {d}")
 
 
-def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None) -> list[Any]:
-    """Edges of bins of equal width over the given ranges, or over those of the data."""
-    dims = self.shape[-1]
-    for d, count in enumerate(counts):
+def _edges_specs(rows: Tensor, bins: Sequence[int], range: Sequence[float] | None) -> list[Spec]:
+    dims = rows._array.shape[-1]
+    for d, count in enumerate(bins):
         _check_count(count, d)
     if range is not None and len(range) != 2 * dims:
         raise RuntimeError(f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} "
                            f"elements, but got {len(range)}")
+    if range is None and rows.dtype in COMPUTE and rows._array.size and rows._device is not META:
+        _refuse(rows.dtype)
+    return [Spec((count + 1,), rows.dtype) for count in bins]
+
+
+def _edges_arrays(xp: Any, rows: Any, bins: Sequence[int], range: Sequence[float] | None, spec: list[Spec]) -> list[Any]:
+    if range is not None:
+        lows, highs = range[::2], range[1::2]
+    elif not rows.size:
+        lows, highs = [0.0] * len(bins), [1.0] * len(bins)
+    else:
+        flat = rows.reshape(-1, len(bins))
+        lows, highs = flat.min(0).tolist(), flat.max(0).tolist()
     made = []
-    for d, count in enumerate(counts):
-        if range is not None:
-            low, high = range[2 * d : 2 * d + 2]
-        elif self._device is META or not self.numel():
-            low, high = 0.0, 1.0
-        elif self.dtype in COMPUTE:
-            _refuse(self.dtype)
-        else:
-            column = self.select(-1, d)
-            low, high = column.min().item(), column.max().item()
+    for d, (low, high, one) in enumerate(zip(lows, highs, spec, strict=True)):
         if not (math.isfinite(low) and math.isfinite(high)):
             raise RuntimeError(f"torch.histogramdd: dimension {d}'s range [{low:g}, {high:g}] is not finite")
         if low > high:
@@ -91,29 +94,45 @@ def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None
                                f"dimension {d}")
         if low == high:
             low, high = low - 0.5, high + 0.5
-        made.append(_linspace(low, high, count + 1, dtype=self.dtype, device=self._device))
+        made.append(evenly_spaced(xp, low, high, one.shape[0], spec=one))
     return made
 
 
-def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
+# Edges of bins of equal width over the given ranges, or over those of the data.
+_equal_edges = function_of(op(
+    "_histogram_edges(Tensor rows, int[] bins, float[]? range) -> Tensor[]",
+    kernel=moves(_edges_specs, _edges_arrays), public=""))
+
+
+def _counts_spec(rows: Tensor, edges: Sequence[Tensor], weight: Tensor | None) -> Spec:
+    return Spec(tuple([e._array.shape[0] - 1 for e in edges]), rows.dtype)
+
+
+def _counts(xp: Any, rows: Any, edges: Sequence[Any], weight: Any) -> Any:
     """How many rows, or how much weight, falls between the edges; the last bin of a dimension is closed."""
-    sizes = [e.numel() - 1 for e in edges]
+    sizes = [e.shape[0] - 1 for e in edges]
     total = math.prod(sizes)
-    rows = self.reshape(-1, len(edges))
-    place, inside = rows.new_zeros(rows.shape[0], dtype=int64), None
+    place, inside = xp.zeros(rows.shape[0], xp.int64), xp.ones(rows.shape[0], bool)
     for d, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
-        column = rows.select(1, d).contiguous()
-        fits = (column >= edge[0]) & (column <= edge[-1])
-        inside = fits if inside is None else inside & fits
-        place = place * size + (_searchsorted(edge, column, right=True) - 1).clamp(0, size - 1)
-    weights = rows.new_ones(rows.shape[0]) if weight is None else weight.reshape(-1)
+        column = rows[:, d]
+        inside &= (column >= edge[0]) & (column <= edge[-1])
+        place = place * size + xp.clip(xp.searchsorted(edge, column, side="right") - 1, 0, size - 1)
     # What lies outside goes to one more place, which is cut off.
-    counts = rows.new_zeros(total + 1).index_add(0, _where(inside, place, place.new_full((), total)), weights)
-    made = counts[:total].reshape(sizes)
+    place = xp.where(inside, place, total)
+    return xp.bincount(place, weight, minlength=total + 1)[:total].reshape(sizes)
+
+
+_in_bins = function_of(op(
+    "_histogram_counts(Tensor rows, Tensor[] edges, Tensor? weight) -> Tensor",
+    kernel=moves(_counts_spec, _counts), kernels={"cpu": "histogram.histogram"}, public=""))
+
+
+def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
+    made = _in_bins(self.reshape(-1, len(edges)), edges, None if weight is None else weight.reshape(-1))
     if density:
         made = made / made.sum()
         for d, edge in enumerate(edges):
-            made = made / edge.diff().reshape([-1 if i == d else 1 for i in range(len(sizes))])
+            made = made / edge.diff().reshape([-1 if i == d else 1 for i in range(len(edges))])
     return made
 
 
