@@ -77,7 +77,8 @@ def _edges_specs(rows: Tensor, bins: Sequence[int], range: Sequence[float] | Non
     return [Spec((count + 1,), rows.dtype) for count in bins]
 
 
-def _edges_arrays(xp: Any, rows: Any, bins: Sequence[int], range: Sequence[float] | None, spec: list[Spec]) -> list[Any]:
+def _edges_arrays(xp: Any, rows: Any, bins: Sequence[int], range: Sequence[float] | None,
+                  spec: list[Spec]) -> list[Any]:
     if range is not None:
         lows, highs = range[::2], range[1::2]
     elif not rows.size:

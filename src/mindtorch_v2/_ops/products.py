@@ -150,7 +150,7 @@ def _cross_array(xp: Any, self: Any, other: Any, dim: int, spec: Spec) -> Any:
 _linalg_cross: Callable = function_of(op(
     "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
     apart="self other",
-    kernel=moves(_cross_spec, _cross_array),
+    kernel=moves(_cross_spec, _cross_array), kernels={"cpu": "products.cross"},
     npu="aclnnLinalgCross(self:out, other:out, dim, out)", # half types round after each step, as PyTorch's kernel does
     grad=dict(self=lambda grad, other, dim: _linalg_cross(conj(other), grad, dim=dim),
               other=lambda grad, self, dim: _linalg_cross(grad, conj(self), dim=dim)),

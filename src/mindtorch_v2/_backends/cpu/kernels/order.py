@@ -1,0 +1,76 @@
+"""Sorting short rows, and what is found by it."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...._kernels.library import order
+from ..jit.calls import launched
+
+_FEW = 32  # elements up to which the best are kept sorted while a row is read
+
+
+def _rows(array: Any, dim: int) -> Any:
+    """The array as (before, along, behind) the dimension."""
+    shape = array.shape
+    at = dim % len(shape)
+    return array.reshape(math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :]))
+
+
+def sort(self: Any, dim: int, descending: bool, stable: Any, spec: Any) -> Any:
+    if not self.ndim or not 0 < self.shape[dim] <= order.SHORT or spec[0].strides is not None:
+        return None
+    values, indices = np.empty(self.shape, self.dtype), np.empty(self.shape, np.int64)
+    done = launched(order.sort, _rows(values, dim), _rows(indices, dim), _rows(self, dim), descending=descending,
+                    nans=self.dtype.kind == "f")
+    return (values, indices) if done else None
+
+
+def topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+    if not self.ndim or not 0 < k <= _FEW:
+        return None
+    at = dim % self.ndim
+    shape = (*self.shape[:at], k, *self.shape[at + 1 :])
+    values, indices = np.empty(shape, self.dtype), np.empty(shape, np.int64)
+    done = launched(order.topk, _rows(values, dim), _rows(indices, dim), _rows(self, dim), largest=largest,
+                    nans=self.dtype.kind == "f")
+    return (values, indices) if done else None
+
+
+def _picked(which: str, self: Any, dim: int, keepdim: bool, k: int = 0) -> Any:
+    if not self.ndim or not 0 < self.shape[dim] <= order.SHORT:
+        return None
+    at = dim % self.ndim
+    shape = (*self.shape[:at], *((1,) if keepdim else ()), *self.shape[at + 1 :])
+    values, indices, rows = np.empty(shape, self.dtype), np.empty(shape, np.int64), _rows(self, dim)
+    room = (rows.shape[0], rows.shape[2])
+    done = launched(order.picked, values.reshape(room), indices.reshape(room), rows, k, which=which,
+                    nans=self.dtype.kind == "f")
+    return (values, indices) if done else None
+
+
+def kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> Any:
+    return _picked("kth", self, dim, keepdim, k - 1)
+
+
+def median(self: Any, dim: int, keepdim: bool) -> Any:
+    return _picked("median", self, dim, keepdim)
+
+
+def nanmedian(self: Any, dim: int, keepdim: bool) -> Any:
+    return _picked("nanmedian", self, dim, keepdim)
+
+
+def mode(self: Any, dim: int, keepdim: bool) -> Any:
+    return _picked("mode", self, dim, keepdim)
+
+
+def median_of_all(self: Any) -> Any:
+    made = _picked("median", self.reshape(-1), 0, False)
+    return None if made is None else made[0]
+
+
+def nanmedian_of_all(self: Any) -> Any:
+    made = _picked("nanmedian", self.reshape(-1), 0, False)
+    return None if made is None else made[0]

@@ -1,0 +1,88 @@
+"""Sorting short rows, which lie along the middle dimension, and what is found by it; `nans`: there may be some."""
+
+from ..language import function, isnan, kernel, local, parallel
+
+SHORT = 64  # elements of a row up to which insertion is the quickest way to sort it
+
+
+@function
+def before(a, b, descending, nans):
+    """Whether an element stands before another one when sorted; NaN counts as the largest."""
+    if descending and nans:
+        return a > b or (isnan(a) and not isnan(b))
+    if descending:
+        return a > b
+    if nans:
+        return a < b or (isnan(b) and not isnan(a))
+    return a < b
+
+
+@kernel
+def sort(values, indices, x, *, descending, nans):
+    """Sorts rows, equal elements in the order they have."""
+    length, inner = x.shape[1], x.shape[2]
+    for row in parallel(x.shape[0] * inner, length * length):
+        o, j = row // inner, row % inner
+        for i in range(length):
+            value = x[o, i, j]
+            at = i
+            while at > 0 and before(value, values[o, at - 1, j], descending, nans):
+                values[o, at, j] = values[o, at - 1, j]
+                indices[o, at, j] = indices[o, at - 1, j]
+                at -= 1
+            values[o, at, j] = value
+            indices[o, at, j] = i
+
+
+@kernel
+def topk(values, indices, x, *, largest, nans):
+    """The first elements of sorted rows, as many as there is room for."""
+    length, inner, k = x.shape[1], x.shape[2], values.shape[1]
+    for row in parallel(x.shape[0] * inner, 4 * length):
+        o, j = row // inner, row % inner
+        for i in range(length):
+            value = x[o, i, j]
+            if i < k or before(value, values[o, k - 1, j], largest, nans):
+                at = min(i, k - 1)
+                while at > 0 and before(value, values[o, at - 1, j], largest, nans):
+                    values[o, at, j] = values[o, at - 1, j]
+                    indices[o, at, j] = indices[o, at - 1, j]
+                    at -= 1
+                values[o, at, j] = value
+                indices[o, at, j] = i
+
+
+@kernel
+def picked(values, indices, x, k, *, which, nans):
+    """One element of each sorted row: the k-th, the lower median (of all or of numbers), or the most frequent one."""
+    length, inner = x.shape[1], x.shape[2]
+    ordered, places = local(64, x), local(64, indices)
+    for row in parallel(x.shape[0] * inner, length * length):
+        o, j = row // inner, row % inner
+        known = 0
+        for i in range(length):
+            value = x[o, i, j]
+            if nans:
+                known += 0 if isnan(value) else 1
+            else:
+                known += 1
+            at = i
+            while at > 0 and before(value, ordered[at - 1], False, nans):
+                ordered[at] = ordered[at - 1]
+                places[at] = places[at - 1]
+                at -= 1
+            ordered[at] = value
+            places[at] = i
+        found = k
+        if which == "median":
+            found = (length - 1) // 2 if known == length else known  # the first NaN
+        if which == "nanmedian":
+            found = max(known - 1, 0) // 2
+        if which == "mode":
+            run, longest = 0, -1
+            for i in range(length):
+                run = run + 1 if i > 0 and ordered[i] == ordered[i - 1] else 0
+                if run > longest:
+                    longest, found = run, i
+        values[o, j] = ordered[found]
+        indices[o, j] = places[found]
