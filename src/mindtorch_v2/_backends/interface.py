@@ -83,6 +83,10 @@ class Backend:
         """The `array` or `compute` function of an operator here; `generic` is its family's."""
         return generic
 
+    def compiled_pointwise(self, operator: Operator, family: Any, inplace: bool) -> Any:
+        """The compiled forms of a pointwise operator, where arrays are NumPy's; None if there are none."""
+        return None
+
 
 def parameters_of(function: Callable) -> tuple[str, ...]:
     """The names of a function's parameters."""

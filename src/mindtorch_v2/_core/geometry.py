@@ -1,6 +1,7 @@
 """Shapes and strides, whatever the memory."""
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,23 @@ def is_dense(array: Any) -> bool:
             return False
         step *= n
     return True
+
+
+def collapsed(order: Iterable[int], shape: Sequence[int],
+              strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Sizes of as few dimensions as can be, and each array's strides over them; `order` begins with the innermost."""
+    sizes: list[int] = []
+    kept: list[list[int]] = [[] for _ in strides]
+    for d in order:
+        if shape[d] == 1:
+            continue
+        if sizes and all(own[d] == steps[-1] * sizes[-1] for own, steps in zip(strides, kept, strict=True)):
+            sizes[-1] *= shape[d]
+            continue
+        sizes.append(shape[d])
+        for own, steps in zip(strides, kept, strict=True):
+            steps.append(own[d])
+    return sizes or [1], kept if sizes else [[0] for _ in strides]
 
 
 class Steps(NamedTuple):

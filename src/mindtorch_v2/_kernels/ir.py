@@ -41,8 +41,19 @@ class Node:
         self.op, self.type, self.args, self.data = op, kind, args, data
 
     def key(self) -> tuple:
-        """Equal for equal expressions."""
-        return (self.op, self.type, tuple([a.key() for a in self.args]), repr(self.data))
+        """Equal for equal expressions: their operations, each with the places of its operands."""
+        places: dict[int, int] = {}
+        made: list[tuple] = []
+
+        def add(node: Node) -> int:
+            if id(node) not in places:
+                operands = tuple([add(a) for a in node.args])
+                made.append((node.op, node.type, operands, repr(node.data)))
+                places[id(node)] = len(made)
+            return places[id(node)]
+
+        add(self)
+        return tuple(made)
 
     def walk(self) -> Iterator["Node"]:
         """This node and all below it, each once."""
@@ -104,6 +115,14 @@ class Store:
 
 
 @dataclasses.dataclass
+class Poke:
+    """Writes an i64 to an address."""
+
+    address: Node
+    value: Node
+
+
+@dataclasses.dataclass
 class Loop:
     """A counting loop. `work`: its turns are independent, each of so many elements, and may be shared out."""
 
@@ -136,6 +155,19 @@ class Leave:
     """Leaves the innermost loop, or its turn."""
 
     turn: bool
+
+
+@dataclasses.dataclass
+class Block:
+    """Statements that an `Exit` of the same name leaves."""
+
+    name: str
+    body: list
+
+
+@dataclasses.dataclass
+class Exit:
+    name: str
 
 
 @dataclasses.dataclass(frozen=True)

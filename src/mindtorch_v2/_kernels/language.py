@@ -7,6 +7,7 @@ docs/kernels.md has the rules.
 
 import ast
 import builtins
+import ctypes
 import functools
 import inspect
 import itertools
@@ -94,6 +95,19 @@ def as_float32(bits: Any) -> Any:
 
 def as_float64(bits: Any) -> Any:
     return np.int64(bits).view(np.float64)
+
+
+def peek(address: int) -> int:
+    """The int64 at an address."""
+    return ctypes.c_int64.from_address(address).value
+
+
+def peek32(address: int) -> int:
+    return ctypes.c_int32.from_address(address).value
+
+
+def poke(address: int, value: int) -> None:
+    ctypes.c_int64.from_address(address).value = value
 
 
 def _atomic(combine: Callable) -> Callable:
@@ -330,7 +344,7 @@ class _Reader:
         """Whether a value may be computed though nobody asks for it."""
         if statements:
             return False
-        return not isinstance(value, Node) or all(n.op not in ("load", "cdiv", "crem", "floordiv", "mod")
+        return not isinstance(value, Node) or all(n.op not in ("load", "peek", "cdiv", "crem", "floordiv", "mod")
                                                   for n in value.walk())
 
     def variable(self, name: str, kind: str) -> Node:
@@ -367,17 +381,14 @@ class _Frame:
     # statements ----------------------------------------------------------------------------------------------------
 
     def result(self, body: Sequence[ast.stmt]) -> Any:
-        self.block(body)
+        """Reads the body; what it returns. A return from within branches or loops leaves a block of all statements."""
+        statements, _ = self.apart(lambda: self.block(body))
+        self.reader.statements += [ir.Block(self.left, statements)] if self.left else statements
         return self.returned
 
     def block(self, body: Sequence[ast.stmt]) -> bool:
         """Reads statements; whether they end the function."""
-        for i, statement in enumerate(body):
-            if isinstance(statement, ast.If) and self.branch(statement, body[i + 1 :]):
-                return True
-            if not isinstance(statement, ast.If) and self.statement(statement):
-                return True
-        return False
+        return any(self.branch(tree) if isinstance(tree, ast.If) else self.statement(tree) for tree in body)
 
     def statement(self, tree: ast.stmt) -> bool:
         if isinstance(tree, ast.Return):
@@ -395,7 +406,7 @@ class _Frame:
             self.loop(tree)
         elif isinstance(tree, ast.While):
             test, condition = self.apart(lambda: self.reader.truth(self.value(tree.test)))
-            body, _ = self.apart(lambda: self.block(tree.body))
+            body = self.inside(tree.body)
             self.emit(ir.While(test, self.reader.node(condition, "bool"), body))
         elif isinstance(tree, (ast.Break, ast.Continue)):
             self.emit(ir.Leave(isinstance(tree, ast.Continue)))
@@ -407,34 +418,36 @@ class _Frame:
         return False
 
     def give(self, value: Any) -> None:
-        """Returns a value: as it is if it is the only one."""
-        if self.returned is None:
+        """Returns a value: as it is if no other is returned."""
+        if not self.branched and not self.left:
             self.returned = value
+            return
+        reader, name = self.reader, f"returned{self.suffix}_"
+        node = reader.node(value)
+        self.returned = reader.variable(name, node.type)
+        self.emit(ir.Set(name, ir.cast(node, self.returned.type)))
         if self.branched:
-            reader = self.reader
-            node = value if isinstance(value, Node) else reader.node(value)
-            name = f"returned{self.suffix}_"
-            kind = reader.variables.get(name)
-            self.returned = reader.variable(name, kind or node.type)
-            self.emit(ir.Set(name, ir.cast(node, self.returned.type)))
+            self.left = name
+            self.emit(ir.Exit(name))
 
-    branched = 0
+    branched = 0  # how many branches and loops the statement that is being read is in
+    left = ""  # the name of the block that returns leave
 
-    def branch(self, tree: ast.If, rest: Sequence[ast.stmt]) -> bool:
+    def inside(self, body: Sequence[ast.stmt]) -> list:
+        """The statements of a branch or a loop."""
+        self.branched += 1
+        try:
+            return self.apart(lambda: self.block(body))[0]
+        finally:
+            self.branched -= 1
+
+    def branch(self, tree: ast.If) -> bool:
+        """Reads a branch; whether it surely ends the function."""
         condition = self.reader.truth(self.value(tree.test))
         if not isinstance(condition, Node):
             return self.block(tree.body if condition else tree.orelse)
-        ends = _returns(tree.body) or _returns(tree.orelse)
-        if ends:  # the rest is run by whichever branch goes on
-            self.branched += 1
-            then, _ = self.apart(lambda: self.block([*tree.body, *rest]))
-            otherwise, _ = self.apart(lambda: self.block([*tree.orelse, *rest]))
-            self.branched -= 1
-        else:
-            then, _ = self.apart(lambda: self.block(tree.body))
-            otherwise, _ = self.apart(lambda: self.block(tree.orelse))
-        self.emit(ir.If(condition, then, otherwise))
-        return ends
+        self.emit(ir.If(condition, self.inside(tree.body), self.inside(tree.orelse)))
+        return False
 
     def loop(self, tree: ast.For) -> None:
         call = tree.iter
@@ -458,7 +471,7 @@ class _Frame:
             work = None
         else:
             raise self.fail(tree, "loops run over range, parallel or unrolled")
-        body, _ = self.apart(lambda: self.block(tree.body))
+        body = self.inside(tree.body)
         limits = [reader.node(v, "i64") for v in (start, stop, step)]
         self.emit(ir.Loop(name, limits[0], limits[1], limits[2], body, work))
 
@@ -705,6 +718,15 @@ class _Frame:
     def _call_far(self, name: str, value: Node, limit: float) -> Node:
         return Node("far", value.type, (value,), (name, limit))
 
+    def _call_peek(self, address: Node) -> Node:
+        return Node("peek", "i64", (self.reader.node(address, "i64"),))
+
+    def _call_peek32(self, address: Node) -> Node:
+        return ir.cast(Node("peek", "i32", (self.reader.node(address, "i64"),)), "i64")
+
+    def _call_poke(self, address: Node, value: Any) -> None:
+        self.emit(ir.Poke(self.reader.node(address, "i64"), self.reader.node(value, "i64")))
+
     def _call_rsqrt(self, value: Node) -> Node:
         kind = self.reader.common((value,), floating=True)
         return Node("div", kind, (const(1.0, kind), Node("sqrt", kind, (self.reader.node(value, kind),))))
@@ -719,8 +741,8 @@ class _Frame:
         return Node("lt", "bool", (Node("abs", value.type, (value,)), const(inf, value.type)))
 
 
-_LANGUAGE = frozenset((like, local, ordered, c_div, c_rem, as_int, as_float32, as_float64, far, rsqrt, isnan, isinf,
-                       isfinite))  # fmt: skip
+_LANGUAGE = frozenset((peek, peek32, poke, like, local, ordered, c_div, c_rem, as_int, as_float32, as_float64, far,
+                       rsqrt, isnan, isinf, isfinite))  # fmt: skip
 
 
 class Traced:
@@ -749,10 +771,6 @@ class Traced:
 def _is_unrolled(loop: ast.For | ast.While) -> bool:
     called = loop.iter.func if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) else None
     return getattr(called, "id", "") == "unrolled"
-
-
-def _returns(body: Sequence[ast.stmt]) -> bool:
-    return any(isinstance(tree, ast.Return) for part in body for tree in ast.walk(part))
 
 
 def _loaded(target: ast.expr) -> ast.expr:

@@ -12,9 +12,9 @@ from typing import Any
 from . import ir
 from .ir import Array, Node
 
-_LLVM = {"bool": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "weak": "double"}
-_LLVM |= {f"{k}{n}": f"i{n}" for k in "iu" for n in (8, 16, 32, 64)}
-_MEMORY = _LLVM | {"bool": "i8"}
+LLVM_TYPES = {"bool": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "weak": "double"}
+LLVM_TYPES |= {f"{k}{n}": f"i{n}" for k in "iu" for n in (8, 16, 32, 64)}
+_MEMORY = LLVM_TYPES | {"bool": "i8"}
 _VECTORS = (2, 4, 8, 16, 32)  # lengths that loops are made into
 _UNSIGNED = frozenset(("bool", "u8", "u16", "u32", "u64"))
 _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
@@ -23,9 +23,9 @@ _INTRINSICS = {name: name for name in ("sqrt", "floor", "ceil", "trunc", "rint",
 _INTRINSICS |= {"abs": "fabs", "min": "minimum", "max": "maximum", "fmin": "minnum", "fmax": "maxnum"}
 _FLOAT_TESTS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _SIGNED_TESTS = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
-# Where elements of an ndarray's fields lie (NumPy 2), in bytes.
-_DATA, _NDIM, _SHAPE, _STRIDES, _DESCR, _FLAGS = 16, 24, 32, 40, 56, 64
-_C_ORDER, _ALIGNED = 1, 0x100
+# Where the fields of an ndarray lie (NumPy 2), in bytes.
+DATA, NDIM, SHAPE, STRIDES, DESCR, FLAGS = 16, 24, 32, 40, 56, 64
+_C_ORDER, _ALIGNED, _WRITEABLE = 1, 0x100, 0x400
 _RELEASED, _SHARED = 1 << 13, 1 << 15  # elements from which on the GIL is released, and the work shared out
 _SHARE = 1 << 13  # elements that are worth a thread's start
 
@@ -61,9 +61,9 @@ class Module:
         return name
 
     def intrinsic(self, name: str, kind: str, count: int) -> str:
-        kinds = ", ".join([_LLVM[kind]] * count)
+        kinds = ", ".join([LLVM_TYPES[kind]] * count)
         return self.declare(f"@llvm.{name}.{kind if kind != 'weak' else 'f64'}",
-                            f"declare {_LLVM[kind]} @llvm.{name}.{kind if kind != 'weak' else 'f64'}({kinds})")
+                            f"declare {LLVM_TYPES[kind]} @llvm.{name}.{kind if kind != 'weak' else 'f64'}({kinds})")
 
     def math(self, op: str, kind: str, count: int) -> str:
         """The function of numbers of that name: the library's own, or the C library's."""
@@ -84,8 +84,8 @@ class Module:
     def library(self, op: str, kind: str, count: int) -> str:
         """The C library's function of that name."""
         name = op + ("f" if kind == "f32" else "")
-        kinds = ", ".join([_LLVM[kind]] * count)
-        return self.declare(f"@{name}", f"declare {_LLVM[kind]} @{name}({kinds}) nounwind readnone willreturn")
+        kinds = ", ".join([LLVM_TYPES[kind]] * count)
+        return self.declare(f"@{name}", f"declare {LLVM_TYPES[kind]} @{name}({kinds}) nounwind readnone willreturn")
 
     def far(self, op: str, kind: str, limit: float) -> str:
         """The C library's function of numbers beyond a limit, which loops over vectors of nearer ones pass by quickly.
@@ -93,7 +93,7 @@ class Module:
         LLVM makes no vectors of a loop that calls an unknown function, so this one has variants for vectors: they look
         whether any number is beyond the limit before they go through them one by one.
         """
-        name, number = f"far_{op}_{kind}", _LLVM[kind]
+        name, number = f"far_{op}_{kind}", LLVM_TYPES[kind]
         if name not in self.functions:
             self.functions.add(name)
             called, size, bound = self.library(op, kind, 1), self.intrinsic("fabs", kind, 1), literal(limit, kind)
@@ -114,24 +114,26 @@ near:
                                    f'"vector-function-abi-variant"="{variants}"')
         return f"@{name}"
 
-    def function(self, function: ir.Function) -> None:
+    def function(self, function: ir.Function, attributes: str = "internal") -> None:
         body = Body(self, exact=True)
         body.begin(function.variables)
         body.numbers = {name: f"%{name}" for name, _ in function.parameters}
         body.statements(function.body)
         result = body.value(function.result)
-        parameters = ", ".join(f"{_LLVM[kind]} %{name}" for name, kind in function.parameters)
-        self.parts.append(f"define internal {_LLVM[function.result.type]} @{function.name}({parameters}) alwaysinline "
-                          f"nounwind {{\n{body.text()}  ret {_LLVM[function.result.type]} {result}\n}}\n")
+        parameters = ", ".join(f"{LLVM_TYPES[kind]} %{name}" for name, kind in function.parameters)
+        kind = LLVM_TYPES[function.result.type]
+        inlined = "alwaysinline " if attributes == "internal" else ""
+        self.parts.append(f"define {attributes} {kind} @{function.name}({parameters}) {inlined}nounwind {{\n"
+                          f"{body.text()}  ret {kind} {result}\n}}\n")
 
     def text(self) -> str:
         attributes = [f"attributes #{i} = {{ {text} }}" for i, text in enumerate(self.attributes)]
-        return "\n".join([*self.declared.values(), "", *self.parts, *attributes])
+        return "\n".join([*self.declared.values(), "", *self.parts, *attributes, "!0 = !{}\n"])
 
 
 def _far_vector(name: str, kind: str, called: str, size: str, bound: str, count: int, module: Module) -> str:
     """A variant of `Module.far` for vectors of so many numbers."""
-    vector, number = f"<{count} x {_LLVM[kind]}>", _LLVM[kind]
+    vector, number = f"<{count} x {LLVM_TYPES[kind]}>", LLVM_TYPES[kind]
     sizes = module.declare(f"{size[: size.rindex('.')]}.v{count}{kind}",
                            f"declare {vector} {size[: size.rindex('.')]}.v{count}{kind}({vector})")
     some = module.declare(f"@llvm.vector.reduce.or.v{count}i1",
@@ -171,6 +173,7 @@ class Body:
         self.dims: dict[tuple[str, int], str] = {}
         self.strides: dict[tuple[str, int], str] = {}
         self.loops: list[tuple[str, str]] = []
+        self.blocks: dict[str, str] = {}
         self.types: dict[str, str] = {}
         self.scratch: set[str] = set()
         self.known: dict[int, str] = {}
@@ -178,7 +181,7 @@ class Body:
     def begin(self, variables: dict[str, str]) -> None:
         self.types = variables
         for name, kind in variables.items():
-            self.head.append(f"  %v.{name} = alloca {_LLVM[kind]}")
+            self.head.append(f"  %v.{name} = alloca {LLVM_TYPES[kind]}")
 
     def text(self) -> str:
         return "\n".join([*self.head, *self.lines, ""])
@@ -208,7 +211,7 @@ class Body:
 
     def _set(self, statement: ir.Set) -> None:
         value = self.value(statement.value)
-        self.do(f"store {_LLVM[self.types[statement.name]]} {value}, ptr %v.{statement.name}")
+        self.do(f"store {LLVM_TYPES[self.types[statement.name]]} {value}, ptr %v.{statement.name}")
 
     def _store(self, statement: ir.Store) -> None:
         array = statement.array
@@ -219,10 +222,14 @@ class Body:
             floating = array.type in ir.FLOATS
             verb = {"add": "fadd", "min": "fmin", "max": "fmax"}[verb] if floating else (
                 verb if verb == "add" else ("u" if array.type in _UNSIGNED else "") + verb)
-            self.do(f"atomicrmw {verb} ptr {at}, {_LLVM[array.type]} {value} monotonic")
+            self.do(f"atomicrmw {verb} ptr {at}, {LLVM_TYPES[array.type]} {value} monotonic")
             return
         value = self.stored(statement.value, array.type)
         self.do(f"store {_MEMORY[array.type]} {value}, ptr {at}, align {ir.SIZES[array.type]}")
+
+    def _poke(self, statement: ir.Poke) -> None:
+        at = self.line(f"inttoptr i64 {self.value(statement.address)} to ptr")
+        self.do(f"store i64 {self.value(statement.value)}, ptr {at}")
 
     def stored(self, node: Node, kind: str) -> str:
         """A value as it is kept in memory."""
@@ -294,6 +301,16 @@ class Body:
         self.start(out)
         self.known = {}
 
+    def _block(self, statement: ir.Block) -> None:
+        end = self.blocks[statement.name] = self.label("end")
+        self.statements(statement.body)
+        self.do(f"br label %{end}")
+        self.start(end)
+
+    def _exit(self, statement: ir.Exit) -> None:
+        self.do(f"br label %{self.blocks[statement.name]}")
+        self.start(self.label("dead"))
+
     def _leave(self, statement: ir.Leave) -> None:
         self.do(f"br label %{self.loops[-1][1 if statement.turn else 0]}")
         self.start(self.label("dead"))
@@ -337,7 +354,7 @@ class Body:
         if op == "arg":
             return self.numbers[node.data]
         if op == "var":
-            return self.line(f"load {_LLVM[kind]}, ptr %v.{node.data}")
+            return self.line(f"load {LLVM_TYPES[kind]}, ptr %v.{node.data}")
         if op == "dim":
             return self.dims[node.data]
         if op == "load":
@@ -345,14 +362,17 @@ class Body:
             at = self.address(array, node.args)
             loaded = self.line(f"load {_MEMORY[kind]}, ptr {at}, align {ir.SIZES[array.type]}")
             return self.line(f"icmp ne i8 {loaded}, 0") if kind == "bool" else loaded
+        if op == "peek":
+            at = self.line(f"inttoptr i64 {self.value(node.args[0])} to ptr")
+            return self.line(f"load {LLVM_TYPES[kind]}, ptr {at}")
         if op == "cast":
             return self.converted(self.value(node.args[0]), node.args[0].type, kind)
         if op == "bits":
-            source = _LLVM[node.args[0].type]
-            return self.line(f"bitcast {source} {self.value(node.args[0])} to {_LLVM[kind]}")
+            source = LLVM_TYPES[node.args[0].type]
+            return self.line(f"bitcast {source} {self.value(node.args[0])} to {LLVM_TYPES[kind]}")
         args = [self.value(a) for a in node.args]
         source = node.args[0].type
-        name = _LLVM[source]
+        name = LLVM_TYPES[source]
         if op in _FLOAT_TESTS:
             if source in ir.FLOATS:
                 return self.line(f"fcmp {_FLOAT_TESTS[op]} {name} {args[0]}, {args[1]}")
@@ -360,7 +380,7 @@ class Body:
             test = "u" + test[1:] if source in _UNSIGNED and test[0] == "s" else test
             return self.line(f"icmp {test} {name} {args[0]}, {args[1]}")
         if op == "select":
-            return self.line(f"select i1 {args[0]}, {_LLVM[kind]} {args[1]}, {_LLVM[kind]} {args[2]}")
+            return self.line(f"select i1 {args[0]}, {LLVM_TYPES[kind]} {args[1]}, {LLVM_TYPES[kind]} {args[2]}")
         if op == "not":
             return self.line(f"xor {name} {args[0]}, {'true' if kind == 'bool' else '-1'}")
         if kind in ir.FLOATS:
@@ -368,7 +388,7 @@ class Body:
         return self.whole(op, kind, args)
 
     def floating(self, op: str, kind: str, args: Sequence[str], data: Any) -> str:
-        name = _LLVM[kind]
+        name = LLVM_TYPES[kind]
         if op in _FLOAT_OPS:
             flags = self.flags if op in ("add", "sub", "mul") and data != "ordered" else ""
             return self.line(f"{_FLOAT_OPS[op]} {flags}{name} {args[0]}, {args[1]}")
@@ -384,7 +404,7 @@ class Body:
         return self.line(f"call {name} {called}({', '.join(f'{name} {a}' for a in args)})")
 
     def whole(self, op: str, kind: str, args: Sequence[str]) -> str:
-        name, unsigned = _LLVM[kind], kind in _UNSIGNED
+        name, unsigned = LLVM_TYPES[kind], kind in _UNSIGNED
         if op in _INTEGER_OPS:
             return self.line(f"{_INTEGER_OPS[op]} {name} {args[0]}, {args[1]}")
         if op == "neg":
@@ -409,7 +429,7 @@ class Body:
 
     def divided(self, op: str, kind: str, a: str, b: str) -> str:
         """Quotient or rest. Dividing by zero, or the lowest number by -1, would be trapped: as by 1 then."""
-        name, letter = _LLVM[kind], "u" if kind in _UNSIGNED else "s"
+        name, letter = LLVM_TYPES[kind], "u" if kind in _UNSIGNED else "s"
         bad = self.line(f"icmp eq {name} {b}, 0")
         if letter == "s":
             lowest = -(1 << (8 * ir.SIZES[kind] - 1))
@@ -428,7 +448,7 @@ class Body:
         return self.line(f"sub {name} {quotient}, {self.line(f'zext i1 {moved} to {name}')}")
 
     def converted(self, value: str, source: str, kind: str) -> str:
-        a, b = _LLVM[source], _LLVM[kind]
+        a, b = LLVM_TYPES[source], LLVM_TYPES[kind]
         if source == "bf16":
             wide = self.line(f"shl i32 {self.line(f'zext i16 {value} to i32')}, 16")
             return self.converted(self.line(f"bitcast i32 {wide} to float"), "f32", kind)
@@ -451,6 +471,20 @@ class Body:
         if ir.SIZES[source] > ir.SIZES[kind] and source != "bool":
             return self.line(f"trunc {a} {value} to {b}")
         return self.line(f"{'zext' if source in _UNSIGNED else 'sext'} {a} {value} to {b}")
+
+
+SHARED = ("mindtorch_alike", "mindtorch_spread")
+
+
+def shared_functions() -> str:
+    """The functions that entries of kernels share, as a module's text."""
+    from .language import read_function
+    from .library import shapes
+
+    module = Module()
+    for name, written, count in ((SHARED[0], shapes.alike, 3), (SHARED[1], shapes.spread, 7)):
+        module.function(read_function(written, name, ["i64"] * count), "")
+    return module.text()
 
 
 # whole kernels -------------------------------------------------------------------------------------------------------
@@ -487,7 +521,7 @@ def _opened(module: Module, kernel: ir.Kernel, frame: _Frame, exact: bool) -> Bo
             body.dims[array.name, d] = _word(body, base + 1 + d)
             body.strides[array.name, d] = _word(body, base + 1 + array.ndim + d)
     for name, kind in kernel.numbers:
-        body.numbers[name] = _word(body, frame.numbers[name], _LLVM[kind])
+        body.numbers[name] = _word(body, frame.numbers[name], LLVM_TYPES[kind])
     return body
 
 
@@ -499,8 +533,8 @@ def _parallel(kernel: ir.Kernel) -> tuple[list, ir.Loop | None]:
     return kernel.body, None
 
 
-def inner_functions(module: Module, kernel: ir.Kernel, exact: bool) -> _Frame:
-    """Adds `limits`, `core` and `team` of a kernel to a module."""
+def inner_functions(module: Module, kernel: ir.Kernel, exact: bool, prefix: str = "") -> _Frame:
+    """Adds `core` of a kernel to a module; and `limits`, `some` and `team`, unless it is one beside another."""
     frame = _Frame(kernel)
     before, loop = _parallel(kernel)
     limits = _opened(module, kernel, frame, exact)
@@ -512,8 +546,9 @@ def inner_functions(module: Module, kernel: ir.Kernel, exact: bool) -> _Frame:
     limits.do(f"store i64 {count}, ptr %work")
     limits.do("%work.place = getelementptr i64, ptr %work, i64 1")
     limits.do(f"store i64 {work}, ptr %work.place")
-    module.parts.append("define internal void @limits(ptr noalias readonly %frame, ptr noalias %work) nounwind {\n"
-                        f"{_with_data(limits, kernel, frame)}  ret void\n}}\n")
+    if not prefix:
+        module.parts.append("define internal void @limits(ptr noalias readonly %frame, ptr noalias %work) nounwind {\n"
+                            f"{_with_data(limits, kernel, frame)}  ret void\n}}\n")
     core = _opened(module, kernel, frame, exact)
     core.statements(before)
     if loop is not None:
@@ -521,14 +556,18 @@ def inner_functions(module: Module, kernel: ir.Kernel, exact: bool) -> _Frame:
         core._loop(loop, "%begin", "%end")
         core.statements(kernel.body[len(before) + 1 :])
     pointers = "".join(f", ptr noalias {_name(a)}" for a in kernel.arrays)
-    module.parts.append(f"define internal void @core(ptr noalias readonly %frame, i64 %begin, i64 %end{pointers}) "
-                        f"nounwind {{\n{core.text()}  ret void\n}}\n")
+    # Called from several places, it is compiled once; one that serves small arrays only is not made fast at length.
+    attributes = "noinline nounwind minsize optsize" if prefix else "noinline nounwind"
+    module.parts.append(f"define internal void @{prefix}core(ptr noalias readonly %frame, i64 %begin, i64 %end"
+                        f"{pointers}) {attributes} {{\n{core.text()}  ret void\n}}\n")
+    if prefix:
+        return frame
     given = "".join(f", ptr %d{i}" for i in range(len(kernel.arrays)))
     loads = "".join(f"  %p{i} = getelementptr i64, ptr %frame, i64 {frame.data[a.name]}\n"
                     f"  %d{i} = load ptr, ptr %p{i}, align 8\n" for i, a in enumerate(kernel.arrays))
     module.declare("@mindtorch_thread_num", "declare i32 @mindtorch_thread_num()")
     module.declare("@mindtorch_team", "declare i32 @mindtorch_team()")
-    module.parts.append(f"""define internal void @some(ptr %frame, i64 %begin, i64 %end) nounwind {{
+    module.parts.append(f"""define internal void @some(ptr %frame, i64 %begin, i64 %end) noinline nounwind {{
 {loads}  call void @core(ptr %frame, i64 %begin, i64 %end{given})
   ret void
 }}
@@ -566,7 +605,7 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @mindtorch_parallel(ptr, ptr, i32)
 
-define internal void @run(ptr %frame, i64 %turns, i64 %work) nounwind {{
+define internal void @run(ptr %frame, i64 %turns, i64 %work) noinline nounwind {{
   %all = mul i64 %turns, %work
   %small = icmp slt i64 %all, {_RELEASED}
   br i1 %small, label %here, label %long
@@ -627,14 +666,14 @@ class Entry:
         self.module.declare(f"@{type_symbol}", f"@{type_symbol} = external global i8")
         return self.body.line(f"icmp eq ptr {self.field(given, 8, 'ptr')}, @{type_symbol}")
 
-    def array(self, given: str, array: Array, otherwise: str) -> None:
+    def array(self, given: str, array: Array, otherwise: str, written: bool = False) -> None:
         """Goes on if an argument is an ndarray as expected."""
         self.unless(self.is_a(given, "PyArray_Type"), otherwise)
         descr = f"mindtorch_descr_{ir.DTYPES[array.type]}"
         self.module.declare(f"@{descr}", f"@{descr} = external global i8")
-        self.unless(self.body.line(f"icmp eq ptr {self.field(given, _DESCR, 'ptr')}, @{descr}"), otherwise)
-        wanted = _ALIGNED | (_C_ORDER if array.layout in ("c", "flat") else 0)
-        flags = self.body.line(f"and i32 {self.field(given, _FLAGS, 'i32')}, {wanted}")
+        self.unless(self.body.line(f"icmp eq ptr {self.field(given, DESCR, 'ptr')}, @{descr}"), otherwise)
+        wanted = _ALIGNED | (_C_ORDER if array.layout in ("c", "flat") else 0) | (_WRITEABLE if written else 0)
+        flags = self.body.line(f"and i32 {self.field(given, FLAGS, 'i32')}, {wanted}")
         self.unless(self.body.line(f"icmp eq i32 {flags}, {wanted}"), otherwise)
 
     def number(self, given: str, kind: str, otherwise: str) -> str:
@@ -669,6 +708,43 @@ class Entry:
         body.start(good)
         return body.line(f"phi double [ {own}, %{quick} ], [ {other}, %{end} ]")
 
+    def plain_number(self, given: str, wanted: str, kind: str, otherwise: str) -> str:
+        """The value of a Python float or int; goes on if it is of the class wanted, "float", "int" or "number"."""
+        body = self.body
+        as_float, as_int, good = body.label("float"), body.label("int"), body.label("good")
+        values = []
+        if wanted != "int":
+            test = body.label("class") if wanted == "number" else otherwise
+            body.do(f"br i1 {self.is_a(given, 'PyFloat_Type')}, label %{as_float}, label %{test}")
+            body.start(as_float)
+            value = self.field(given, 16, "double")
+            values.append((value, as_float))
+            body.do(f"br label %{good}")
+            if wanted == "number":
+                body.start(test)
+        if wanted != "float":
+            body.do(f"br i1 {self.is_a(given, 'PyLong_Type')}, label %{as_int}, label %{otherwise}")
+            body.start(as_int)
+            self.module.declare("@PyLong_AsLongLong", "declare i64 @PyLong_AsLongLong(ptr)")
+            self.module.declare("@PyErr_Occurred", "declare ptr @PyErr_Occurred()")
+            self.module.declare("@PyErr_Clear", "declare void @PyErr_Clear()")
+            whole = body.line(f"call i64 @PyLong_AsLongLong(ptr {given})")
+            suspect, bad, fine = body.label("suspect"), body.label("bad"), body.label("fine")
+            body.do(f"br i1 {body.line(f'icmp eq i64 {whole}, -1')}, label %{suspect}, label %{fine}")
+            body.start(suspect)
+            raised = body.line("call ptr @PyErr_Occurred()")
+            body.do(f"br i1 {body.line(f'icmp eq ptr {raised}, null')}, label %{fine}, label %{bad}")
+            body.start(bad)
+            body.do("call void @PyErr_Clear()")
+            body.do(f"br label %{otherwise}")
+            body.start(fine)
+            value = whole if kind == "i64" else body.line(f"sitofp i64 {whole} to double")
+            values.append((value, fine))
+            body.do(f"br label %{good}")
+        body.start(good)
+        text = ", ".join(f"[ {value}, %{label} ]" for value, label in values)
+        return body.line(f"phi {LLVM_TYPES[kind]} {text}")
+
     def give(self, symbol: str) -> None:
         """Returns an object that always exists."""
         self.module.declare(f"@{symbol}", f"@{symbol} = external global i8")
@@ -697,16 +773,16 @@ def module_of(kernel: ir.Kernel, exact: bool = False) -> str:
         entry.array(given, array, "refused")
         base = frame.data[array.name]
         if array.layout not in ("raw", "flat"):
-            ndim = entry.field(given, _NDIM, "i32")
+            ndim = entry.field(given, NDIM, "i32")
             entry.unless(body.line(f"icmp eq i32 {ndim}, {array.ndim}"), "refused")
-            shape, strides = entry.field(given, _SHAPE, "ptr"), entry.field(given, _STRIDES, "ptr")
+            shape, strides = entry.field(given, SHAPE, "ptr"), entry.field(given, STRIDES, "ptr")
             for d in range(array.ndim):
                 entry.word(base + 1 + d, "i64", entry.field(shape, 8 * d, "i64"))
                 entry.word(base + 1 + array.ndim + d, "i64", entry.field(strides, 8 * d, "i64"))
-        entry.word(base, "ptr", entry.field(given, _DATA, "ptr"))
+        entry.word(base, "ptr", entry.field(given, DATA, "ptr"))
     for i, (name, kind) in enumerate(kernel.numbers, len(kernel.arrays)):
         value = entry.number(entry.argument(i), kind, "refused")
-        entry.word(frame.numbers[name], _LLVM[kind], value)
+        entry.word(frame.numbers[name], LLVM_TYPES[kind], value)
     body.head.append("  %work = alloca [2 x i64], align 16")
     body.do("call void @limits(ptr %frame, ptr %work)")
     turns = body.line("load i64, ptr %work")
@@ -717,4 +793,4 @@ def module_of(kernel: ir.Kernel, exact: bool = False) -> str:
     body.start("refused")
     entry.give("_Py_FalseStruct")
     entry.finish("entry")
-    return module.text() + "\n!0 = !{}\n"
+    return module.text()

@@ -13,6 +13,7 @@ from ..._dispatch.registry import Operator
 from ..interface import Backend, named_kernel, parameters_of
 from . import onednn_kernels, xp
 from .blocks import SERVED
+from .jit import machine
 
 _new = object.__new__
 
@@ -62,6 +63,13 @@ class CpuBackend(Backend):
             return generic(xp, *args, **spec) if made is None else made
 
         return attempted
+
+    def compiled_pointwise(self, operator: Operator, family: Any, inplace: bool) -> Any:
+        if not machine.available():
+            return None
+        from .pointwise import Compiled
+
+        return Compiled(operator, family, inplace=inplace)
 
 
 def _widened(array: Any) -> Any:

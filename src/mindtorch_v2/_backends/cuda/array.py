@@ -5,7 +5,6 @@ function has to work on one, its `view` is the same memory as a `cupy.ndarray`, 
 """
 
 import math
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import cupy
@@ -51,23 +50,6 @@ def layout_of(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] 
             _layouts.clear()
         _layouts[shape, dtype, strides] = _layouts[shape, dtype, full] = made
     return made
-
-
-def collapsed(order: Iterable[int], shape: Sequence[int],
-              strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Sizes of as few dimensions as can be, and each array's strides over them; `order` begins with the innermost."""
-    sizes: list[int] = []
-    kept: list[list[int]] = [[] for _ in strides]
-    for d in order:
-        if shape[d] == 1:
-            continue
-        if sizes and all(own[d] == steps[-1] * sizes[-1] for own, steps in zip(strides, kept, strict=True)):
-            sizes[-1] *= shape[d]
-            continue
-        sizes.append(shape[d])
-        for own, steps in zip(strides, kept, strict=True):
-            steps.append(own[d])
-    return sizes or [1], kept if sizes else [[0] for _ in strides]
 
 
 class CudaStorage(UntypedStorage):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.dtype import FLOAT, REDUCED
-from ..._core.geometry import contiguous_strides
+from ..._core.geometry import collapsed, contiguous_strides
 from ..._core.tensor import Tensor
 from ..._dispatch.callers import compile_function
 from ..._dispatch.keys import CUDA_MASK
@@ -28,7 +28,7 @@ from ..._ops._declare.rules import (
     overlaps_itself,
     pointwise_strides,
 )
-from .array import CudaArray, Layout, collapsed, layout_of
+from .array import CudaArray, Layout, layout_of
 from .fuse import Traced, Untraceable
 from .launch import Launch, check, compiled, launch_kernel, lock
 from .memory import allocate, source

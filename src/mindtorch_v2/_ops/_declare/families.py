@@ -365,9 +365,10 @@ class Pointwise(Family):
                 array = laid_out(array, operands)
             return backend.finished(array, spec, where)
 
-        return self._quick(operator, general, compute, backend.xp, inplace=False) if backend.direct else general
+        return self._quick(operator, general, compute, backend, inplace=False) if backend.direct else general
 
-    def _quick(self, operator: Operator, general: Callable, compute: Callable, xp: Any, *, inplace: bool) -> Callable:
+    def _quick(self, operator: Operator, general: Callable, compute: Callable, backend: Backend, *,
+               inplace: bool) -> Callable:
         """A kernel for operands of one plain type straight into the array function, else `general`."""
         arguments = operator.schema.arguments
         operands = [a for a in arguments if a.is_tensor]
@@ -376,12 +377,13 @@ class Pointwise(Family):
         plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
         # NumPy 2.4 negates a strided array of 4-byte elements wrongly if it writes into the same array.
         is_ufunc = self.ufunc is not None and not (inplace and self.ufunc == "negative")
-        name = operator.schema.base_name
+        name, checked = operator.schema.base_name, self.check is not None
+        compiled = backend.compiled_pointwise(operator, self, inplace)
         if inplace:
-            source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=self.check is not None)
+            source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=checked, compiled=compiled is not None)
         else:
             source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_,
-                                       checked=self.check is not None)
+                                       checked=checked, compiled=compiled is not None)
         scope: dict[str, Any] = {
             "plain": frozenset(plain), "usual": float32.np if float32.np in plain else None,
             "NUMBERS": NUMBERS, "REAL": frozenset((int, float)),
@@ -392,10 +394,10 @@ class Pointwise(Family):
             "Tensor": Tensor,
             "plan": self.plan,
             "operator": operator,
-            "xp": xp,
+            "xp": backend.xp,
             "copyto": np.copyto,
             "wrap": wrap,
-            "ufunc": getattr(xp, self.ufunc) if self.ufunc else None,
+            "ufunc": getattr(backend.xp, self.ufunc) if self.ufunc else None,
             "compute": compute,
             "check_overlap": check_overlap,
             "check": self.check,
@@ -405,6 +407,9 @@ class Pointwise(Family):
             "__opname__": f"{operator.name} cpu",
             **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
         }
+        if compiled is not None:
+            scope |= {"fast": compiled.no_code, "spread": compiled.no_code, "more": compiled.more}
+            compiled.scope = scope
         return compile_function(name, source, scope)
 
     def is_plain(self, kind: dtype) -> bool:
@@ -447,7 +452,7 @@ class Pointwise(Family):
             target._bump_version()
             return target
 
-        return self._quick(functional, general, compute, backend.xp, inplace=True) if backend.direct else general
+        return self._quick(functional, general, compute, backend, inplace=True) if backend.direct else general
 
 
 pointwise = Pointwise

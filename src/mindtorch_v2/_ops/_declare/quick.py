@@ -23,11 +23,35 @@ def _operand_lines(operand: Argument, array: str, leave: str) -> list[str]:
             f"else: {leave}"]
 
 
-def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, boolean: bool, checked: bool) -> str:
+def _compiled_lines(arguments: Sequence[Argument], names: str, checked: bool) -> list[str]:
+    """Lines that set `r` to what compiled code makes of a call: None where it does not serve it."""
+    given, numbers = [], []
+    for a in arguments:
+        if a.type == "Tensor|Scalar":
+            numbers.append(f"{a.name}.__class__ in NUMBERS")
+            given.append(f"{a.name} if {numbers[-1]} else {a.name}._array")
+        else:
+            given.append(f"{a.name}._array" if a.is_tensor else a.name)
+    lines = []
+    if checked:
+        lines = [f"if {' or '.join([f'not ({_at_default(arguments)})', *numbers])}: check({names})"]
+        if lines[0].startswith("if not (True):"):
+            lines = []
+    arrays = ", ".join(given)
+    spread = [f"if r is None: r = spread({arrays})"] * (sum(a.is_tensor for a in arguments) > 1)
+    return [*lines, f"r = fast({arrays})", *spread, f"if r is None: r = more({names})"]
+
+
+def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, boolean: bool, checked: bool,
+                      compiled: bool) -> str:
     """The kernel that returns a new tensor."""
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
-    lines = _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2)
+    lines = []
+    if compiled:
+        lines = [*_compiled_lines(arguments, names, checked),
+                 "if r is not None:", "    made = new(Tensor)", "    made._array = r", "    return made"]
+    lines += _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2)
     for operand, array in zip(operands[1:], "bc"):
         lines += _operand_lines(operand, array, f"return general({names})")
     work = [f"r = {_call(arguments)}"]
@@ -49,12 +73,17 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     return _function(name, names, lines)
 
 
-def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, checked: bool) -> str:
+def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, checked: bool, compiled: bool) -> str:
     """The kernel that writes into its first operand."""
     first = arguments[0].name
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
-    lines = _start(arguments, names, is_ufunc, checked)
+    written = [f"counter = {first}._counter", f"if counter is None: {first}._bump_version()",
+               "else: counter.value += 1", f"return {first}"]
+    lines = []
+    if compiled:
+        lines = [*_compiled_lines(arguments, names, checked), "if r is not None:", *("    " + line for line in written)]
+    lines += _start(arguments, names, is_ufunc, checked)
     for operand, array in zip(operands[1:], "bc"):
         other = operand.name
         lines += _operand_lines(operand, array, f"return general({names})")
@@ -71,9 +100,7 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
         lines += [f"if {_at_default(arguments)}: ufunc({given}, out=a)", f"else: {computed}"]
     else:
         lines += [computed]
-    lines += [f"counter = {first}._counter", f"if counter is None: {first}._bump_version()", "else: counter.value += 1",
-              f"return {first}"]
-    return _function(name, names, lines)
+    return _function(name, names, [*lines, *written])
 
 
 def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: bool,

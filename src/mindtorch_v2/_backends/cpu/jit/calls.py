@@ -1,7 +1,7 @@
 """Kernels of the language, compiled for the arrays of a call when it is worth it.
 
 Until a kernel is compiled, and where it cannot be, callers compute with NumPy. Compiling starts in the background once
-a kernel was wanted often, or for much.
+a kernel was wanted often, or for much; large arrays wait for it.
 """
 
 import os
@@ -15,7 +15,8 @@ from ...._kernels.language import flat, kernel, read
 from . import machine
 
 _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first call, as tests want it
-_OFTEN, _MUCH = 16, 1 << 17  # calls, and elements in all, after which compiling repays
+_OFTEN, _MUCH = 8, 1 << 17  # calls, and elements in all, after which compiling repays
+_LARGE = 1 << 19  # elements of one call that is worth waiting for the compiler
 
 Call = Callable[..., Any]
 
@@ -37,14 +38,14 @@ class Code:
         self._wanted += 1
         self._elements += elements
         if _AT_ONCE or self._wanted >= _OFTEN or self._elements >= _MUCH:
-            self._begin()
+            self._begin(_AT_ONCE or elements >= _LARGE)
         return self.call
 
-    def _begin(self) -> None:
+    def _begin(self, at_once: bool) -> None:
         make, self._make = self._make, None
         if make is None or not machine.available():
             return
-        if _AT_ONCE:
+        if at_once:
             self._done(machine.load(make(), ["entry"]))
         else:
             machine.load_in_background(make, ["entry"], self._done)

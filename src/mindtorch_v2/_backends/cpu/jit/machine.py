@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...._kernels import llvm
 from . import cache, elf, symbols, threads
 
 __all__ = ["available", "callable_from", "load", "load_in_background"]
@@ -160,12 +161,12 @@ def _compiler() -> _Compiler:
 @functools.cache
 def _runtime() -> dict[str, int]:
     """The addresses of the functions that kernels share."""
-    return load(threads.runtime_ir(), threads.FUNCTIONS)
+    return load(threads.runtime_ir(), threads.FUNCTIONS) | load(llvm.shared_functions(), llvm.SHARED)
 
 
 def _address(name: str) -> int | None:
     """Where a name lies that compiled code declares."""
-    return _runtime()[name] if name in threads.FUNCTIONS else symbols.address(name)
+    return _runtime()[name] if name in threads.FUNCTIONS or name in llvm.SHARED else symbols.address(name)
 
 
 def load(ir: str, names: Sequence[str], *, persistent: bool = True) -> dict[str, int]:

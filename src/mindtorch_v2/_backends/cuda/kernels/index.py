@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...._core.dtype import OF_ARRAY, REDUCED, bool_, uint8
-from ...._core.geometry import contiguous_strides
+from ...._core.geometry import collapsed, contiguous_strides
 from ...._core.tensor import Tensor, wrap_meta, wrapped_dim
 from ...._dispatch.keys import CUDA_MASK
 from ...._dispatch.registry import Operator, registry
@@ -24,7 +24,7 @@ from ...._ops._declare.updates import Updates, check_update
 from ...._ops.copy import stored_number
 from ...._ops.index import index_spec, picked, place_shape, shown_shape, whole_key
 from ...._ops.scatter import filling_mask, refuse_values, start_value
-from ..array import CudaArray, Layout, collapsed, empty, from_host, layout_of, of_view, quick_empty
+from ..array import CudaArray, Layout, empty, from_host, layout_of, of_view, quick_empty
 from ..families import (
     Maker,
     copy_array,

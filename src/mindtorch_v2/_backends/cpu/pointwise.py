@@ -1,0 +1,214 @@
+"""Pointwise operators through compiled loops, chosen by how a call's arrays lie; NumPy computes what has none.
+
+The generated function of an operator tries two builtin functions that look themselves whether they serve a call:
+`fast`, for arrays that lie alike, and `spread`, for small ones that broadcast. `more` finds the plan of any other call.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..._core.dtype import FLOAT, REDUCED
+from ..._core.geometry import collapsed, contiguous_strides
+from ..._dispatch.registry import Operator
+from ..._kernels import ir, llvm, pointwise
+from ..._kernels.library.shapes import LARGEST
+from ..._kernels.trace import Expression, Untraceable
+from ..._ops._declare.rules import check_overlap, common_dtype, overlaps_itself, pointwise_strides
+from .jit.calls import Code
+
+_PLANS, _VARIANTS = 4096, 16  # layouts kept for one operator, and kinds of numbers for one layout
+# What `compute` may raise where it does what kernels cannot, since it is made for arrays.
+_UNTRACEABLE = (Untraceable, TypeError, AttributeError, ValueError, OverflowError, NotImplementedError)
+Plan = tuple[Callable[..., bool] | None, Callable]
+_COUNTED = frozenset((int, float))
+_SINGLE = {None: "_Py_NoneStruct", True: "_Py_TrueStruct", False: "_Py_FalseStruct"}
+
+
+def _nothing(*args: Any) -> None:
+    """No machine code yet."""
+
+
+class Compiled:
+    """The compiled forms of one operator, or of its in-place form."""
+
+    def __init__(self, operator: Operator, family: Any, *, inplace: bool) -> None:
+        self.operator, self.family, self.inplace = operator, family, inplace
+        self.plans: dict[tuple, list[Plan]] = {}
+        self.codes: dict[tuple, tuple[Code, Any]] = {}
+        self.scope: dict[str, Any] = {}  # of the generated function, where `fast` and `spread` are put
+
+    no_code = staticmethod(_nothing)
+
+    def more(self, *args: Any) -> Any:
+        """The result's array (in place: True), or None where NumPy has to compute it."""
+        key = tuple([(v._array.shape, v._array.strides, v._array.dtype) if hasattr(v, "_array") else
+                     v.__class__ if v.__class__ in _COUNTED else v for v in args])
+        plans = self.plans.get(key)
+        if plans is None:
+            if len(self.plans) >= _PLANS:
+                self.plans.clear()
+            plans = self.plans[key] = []
+        for guard, run in plans:
+            if guard is None or guard(*args):
+                return run(*args)
+        if len(plans) >= _VARIANTS:
+            return None
+        try:
+            plans.append(self._plan(args))
+        except _UNTRACEABLE:
+            plans.append((None, _nothing))
+        except (RuntimeError, IndexError):
+            return None  # the call is wrong, which the general kernel says
+        return plans[-1][1](*args)
+
+    def _plan(self, args: Sequence[Any]) -> Plan:
+        family, operator = self.family, self.operator
+        target = args[0] if self.inplace else None
+        spec, kind, at = family.plan(operator, args, target)
+        tensors = [i for i, v in enumerate(args) if hasattr(v, "_array")]
+        arrays = [args[i]._array for i in tensors]
+        size = math.prod(spec.shape)
+        floating = any(args[i].dtype.category >= FLOAT for i in tensors)
+        if any(i not in at for i in tensors) or not size or any(a.__class__ is not np.ndarray for a in arrays):
+            raise Untraceable
+        if spec.dtype.category >= FLOAT and not floating:
+            raise Untraceable  # the default dtype decides
+        if target is not None and (tuple(spec.shape) != arrays[0].shape or 0 in arrays[0].strides
+                                   or overlaps_itself(arrays[0].shape, arrays[0].strides)):
+            raise Untraceable
+        out = ir.type_of(arrays[0].dtype if target is not None else spec.dtype.np)
+        kinds = [ir.type_of(a.dtype) or "" for a in arrays]
+        pattern = ["array" if i in tensors else self._class(v, floating) for i, v in enumerate(args)]
+        if out is None or "" in kinds or "" in pattern:
+            raise Untraceable
+        flat = all(a.shape == arrays[0].shape and a.strides == contiguous_strides(a.shape, a.itemsize) for a in arrays)
+        strides = None if flat else self._strides(args, arrays, spec, at)
+        small = target is None and size <= LARGEST and strides is not None and strides[0] == contiguous_strides(
+            spec.shape, spec.dtype.itemsize)
+        inner = "" if strides is None else "small" if small else _inner(strides, [out, *kinds])
+        code, expression = self._code(args, kind, at, kinds, out, pattern, inner)
+        if strides is None or small:
+            run = self._direct_plan(code, size, None if "any" in pattern else "fast" if flat else "spread")
+        else:
+            run = self._strided_plan(code, expression, spec, strides, size, tensors)
+        return _guard(expression), run
+
+    def _class(self, value: Any, floating: bool) -> str:
+        if value.__class__ in _COUNTED:
+            return "number" if floating else value.__class__.__name__
+        if value.__class__ is str:
+            return "any"
+        return _SINGLE.get(value, "") if value.__class__ in (bool, type(None)) else ""
+
+    def _code(self, args: Sequence[Any], kind: Any, at: Sequence[int], kinds: Sequence[Any], out: str,
+              pattern: Sequence[str], inner: str) -> tuple[Code, Any]:
+        """The code for such arguments; `inner` as in strided_kernel, "" for arrays that lie alike, or "small"."""
+        plain = [v._array.dtype if hasattr(v, "_array") else v for v in args]
+        common = common_dtype([args[i] for i in at]).np
+        narrow = common if common in REDUCED else None
+        if narrow is not None and any(hasattr(v, "_array") and not v._array.ndim and v._array.dtype != narrow
+                                      for v in args):
+            raise Untraceable  # a tensor without dimensions is rounded first
+        rounds = self.family.rounds_numbers
+        expression = Expression(self.family.compute, plain, at, kind.np, narrow, rounds, waits=True)
+        # Calls with other numbers share the code if the trace is the same and only used its guards.
+        key = (out, *kinds, *pattern, inner, expression.node.key(), *[repr(g) for g in expression.guards])
+        known = self.codes.get(key)
+        if known is None:
+            if inner == "small":
+                def make() -> str:
+                    return pointwise.spread_module(expression, kinds, out, pattern)
+            elif inner:
+                def make() -> str:
+                    return llvm.module_of(pointwise.strided_kernel(expression, kinds, out, inner), exact=True)
+            else:
+                def make() -> str:
+                    return pointwise.flat_module(expression, kinds, out, pattern, into=self.inplace)
+            known = self.codes[key] = (Code(make), expression)
+        return known
+
+    def _direct_plan(self, code: Code, size: int, name: str | None) -> Callable:
+        """Hands a call's arrays to code that looks at them itself; from then on, at first, under the name."""
+
+        def run(*args: Any) -> Any:
+            call = code.call or code.wanted(size)
+            if call is None:
+                return None
+            if name is not None:
+                self.scope[name] = call
+            return call(*[getattr(v, "_array", v) for v in args])
+
+        return run
+
+    def _strides(self, args: Sequence[Any], arrays: Sequence[np.ndarray], spec: Any, at: Sequence[int]) -> tuple:
+        """Shape and strides in bytes of the result, and of each array over that shape."""
+        shape = tuple(spec.shape)
+        if self.inplace:
+            own = arrays[0].strides
+        else:
+            steps = pointwise_strides(shape, [args[i] for i in at]) or contiguous_strides(shape)
+            own = tuple([s * spec.dtype.itemsize for s in steps])
+        spread = [(0,) * (len(shape) - a.ndim) + tuple([s if n != 1 else 0 for n, s in zip(a.shape, a.strides)])
+                  for a in arrays]
+        order = sorted(range(len(shape)), key=lambda d: (own[d], -d))
+        return own, collapsed(order, shape, [own, *spread])
+
+    def _strided_plan(self, code: Code, expression: Any, spec: Any, strides: tuple, size: int,
+                      tensors: Sequence[int]) -> Callable:
+        own, (sizes, steps) = strides
+        geometry = pointwise.geometry_of(sizes, steps)
+        numbers = list(expression.numbers)
+        loads = expression.loads
+        shape, kind = tuple(spec.shape), spec.dtype.np
+        fresh = _allocation(shape, own, kind)
+        inplace = self.inplace
+
+        def run(*args: Any) -> Any:
+            call = code.call or code.wanted(size)
+            if call is None:
+                return None
+            if inplace:
+                target = args[0]
+                for i in tensors[1:]:
+                    check_overlap(target, args[i])
+                made = target._array
+                if not made.flags.writeable:
+                    return None
+            else:
+                made = fresh()
+            done = call(made, *[args[i]._array for i in loads], geometry, *[args[i] for i in numbers])
+            return None if not done else True if inplace else made
+
+        return run
+
+
+def _inner(strides: tuple, kinds: Sequence[str]) -> str:
+    """How elements follow each other in the rows: as strided_kernel takes it; all by strides unless they are simple."""
+    steps = [own[0] for own in strides[1][1]]
+    simple = ["1" if s == ir.SIZES[kind] else "0" if not s else "s" for s, kind in zip(steps, kinds, strict=True)]
+    return "".join(simple) if "s" not in simple and simple[0] == "1" else "s" * len(simple)
+
+
+def _allocation(shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype) -> Callable[[], np.ndarray]:
+    """What makes arrays of a shape with these strides in bytes."""
+    if strides == contiguous_strides(shape, kind.itemsize):
+        return functools.partial(np.empty, shape, kind)
+    size = math.prod(shape)
+    return lambda: np.ndarray(shape, kind, np.empty(size, kind), 0, strides)
+
+
+def _guard(expression: Any) -> Callable[..., bool] | None:
+    """Whether numbers answer as they did when the expression was traced; None if nothing was asked."""
+    if not expression.guards:
+        return None
+    signs = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+    tests = [f"({text} {signs[op]} {value!r}) is {answer}" for text, _, op, value, answer in expression.guards]
+    text = " and ".join(tests)
+    for i in sorted(expression.numbers, reverse=True):
+        text = text.replace(f"n{i}", f"args[{i}]")
+    return eval(f"lambda *args: {text}")
+

@@ -1,0 +1,233 @@
+"""IR as CUDA C: expressions as device functions, kernels of the language as kernels with one turn a thread.
+
+The names half_t, bfloat_t, int64, widened and narrow are those of _backends/cuda/launch.py's prelude.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from . import ir
+from .ir import Array, Node
+
+C_TYPES = {"bool": "bool", "u8": "unsigned char", "i8": "signed char", "i16": "short", "i32": "int", "i64": "int64",
+           "u16": "unsigned short", "u32": "unsigned int", "u64": "unsigned long long", "f16": "half_t",
+           "bf16": "bfloat_t", "f32": "float", "f64": "double", "weak": "double"}  # fmt: skip
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
+          "ne": "!=", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "cdiv": "/",
+          "crem": "%"}  # fmt: skip
+# Functions of C that go by other names; all others take an "f" at their end for float.
+_NAMES = {"abs": "fabs"}
+
+# What C has no function for.
+HEAD = r"""
+template <typename T> __device__ inline T floor_rest_of(T a, T b) {
+    T rest = a % b;
+    return rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest;
+}
+template <typename T> __device__ inline T floor_quotient(T a, T b) {
+    T rest = a % b;
+    return a / b - (rest != 0 && ((rest < 0) != (b < 0)));
+}
+template <typename T> __device__ inline T lesser(T a, T b) { return a != a || a < b ? a : b; }
+template <typename T> __device__ inline T larger(T a, T b) { return a != a || a > b ? a : b; }
+__device__ inline int bits_of(float x) { return __float_as_int(x); }
+__device__ inline int64 bits_of(double x) { return __double_as_longlong(x); }
+__device__ inline float bits_of(int x) { return __int_as_float(x); }
+__device__ inline double bits_of(int64 x) { return __longlong_as_double(x); }
+"""
+
+
+def literal(value: Any, kind: str) -> str:
+    """A number in C."""
+    if kind == "bool":
+        return "true" if value else "false"
+    name = C_TYPES[kind]
+    if kind in ir.FLOATS:
+        value = float(value)
+        if value != value:
+            return f"({name})__longlong_as_double(0x7ff8000000000000LL)"
+        if math.isinf(value):
+            return f"({name})({'-' * (value < 0)}__longlong_as_double(0x7ff0000000000000LL))"
+        return f"({name})({value!r})"
+    if value == -(1 << 63):
+        return "(-9223372036854775807LL - 1)"
+    return f"({name})({int(value)}{'ULL' if value >= 1 << 63 else 'LL'})"
+
+
+class Text:
+    """Lines of C for statements and expressions."""
+
+    def __init__(self, indent: int = 1) -> None:
+        self.lines: list[str] = []
+        self.known: dict[int, str] = {}
+        self.count = 0
+        self.indent = indent
+        self.declared: set[str] = set()
+        self.blocks: dict[str, str] = {}
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def value(self, node: Node) -> str:
+        """A C expression of the node's value; what is not a name or a number gets one."""
+        known = self.known.get(id(node))
+        if known is None:
+            known = self._text(node)
+            if node.args:
+                self.count += 1
+                self.line(f"{C_TYPES[node.type]} v{self.count} = {known};")
+                known = f"v{self.count}"
+            if node.op != "var":
+                self.known[id(node)] = known
+        return known
+
+    def _text(self, node: Node) -> str:
+        op, kind = node.op, node.type
+        if op == "const":
+            return literal(node.data, kind)
+        if op in ("arg", "var"):
+            return node.data
+        if op == "dim":
+            return f"{node.data[0]}.shape[{node.data[1]}]"
+        if op == "load":
+            return self.place(node.data, node.args)
+        args = [self.value(a) for a in node.args]
+        source = node.args[0].type
+        if op == "cast":
+            if source in ("f16", "bf16"):
+                return f"({C_TYPES[kind]})widened({args[0]})"
+            if kind in ("f16", "bf16"):
+                return f"narrow<{C_TYPES[kind]}>::of((float)({args[0]}))"
+            return f"({C_TYPES[kind]})({args[0]})"
+        if op == "bits":
+            return f"bits_of({args[0]})"
+        if op == "select":
+            return f"{args[0]} ? {args[1]} : {args[2]}"
+        if op == "not":
+            return f"!{args[0]}" if kind == "bool" else f"({C_TYPES[kind]})~{args[0]}"
+        if op == "neg":
+            return f"({C_TYPES[kind]})-{args[0]}"
+        if op in _SIGNS:
+            return f"{args[0]} {_SIGNS[op]} {args[1]}"
+        if op in ("min", "max"):
+            return f"{'lesser' if op == 'min' else 'larger'}({args[0]}, {args[1]})"
+        if op in ("floordiv", "mod"):
+            return f"{'floor_quotient' if op == 'floordiv' else 'floor_rest_of'}<{C_TYPES[kind]}>({args[0]}, {args[1]})"
+        if op == "abs" and kind not in ir.FLOATS:
+            return f"{args[0]} < 0 ? ({C_TYPES[kind]})-{args[0]} : {args[0]}"
+        return f"{_NAMES.get(op, op)}{'f' if kind == 'f32' else ''}({', '.join(args)})"
+
+    def place(self, array: Array, index: Sequence[Node]) -> str:
+        """The element of an array."""
+        values = [self.value(i) for i in index]
+        if array.length:
+            if array.name not in self.declared:
+                self.declared.add(array.name)
+                self.lines.insert(0, f"    {C_TYPES[array.type]} {array.name}[{array.length}];")
+            return f"{array.name}[{values[0]}]"
+        steps = " + ".join(f"{v} * {array.name}.stride[{d}]" for d, v in enumerate(values)) or "0"
+        return f"{array.name}.data[{steps}]"
+
+    # statements ----------------------------------------------------------------------------------------------------
+
+    def statements(self, body: Sequence[Any]) -> None:
+        self.indent += 1
+        for statement in body:
+            self.known = {}
+            getattr(self, f"_{type(statement).__name__.lower()}")(statement)
+        self.known = {}
+        self.indent -= 1
+
+    def _set(self, statement: ir.Set) -> None:
+        self.line(f"{statement.name} = {self.value(statement.value)};")
+
+    def _store(self, statement: ir.Store) -> None:
+        array = statement.array
+        value = self.value(ir.cast(statement.value, array.type))
+        place = self.place(array, statement.index)
+        if statement.combine is None:
+            self.line(f"{place} = {value};")
+        else:
+            self.line(f"atomic{statement.combine.capitalize()}(&{place}, {value});")
+
+    def _loop(self, statement: ir.Loop) -> None:
+        start, stop, step = (self.value(n) for n in (statement.start, statement.stop, statement.step))
+        self.count += 1
+        turn = f"turn{self.count}"
+        if statement.step.op == "const":
+            goes_on = f"{turn} {'<' if statement.step.data > 0 else '>'} {stop}"
+        else:
+            goes_on = f"{step} > 0 ? {turn} < {stop} : {turn} > {stop}"
+        self.line(f"for (int64 {turn} = {start}; {goes_on}; {turn} += {step}) {{")
+        self.line(f"    {statement.name} = {turn};")
+        self.statements(statement.body)
+        self.line("}")
+
+    def _while(self, statement: ir.While) -> None:
+        self.line("while (true) {")
+        self.statements(statement.test)
+        self.indent += 1
+        self.line(f"if (!({self.value(statement.condition)})) break;")
+        self.indent -= 1
+        self.statements(statement.body)
+        self.line("}")
+
+    def _if(self, statement: ir.If) -> None:
+        self.line(f"if ({self.value(statement.condition)}) {{")
+        self.statements(statement.then)
+        if statement.otherwise:
+            self.line("} else {")
+            self.statements(statement.otherwise)
+        self.line("}")
+
+    def _block(self, statement: ir.Block) -> None:
+        self.count += 1
+        end = self.blocks[statement.name] = f"end{self.count}"
+        self.line("{")
+        self.statements(statement.body)
+        self.line("}")
+        self.line(f"{end}:;")
+
+    def _exit(self, statement: ir.Exit) -> None:
+        self.line(f"goto {self.blocks[statement.name]};")
+
+    def _leave(self, statement: ir.Leave) -> None:
+        self.line("continue;" if statement.turn else "break;")
+
+
+def function_of(name: str, node: Node, parameters: Sequence[tuple[str, str]]) -> str:
+    """A device function that computes an expression of its parameters."""
+    text = Text()
+    made = text.value(node)
+    given = ", ".join(f"{C_TYPES[kind]} {own}" for own, kind in parameters)
+    body = "\n".join([*text.lines, f"    return {made};"])
+    return f"__device__ inline {C_TYPES[node.type]} {name}({given}) {{\n{body}\n}}\n"
+
+
+def kernel_source(kernel: ir.Kernel) -> str:
+    """A kernel of the language, `run(*arrays, *numbers)`: one turn of its parallel loop a thread.
+
+    An array is a struct of its place, sizes and strides in elements.
+    """
+    structs = "".join(f"struct {a.name}_t {{ {C_TYPES[a.type]}* data; int64 shape[{max(a.ndim, 1)}]; "
+                      f"int64 stride[{max(a.ndim, 1)}]; }};\n" for a in kernel.arrays)
+    text = Text(0)
+    for name, kind in kernel.variables.items():
+        text.lines.append(f"    {C_TYPES[kind]} {name};")
+    place = next((i for i, s in enumerate(kernel.body) if isinstance(s, ir.Loop) and s.work is not None), None)
+    if place is None:
+        text.statements(kernel.body)
+    else:
+        loop = kernel.body[place]
+        text.statements(kernel.body[:place])
+        text.indent = 1
+        stop = text.value(loop.stop)
+        text.line(f"{loop.name} = blockIdx.x * (int64)blockDim.x + threadIdx.x;")
+        text.line(f"if ({loop.name} >= {stop}) return;")
+        text.indent = 0
+        text.statements(loop.body)
+    given = ", ".join([*(f"{a.name}_t {a.name}" for a in kernel.arrays),
+                       *(f"{C_TYPES[kind]} {name}" for name, kind in kernel.numbers)])
+    body = "\n".join(text.lines)
+    return f'{HEAD}{structs}extern "C" __global__ void run({given}) {{\n{body}\n}}\n'

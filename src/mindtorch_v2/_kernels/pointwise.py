@@ -1,0 +1,275 @@
+"""Loops around a traced expression: over arrays that lie alike, and over arrays of any strides."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import ir, llvm
+from .ir import Array, Node, cast, const
+from .library import shapes
+from .trace import Expression
+
+# What an operation costs, in additions; all others cost one.
+_COSTS = dict.fromkeys(("div", "sqrt"), 4) | dict.fromkeys(
+    ("exp", "exp2", "log", "log2", "log10", "tanh", "sin", "cos", "erf", "expm1", "log1p", "sinh", "cosh", "asin",
+     "acos", "atan"), 8)
+_COSTS |= dict.fromkeys(("pow", "fmod", "lgamma", "digamma", "tan", "atan2", "erfinv", "erfc", "hypot"), 24)
+
+
+def cost(node: Node) -> int:
+    """What an expression costs, in additions."""
+    return sum(_COSTS.get(n.op, 1) for n in node.walk() if n.args) or 1
+
+
+def _placed(node: Node, loaded: dict[str, Node]) -> Node:
+    """An expression with elements in the place of its parameters."""
+    made: dict[int, Node] = {}
+
+    def replaced(one: Node) -> Node:
+        known = made.get(id(one))
+        if known is None:
+            known = loaded.get(one.data) if one.op == "arg" else None
+            if known is None:
+                known = Node(one.op, one.type, tuple([replaced(a) for a in one.args]), one.data) if one.args else one
+            made[id(one)] = known
+        return known
+
+    return replaced(node)
+
+
+def flat_kernel(expression: Expression, kinds: Sequence[str], out: str) -> ir.Kernel:
+    """One loop over arrays in the same order: the result `out`, then those that the expression loads."""
+    index = Node("var", "i64", (), "i")
+    arrays = [Array("out", out, 1, "c")]
+    loaded = {}
+    own = ir.TYPES[expression.kind.name]
+    for i, kind in zip(expression.loads, kinds, strict=True):
+        array = Array(f"t{i}", kind, 1, "c")
+        arrays.append(array)
+        loaded[f"t{i}"] = cast(Node("load", kind, (index,), array), own)
+    value = _placed(expression.node, loaded)
+    body: list[Any] = [ir.Store(arrays[0], (index,), value)]
+    loop = ir.Loop("i", const(0, "i64"), Node("arg", "i64", (), "count"), const(1, "i64"), body,
+                   const(cost(value), "i64"))
+    numbers = [("count", "i64"), *((f"n{i}", kind) for i, kind in expression.numbers.items())]
+    return ir.Kernel("flat", arrays, numbers, [loop], {"i": "i64"})
+
+
+CHUNK = 1 << 12  # elements of a row that one turn takes
+
+
+def strided_kernel(expression: Expression, kinds: Sequence[str], out: str, inner: str) -> ir.Kernel:
+    """A loop over rows of arrays of any strides, given by `geometry`: see `geometry_of`.
+
+    `inner` says of the result and each array how elements follow each other in a row: "1" side by side, "0" the same
+    one for all, "s" by a stride that the geometry has.
+    """
+    own = ir.TYPES[expression.kind.name]
+    arrays = [Array("out", out, 1, "raw")]
+    arrays += [Array(f"t{i}", kind, 1, "raw") for i, kind in zip(expression.loads, kinds, strict=True)]
+    geometry = Array("geometry", "i64", 1, "c")
+    count = len(arrays)
+
+    def var(name: str) -> Node:
+        return Node("var", "i64", (), name)
+
+    def whole(op: str, a: Node, b: Node) -> Node:
+        return Node(op, "i64", (a, b))
+
+    def entry(at: Node) -> Node:
+        return Node("load", "i64", (at,), geometry)
+
+    def number(value: int) -> Node:
+        return const(value, "i64")
+
+    row = number(4 + count)  # where the outer dimensions begin
+    step = number(1 + count)
+    starts: list[Any] = [ir.Set(f"at{k}", number(0)) for k in range(count)]
+    base = whole("add", row, whole("mul", var("d"), step))
+    walk: list[Any] = [ir.Set("size", entry(base)), ir.Set("own", whole("crem", var("rest"), var("size"))),
+                       ir.Set("rest", whole("cdiv", var("rest"), var("size")))]
+    walk += [ir.Set(f"at{k}", whole("add", var(f"at{k}"),
+                                    whole("mul", var("own"), entry(whole("add", base, number(1 + k))))))
+             for k in range(count)]
+
+    def place(k: int) -> Node:
+        if inner[k] == "0":
+            return var(f"at{k}")
+        stride = number(ir.SIZES[arrays[k].type]) if inner[k] == "1" else var(f"step{k}")
+        return whole("add", var(f"at{k}"), whole("mul", var("j"), stride))
+
+    loaded = {a.name: cast(Node("load", a.type, (place(k),), a), own) for k, a in enumerate(arrays) if k}
+    value = _placed(expression.node, loaded)
+    steps: list[Any] = [ir.Set(f"step{k}", entry(number(4 + k))) for k in range(count) if inner[k] == "s"]
+    body: list[Any] = [
+        ir.Set("rest", whole("cdiv", var("turn"), var("chunks"))),
+        ir.Set("first", whole("mul", whole("crem", var("turn"), var("chunks")), number(CHUNK))),
+        *starts,
+        ir.Loop("d", number(0), var("rank"), number(1), walk),
+        ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
+        ir.Loop("j", var("first"), var("last"), number(1), [ir.Store(arrays[0], (place(0),), value)]),
+    ]
+    head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),
+                       ir.Set("rank", entry(number(2))), *steps]
+    turns = entry(number(3))
+    work = whole("mul", whole("min", var("length"), number(CHUNK)), number(cost(value)))
+    loop = ir.Loop("turn", number(0), turns, number(1), body, work)
+    names = ["length", "chunks", "rank", "turn", "rest", "first", "last", "d", "j", "size", "own",
+             *(f"at{k}" for k in range(count)), *(f"step{k}" for k in range(count) if inner[k] == "s")]
+    numbers = [(f"n{i}", kind) for i, kind in expression.numbers.items()]
+    return ir.Kernel("strided", [*arrays, geometry], numbers, [*head, loop], dict.fromkeys(names, "i64"))
+
+
+def geometry_of(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> np.ndarray:
+    """What `strided_kernel` wants to know: sizes, and strides in bytes of result and arrays, innermost first."""
+    length = sizes[0]
+    chunks = -(-length // CHUNK)
+    turns = chunks
+    for n in sizes[1:]:
+        turns *= n
+    outer = [v for d in range(1, len(sizes)) for v in (sizes[d], *(own[d] for own in strides))]
+    return np.array([length, chunks, len(sizes) - 1, turns, *(own[0] for own in strides), *outer], np.int64)
+
+
+# the entry of flat loops ---------------------------------------------------------------------------------------------
+
+# What a call's arguments are: "array", "number" (of class float or int), "float", "int", the name of an object that
+# there is one of, or "any".
+Pattern = Sequence[str]
+
+
+def flat_module(expression: Expression, kinds: Sequence[str], out: str, pattern: Pattern, *, into: bool) -> str:
+    """A module whose `entry` takes an operator's arguments, arrays for tensors: the result, or None if it cannot.
+
+    It serves arrays of one shape in C order and numbers that answer the guards alike. With `into`, the first array is
+    written, and True comes back.
+    """
+    kernel = flat_kernel(expression, kinds, out)
+    module = llvm.Module()
+    frame = llvm.inner_functions(module, kernel, exact=True)
+    module.parts.append(llvm.RUN)
+    entry = llvm.Entry(module, frame.words)
+    body = entry.body
+    arrays = _arguments(entry, expression, kernel, out, pattern, into)
+    body.head.append(f"  %sizes = alloca [{len(arrays)} x i64], align 16")
+    for k, (_, array) in enumerate(arrays):
+        body.do(f"store i64 {ir.SIZES[array.type]}, ptr {body.line(f'getelementptr i64, ptr %sizes, i64 {k}')}")
+    module.declare("@mindtorch_alike", "declare i64 @mindtorch_alike(i64, i64, i64)")
+    count = body.line(f"call i64 @mindtorch_alike(i64 {body.line('ptrtoint ptr %given to i64')}, "
+                      f"i64 {body.line('ptrtoint ptr %sizes to i64')}, i64 {len(arrays)})")
+    entry.unless(body.line(f"icmp sgt i64 {count}, 0"), "refused")
+    first = arrays[0][0]
+    if into:
+        target = entry.field(first, llvm.DATA, "ptr")
+        for given, array in arrays[1:]:
+            _apart(entry, target, out, entry.field(given, llvm.DATA, "ptr"), array.type, count)
+    else:
+        made = _new_array(entry, out, entry.field(first, llvm.NDIM, "i32"), entry.field(first, llvm.SHAPE, "ptr"))
+        target = entry.field(made, llvm.DATA, "ptr")
+    entry.word(frame.data["out"], "ptr", target)
+    for given, array in arrays:
+        if array in kernel.arrays:
+            entry.word(frame.data[array.name], "ptr", entry.field(given, llvm.DATA, "ptr"))
+    entry.word(frame.numbers["count"], "i64", count)
+    for i, kind in expression.numbers.items():
+        entry.word(frame.numbers[f"n{i}"], llvm.LLVM_TYPES[kind], body.numbers[f"n{i}"])
+    entry.word(frame.turns, "i64", count)
+    body.do(f"call void @run(ptr %frame, i64 {count}, i64 {cost(kernel.body[0].body[0].value)})")
+    if into:
+        entry.give("_Py_TrueStruct")
+    else:
+        body.do(f"ret ptr {made}")
+    body.start("refused")
+    entry.give("_Py_NoneStruct")
+    entry.finish("entry")
+    return module.text()
+
+
+def spread_module(expression: Expression, kinds: Sequence[str], out: str, pattern: Pattern) -> str:
+    """The same for small arrays of any strides that broadcast to a result in C order."""
+    kernel = strided_kernel(expression, kinds, out, "s" * (1 + len(kinds)))
+    module = llvm.Module()
+    frame = llvm.inner_functions(module, kernel, exact=True, prefix="small_")
+    entry = llvm.Entry(module, frame.words)
+    body = entry.body
+    arrays = _arguments(entry, expression, kernel, out, pattern, False)
+    total, rank = len(arrays), shapes.RANK
+    body.head += [f"  %geometry = alloca [{5 + total + (rank - 1) * (2 + total)} x i64], align 16",
+                  f"  %dims = alloca [{rank} x i64], align 16", f"  %last = alloca [{total} x i64], align 16"]
+    module.declare("@mindtorch_spread", "declare i64 @mindtorch_spread(i64, i64, i64, i64, i64, i64, i64)")
+    places = [body.line(f"ptrtoint ptr %{name} to i64") for name in ("given", "geometry", "dims", "last")]
+    ndim = body.line(f"call i64 @mindtorch_spread(i64 {places[0]}, i64 {total}, i64 {ir.SIZES[out]}, i64 {CHUNK}, "
+                     f"i64 {places[1]}, i64 {places[2]}, i64 {places[3]})")
+    entry.unless(body.line(f"icmp sgt i64 {ndim}, 0"), "refused")
+    made = _new_array(entry, out, body.line(f"trunc i64 {ndim} to i32"), "%dims")
+    by_name = {array.name: given for given, array in arrays}
+    pointers = [entry.field(made, llvm.DATA, "ptr")]
+    pointers += [entry.field(by_name[a.name], llvm.DATA, "ptr") for a in kernel.arrays[1:-1]]
+    for i, kind in expression.numbers.items():
+        entry.word(frame.numbers[f"n{i}"], llvm.LLVM_TYPES[kind], body.numbers[f"n{i}"])
+    turns = body.line(f"load i64, ptr {body.line('getelementptr i64, ptr %geometry, i64 3')}")
+    given = "".join(f", ptr {p}" for p in (*pointers, "%geometry"))
+    body.do(f"call void @small_core(ptr %frame, i64 0, i64 {turns}{given})")
+    body.do(f"ret ptr {made}")
+    body.start("refused")
+    entry.give("_Py_NoneStruct")
+    entry.finish("entry")
+    return module.text()
+
+
+def _arguments(entry: llvm.Entry, expression: Expression, kernel: ir.Kernel, out: str, pattern: Pattern,
+               into: bool) -> list[tuple[str, Array]]:
+    """Goes on if the arguments are of the pattern's kinds and answer the guards; the arrays, noted in `given` too."""
+    body, module = entry.body, entry.module
+    entry.unless(body.line(f"icmp eq i64 %nargs, {len(pattern)}"), "refused")
+    by_name = {a.name: a for a in kernel.arrays}
+    arrays: list[tuple[str, Array]] = []
+    for i, wanted in enumerate(pattern):
+        given = entry.argument(i)
+        if wanted == "array":
+            array = by_name.get(f"t{i}") or Array(f"t{i}", out, 1, "c")  # one that is only written
+            entry.array(given, Array(array.name, array.type, 1, "raw"), "refused", into and not i)
+            body.do(f"store ptr {given}, ptr {body.line(f'getelementptr ptr, ptr %given, i64 {len(arrays)}')}")
+            arrays.append((given, array))
+        elif wanted in ("float", "int", "number"):
+            body.numbers[f"n{i}"] = entry.plain_number(given, wanted, expression.numbers[i], "refused")
+        elif wanted != "any":
+            module.declare(f"@{wanted}", f"@{wanted} = external global i8")
+            entry.unless(body.line(f"icmp eq ptr {given}, @{wanted}"), "refused")
+            if i in expression.numbers:  # True or False, as a number
+                body.numbers[f"n{i}"] = llvm.literal(wanted == "_Py_TrueStruct", expression.numbers[i])
+    body.head.append(f"  %given = alloca [{len(arrays)} x ptr], align 16")
+    for _, node, op, value, answer in expression.guards:
+        test = body.value(Node(op, "bool", (node, cast(const(value, "f64" if isinstance(value, float) else "i64"),
+                                                       node.type))))
+        entry.unless(test if answer else body.line(f"xor i1 {test}, true"), "refused")
+    return arrays
+
+
+def _apart(entry: llvm.Entry, target: str, kind: str, other: str, other_kind: str, count: str) -> None:
+    """Goes on if an array is the target itself or lies apart from it."""
+    body = entry.body
+    t, o = body.line(f"ptrtoint ptr {target} to i64"), body.line(f"ptrtoint ptr {other} to i64")
+    t_end = body.line(f"add i64 {t}, {body.line(f'mul i64 {count}, {ir.SIZES[kind]}')}")
+    o_end = body.line(f"add i64 {o}, {body.line(f'mul i64 {count}, {ir.SIZES[other_kind]}')}")
+    before = body.line(f"or i1 {body.line(f'icmp ule i64 {t_end}, {o}')}, {body.line(f'icmp ule i64 {o_end}, {t}')}")
+    if ir.SIZES[kind] == ir.SIZES[other_kind]:
+        before = body.line(f"or i1 {before}, {body.line(f'icmp eq i64 {t}, {o}')}")
+    entry.unless(before, "refused")
+
+
+def _new_array(entry: llvm.Entry, kind: str, ndim: str, shape: str) -> str:
+    """A new ndarray in C order, from entry 94 of NumPy's table, PyArray_NewFromDescr."""
+    module, body = entry.module, entry.body
+    descr = f"@mindtorch_descr_{ir.DTYPES[kind]}"
+    module.declare(descr, f"{descr} = external global i8")
+    module.declare("@PyArray_API", "@PyArray_API = external global ptr")
+    module.declare("@PyArray_Type", "@PyArray_Type = external global i8")
+    module.declare("@Py_IncRef", "declare void @Py_IncRef(ptr)")
+    body.do(f"call void @Py_IncRef(ptr {descr})")  # it is taken over
+    make = body.line(f"load ptr, ptr {body.line('getelementptr ptr, ptr @PyArray_API, i64 94')}")
+    made = body.line(f"call ptr {make}(ptr @PyArray_Type, ptr {descr}, i32 {ndim}, ptr {shape}, ptr null, ptr null, "
+                     "i32 0, ptr null)")
+    entry.unless(body.line(f"icmp ne ptr {made}, null"), "raised")
+    return made
