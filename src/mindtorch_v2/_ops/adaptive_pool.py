@@ -167,7 +167,7 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
 
     backward = function_of(op(
         f"_{name}_backward(Tensor grad_output, Tensor self) -> Tensor", public="",
-        kernel=computes(backward_spec, backward_array),
+        kernel=computes(backward_spec, backward_array), kernels={"cpu": f"pool.{name}_backward"},
         npu=f"aclnnAdaptiveAvgPool{rank}dBackward(grad_output, self, out)",
         grad=dict(grad_output=lambda grad, grad_output_shape: pooled(grad, grad_output_shape[-rank:])),
         samples=cases(case(t(1, 2, *(3,) * rank), t(1, 2, *(5,) * rank)),
@@ -175,7 +175,7 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
     pooled = function_of(op(
         f"_{name}(Tensor self, SymInt[{rank}] output_size) -> Tensor", public="torch",
         kernel=computes(infer, array), npu=f"aclnnAdaptiveAvgPool{rank}d(self, output_size, out)",
-        grad=dict(self=lambda grad, self: backward(grad, self)),
+        grad=dict(self=lambda grad, self: backward(grad, self)), kernels={"cpu": f"pool.{name}"},
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank)),
         batch=planewise(rank + 2), out=None))
@@ -278,7 +278,7 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
 
     backward = function_of(op(
         f"{name}_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", public="",
-        kernel=computes(backward_spec, backward_array),
+        kernel=computes(backward_spec, backward_array), kernels={"cpu": f"pool.{name}_backward"},
         npu="aclnnAdaptiveMaxPool2dBackward(grad_output, self, indices, out)" if rank == 2 else None,
         decomposition=lambda grad_output, self, indices: returned_by_parts(grad_output, indices, self.shape, rank),
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
@@ -287,7 +287,7 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         batch=planewise(rank + 2)))
     return function_of(op(
         f"{name}(Tensor self, int[{rank}] output_size) -> (Tensor result, Tensor result1)", public="_nn",
-        kernel=computes(infer, array),
+        kernel=computes(infer, array), kernels={"cpu": f"pool.{name}"},
         npu="aclnnAdaptiveMaxPool2d(self, output_size, result, result1)" if rank == 2 else None,
         decomposition=_adaptive_max_by_parts,
         grad=dict(self=lambda grads, self, result1: backward(grads[0], self, result1)),
@@ -411,7 +411,7 @@ def _declare_fractional(rank: int) -> None:
 
     backward = function_of(op(
         f"{name}_backward(Tensor grad_output, Tensor self, {sizes}, Tensor indices) -> Tensor", public="",
-        kernel=computes(backward_spec, backward_array),
+        kernel=computes(backward_spec, backward_array), kernels={"cpu": f"pool.{name}_backward"},
         decomposition=lambda grad_output, self, kernel_size, output_size, indices: returned_by_parts(
             grad_output, indices, self.shape, rank),
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
@@ -425,7 +425,7 @@ def _declare_fractional(rank: int) -> None:
         return _fractional(xp, rank, self, kernel_size, output_size, random_samples, spec)
 
     op(f"{name}(Tensor self, {sizes}, Tensor random_samples) -> (Tensor result, Tensor result1)", public="_nn",
-       kernel=computes(infer, array), decomposition=_fractional_by_parts,
+       kernel=computes(infer, array), decomposition=_fractional_by_parts, kernels={"cpu": f"pool.{name}"},
        grad=dict(self=lambda grads, self, kernel_size, output_size, result1:
                  backward(grads[0], self, kernel_size, output_size, result1)),
        samples=cases(case(t(2, 3, *(7,) * rank), 2, 3, t(2, 3, rank, low=0.01, high=0.99, grad=False)),

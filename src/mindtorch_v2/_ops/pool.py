@@ -433,7 +433,7 @@ def _declare_max_pool(rank: int) -> None:
     backward = function_of(op(
         f"{name}_with_indices_backward(Tensor grad_output, Tensor self, {_required(settings)}, Tensor indices)"
         " -> Tensor",
-        kernel=computes(backward_spec, backward_array), public="",
+        kernel=computes(backward_spec, backward_array), public="", kernels={"cpu": f"pool.{name}_backward"},
         npu=f"aclnnMaxPool{words}Backward(grad_output, self, indices, {shown.replace('|[]', '')}, out)",
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank), *[(n,) * rank for n in (2, 2, 0, 1)], False,
@@ -447,7 +447,8 @@ def _declare_max_pool(rank: int) -> None:
     pooled = function_of(op(
         f"{name}_with_indices(Tensor self, {settings}) -> (Tensor result, Tensor result1)",
         kernel=computes(specs, array), public="_nn",
-        npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)", kernels={"cuda": "pool.max_pool"},
+        npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)",
+        kernels={"cpu": f"pool.{name}", "cuda": "pool.max_pool"},
         grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2)))
 
     @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples), out=None,
@@ -641,7 +642,7 @@ def _declare_avg_pool(rank: int) -> None:
            + (", cubeMathType=0" if rank == 2 else ""))
     backward = function_of(op(
         f"{name}_backward(Tensor grad_output, Tensor self, {_required(settings)}) -> Tensor", public="",
-        kernel=computes(backward_spec, backward_array),
+        kernel=computes(backward_spec, backward_array), kernels={"cpu": f"pool.{name}_backward"},
         npu=f"aclnnAvgPool{rank}dBackward(grad_output, self, {row.replace('|[]', '')}, out)",
         grad=dict(grad_output=lambda grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override:
                   _avg_pools[rank](grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)),
@@ -658,7 +659,7 @@ def _declare_avg_pool(rank: int) -> None:
         f"{name}(Tensor self, {settings}) -> Tensor", public="nn.functional",
         kernel=computes(lambda self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override:
                         check(self, kernel_size, stride, padding, ceil_mode, divisor_override), array),
-        npu=f"aclnnAvgPool{rank}d(self, {row}, out)",
+        npu=f"aclnnAvgPool{rank}d(self, {row}, out)", kernels={"cpu": f"pool.{name}"},
         grad=dict(self=grad), samples=cases(*(_MEANS if rank == 2 else _of_rank_3(_MEANS))),
         batch=planewise(rank + 2),
         out=Out(names=f"nn.functional.{name}"), autocast=dict(cpu="float32") if rank == 3 else None))

@@ -83,6 +83,7 @@ op("max_unpool2d(Tensor self, Tensor indices, int[2] output_size) -> Tensor", pu
                 lambda xp, self, indices, output_size, spec: _unpooled(xp, self, 2, indices, output_size, spec)),
    npu="aclnnMaxUnpool2d(self, indices, output_size, out)",
    grad=dict(self=lambda grad, indices: taken_at(grad, indices, 2)), samples=_samples(2), batch=planewise(4),
+   kernels={"cpu": "pool.max_unpool2d"},
    autocast=dict(cpu="float32"))
 
 op("max_unpool3d(Tensor self, Tensor indices, int[3] output_size, int[3] stride, int[3] padding) -> Tensor",
@@ -91,6 +92,6 @@ op("max_unpool3d(Tensor self, Tensor indices, int[3] output_size, int[3] stride,
                 _unpooled_spec(self, 3, indices, output_size, stride, padding),
                 lambda xp, self, indices, output_size, stride, padding, spec:
                 _unpooled(xp, self, 3, indices, output_size, spec)),
-   decomposition=_unpooled_by_parts,
+   decomposition=_unpooled_by_parts, kernels={"cpu": "pool.max_unpool3d"},
    grad=dict(self=lambda grad, indices: taken_at(grad, indices, 3)), samples=_samples(3, (2, 2, 2), (0, 0, 0)),
    batch=planewise(5), autocast=dict(cpu="float32"))

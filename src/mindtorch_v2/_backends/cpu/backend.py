@@ -72,9 +72,11 @@ class CpuBackend(Backend):
         return Compiled(operator, family, inplace=inplace)
 
 
-def _widened(array: Any) -> Any:
-    wide = WIDER.get(array.dtype)
-    return array if wide is None else cast(array, wide)
+def _widened(value: Any) -> Any:
+    if value.__class__ is list:
+        return [_widened(v) for v in value]
+    wide = WIDER.get(value.dtype) if value.__class__ is np.ndarray else None
+    return value if wide is None else cast(value, wide)
 
 
 def _attempted(own: Callable, generic: Callable) -> Callable:
@@ -82,12 +84,12 @@ def _attempted(own: Callable, generic: Callable) -> Callable:
     halves, wants_spec = getattr(own, "takes_halves", False), "spec" in parameters_of(own)
     takes_spec = "spec" in parameters_of(generic)
 
-    def attempted(xp: Any, *args: Any, spec: Any) -> Any:
+    def attempted(xp: Any, *args: Any, spec: Any = None) -> Any:
         made = own(*args, spec=spec) if wants_spec else own(*args)
         if made is not None:
             return made
         if halves:
-            args = tuple([_widened(a) if a.__class__ is np.ndarray else a for a in args])
+            args = tuple([_widened(a) for a in args])
         return generic(xp, *args, spec=spec) if takes_spec else generic(xp, *args)
 
     attempted.own, attempted.takes_halves = own, halves  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ class Updates(Family):
         return Spec(shape, source.dtype, preserved_strides(source, None) if same else None)
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        check, write, keeps_shape, xp = self.check, self.write, self.shape is None, backend.xp
+        check, write, keeps_shape, xp = self.check, self._write_on(operator, backend), self.shape is None, backend.xp
 
         def on_ndarrays(source: Tensor, *args: Any) -> Tensor:
             array = source._array
@@ -68,11 +68,15 @@ class Updates(Family):
 
         return on_ndarrays if backend.direct else kernel
 
+    def _write_on(self, operator: Operator, backend: Backend) -> Callable:
+        """The function that stores, behind the device's own where an array function may have one."""
+        return backend.array_function(operator, self.write) if backend.direct else self.write
+
     def described(self, operator: Operator) -> Callable:
         return lambda source, *args: meta_of(self.spec(source, args))
 
     def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
-        write, xp, direct = self.write, backend.xp, backend.direct
+        write, xp, direct = self._write_on(functional, backend), backend.xp, backend.direct
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
             check_update(self, operator, target, args)

@@ -1,0 +1,43 @@
+"""What the callers of compiled kernels share: arrays as the kernels take them."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...._core.dtype import OF_ARRAY, WIDER
+
+Sizes = tuple[int, ...]
+# Elements that are only moved go as integers where kernels would convert them, or do not know them.
+_MOVED = {d.np: np.dtype(f"i{d.itemsize}") for d in OF_ARRAY.values()
+          if d.name in ("float16", "bfloat16", "complex32", "complex64") or d.name.startswith("float8")}
+
+
+def movable(array: np.ndarray) -> np.ndarray:
+    """The array with elements that a kernel can move, of the same size."""
+    kind = _MOVED.get(array.dtype)
+    return array if kind is None else array.view(kind)
+
+
+def volumes(array: np.ndarray, rank: int) -> np.ndarray:
+    """An array whose last `rank` dimensions are spatial as (planes, depth, height, width)."""
+    shape = array.shape
+    at = len(shape) - rank
+    return array.reshape(math.prod(shape[:at]), *(1,) * (3 - rank), *shape[at:])
+
+
+def zeros_for_sums(shape: Sizes, kind: np.dtype) -> np.ndarray:
+    """Zeros to add elements of a type to; wider where the type is of half precision."""
+    return np.zeros(shape, WIDER.get(kind, kind))
+
+
+def three(values: Sizes, rank: int, other: int) -> Sizes:
+    """A setting for each of three dimensions, given for the last ones."""
+    return (*(other,) * (3 - rank), *(values if len(values) == rank else values * rank))
+
+
+def rows_of(array: Any, rank: int) -> Any:
+    """An array whose last `rank` dimensions are spatial as (planes, elements of a plane)."""
+    shape = array.shape
+    at = len(shape) - rank
+    return array.reshape(math.prod(shape[:at]), math.prod(shape[at:]))

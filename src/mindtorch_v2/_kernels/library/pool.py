@@ -1,0 +1,251 @@
+"""Pooling over volumes: arrays are (planes, depth, height, width), with sizes of 1 where there are fewer dimensions."""
+
+from ..language import c_div, function, inf, int64, isnan, kernel, like, local, parallel
+
+_LANES = 64  # results along the width that are computed side by side
+
+
+@function
+def first_inside(start, dilation):
+    """The first place of a window that is not before the first element."""
+    return start if start >= 0 else start + (dilation - 1 - start) // dilation * dilation
+
+
+@kernel
+def max_pool(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w, apart_d,
+             apart_h, apart_w, *, lowest):
+    """The largest element of each window and where in its plane it is, the first; the last NaN if there is one."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    rows, high, wide = out.shape[1] * out.shape[2], out.shape[2], out.shape[3]
+    for row in parallel(out.shape[0] * rows, wide * size_d * size_h * size_w):
+        plane, at = row // rows, row % rows
+        d, h = at // high, at % high
+        start_d, start_h = d * stride_d - pad_d, h * stride_h - pad_h
+        first = (first_inside(start_d, apart_d) * height + first_inside(start_h, apart_h)) * width
+        for w in range(wide):
+            out[plane, d, h, w] = like(lowest, x)
+            indices[plane, d, h, w] = first + first_inside(w * stride_w - pad_w, apart_w)
+        for i in range(size_d):
+            z = start_d + i * apart_d
+            if z >= 0 and z < depth:
+                for j in range(size_h):
+                    y = start_h + j * apart_h
+                    if y >= 0 and y < height:
+                        for k in range(size_w):
+                            shift = k * apart_w - pad_w
+                            begin = max(0, -(shift // stride_w))
+                            end = min(wide, (width - 1 - shift) // stride_w + 1)
+                            line = (z * height + y) * width + shift
+                            for w in range(begin, end):
+                                value = x[plane, z, y, w * stride_w + shift]
+                                best = out[plane, d, h, w]
+                                place = indices[plane, d, h, w]
+                                larger = value > best or isnan(value)
+                                out[plane, d, h, w] = value if larger else best
+                                indices[plane, d, h, w] = line + w * stride_w if larger else place
+
+
+@function
+def elements_of(start, size, pad, n, padded):
+    """How many elements a window has along one dimension; with padding, or without."""
+    return min(start + size, n + pad) - start if padded else min(start + size, n) - max(start, 0)
+
+
+@kernel
+def avg_pool(out, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w, divisor, *, padded,
+             whole):
+    """The sum of each window over `divisor`, or over the number of its elements if that is 0."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    rows, high, wide = out.shape[1] * out.shape[2], out.shape[2], out.shape[3]
+    for row in parallel(out.shape[0] * rows, wide * size_d * size_h * size_w):
+        plane, at = row // rows, row % rows
+        d, h = at // high, at % high
+        start_d, start_h = d * stride_d - pad_d, h * stride_h - pad_h
+        area = elements_of(start_d, size_d, pad_d, depth, padded) * elements_of(start_h, size_h, pad_h, height, padded)
+        total = local(_LANES, x)
+        for first in range(0, wide, _LANES):
+            lanes = min(_LANES, wide - first)
+            for lane in range(lanes):
+                total[lane] = like(0, x)
+            for z in range(max(start_d, 0), min(start_d + size_d, depth)):
+                for y in range(max(start_h, 0), min(start_h + size_h, height)):
+                    for k in range(size_w):
+                        shift = k - pad_w + first * stride_w
+                        begin = max(0, -(shift // stride_w))
+                        end = min(lanes, (width - 1 - shift) // stride_w + 1)
+                        for lane in range(begin, end):
+                            total[lane] += x[plane, z, y, lane * stride_w + shift]
+            for lane in range(lanes):
+                start_w = (first + lane) * stride_w - pad_w
+                count = divisor if divisor != 0 else area * elements_of(start_w, size_w, pad_w, width, padded)
+                if whole:
+                    out[plane, d, h, first + lane] = c_div(total[lane], count)
+                else:
+                    out[plane, d, h, first + lane] = total[lane] / count
+
+
+@kernel
+def avg_pool_backward(out, grad, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w, divisor, *,
+                      padded):
+    """Adds to every element its share of the gradient of each window it is in; `out` holds zeros."""
+    depth, height, width = out.shape[1], out.shape[2], out.shape[3]
+    wide = grad.shape[3]
+    for plane in parallel(out.shape[0], grad.shape[1] * grad.shape[2] * wide * size_d * size_h * size_w):
+        share = local(_LANES, grad)
+        for d in range(grad.shape[1]):
+            start_d = d * stride_d - pad_d
+            for h in range(grad.shape[2]):
+                start_h = h * stride_h - pad_h
+                area = elements_of(start_d, size_d, pad_d, depth, padded) * elements_of(start_h, size_h, pad_h, height,
+                                                                                         padded)
+                for first in range(0, wide, _LANES):
+                    lanes = min(_LANES, wide - first)
+                    for lane in range(lanes):
+                        start_w = (first + lane) * stride_w - pad_w
+                        count = divisor if divisor != 0 else area * elements_of(start_w, size_w, pad_w, width, padded)
+                        share[lane] = grad[plane, d, h, first + lane] / count
+                    for z in range(max(start_d, 0), min(start_d + size_d, depth)):
+                        for y in range(max(start_h, 0), min(start_h + size_h, height)):
+                            for k in range(size_w):
+                                shift = k - pad_w + first * stride_w
+                                begin = max(0, -(shift // stride_w))
+                                end = min(lanes, (width - 1 - shift) // stride_w + 1)
+                                for lane in range(begin, end):
+                                    out[plane, z, y, lane * stride_w + shift] += share[lane]
+
+
+# windows as even as can be -------------------------------------------------------------------------------------------
+
+
+@function
+def even_start(i, n, count):
+    return i * n // count
+
+
+@function
+def even_end(i, n, count):
+    return ((i + 1) * n + count - 1) // count
+
+
+@kernel
+def adaptive_max_pool(out, indices, x):
+    """The largest element of each of as many windows as there are results, and where in its plane it is."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    deep, high, wide = out.shape[1], out.shape[2], out.shape[3]
+    for row in parallel(out.shape[0] * deep * high, depth * height * width // (deep * high) + wide):
+        plane, at = row // (deep * high), row % (deep * high)
+        d, h = at // high, at % high
+        for w in range(wide):
+            best = like(-inf, x)
+            place = (even_start(d, depth, deep) * height + even_start(h, height, high)) * width + even_start(w, width,
+                                                                                                            wide)
+            for z in range(even_start(d, depth, deep), even_end(d, depth, deep)):
+                for y in range(even_start(h, height, high), even_end(h, height, high)):
+                    for i in range(even_start(w, width, wide), even_end(w, width, wide)):
+                        value = x[plane, z, y, i]
+                        larger = value > best or isnan(value)
+                        best = value if larger else best
+                        place = (z * height + y) * width + i if larger else place
+            out[plane, d, h, w] = best
+            indices[plane, d, h, w] = place
+
+
+@kernel
+def adaptive_avg_pool(out, x):
+    """The mean of each of as many windows as there are results."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    deep, high, wide = out.shape[1], out.shape[2], out.shape[3]
+    for row in parallel(out.shape[0] * deep * high, depth * height * width // (deep * high) + wide):
+        plane, at = row // (deep * high), row % (deep * high)
+        d, h = at // high, at % high
+        front, back = even_start(d, depth, deep), even_end(d, depth, deep)
+        top, bottom = even_start(h, height, high), even_end(h, height, high)
+        for w in range(wide):
+            left, right = even_start(w, width, wide), even_end(w, width, wide)
+            total = like(0, x)
+            for z in range(front, back):
+                for y in range(top, bottom):
+                    for i in range(left, right):
+                        total += x[plane, z, y, i]
+            out[plane, d, h, w] = total / ((back - front) * (bottom - top) * (right - left))
+
+
+@kernel
+def adaptive_avg_pool_backward(out, grad):
+    """Adds to every element its share of the gradient of each window it is in; `out` holds zeros."""
+    depth, height, width = out.shape[1], out.shape[2], out.shape[3]
+    deep, high, wide = grad.shape[1], grad.shape[2], grad.shape[3]
+    for plane in parallel(out.shape[0], depth * height * width + deep * high * wide):
+        for d in range(deep):
+            front, back = even_start(d, depth, deep), even_end(d, depth, deep)
+            for h in range(high):
+                top, bottom = even_start(h, height, high), even_end(h, height, high)
+                for w in range(wide):
+                    left, right = even_start(w, width, wide), even_end(w, width, wide)
+                    share = grad[plane, d, h, w] / ((back - front) * (bottom - top) * (right - left))
+                    for z in range(front, back):
+                        for y in range(top, bottom):
+                            for i in range(left, right):
+                                out[plane, z, y, i] += share
+
+
+# windows at random places --------------------------------------------------------------------------------------------
+
+
+@function
+def random_start(sample, at, count, n, size):
+    """Where a window starts: steps that are even but for rounding, from a random point on; the last is at the end."""
+    step = (n - size) / (count - 1)
+    return n - size if at == count - 1 else int64((at + sample) * step) - int64(sample * step)
+
+
+@kernel
+def fractional_max_pool(out, indices, x, samples, size_d, size_h, size_w, *, of_d, of_h, of_w):
+    """The largest element of windows at random places; `of_d` is the column of `samples` for the depth, and so on."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    deep, high, wide = out.shape[1], out.shape[2], out.shape[3]
+    for row in parallel(out.shape[0] * deep * high, wide * size_d * size_h * size_w):
+        plane, at = row // (deep * high), row % (deep * high)
+        d, h = at // high, at % high
+        front = random_start(samples[plane, of_d], d, deep, depth, size_d)
+        top = random_start(samples[plane, of_h], h, high, height, size_h)
+        for w in range(wide):
+            left = random_start(samples[plane, of_w], w, wide, width, size_w)
+            best = like(-inf, x)
+            place = (front * height + top) * width + left
+            for z in range(front, front + size_d):
+                for y in range(top, top + size_h):
+                    for i in range(left, left + size_w):
+                        value = x[plane, z, y, i]
+                        larger = value > best or isnan(value)
+                        best = value if larger else best
+                        place = (z * height + y) * width + i if larger else place
+            out[plane, d, h, w] = best
+            indices[plane, d, h, w] = place
+
+
+# back to where the largest were --------------------------------------------------------------------------------------
+
+
+@kernel
+def spread_to_places(out, bad, grad, indices):
+    """Adds each gradient to the element of its plane that an index names, in zeros; told in `bad` if outside."""
+    for plane in parallel(out.shape[0], grad.shape[1]):
+        for i in range(grad.shape[1]):
+            place = indices[plane, i]
+            if place >= 0 and place < out.shape[1]:
+                out[plane, place] += grad[plane, i]
+            else:
+                bad[0] = 1
+
+
+@kernel
+def unpool(out, bad, x, indices):
+    """Puts each element at its index in its plane, in zeros; an index outside is told in `bad` and skipped."""
+    for plane in parallel(out.shape[0], x.shape[1]):
+        for i in range(x.shape[1]):
+            place = indices[plane, i]
+            if place >= 0 and place < out.shape[1]:
+                out[plane, place] = x[plane, i]
+            else:
+                bad[0] = 1
