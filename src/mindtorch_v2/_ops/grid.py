@@ -6,11 +6,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from .._core.dtype import bool_
+from .._core.dtype import COMPUTE, bool_
+from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
-from ._declare.op import composite, function_of
-from ._declare.rules import shape_text
+from ._declare.families import Parts
+from ._declare.op import composite, function_of, op
+from ._declare.recorded import gradients_by_parts, once, recorded_gradients
+from ._declare.rules import Spec, shape_text
 from ._declare.samples import case, cases, error, t, values
 from .pool import check_floating
 
@@ -147,25 +150,57 @@ _EXACT = {2: values([[[[-0.75, 0.25], [0.5, 1.25]]]]), 3: values([[[[[-0.75, 0.2
 
 
 def _declare(rank: int, kernel: str) -> Callable:
-    modes = (_BILINEAR, _NEAREST, _BICUBIC) if rank == 2 else (_BILINEAR, _NEAREST)
+    name = f"grid_sampler_{rank}d"
+    modes_of_rank = (_BILINEAR, _NEAREST, _BICUBIC) if rank == 2 else (_BILINEAR, _NEAREST)
     images = _PLANE if rank == 2 else _VOLUME
 
-    @composite(f"grid_sampler_{rank}d({_ARGUMENTS}) -> Tensor", public="torch",
-               samples=cases(*[case(images[0], _EXACT[rank], 0, padding % 3, padding > 2) for padding in range(4)],
-                             *[case(*images, mode, padding, bool(padding)) for mode in modes for padding in range(3)],
-                             error(RuntimeError, f"grid_sampler(): expected grid to have size {rank} in last dimension",
-                                   images[0], t(1, *(2,) * rank, rank + 1), 0, 0, False)), out=None,
-               autocast=dict(cpu="float32"), aten=LEAF)
-    def sampler(input, grid, interpolation_mode, padding_mode, align_corners):
+    def infer(input, grid, interpolation_mode, padding_mode, align_corners):
         _check(input, grid, rank)
         if rank == 3 and interpolation_mode == _BICUBIC:
             raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
         check_floating(kernel, input.dtype)
         if input.dtype is not grid.dtype:
             raise RuntimeError(f"expected scalar type {input.dtype.scalar_name} but found {grid.dtype.scalar_name}")
-        return _sampled(input, grid, interpolation_mode, padding_mode, align_corners)
+        return Spec((*input._array.shape[:2], *grid._array.shape[1:-1]), input.dtype)
 
-    return sampler
+    def by_parts(input, grid, *settings):
+        infer(input, grid, *settings)
+        return _sampled(input, grid, *settings)
+
+    def backward_specs(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
+        check_floating(kernel.replace("d_cpu", "d_backward_cpu").replace("r3d", "r_3d"), input.dtype)
+        return tuple([Spec(x._array.shape, x.dtype) if wanted else None
+                      for x, wanted in zip((input, grid), output_mask, strict=True)])
+
+    def backward_by_parts(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
+        given = [x.to(COMPUTE.get(x.dtype, x.dtype)) for x in (input, grid, grad_output)]
+        return gradients_by_parts(lambda *given: (_sampled(*given, interpolation_mode, padding_mode, align_corners),),
+                                  given[:2], given[2:], output_mask)
+
+    backward = function_of(op(
+        f"{name}_backward(Tensor grad_output, {_ARGUMENTS}, bool[2] output_mask) -> (Tensor result, Tensor result1)",
+        kernel=Parts(backward_specs), kernels={"cpu": f"grid.{name}_backward"}, public="",
+        decomposition=backward_by_parts,
+        samples=cases(*[case(t(1, 2, *(2,) * rank, grad=False), t(*images[0].shape, grad=False),
+                             t(1, *(2,) * rank, rank, low=-1.3, high=1.3, grad=False), mode, padding, bool(padding),
+                             (True, True))
+                        for mode in modes_of_rank for padding in range(3)])))
+
+    @once
+    def formula(grad, input, grid, interpolation_mode, padding_mode, align_corners, needs):
+        settings = interpolation_mode, padding_mode, align_corners
+        if modes.grad_enabled:
+            return recorded_gradients(lambda *given: (_sampled(*given, *settings),), (input, grid), (grad,), needs)
+        return backward(grad, input, grid, *settings, needs)
+
+    return function_of(op(
+        f"{name}({_ARGUMENTS}) -> Tensor", public="torch", kernel=Parts(infer), kernels={"cpu": f"grid.{name}"},
+        decomposition=by_parts, grad={"input, grid": formula},
+        samples=cases(*[case(images[0], _EXACT[rank], 0, padding % 3, padding > 2) for padding in range(4)],
+                      *[case(*images, mode, padding, bool(padding)) for mode in modes_of_rank for padding in range(3)],
+                      error(RuntimeError, f"grid_sampler(): expected grid to have size {rank} in last dimension",
+                            images[0], t(1, *(2,) * rank, rank + 1), 0, 0, False)), out=None,
+        autocast=dict(cpu="float32")))
 
 
 _sampler_2d = _declare(2, "grid_sampler_2d_cpu_kernel_impl")

@@ -13,36 +13,45 @@ def first_inside(start, dilation):
 
 @kernel
 def max_pool(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w, apart_d,
-             apart_h, apart_w, *, lowest):
-    """The largest element of each window and where in its plane it is, the first; the last NaN if there is one."""
+             apart_h, apart_w, *, lowest, step):
+    """The largest element of each window and where in its plane it is, the first; the last NaN if there is one.
+
+    `step` is the stride along the width where that is known when compiled, else 0.
+    """
     depth, height, width = x.shape[1], x.shape[2], x.shape[3]
     rows, high, wide = out.shape[1] * out.shape[2], out.shape[2], out.shape[3]
+    step_w = stride_w if step == 0 else step
     for row in parallel(out.shape[0] * rows, wide * size_d * size_h * size_w):
         plane, at = row // rows, row % rows
         d, h = at // high, at % high
         start_d, start_h = d * stride_d - pad_d, h * stride_h - pad_h
-        first = (first_inside(start_d, apart_d) * height + first_inside(start_h, apart_h)) * width
-        for w in range(wide):
-            out[plane, d, h, w] = like(lowest, x)
-            indices[plane, d, h, w] = first + first_inside(w * stride_w - pad_w, apart_w)
-        for i in range(size_d):
-            z = start_d + i * apart_d
-            if z >= 0 and z < depth:
-                for j in range(size_h):
-                    y = start_h + j * apart_h
-                    if y >= 0 and y < height:
-                        for k in range(size_w):
-                            shift = k * apart_w - pad_w
-                            begin = max(0, -(shift // stride_w))
-                            end = min(wide, (width - 1 - shift) // stride_w + 1)
-                            line = (z * height + y) * width + shift
-                            for w in range(begin, end):
-                                value = x[plane, z, y, w * stride_w + shift]
-                                best = out[plane, d, h, w]
-                                place = indices[plane, d, h, w]
-                                larger = value > best or isnan(value)
-                                out[plane, d, h, w] = value if larger else best
-                                indices[plane, d, h, w] = line + w * stride_w if larger else place
+        first_row = (first_inside(start_d, apart_d) * height + first_inside(start_h, apart_h)) * width
+        best = local(_LANES, x)
+        place = local(_LANES, indices)
+        for first in range(0, wide, _LANES):
+            lanes = min(_LANES, wide - first)
+            for lane in range(lanes):
+                best[lane] = like(lowest, x)
+                place[lane] = first_row + first_inside((first + lane) * step_w - pad_w, apart_w)
+            for i in range(size_d):
+                z = start_d + i * apart_d
+                if z >= 0 and z < depth:
+                    for j in range(size_h):
+                        y = start_h + j * apart_h
+                        if y >= 0 and y < height:
+                            for k in range(size_w):
+                                shift = k * apart_w - pad_w + first * step_w
+                                begin = max(0, -(shift // step_w))
+                                end = min(lanes, (width - 1 - shift) // step_w + 1)
+                                line = (z * height + y) * width + shift
+                                for lane in range(begin, end):
+                                    value = x[plane, z, y, lane * step_w + shift]
+                                    larger = value > best[lane] or isnan(value)
+                                    best[lane] = value if larger else best[lane]
+                                    place[lane] = line + lane * step_w if larger else place[lane]
+            for lane in range(lanes):
+                out[plane, d, h, first + lane] = best[lane]
+                indices[plane, d, h, first + lane] = place[lane]
 
 
 @function

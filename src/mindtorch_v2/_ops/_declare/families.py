@@ -13,7 +13,14 @@ import numpy as np
 
 from ..._autograd.node import VersionCounter
 from ..._autograd.views import creation_now, wake
-from ..._backends.interface import Backend, accelerator_among, backend_for, backend_of, parameters_of
+from ..._backends.interface import (
+    Backend,
+    accelerator_among,
+    backend_for,
+    backend_of,
+    named_kernel,
+    parameters_of,
+)
 from ..._core.device import CPU
 from ..._core.dtype import (
     COMPUTE,
@@ -591,20 +598,20 @@ def unrecorded(function: Callable) -> Callable:
     return kernel
 
 
-def decomposed(operator: Operator) -> Callable:
+def decomposed(operator: Operator, *, recorded: bool = True) -> Callable:
     """The kernel of a device that has none: the operator's decomposition, its results as the family infers them.
 
     Elementwise ones get their operands in the type that the family computes in. Where the formulas, too, are the
-    decomposition's, its parts are recorded in the operator's place.
+    decomposition's, its parts are recorded in the operator's place, unless `recorded` is false.
     """
     declaration = operator.declaration
     family, function = declaration.family, declaration.decomposition
-    if declaration.by_parts is not None:
-        def recorded(*args: Any) -> Any:
+    if recorded and declaration.by_parts is not None:
+        def in_parts(*args: Any) -> Any:
             return function(*args)
 
-        recorded.composed = True  # type: ignore[attr-defined]
-        return recorded
+        in_parts.composed = True  # type: ignore[attr-defined]
+        return in_parts
 
     def written(*args: Any) -> Tensor:
         family.check(*args)
@@ -631,6 +638,32 @@ def decomposed(operator: Operator) -> Callable:
 
     kernel = written if isinstance(family, Writes) else elementwise if isinstance(family, Pointwise) else others
     return unrecorded(kernel)
+
+
+class Parts(ArrayFamily):
+    """An operator that has a kernel of its own on the CPU, and is its decomposition where that cannot run."""
+
+    def __init__(self, infer: Callable) -> None:
+        super().__init__(infer, infer, widen=False)
+
+    def kernel(self, operator: Operator, backend: Backend) -> Callable:
+        name = operator.declaration.kernels.get(backend.type)
+        if not backend.direct or name is None:
+            return decomposed(operator)
+        infer, own, parts = self.infer, named_kernel(backend.type, name), decomposed(operator, recorded=False)
+        several = len(operator.schema.returns) > 1
+
+        def kernel(*args: Any) -> Any:
+            spec = infer(*args)
+            made = own(*[getattr(a, "_array", a) for a in args], spec=spec)
+            if made is None:
+                return parts(*args)
+            if not several:
+                return backend.finished(made, spec)
+            return result_of(operator, [None if one is None else backend.finished(array, one)
+                                        for array, one in zip(made, spec, strict=True)])
+
+        return kernel
 
 
 def _as_inferred(made: Any, spec: Spec | None, arguments: Sequence[Tensor]) -> Any:

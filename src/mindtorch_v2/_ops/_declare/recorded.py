@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._autograd.engine import run_backward
+from ..._dispatch.keys import changed_modes
 
 
 def recorded_gradients(composed: Callable, inputs: Sequence[Any], grads: Sequence[Any],
@@ -15,6 +16,17 @@ def recorded_gradients(composed: Callable, inputs: Sequence[Any], grads: Sequenc
     given = [(result, grad) for result, grad in zip(results, grads, strict=False) if grad is not None]
     wanted = [x for x, need in zip(seen, needs, strict=True) if need]
     found = iter(run_backward([r for r, _ in given], [g for _, g in given], True, True, wanted, True, False))
+    return [next(found) if need else None for need in needs]
+
+
+def gradients_by_parts(composed: Callable, inputs: Sequence[Any], grads: Sequence[Any],
+                       needs: Sequence[bool]) -> list[Any]:
+    """The gradients of `composed(*inputs)` where needed: what a backward computes that has no kernel."""
+    with changed_modes(grad_enabled=True):
+        leaves = [x.detach().requires_grad_() if need else x for x, need in zip(inputs, needs, strict=True)]
+        results = composed(*leaves)
+        wanted = [x for x, need in zip(leaves, needs, strict=True) if need]
+        found = iter(run_backward(results, grads, False, False, wanted, True, False))
     return [next(found) if need else None for need in needs]
 
 
