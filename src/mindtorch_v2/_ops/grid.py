@@ -10,6 +10,7 @@ from .._core.dtype import COMPUTE, bool_
 from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
+from ._declare.batch import one_by_one
 from ._declare.families import Parts
 from ._declare.op import composite, function_of, op
 from ._declare.recorded import gradients_by_parts, once, recorded_gradients
@@ -180,7 +181,7 @@ def _declare(rank: int, kernel: str) -> Callable:
     backward = function_of(op(
         f"{name}_backward(Tensor grad_output, {_ARGUMENTS}, bool[2] output_mask) -> (Tensor result, Tensor result1)",
         kernel=Parts(backward_specs), kernels={"cpu": f"grid.{name}_backward"}, public="",
-        decomposition=backward_by_parts,
+        decomposition=backward_by_parts, batch=one_by_one,
         samples=cases(*[case(t(1, 2, *(2,) * rank, grad=False), t(*images[0].shape, grad=False),
                              t(1, *(2,) * rank, rank, low=-1.3, high=1.3, grad=False), mode, padding, bool(padding),
                              (True, True))

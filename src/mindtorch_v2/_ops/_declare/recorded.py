@@ -23,7 +23,7 @@ def gradients_by_parts(composed: Callable, inputs: Sequence[Any], grads: Sequenc
                        needs: Sequence[bool]) -> list[Any]:
     """The gradients of `composed(*inputs)` where needed: what a backward computes that has no kernel."""
     with changed_modes(grad_enabled=True):
-        leaves = [x.detach().requires_grad_() if need else x for x, need in zip(inputs, needs, strict=True)]
+        leaves = [x.detach()._track() if need else x for x, need in zip(inputs, needs, strict=True)]
         results = composed(*leaves)
         wanted = [x for x, need in zip(leaves, needs, strict=True) if need]
         found = iter(run_backward(results, grads, False, False, wanted, True, False))

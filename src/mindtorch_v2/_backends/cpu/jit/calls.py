@@ -4,8 +4,11 @@ Until a kernel is compiled, and where it cannot be, callers compute with NumPy. 
 a kernel was wanted often, or for much; large arrays wait for it.
 """
 
+import functools
+import hashlib
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,18 +21,20 @@ _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first 
 _OFTEN, _MUCH = 8, 1 << 17  # calls, and elements in all, after which compiling repays
 _LARGE = 1 << 19  # elements of one call that is worth waiting for the compiler
 
+_LIBRARY, _PLAIN = llvm.__package__ + ".", frozenset((bool, int, float, str))
+
 Call = Callable[..., Any]
 
 
 class Code:
     """What may become machine code: `call` is None until then."""
 
-    __slots__ = ("_elements", "_make", "_wanted", "call")
+    __slots__ = ("_elements", "_known_as", "_make", "_wanted", "call")
 
-    def __init__(self, make: Callable[[], str] | None) -> None:
+    def __init__(self, make: Callable[[], str] | None, known_as: str | None = None) -> None:
         """`make` gives the IR of a module with a function `entry`; None for what cannot be compiled."""
         self.call: Call | None = None
-        self._make, self._wanted, self._elements = make, 0, 0
+        self._make, self._known_as, self._wanted, self._elements = make, known_as, 0, 0
 
     def wanted(self, elements: int) -> Call | None:
         """The machine code if there is some; else notes that a call of so many elements would have used it."""
@@ -46,9 +51,9 @@ class Code:
         if make is None or not machine.available():
             return
         if at_once:
-            self._done(machine.load(make(), ["entry"]))
+            self._done(machine.load(make, ["entry"], known_as=self._known_as))
         else:
-            machine.load_in_background(make, ["entry"], self._done)
+            machine.load_in_background(make, ["entry"], self._done, self._known_as)
 
     def _done(self, addresses: dict[str, int]) -> None:
         self.call = machine.callable_from(addresses["entry"], "kernel")
@@ -84,7 +89,7 @@ def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
     key = (written, *[(a.dtype, a.ndim, a.flags.c_contiguous, a.flags.aligned) for a in arrays], *constants.values())
     code = _codes.get(key)
     if code is None:
-        code = _codes[key] = Code(_maker(written, arrays, constants))
+        code = _codes[key] = Code(*_maker(written, arrays, constants))
     call = code.wanted(arrays[0].size)
     if call is None:
         return False
@@ -94,20 +99,45 @@ def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
     return call(*args)
 
 
-def _maker(written: kernel, arrays: Sequence[np.ndarray], constants: dict[str, Any]) -> Callable[[], str] | None:
-    """What gives the kernel's IR for such arrays; None where they are of kinds that kernels do not know."""
+@functools.cache
+def _sources() -> str | None:
+    """A digest of all files that machine code of kernels is made by; None where these are no files."""
+    digest = hashlib.blake2b(digest_size=20)
+    try:
+        for file in sorted(Path(llvm.__file__).parent.rglob("*.py")):
+            digest.update(file.read_bytes())
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _maker(written: kernel, arrays: Sequence[np.ndarray],
+           constants: dict[str, Any]) -> tuple[Callable[[], str] | None, str | None]:
+    """What gives the kernel's IR for such arrays, None where they are of kinds that kernels do not know; its name."""
     code, annotated = written.function.__code__, written.function.__annotations__
     names = code.co_varnames[: code.co_argcount]
     given: dict[str, tuple[str, int, str]] = {}
     for name, array in zip(names, arrays, strict=False):
         kind = ir.type_of(array.dtype)
         if kind is None or not array.flags.aligned:
-            return None
+            return None, None
         if annotated.get(name) is flat:
             if not array.flags.c_contiguous:
-                return None
+                return None, None
             given[name] = (kind, 1, "flat")
         else:
             given[name] = (kind, array.ndim, "c" if array.flags.c_contiguous else "s")
     numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(arrays) :]}
-    return lambda: llvm.module_of(read(written, given, numbers, constants))
+    parts = [_sources(), _told(written), *map(_told, constants.values())]
+    known_as = None if None in parts else f"{parts} {given} {numbers} {list(constants)}"
+    return lambda: llvm.module_of(read(written, given, numbers, constants)), known_as
+
+
+def _told(value: Any) -> str | None:
+    """A text that only this constant, or this function of the library, has; None for what has none."""
+    if value is None or value.__class__ in _PLAIN:
+        return repr(value)
+    written = getattr(value, "function", None)
+    if written is None or not written.__module__.startswith(_LIBRARY) or written.__closure__:
+        return None
+    return f"{written.__module__}.{written.__qualname__}"

@@ -169,11 +169,18 @@ def _address(name: str) -> int | None:
     return _runtime()[name] if name in threads.FUNCTIONS or name in llvm.SHARED else symbols.address(name)
 
 
-def load(ir: str, names: Sequence[str], *, persistent: bool = True) -> dict[str, int]:
-    """The addresses of the named functions of IR: from disk where it was compiled before, else compiled now."""
-    key = hashlib.blake2b(f"{_identity()}\n{ir}".encode(), digest_size=20).hexdigest()
+def load(ir: str | Callable[[], str], names: Sequence[str], *, persistent: bool = True,
+         known_as: str | None = None) -> dict[str, int]:
+    """The addresses of the named functions of IR: from disk where it was compiled before, else compiled now.
+
+    `known_as` tells all that the IR depends on, so that it need not be made to be found on disk.
+    """
+    if known_as is None and not isinstance(ir, str):
+        ir = ir()
+    key = hashlib.blake2b(f"{_identity()}\n{known_as or ir}".encode(), digest_size=20).hexdigest()
     code = cache.read(key) if persistent else None
     if code is None:
+        ir = ir if isinstance(ir, str) else ir()
         with _compiling:
             code = _compiler().object_code(ir)
         if persistent:
@@ -185,7 +192,7 @@ def load(ir: str, names: Sequence[str], *, persistent: bool = True) -> dict[str,
         except elf.Unsupported:
             pass  # LLVM knows every kind
     with _compiling:
-        return _compiler().link(code, ir, names)
+        return _compiler().link(code, ir if isinstance(ir, str) else ir(), names)
 
 
 class _MethodDef(ctypes.Structure):
@@ -216,10 +223,11 @@ _worker: threading.Thread | None = None  # there is one while there are jobs
 _queueing = threading.Lock()
 
 
-def load_in_background(ir: Callable[[], str], names: Sequence[str], done: Callable[[dict[str, int]], None]) -> None:
+def load_in_background(ir: Callable[[], str], names: Sequence[str], done: Callable[[dict[str, int]], None],
+                       known_as: str | None = None) -> None:
     """Makes IR and loads it in a thread of its own, which then calls `done` with the addresses."""
     with _queueing:
-        _jobs.append((ir, names, done))
+        _jobs.append((ir, names, done, known_as))
         _start_worker()
 
 
@@ -233,9 +241,9 @@ def _start_worker() -> None:
 def _work() -> None:
     """Does the first job; the next one is another thread's."""
     global _worker
-    ir, names, done = _jobs[0]
+    ir, names, done, known_as = _jobs[0]
     try:
-        done(load(ir(), names))
+        done(load(ir, names, known_as=known_as))
     except Exception as error:  # the kernel stays uncompiled, the next ones are wanted all the same
         warnings.warn(f"a kernel could not be compiled, and is computed by NumPy: {error}", stacklevel=1)
     finally:
