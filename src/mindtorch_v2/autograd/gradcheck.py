@@ -9,6 +9,7 @@ import numpy as np
 
 from .._autograd.function import Function
 from .._core.device import sparse_coo, sparse_csc, strided
+from .._core.settled import settled
 from .._core.sparse import compress, coo, is_sparse, wrap_sparse
 from .._core.tensor import Tensor, wrap
 from .._core.wrapper_subclass import WrapperArray
@@ -197,6 +198,7 @@ def _real_gradient(analytical: np.ndarray, complex_input: bool) -> np.ndarray:
     return made
 
 
+@settled()
 def gradcheck(
     func: Callable,
     inputs: Any,

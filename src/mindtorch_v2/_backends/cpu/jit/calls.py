@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...._core import settled
 from ...._kernels import ir, llvm
 from ...._kernels.language import flat, kernel, read
 from . import machine
@@ -31,7 +32,7 @@ class Code:
 
     __slots__ = ("_elements", "_known_as", "_make", "_wanted", "call")
 
-    def __init__(self, make: Callable[[], str] | None, known_as: str | None = None) -> None:
+    def __init__(self, make: Callable[[], str] | None, known_as: Callable[[], str | None] | None = None) -> None:
         """`make` gives the IR of a module with a function `entry`; None for what cannot be compiled."""
         self.call: Call | None = None
         self._make, self._known_as, self._wanted, self._elements = make, known_as, 0, 0
@@ -56,7 +57,11 @@ class Code:
             machine.load_in_background(make, ["entry"], self._done, self._known_as)
 
     def _done(self, addresses: dict[str, int]) -> None:
-        self.call = machine.callable_from(addresses["entry"], "kernel")
+        call = machine.callable_from(addresses["entry"], "kernel")
+        if _AT_ONCE:
+            self.call = call
+        else:
+            settled.when_free(lambda: setattr(self, "call", call))
 
 
 _codes: dict[tuple, Code] = {}
@@ -111,8 +116,9 @@ def _sources() -> str | None:
     return digest.hexdigest()
 
 
-def _maker(written: kernel, arrays: Sequence[np.ndarray],
-           constants: dict[str, Any]) -> tuple[Callable[[], str] | None, str | None]:
+def _maker(
+    written: kernel, arrays: Sequence[np.ndarray], constants: dict[str, Any]
+) -> tuple[Callable[[], str] | None, Callable[[], str | None] | None]:
     """What gives the kernel's IR for such arrays, None where they are of kinds that kernels do not know; its name."""
     code, annotated = written.function.__code__, written.function.__annotations__
     names = code.co_varnames[: code.co_argcount]
@@ -128,8 +134,11 @@ def _maker(written: kernel, arrays: Sequence[np.ndarray],
         else:
             given[name] = (kind, array.ndim, "c" if array.flags.c_contiguous else "s")
     numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(arrays) :]}
-    parts = [_sources(), _told(written), *map(_told, constants.values())]
-    known_as = None if None in parts else f"{parts} {given} {numbers} {list(constants)}"
+
+    def known_as() -> str | None:
+        parts = [_sources(), _told(written), *map(_told, constants.values())]
+        return None if None in parts else f"{parts} {given} {numbers} {list(constants)}"
+
     return lambda: llvm.module_of(read(written, given, numbers, constants)), known_as
 
 

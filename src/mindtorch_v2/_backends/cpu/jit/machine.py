@@ -169,15 +169,21 @@ def _address(name: str) -> int | None:
     return _runtime()[name] if name in threads.FUNCTIONS or name in llvm.SHARED else symbols.address(name)
 
 
-def load(ir: str | Callable[[], str], names: Sequence[str], *, persistent: bool = True,
-         known_as: str | None = None) -> dict[str, int]:
+def load(
+    ir: str | Callable[[], str],
+    names: Sequence[str],
+    *,
+    persistent: bool = True,
+    known_as: Callable[[], str | None] | None = None,
+) -> dict[str, int]:
     """The addresses of the named functions of IR: from disk where it was compiled before, else compiled now.
 
-    `known_as` tells all that the IR depends on, so that it need not be made to be found on disk.
+    `known_as` tells all that the IR depends on, so that it need not be made to be found on disk; None if nothing does.
     """
-    if known_as is None and not isinstance(ir, str):
+    name = None if known_as is None else known_as()
+    if name is None and not isinstance(ir, str):
         ir = ir()
-    key = hashlib.blake2b(f"{_identity()}\n{known_as or ir}".encode(), digest_size=20).hexdigest()
+    key = hashlib.blake2b(f"{_identity()}\n{name or ir}".encode(), digest_size=20).hexdigest()
     code = cache.read(key) if persistent else None
     if code is None:
         ir = ir if isinstance(ir, str) else ir()
@@ -217,14 +223,18 @@ def callable_from(address: int, name: str) -> Callable[..., Any]:
 
 # in the background ---------------------------------------------------------------------------------------------------
 
-_Job = tuple[Callable[[], str], Sequence[str], Callable[[dict[str, int]], None]]
+_Job = tuple[Callable[[], str], Sequence[str], Callable[[dict[str, int]], None], Callable[[], str | None] | None]
 _jobs: "collections.deque[_Job]" = collections.deque()  # the first one is being done
 _worker: threading.Thread | None = None  # there is one while there are jobs
 _queueing = threading.Lock()
 
 
-def load_in_background(ir: Callable[[], str], names: Sequence[str], done: Callable[[dict[str, int]], None],
-                       known_as: str | None = None) -> None:
+def load_in_background(
+    ir: Callable[[], str],
+    names: Sequence[str],
+    done: Callable[[dict[str, int]], None],
+    known_as: Callable[[], str | None] | None = None,
+) -> None:
     """Makes IR and loads it in a thread of its own, which then calls `done` with the addresses."""
     with _queueing:
         _jobs.append((ir, names, done, known_as))

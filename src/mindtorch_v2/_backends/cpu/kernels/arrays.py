@@ -1,6 +1,7 @@
 """What the callers of compiled kernels share: arrays as the kernels take them."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,12 @@ def volumes(array: np.ndarray, rank: int) -> np.ndarray:
 def zeros_for_sums(shape: Sizes, kind: np.dtype) -> np.ndarray:
     """Zeros to add elements of a type to; wider where the type is of half precision."""
     return np.zeros(shape, WIDER.get(kind, kind))
+
+
+def takes_halves(kernel: Callable) -> Callable:
+    """Marks a function that gets arrays of half precision as they are, not widened."""
+    kernel.takes_halves = True  # type: ignore[attr-defined]
+    return kernel
 
 
 def three(values: Sizes, rank: int, other: int) -> Sizes:

@@ -11,7 +11,7 @@ from ...._kernels.library import pool
 from ...._ops._declare.rules import Spec
 from ...._ops.pool import _windows, in_strides
 from ..jit.calls import launched
-from .arrays import Sizes, movable, rows_of, three, volumes, zeros_for_sums
+from .arrays import Sizes, movable, rows_of, takes_halves, three, volumes, zeros_for_sums
 
 
 @functools.lru_cache(512)
@@ -44,7 +44,7 @@ def _max_pool(rank: int) -> Callable:
                         lowest=_lowest(self.dtype), step=settings[5] if settings[5] < 3 else 0)
         return (in_strides(out, spec[0]), in_strides(places, spec[1])) if done else None
 
-    return largest
+    return takes_halves(largest)
 
 
 def _returned(grad: Any, indices: Any, shape: Sizes, rank: int, spec: Spec) -> Any:
@@ -58,7 +58,7 @@ def _max_pool_backward(rank: int) -> Callable:
     def returned(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices, spec):
         return _returned(grad_output, indices, self.shape, rank, spec)
 
-    return returned
+    return takes_halves(returned)
 
 
 def _avg_pool(rank: int) -> Callable:
@@ -69,7 +69,7 @@ def _avg_pool(rank: int) -> Callable:
                         padded=bool(count_include_pad), whole=self.dtype.kind == "i")
         return in_strides(out, spec) if done else None
 
-    return mean
+    return takes_halves(mean)
 
 
 def _avg_pool_backward(rank: int) -> Callable:
@@ -82,7 +82,7 @@ def _avg_pool_backward(rank: int) -> Callable:
                         divisor_override or 0, padded=bool(count_include_pad))
         return in_strides(out, spec) if done else None
 
-    return spread
+    return takes_halves(spread)
 
 
 def _adaptive_max_pool(rank: int) -> Callable:
@@ -91,11 +91,12 @@ def _adaptive_max_pool(rank: int) -> Callable:
         done = launched(pool.adaptive_max_pool, volumes(out, rank), volumes(places, rank), volumes(self, rank))
         return (in_strides(out, spec[0]), in_strides(places, spec[1])) if done else None
 
-    return largest
+    return takes_halves(largest)
 
 
 def _adaptive_max_pool_backward(rank: int) -> Callable:
-    return lambda grad_output, self, indices, spec: _returned(grad_output, indices, self.shape, rank, spec)
+    return takes_halves(
+        lambda grad_output, self, indices, spec: _returned(grad_output, indices, self.shape, rank, spec))
 
 
 def _adaptive_avg_pool(rank: int) -> Callable:
@@ -106,7 +107,7 @@ def _adaptive_avg_pool(rank: int) -> Callable:
         done = launched(pool.adaptive_avg_pool, volumes(out, rank), volumes(self, rank))
         return in_strides(out, spec) if done else None
 
-    return mean
+    return takes_halves(mean)
 
 
 def _adaptive_avg_pool_backward(rank: int) -> Callable:
@@ -115,7 +116,7 @@ def _adaptive_avg_pool_backward(rank: int) -> Callable:
         done = launched(pool.adaptive_avg_pool_backward, volumes(out, rank), volumes(grad_output, rank))
         return in_strides(out, spec) if done else None
 
-    return spread
+    return takes_halves(spread)
 
 
 def _fractional_max_pool(rank: int) -> Callable:
@@ -128,12 +129,12 @@ def _fractional_max_pool(rank: int) -> Callable:
                         of_d=columns[0], of_h=columns[1], of_w=columns[2])
         return (out, places) if done else None
 
-    return largest
+    return takes_halves(largest)
 
 
 def _fractional_max_pool_backward(rank: int) -> Callable:
-    return lambda grad_output, self, kernel_size, output_size, indices, spec: _returned(
-        grad_output, indices, self.shape, rank, spec)
+    return takes_halves(lambda grad_output, self, kernel_size, output_size, indices, spec: _returned(
+        grad_output, indices, self.shape, rank, spec))
 
 
 def _unpool(self: Any, indices: Any, rank: int, spec: Spec) -> Any:
