@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import mindtorch_v2 as torch
+from mindtorch_v2._core.settled import settled
 
 
 def leaf(*values: float) -> torch.Tensor:
@@ -424,6 +425,7 @@ def train(seed: int, steps: int = 60) -> list[float]:
     return losses
 
 
+@settled()
 def test_threads_train_independently() -> None:
     expected = {seed: train(seed) for seed in (1, 2)}
     got: dict[int, list[float]] = {}
