@@ -59,6 +59,10 @@ class _linalg_svd(NamedTuple):
     S: Tensor
     Vh: Tensor
 
+class _lu_triangles(NamedTuple):
+    L: Tensor
+    U: Tensor
+
 class _lu_with_info(NamedTuple):
     LU: Tensor
     pivots: Tensor
@@ -79,6 +83,10 @@ class _recurrent_layer(NamedTuple):
     c_n: Tensor
     gates: Tensor
     kept: Tensor
+
+class _triangular_solve(NamedTuple):
+    solution: Tensor
+    cloned_coefficient: Tensor
 
 class aminmax(NamedTuple):
     min: Tensor
