@@ -144,7 +144,8 @@ floor, ceil, trunc, rint, copysign, fmin, fmax = np.floor, np.ceil, np.trunc, np
 isnan, isinf, isfinite, nextafter = np.isnan, np.isinf, np.isfinite, np.nextafter
 logaddexp = np.logaddexp
 erf, erfc, erfinv, lgamma, digamma = map(_special, ("erf", "erfc", "erfinv", "gammaln", "digamma"))
-sigmoid = _special("expit")
+sigmoid, erfcx, ndtr, log_ndtr, ndtri = map(_special, ("expit", "erfcx", "ndtr", "log_ndtr", "ndtri"))
+i0, i0e, i1, i1e = map(_special, ("i0", "i0e", "i1", "i1e"))
 
 
 def far(name: str, x: Any, limit: float) -> Any:
@@ -164,7 +165,9 @@ _OPERATIONS: dict[Any, str] = {
     acos: "acos", atan: "atan", atan2: "atan2", sinh: "sinh", cosh: "cosh", tanh: "tanh", asinh: "asinh",
     acosh: "acosh", atanh: "atanh", pow: "pow", cbrt: "cbrt", erf: "erf", erfc: "erfc", erfinv: "erfinv",
     lgamma: "lgamma", digamma: "digamma", hypot: "hypot", fmod: "fmod", nextafter: "nextafter",
-    logaddexp: "logaddexp", sigmoid: "sigmoid", larger: "larger", smaller: "smaller",
+    logaddexp: "logaddexp", sigmoid: "sigmoid", erfcx: "erfcx", ndtr: "ndtr", log_ndtr: "log_ndtr",
+    ndtri: "ndtri", i0: "i0", i0e: "i0e", i1: "i1", i1e: "i1e",
+    larger: "larger", smaller: "smaller",
 }  # fmt: skip
 # These take integers as they are.
 _ANY_TYPE = frozenset(("abs", "min", "max", "larger", "smaller"))

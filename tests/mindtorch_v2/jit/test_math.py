@@ -88,7 +88,7 @@ EVERYWHERE = (between(-1, 1), between(-20, 20), between(-110, 110), between(-750
 # name: what it should be, where else to look, largest errors of float32 and float64 in units of the last digit
 UNARY: dict[str, tuple[Callable, tuple[Callable, ...], float, float]] = {
     "exp": (np.exp, (), 1.1, 1.1),
-    "exp2": (np.exp2, (), 1.0, 1.0),
+    "exp2": (np.exp2, (), 1.0, 1.2),
     "expm1": (np.expm1, (), 1.6, 2.0),
     "sinh": (np.sinh, (), 2.3, 2.5),
     "cosh": (np.cosh, (), 1.7, 1.7),
@@ -106,6 +106,7 @@ UNARY: dict[str, tuple[Callable, tuple[Callable, ...], float, float]] = {
     "asin": (np.arcsin, (magnitudes(1e-17, 0.6, 1.0), magnitudes(1e-3, 0.1, 0.5)), 0.9, 0.9),
     "acos": (np.arccos, (magnitudes(1e-17, 0.6, 1.0), magnitudes(1e-17, 0.6, -1.0)), 0.9, 0.9),
     "atan": (np.arctan, (), 2.0, 2.0),
+    "cbrt": (np.cbrt, (), 0.9, 0.9),
 }  # fmt: skip
 
 
@@ -133,10 +134,23 @@ def all_limits(random: np.random.Generator, kind: str) -> tuple[np.ndarray, np.n
     return x.ravel(), y.ravel()
 
 
+def whole(low: int, high: int) -> Callable:
+    return lambda random, kind: random.integers(low, high, POINTS).astype(float)
+
+
+def near_one(random: np.random.Generator, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Bases near 1 with exponents that lead anywhere from the smallest to the largest numbers."""
+    base = (1 + random.uniform(-1e-3, 1e-3, POINTS)).astype(TYPES[kind])
+    logarithm = np.log(np.finfo(TYPES[kind]).max) / np.maximum(np.abs(np.log(base.astype(np.float64))), 1e-12)
+    return base, random.uniform(-1, 1, POINTS) * logarithm
+
+
 PAIRS = (pairs(between(-3, 3), between(-3, 3)), pairs(magnitudes(1e-30, 1e30), magnitudes(1e-30, 1e30)),
          pairs(any_bits, any_bits), all_limits)  # fmt: skip
 BINARY: dict[str, tuple[Callable, tuple[Callable, ...], float, float]] = {
     "atan2": (np.arctan2, (), 2.0, 2.0),
+    "hypot": (np.hypot, (), 0.6, 1.3),
+    "pow": (np.power, (pairs(any_bits, between(-3, 3)), pairs(between(-9, 9), whole(-30, 30)), near_one), 0.6, 1.1),
 }
 
 
@@ -187,3 +201,63 @@ def test_whole_logarithms_are_exact() -> None:
         twos = np.ldexp(np.ones(2 * largest + 1, TYPES[kind]), np.arange(-largest, largest + 1))
         np.testing.assert_array_equal(computed("log2", kind, twos), np.arange(-largest, largest + 1))
         np.testing.assert_array_equal(computed("exp2", kind, np.arange(-largest, largest + 1)), twos)
+
+
+# name: SciPy's, where to look, units of the last digit that results may differ by (of 1 where they are smaller)
+SPECIAL: dict[str, tuple[tuple[Callable, ...], float, float]] = {
+    "erf": ((between(-6, 6), magnitudes(1e-45, 1e38), limits), 1.5, 4),
+    "erfc": ((between(-6, 30), magnitudes(1e-45, 1e38), limits), 4, 6),
+    "erfcx": ((between(-5, 30), magnitudes(1e-45, 5), limits), 4, 40),
+    "erfinv": ((between(-1, 1), magnitudes(1e-12, 0.5, 1.0), limits), 4, 8),
+    "ndtr": ((between(-5, 5), limits), 2, 4),
+    "log_ndtr": ((between(-30, 30), limits), 4, 8),
+    "ndtri": ((between(0, 1), magnitudes(1e-36, 0.5)), 4, 10),
+    "lgamma": ((between(0, 10), between(0.5, 3), between(-9.9, 0), magnitudes(1e-30, 1e30, 1e-30)), 2, 30),
+    "digamma": ((between(0, 10), between(0.1, 1e3), limits), 2, 40),
+    "i0": ((between(-8, 8), between(-80, 80)), 5, 10),
+    "i0e": ((between(-8, 8), magnitudes(1e-30, 1e30), limits), 5, 10),
+    "i1": ((between(-8, 8), between(-80, 80)), 5, 30),
+    "i1e": ((between(-8, 8), magnitudes(1e-30, 1e30), limits), 5, 30),
+}  # fmt: skip
+SCIPY_NAMES = {"lgamma": "gammaln"}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_functions(name: str, kind: str) -> None:
+    import scipy.special
+
+    ranges, *bounds = SPECIAL[name]
+    tolerance = bounds[list(TYPES).index(kind)] * np.finfo(TYPES[kind]).eps
+    random = np.random.default_rng(6)
+    for numbers in ranges:
+        with np.errstate(all="ignore"):
+            x = numbers(random, kind).astype(TYPES[kind])
+            wanted = getattr(scipy.special, SCIPY_NAMES.get(name, name))(x.astype(np.float64)).astype(TYPES[kind])
+        got = computed(name, kind, x)
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance, err_msg=f"{name} {kind}")
+
+
+def test_relative_errors_in_tails() -> None:
+    """Where the functions above nearly vanish; values from an arithmetic of 40 digits."""
+    for name, values in {
+        "erfc": {5.0: 1.5374597944280349e-12, 12.0: 1.3562611692059042e-64, 26.0: 5.663192408856143e-296},
+        "log_ndtr": {-40.0: -804.6084420137538, 8.0: -6.220960574271786e-16},
+        "ndtri": {1e-300: -37.0470962993612},
+    }.items():
+        got = computed(name, "f64", np.array(list(values)))
+        np.testing.assert_allclose(got, list(values.values()), rtol=2e-14, err_msg=name)
+
+
+def test_limits_of_special_functions() -> None:
+    for name, values in {
+        "lgamma": {0.0: np.inf, -3.0: np.inf, np.inf: np.inf, -np.inf: np.inf, 1.0: 0.0, 2.0: 0.0},
+        "digamma": {0.0: -np.inf, -3.0: np.nan, np.inf: np.inf, -np.inf: np.nan},
+        "erfinv": {1.0: np.inf, -1.0: -np.inf, 1.5: np.nan, 0.0: 0.0},
+        "ndtri": {0.0: -np.inf, 1.0: np.inf, -0.5: np.nan, 1.5: np.nan, 0.5: 0.0},
+        "i0": {np.inf: np.nan, 1e4: np.inf, 0.0: 1.0},
+        "i1e": {np.inf: 0.0, 0.0: 0.0},
+    }.items():
+        for kind in TYPES:
+            got = computed(name, kind, np.array([*values, np.nan]))
+            np.testing.assert_array_equal(got, np.array([*values.values(), np.nan], TYPES[kind]), err_msg=name)

@@ -63,39 +63,21 @@ def log_limits(x, y):
 
 
 @function
-def log_bits_f32(x):
-    """The bits of x, normal and counted from those of 2**-0.5; of a denormal number times 2**23."""
-    return as_int(x * 8388608.0 if x < 1.1754944e-38 else x) - ROOT_BITS_F32
+def split_f32(x):
+    """n and f of x = 2**n * (1 + f)."""
+    small = x < 1.1754944e-38
+    bits = as_int(x * 8388608.0 if small else x) - ROOT_BITS_F32
+    power = bits >> 23
+    return float32(power - 23 if small else power), as_float32((bits & 0x7FFFFF) + ROOT_BITS_F32) - 1.0
 
 
 @function
-def log_bits_f64(x):
-    """The bits of x, normal and counted from those of 2**-0.5; of a denormal number times 2**52."""
-    return as_int(x * 4503599627370496.0 if x < 2.2250738585072014e-308 else x) - ROOT_BITS_F64
-
-
-@function
-def log_power_f32(x, bits):
-    """The whole part n of x = 2**n * (1 + f)."""
-    return float32((bits >> 23) - 23 if x < 1.1754944e-38 else bits >> 23)
-
-
-@function
-def log_power_f64(x, bits):
-    """The whole part n of x = 2**n * (1 + f)."""
-    return float64((bits >> 52) - 52 if x < 2.2250738585072014e-308 else bits >> 52)
-
-
-@function
-def log_fraction_f32(bits):
-    """f of x = 2**n * (1 + f)."""
-    return as_float32((bits & 0x7FFFFF) + ROOT_BITS_F32) - 1.0
-
-
-@function
-def log_fraction_f64(bits):
-    """f of x = 2**n * (1 + f)."""
-    return as_float64((bits & 0xFFFFFFFFFFFFF) + ROOT_BITS_F64) - 1.0
+def split_f64(x):
+    """n and f of x = 2**n * (1 + f)."""
+    small = x < 2.2250738585072014e-308
+    bits = as_int(x * 4503599627370496.0 if small else x) - ROOT_BITS_F64
+    power = bits >> 52
+    return float64(power - 52 if small else power), as_float64((bits & 0xFFFFFFFFFFFFF) + ROOT_BITS_F64) - 1.0
 
 
 @function
@@ -113,15 +95,15 @@ def log_sum_f64(n, f):
 @function
 def log_f32(x):
     """Natural logarithm."""
-    bits = log_bits_f32(x)
-    return log_limits(x, log_sum_f32(log_power_f32(x, bits), log_fraction_f32(bits)))
+    n, f = split_f32(x)
+    return log_limits(x, log_sum_f32(n, f))
 
 
 @function
 def log_f64(x):
     """Natural logarithm."""
-    bits = log_bits_f64(x)
-    return log_limits(x, log_sum_f64(log_power_f64(x, bits), log_fraction_f64(bits)))
+    n, f = split_f64(x)
+    return log_limits(x, log_sum_f64(n, f))
 
 
 @function
@@ -136,27 +118,21 @@ def log_in_base(whole, left, f, rest, factor, factor_rest):
 @function
 def log2_f32(x):
     """Logarithm to base 2."""
-    bits = log_bits_f32(x)
-    f = log_fraction_f32(bits)
-    n = log_power_f32(x, bits)
+    n, f = split_f32(x)
     return log_limits(x, log_in_base(n, 0.0 * n, f, log_rest_f32(f), LOG2_E_F32, LOG2_E_REST_F32))
 
 
 @function
 def log2_f64(x):
     """Logarithm to base 2."""
-    bits = log_bits_f64(x)
-    f = log_fraction_f64(bits)
-    n = log_power_f64(x, bits)
+    n, f = split_f64(x)
     return log_limits(x, log_in_base(n, 0.0 * n, f, log_rest_f64(f), LOG2_E_F64, LOG2_E_REST_F64))
 
 
 @function
 def log10_f32(x):
     """Logarithm to base 10."""
-    bits = log_bits_f32(x)
-    f = log_fraction_f32(bits)
-    n = log_power_f32(x, bits)
+    n, f = split_f32(x)
     return log_limits(x, log_in_base(n * LOG10_2_SHORT_F32, n * LOG10_2_LEFT_F32, f, log_rest_f32(f),
                                      LOG10_E_F32, LOG10_E_REST_F32))  # fmt: skip
 
@@ -164,9 +140,7 @@ def log10_f32(x):
 @function
 def log10_f64(x):
     """Logarithm to base 10."""
-    bits = log_bits_f64(x)
-    f = log_fraction_f64(bits)
-    n = log_power_f64(x, bits)
+    n, f = split_f64(x)
     return log_limits(x, log_in_base(n * LOG10_2_SHORT_F64, n * LOG10_2_LEFT_F64, f, log_rest_f64(f),
                                      LOG10_E_F64, LOG10_E_REST_F64))  # fmt: skip
 
