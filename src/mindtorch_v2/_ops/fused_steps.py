@@ -4,6 +4,7 @@ A step is some ten passes over each parameter. They are made block by block, so 
 numbers in cache, and without a dispatch between them. torch.optim steps through these wherever no gradient is wanted.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -20,6 +21,15 @@ from ._declare.rules import check_writable
 Step = Callable[..., None]
 BLOCK = 1 << 15  # elements that are stepped at a time
 _PLAIN = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
+
+
+class _Passes(threading.local):
+    """Whether this thread's steps stand for single operators, each of which would round half types when it stores."""
+
+    rounded = False
+
+
+passes = _Passes()
 
 
 class FusedStep(Family):

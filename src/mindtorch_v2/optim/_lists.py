@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import mindtorch_v2 as torch
@@ -10,6 +11,7 @@ import mindtorch_v2 as torch
 from .._backends.cpu.blocks import BLOCK
 from .._core.allocation import reserve
 from .._dispatch.keys import TORCH_DISPATCH_MASK
+from .._ops.fused_steps import passes
 from .optimizer import Optimizer, ParamsT, _get_scalar_dtype, _use_grad_for_differentiable
 
 Tensors = list[torch.Tensor]
@@ -17,6 +19,7 @@ Tensors = list[torch.Tensor]
 # Where a step may be recorded into a device graph, and where a step may run as one kernel.
 CAPTURABLE_DEVICES = ("cuda", "xpu", "hpu", "privateuseone", "xla")
 _WHOLE = {(kind, where) for kind in (torch.float32, torch.float64) for where in ("cpu", "cuda")}
+_WHOLE |= {(kind, "cuda") for kind in (torch.float16, torch.bfloat16)}
 _FUSED_DEVICES = ("mps", "cuda", "xpu", "hpu", "cpu", "mtia", "privateuseone")
 
 
@@ -285,7 +288,7 @@ def update_moments(
 
 
 def runs_whole(lists: Sequence[Tensors], differentiable: bool = False, steps: Sequence[torch.Tensor] = ()) -> bool:
-    """Whether a step may run as one kernel with the numbers of single operators: float32 or float64 on CPU or GPU.
+    """Whether a step may run as one kernel with the numbers of single operators: all of `_WHOLE`, states as parameters.
 
     Counts of steps may have been loaded to another device than the parameters'.
     """
@@ -294,4 +297,17 @@ def runs_whole(lists: Sequence[Tensors], differentiable: bool = False, steps: Se
     kinds = {(tensor.dtype, tensor.device.type) for tensors in lists for tensor in tensors}
     if any(tensor._keys & TORCH_DISPATCH_MASK for tensor in lists[0]):  # their class knows single operators
         return False
-    return len(kinds) == 1 and kinds <= _WHOLE
+    if len(kinds) > 1:
+        rows = zip(*(tensors for tensors in lists if tensors), strict=True)
+        return kinds <= _WHOLE and all(len({tensor.dtype for tensor in row}) == 1 for row in rows)
+    return kinds <= _WHOLE
+
+
+@contextmanager
+def rounding(between: bool) -> Iterator[None]:
+    """Whether fused steps inside round half types wherever single operators would."""
+    passes.rounded = between
+    try:
+        yield
+    finally:
+        passes.rounded = False

@@ -13,6 +13,7 @@ from ._lists import (
     decayed,
     descend_quotient,
     real_views,
+    rounding,
     runs_whole,
 )
 from .optimizer import ParamsT
@@ -50,9 +51,11 @@ def adagrad(
         options: dict[str, Any] = {
             "lr_decay": float(lr_decay), "weight_decay": float(weight_decay), "eps": eps, "maximize": bool(maximize),
         }  # fmt: skip
-        torch._fused_adagrad_(
-            params, grads, state_sums, state_steps, lr=float(lr), grad_scale=grad_scale, found_inf=found_inf, **options
-        )
+        with rounding(between=not fused):
+            torch._fused_adagrad_(
+                params, grads, state_sums, state_steps, lr=float(lr), grad_scale=grad_scale, found_inf=found_inf,
+                **options,
+            )  # fmt: skip
         if found_inf is not None:  # a step that was left out does not count
             torch._foreach_sub_(state_steps, found_inf.item())
         return

@@ -13,6 +13,7 @@ from ._lists import (
     decayed,
     descend_quotient,
     real_views,
+    rounding,
     runs_whole,
     update_moments,
 )
@@ -56,11 +57,12 @@ def adam(
     torch._foreach_add_(state_steps, 1)
     if fused or runs_whole(lists, differentiable, state_steps):
         step = torch._fused_adamw_ if decoupled_weight_decay else torch._fused_adam_
-        step(
-            *lists, state_steps, lr=float(lr), beta1=float(beta1), beta2=float(beta2),
-            weight_decay=float(weight_decay), eps=eps, amsgrad=amsgrad, maximize=bool(maximize), grad_scale=grad_scale,
-            found_inf=found_inf,
-        )  # fmt: skip
+        with rounding(between=not fused):
+            step(
+                *lists, state_steps, lr=float(lr), beta1=float(beta1), beta2=float(beta2),
+                weight_decay=float(weight_decay), eps=eps, amsgrad=amsgrad, maximize=bool(maximize),
+                grad_scale=grad_scale, found_inf=found_inf,
+            )  # fmt: skip
         if found_inf is not None:  # a step that was left out does not count
             torch._foreach_sub_(state_steps, [found_inf] * len(state_steps))
         if not fused:  # what PyTorch writes in two passes counts twice

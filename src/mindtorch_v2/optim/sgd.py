@@ -4,7 +4,7 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from ._lists import ListOptimizer, Tensors, as_number, check_fused, decayed, descend, runs_whole
+from ._lists import ListOptimizer, Tensors, as_number, check_fused, decayed, descend, rounding, runs_whole
 from .optimizer import ParamsT
 
 __all__ = ["SGD", "sgd"]
@@ -38,15 +38,16 @@ def sgd(
         old = [i for i, buffer in enumerate(momentum_buffer_list) if buffer is not None]
         for i in new if momentum != 0 else ():
             momentum_buffer_list[i] = torch.empty_like(params[i])
-        for chosen, first in ((new, True), (old, False)):
-            if chosen:
-                torch._fused_sgd_(
-                    [params[i] for i in chosen], [d_p_list[i] for i in chosen],
-                    [b for i in chosen if (b := momentum_buffer_list[i]) is not None] if momentum != 0 else [],
-                    weight_decay=float(weight_decay), momentum=float(momentum), lr=lr, dampening=float(dampening),
-                    nesterov=nesterov, maximize=bool(maximize), is_first_step=first, grad_scale=grad_scale,
-                    found_inf=found_inf,
-                )  # fmt: skip
+        with rounding(between=not fused):
+            for chosen, first in ((new, True), (old, False)):
+                if chosen:
+                    torch._fused_sgd_(
+                        [params[i] for i in chosen], [d_p_list[i] for i in chosen],
+                        [b for i in chosen if (b := momentum_buffer_list[i]) is not None] if momentum != 0 else [],
+                        weight_decay=float(weight_decay), momentum=float(momentum), lr=lr, dampening=float(dampening),
+                        nesterov=nesterov, maximize=bool(maximize), is_first_step=first, grad_scale=grad_scale,
+                        found_inf=found_inf,
+                    )  # fmt: skip
         return
     for position, parameter in enumerate(params):
         gradient = decayed(parameter, d_p_list[position], weight_decay, maximize)

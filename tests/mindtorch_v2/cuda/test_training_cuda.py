@@ -74,6 +74,34 @@ def test_optimizers_of_every_form_step_as_on_the_cpu(optimizer: str, form: dict[
 # half precision ------------------------------------------------------------------------------------------------------
 
 
+HALF_STEPS = {
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.1), "adam, amsgrad": lambda p: torch.optim.Adam(p, 0.1, amsgrad=True),
+    "adam, decay": lambda p: torch.optim.Adam(p, 0.1, weight_decay=0.1, maximize=True),
+    "sgd": lambda p: torch.optim.SGD(p, 0.1), "adagrad": lambda p: torch.optim.Adagrad(p, 0.1, weight_decay=0.1),
+    "nesterov": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_steps_of_half_and_mixed_parameters_round_as_single_operators(name: str) -> None:
+    kinds = [torch.bfloat16, torch.float16, torch.float32, torch.bfloat16]
+    made = []
+    for where in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        parameters = [nn.Parameter(torch.randn(5, 7).to(where, kind)) for kind in kinds]
+        optimizer = HALF_STEPS[name](parameters)
+        for step in range(3):
+            for parameter in parameters:
+                parameter.grad = (parameter.detach() * (step + 1)).cos()
+            optimizer.step()
+        made.append([p.detach().cpu().float() for p in parameters])
+    for kind, ours, wanted in zip(kinds, made[1], made[0], strict=True):
+        spacing = torch.finfo(kind).eps
+        torch.testing.assert_close(ours, wanted, rtol=2 * spacing, atol=2 * spacing)
+        if kind.itemsize == 2:  # nearly all are the same to the bit
+            assert (ours != wanted).sum() <= 3
+
+
 @every_model
 def test_bfloat16_autocast_lowers_the_loss(name: str) -> None:
     plain, _ = trained(CASES[name], "cuda", STEPS)

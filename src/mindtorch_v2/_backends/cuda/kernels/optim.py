@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ...._core.dtype import FLOAT
+from ...._core.dtype import FLOAT, REDUCED
 from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
 from ...._ops._declare.rules import check_writable
+from ...._ops.fused_steps import passes
 from ..array import CudaArray
 from ..families import Maker
 from ..launch import Launch, c_type, compiled
 
 _AT_ONCE, _THREADS = 60, 256  # the table of addresses has to fit into a kernel's 4 KB of arguments
 
+# ROUNDED is what an operator of its own would have stored; A is the type that is computed in.
 _SOURCE = r"""
 struct Table {{ void* arrays[{lists}][60]; const float* step[60]; int64 size[60]; }};
 extern "C" __global__ void take_step(double lr, double beta1, double beta2, double decay, double eps, double number,
@@ -39,15 +41,15 @@ extern "C" __global__ void take_step(double lr, double beta1, double beta2, doub
 """
 
 _SGD = """
-        if (decay != 0) g += (A)decay * p;
+        if (decay != 0) g = ROUNDED(g + (A)decay * p);
         {momentum}
         p -= (A)lr * g;
 """
 _MOMENTUM = """
         T* buffers = (T*)table.arrays[2][blockIdx.y];
-        A b = {first} ? g : (A)beta1 * (A)widened(buffers[i]) + (A)(1 - dampening) * g;
+        A b = {first} ? g : ROUNDED(ROUNDED((A)beta1 * (A)widened(buffers[i])) + (A)(1 - dampening) * g);
         buffers[i] = narrow<T>::of(b);
-        g = {nesterov} ? g + (A)beta1 * b : b;
+        g = {nesterov} ? ROUNDED(g + (A)beta1 * b) : b;
 """
 _ADAM_SETUP = """
     A step_size = (A)(-lr / (1 - pow(beta1, number))), correction = (A)sqrt(1 - pow(beta2, number));
@@ -55,15 +57,15 @@ _ADAM_SETUP = """
     T* squares = (T*)table.arrays[3][blockIdx.y];
 """
 _ADAM = """
-        if ({decoupled}) p *= (A)(1 - lr * decay);
-        else if (decay != 0) g += (A)decay * p;
+        if ({decoupled}) p = ROUNDED(p * (A)(1 - lr * decay));
+        else if (decay != 0) g = ROUNDED(g + (A)decay * p);
         A m = (A)widened(means[i]), v = (A)widened(squares[i]);
-        m += (g - m) * (A)(1 - beta1);
-        v = v * (A)beta2 + g * g * (A)(1 - beta2);
+        m = ROUNDED(m + (g - m) * (A)(1 - beta1));
+        v = ROUNDED(ROUNDED(v * (A)beta2) + g * g * (A)(1 - beta2));
         means[i] = narrow<T>::of(m);
         squares[i] = narrow<T>::of(v);
         {amsgrad}
-        p += step_size * (m / (sqrt(v) / correction + (A)eps));
+        p += step_size * (m / ROUNDED(ROUNDED(ROUNDED(sqrt(v)) / correction) + (A)eps));
 """
 _AMSGRAD = """
         T* greatest = (T*)table.arrays[4][blockIdx.y];
@@ -76,18 +78,20 @@ _ADAGRAD_SETUP = """
     T* sums = (T*)table.arrays[2][blockIdx.y];
 """
 _ADAGRAD = """
-        if (decay != 0) g += (A)decay * p;
-        A total = (A)widened(sums[i]) + g * g;
+        if (decay != 0) g = ROUNDED(g + (A)decay * p);
+        A total = ROUNDED((A)widened(sums[i]) + g * g);
         sums[i] = narrow<T>::of(total);
-        p -= rate * (g / (sqrt(total) + (A)eps));
+        p -= rate * (g / ROUNDED(ROUNDED(sqrt(total)) + (A)eps));
 """
 
 
 def _launch(kind: np.dtype, lists: int, setup: str, body: str, maximize: bool) -> tuple[Launch, Any]:
-    key = kind, lists, setup, body, maximize
+    rounded = passes.rounded and kind in REDUCED
+    key = kind, lists, setup, body, maximize, rounded
     if key not in _launches:
         wide = "double" if kind.itemsize == 8 else "float"
-        text = f"typedef {c_type(kind)} T; typedef {wide} A;\n" + _SOURCE.format(
+        text = (f"typedef {c_type(kind)} T; typedef {wide} A;\n"
+                f"#define ROUNDED(x) ({'widened(narrow<T>::of(x))' if rounded else 'x'})\n") + _SOURCE.format(
             lists=lists, setup=setup, body=body, maximize=int(maximize))
         table = (ctypes.c_longlong * ((lists + 2) * _AT_ONCE))()
         _launches[key] = Launch(compiled(text, "take_step"), "dddddddqq", structs=[table]), table
