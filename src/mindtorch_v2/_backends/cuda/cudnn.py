@@ -1,27 +1,41 @@
-"""Convolution by cuDNN, through its C interface; without the library it is im2col and cuBLAS (convolution.py)."""
+"""Convolution by cuDNN, through its graph interface; without the library it is im2col and cuBLAS (convolution.py).
+
+A geometry's execution plan is made once: the older functions choose an algorithm anew at every call, which costs more
+than the launch. Numbers are those of cudnn_graph.h.
+"""
 
 import ctypes
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import cupy
 import numpy as np
 
-from .array import empty, layout_of
+from .array import layout_of, quick_empty
 from .cublas import loaded
 from .launch import lock
 from .runtime import CudaError, device_of
 from .streams import current
 
-_int, _pointer, _size = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+_int, _long, _pointer, _size = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p, ctypes.c_size_t
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
-_CROSS_CORRELATION, _DEFAULT_MATH, _TENSOR_MATH, _PLAIN_MATH, _LAST = 1, 0, 1, 3, 1
-# what is computed -> the function, the one that names algorithms, and which of x, w, y it reads and writes
-_KINDS = {"forward": ("Forward", "Forward", "x", "w", "y"),
-          "input": ("BackwardData", "BackwardData", "w", "y", "x"),
-          "weight": ("BackwardFilter", "BackwardFilter", "x", "y", "w")}
+_CROSS_CORRELATION = 1
+
+# kinds of descriptors
+_CONVOLUTION, _ENGINE, _CHOICE, _HEURISTIC, _PLAN, _GRAPH, _PACK, _TENSOR = 1, 2, 3, 4, 5, 15, 16, 17
+# types of attributes
+_HANDLE, _DATA_TYPE, _INT64, _FLOAT, _DOUBLE, _ADDRESS, _MODE, _HEUR_MODE = 0, 1, 3, 4, 5, 6, 7, 8
+_NOTE, _DESCRIPTOR = 11, 15
+# How cuDNN proposes engines: at once; and, where none of those can be had, those that take anything.
+_PROPOSALS = (0, 2)
+_TENSOR_CORES, _DOWN_CONVERTED = 0, 1  # what engines note about their numbers
+_MOST_PROPOSED = 16
+
+# what is computed -> the operation, its first attribute, those of the arrays, and which it reads and which it writes
+_KINDS = {"forward": (10, 700, {"w": 703, "x": 704, "y": 705}, "xwy"),
+          "input": (12, 706, {"w": 709, "x": 710, "y": 711}, "wyx"),
+          "weight": (11, 712, {"w": 715, "x": 716, "y": 717}, "xyw")}
 
 
 @functools.cache
@@ -55,8 +69,7 @@ def _do(name: str, *arguments: Any) -> None:
         raise LookupError(f"{name} returned {status}")
 
 
-def _handle() -> ctypes.c_void_p:
-    device = cupy.cuda.runtime.getDevice()
+def _handle(device: int) -> ctypes.c_void_p:
     known = _handles.made.get(device)
     if known is None:
         known = _handles.made[device] = [_pointer(), -1]
@@ -67,67 +80,133 @@ def _handle() -> ctypes.c_void_p:
     return known[0]
 
 
-class _Performance(ctypes.Structure):
-    """An algorithm that cuDNN proposes."""
+class _Descriptor:
+    """One of cuDNN's descriptors, finalized when all of its attributes are set; it lives as long as this object."""
 
-    _fields_ = (("algorithm", _int), ("status", _int), ("time", ctypes.c_float), ("memory", _size),
-                ("determinism", _int), ("math", _int), ("reserved", _int * 3))
+    def __init__(self, kind: int, *attributes: tuple[int, int, Any], finalize: bool = True) -> None:
+        """Attributes as name, type, and an array of C or descriptors."""
+        self.address, self.kept = _pointer(), attributes
+        _do("cudnnBackendCreateDescriptor", _int(kind), ctypes.byref(self.address))
+        for name, type_, values in attributes:
+            if type_ == _DESCRIPTOR:
+                values = _addresses(values)
+            _do("cudnnBackendSetAttribute", self.address, _int(name), _int(type_), _long(len(values)), values)
+        if finalize:
+            _do("cudnnBackendFinalize", self.address)
+
+    def get(self, name: int, type_: int, values: Any) -> int:
+        """How many values an attribute has; fills them in."""
+        count = _long(0)
+        _do("cudnnBackendGetAttribute", self.address, _int(name), _int(type_), _long(len(values)), ctypes.byref(count),
+            values)
+        return min(count.value, len(values))
+
+    def __del__(self) -> None:
+        found = library()
+        if found is not None and self.address:
+            found.cudnnBackendDestroyDescriptor(self.address)
 
 
-def _ints(values: Sequence[int]) -> Any:
-    return (_int * len(values))(*values)
+def _addresses(descriptors: Sequence[_Descriptor]) -> Any:
+    return (_pointer * len(descriptors))(*(each.address for each in descriptors))
 
 
-def _made(kind: str) -> Any:
-    descriptor = _pointer()
-    _do(f"cudnnCreate{kind}Descriptor", ctypes.byref(descriptor))
-    return descriptor
+def _longs(values: Sequence[int]) -> Any:
+    return (_long * len(values))(*values)
+
+
+def _one(value: int) -> Any:
+    return (_int * 1)(value)
+
+
+def _tensor(number: int, kind: int, alignment: int, shape: Sequence[int], strides: Sequence[int]) -> _Descriptor:
+    return _Descriptor(_TENSOR, (901, _DATA_TYPE, _one(kind)), (902, _INT64, _longs(shape)),
+                       (903, _INT64, _longs(strides)), (906, _INT64, _longs([number])),
+                       (900, _INT64, _longs([alignment])))
+
+
+def _proposed(graph: _Descriptor) -> Iterator[_Descriptor]:
+    """Engines with their settings, the best first."""
+    for mode in _PROPOSALS:
+        try:
+            heuristic = _Descriptor(_HEURISTIC, (201, _DESCRIPTOR, [graph]), (200, _HEUR_MODE, _one(mode)))
+        except LookupError:
+            continue
+        choices = [_Descriptor(_CHOICE, finalize=False) for _ in range(_MOST_PROPOSED)]
+        count = heuristic.get(202, _DESCRIPTOR, _addresses(choices))
+        for choice in choices[:count]:
+            choice.kept = ((0, 0, heuristic),)
+            yield choice
+
+
+def _notes(choice: _Descriptor) -> set[int]:
+    """What an engine says about its numbers."""
+    engine, notes = _Descriptor(_ENGINE, finalize=False), (_int * 16)()
+    choice.get(300, _DESCRIPTOR, _addresses([engine]))
+    return set(notes[: engine.get(1303, _NOTE, notes)])
 
 
 class Convolution:
     """One of the three products of a convolution, for one geometry: `forward`, of the `input`, of the `weight`."""
 
-    def __init__(self, what: str, kind: np.dtype, x: tuple, w: tuple, y: tuple, steps: Sequence[Sequence[int]],
-                 groups: int, channels_last: bool, tf32: bool) -> None:
-        """x and y are shape and strides in elements, w a shape; LookupError if cuDNN has no algorithm."""
+    def __init__(self, what: str, kind: np.dtype, arrays: dict[str, tuple], steps: Sequence[Sequence[int]], device: int,
+                 tf32: bool, alignment: int) -> None:
+        """`arrays` are shapes and strides in elements of x, w and y; LookupError if cuDNN has no engine."""
         if library() is None:
             raise LookupError
-        name = TYPES[kind.name]
-        self.tensors = {"x": _made("Tensor"), "w": _made("Filter"), "y": _made("Tensor")}
-        for key, (shape, strides) in (("x", x), ("y", y)):
-            _do("cudnnSetTensorNdDescriptor", self.tensors[key], _int(name), _int(len(shape)), _ints(shape),
-                _ints(strides))
-        _do("cudnnSetFilterNdDescriptor", self.tensors["w"], _int(name), _int(_LAST * channels_last), _int(len(w)),
-            _ints(w))
-        self.description = _made("Convolution")
-        stride, padding, dilation = steps
-        _do("cudnnSetConvolutionNdDescriptor", self.description, _int(len(stride)), _ints(padding), _ints(stride),
-            _ints(dilation), _int(_CROSS_CORRELATION), _int(TYPES["float64" if kind.itemsize == 8 else "float32"]))
-        _do("cudnnSetConvolutionGroupCount", self.description, _int(groups))
-        math = _TENSOR_MATH if kind.itemsize == 2 else _DEFAULT_MATH if tf32 or kind.itemsize == 8 else _PLAIN_MATH
-        _do("cudnnSetConvolutionMathType", self.description, _int(math))
-        function, search, *order = _KINDS[what]
-        first, second, made = (self.tensors[key] for key in order)
-        found, proposals = _int(0), (_Performance * 8)()
-        _do(f"cudnnGetConvolution{search}Algorithm_v7", _handle(), first, second, self.description, made, _int(8),
-            ctypes.byref(found), proposals)
-        chosen = next((p for p in proposals[: found.value] if not p.status), None)
-        if chosen is None:
-            raise LookupError
-        self.function = getattr(library(), f"cudnnConvolution{function}")
-        self.space = layout_of((chosen.memory,), np.dtype(np.uint8))
-        letter = "d" if kind.itemsize == 8 else "f"
-        self.factors = [np.array(n, letter) for n in (0, 1)]
-        self.a, self.b, self.out, self.workspace, self.beta = (_pointer() for _ in range(5))
-        self.arguments = (_pointer(self.factors[1].ctypes.data), first, self.a, second, self.b, self.description,
-                          _int(chosen.algorithm), self.workspace, _size(chosen.memory), self.beta, made, self.out)
+        operation, first, names, order = _KINDS[what]
+        wide = kind.itemsize == 8
+        stride, padding, dilation = map(_longs, steps)
+        description = _Descriptor(
+            _CONVOLUTION, (106, _INT64, _longs([len(stride)])),
+            (100, _DATA_TYPE, _one(TYPES["float64" if wide else "float32"])),
+            (101, _MODE, _one(_CROSS_CORRELATION)), (105, _INT64, padding), (104, _INT64, padding),
+            (102, _INT64, dilation), (103, _INT64, stride))
+        factors = [((ctypes.c_double if wide else ctypes.c_float) * 1)(n) for n in (1, 0)]
+        factor = _DOUBLE if wide else _FLOAT
+        tensors = [(names[key], _DESCRIPTOR, [_tensor(i + 1, TYPES[kind.name], alignment, *arrays[key])])
+                   for i, key in enumerate(order)]
+        product = _Descriptor(operation, (first, factor, factors[0]), (first + 1, factor, factors[1]),
+                              (first + 2, _DESCRIPTOR, [description]), *tensors)
+        handle = (_pointer * 1)(_handle(device))
+        graph = _Descriptor(_GRAPH, (801, _DESCRIPTOR, [product]), (800, _HANDLE, handle))
+        excluded = {_DOWN_CONVERTED} | ({_TENSOR_CORES} if kind.name == "float32" and not tf32 else set())
+        self.plan = self._first_plan(graph, handle, excluded)
+        space = _longs([0])
+        self.plan.get(402, _INT64, space)
+        self.space = layout_of((max(space[0], 1),), np.dtype(np.uint8))
+        self.pack, self.pointers, self.workspace = _pointer(), (_pointer * 3)(), (_pointer * 1)()
+        self.names = _longs([1, 2, 3])
+        found = library()
+        assert found is not None
+        self.create, self.set = found.cudnnBackendCreateDescriptor, found.cudnnBackendSetAttribute
+        self.finalize, self.execute = found.cudnnBackendFinalize, found.cudnnBackendExecute
+        self.destroy = found.cudnnBackendDestroyDescriptor
+        self.settings = [(_int(1000), _int(_INT64), _long(3), self.names),
+                         (_int(1001), _int(_ADDRESS), _long(3), self.pointers),
+                         (_int(1003), _int(_ADDRESS), _long(1), self.workspace)]
+        self.kind, self.at = _int(_PACK), ctypes.byref(self.pack)
 
-    def __call__(self, a: int, b: int, out: int, device: int, adds: bool = False) -> None:
-        """Queues it; with `adds` to what is in the result."""
-        space = empty(self.space, device_of(device))
+    @staticmethod
+    def _first_plan(graph: _Descriptor, handle: Any, excluded: set[int]) -> _Descriptor:
+        for choice in _proposed(graph):
+            try:
+                if not excluded & _notes(choice):
+                    return _Descriptor(_PLAN, (400, _HANDLE, handle), (401, _DESCRIPTOR, [choice]))
+            except LookupError:
+                continue
+        raise LookupError
+
+    def __call__(self, a: int, b: int, out: int, device: int) -> None:
+        """Queues it."""
+        space = quick_empty(self.space, device_of(device))
         with lock:
-            self.a.value, self.b.value, self.out.value, self.workspace.value = a, b, out, space.pointer
-            self.beta.value = self.factors[adds].ctypes.data
-            status = self.function(_handle(), *self.arguments)
+            self.pointers[:] = [a, b, out]
+            self.workspace[0] = space.pointer
+            status = self.create(self.kind, self.at)
+            for setting in self.settings:
+                status = status or self.set(self.pack, *setting)
+            status = status or self.finalize(self.pack) or self.execute(_handle(device), self.plan.address, self.pack)
+            self.destroy(self.pack)
         if status:
             raise CudaError(f"cuDNN error: status {status} of a convolution")

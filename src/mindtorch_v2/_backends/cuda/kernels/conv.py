@@ -13,6 +13,7 @@ from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..cudnn import TYPES, Convolution, library
 from ..families import copy_array, wrap_cuda
 from ..plans import planned
+from ..runtime import current_device
 
 
 def _row(values: Sequence[int], rank: int, filler: int) -> tuple[int, ...]:
@@ -41,7 +42,7 @@ class _Geometry:
     def __init__(self, x: Layout, w: Layout, y: tuple[int, ...], last: bool, steps: Any) -> None:
         self.last, self.steps, self.kind = last, steps, x.dtype
         self.x, self.w, self.y = (self._layout(shape) for shape in (x.shape, w.shape, y))
-        self.calls: dict[tuple[str, bool], Convolution] = {}
+        self.calls: dict[tuple[str, bool, bool, int], Convolution] = {}
 
     def _layout(self, shape: Sequence[int]) -> Layout:
         if not self.last:
@@ -53,16 +54,23 @@ class _Geometry:
             step *= shape[d]
         return layout_of(tuple(shape), self.kind, tuple(strides))
 
-    def call(self, what: str) -> Convolution:
-        """LookupError where cuDNN has none."""
-        tf32 = settings.allow_tf32
-        made = self.calls.get((what, tf32))
+    def call(self, what: str, device: int, places: int = 0) -> Convolution:
+        """The product, for arrays at addresses whose union is given; LookupError where cuDNN has none."""
+        aligned = not places & 15
+        key = what, settings.allow_tf32, aligned, device
+        made = self.calls.get(key)
         if made is None:
             rank, steps = len(self.w.shape) - 2, self.steps
             moves = [_row(v, rank, n) for v, n in ((steps.stride, 1), (steps.padding, 0), (steps.dilation, 1))]
-            weight = (*self.w.shape[:2], *_row(self.w.shape[2:], rank, 1))
-            made = self.calls[what, tf32] = Convolution(what, self.kind, _described(self.x), weight, _described(self.y),
-                                                        moves, steps.groups, self.last, tf32)
+            arrays = {"x": _described(self.x), "w": _described(self.w), "y": _described(self.y)}
+            made = self.calls[key] = Convolution(what, self.kind, arrays, moves, device, settings.allow_tf32,
+                                                 16 if aligned else self.kind.itemsize)
+        return made
+
+    def run(self, what: str, first: CudaArray, second: CudaArray, made: CudaArray) -> CudaArray:
+        """Queues a product into `made`."""
+        a, b, out, device = first.pointer, second.pointer, made.pointer, made.device.index or 0
+        self.call(what, device, a | b | out)(a, b, out, device)
         return made
 
 
@@ -73,7 +81,7 @@ def _geometry(x: Layout, w: Layout, y: tuple[int, ...], strides: Any, steps: Any
     made = _Geometry(x, w, y, strides is not None, steps)
     try:
         for what in needed:
-            made.call(what)
+            made.call(what, current_device())
     except LookupError:
         return None
     return made
@@ -90,15 +98,14 @@ def convolution(spec: Spec, input: CudaArray, weight: CudaArray, bias: CudaArray
     if known is None:
         return None
     taken, given = (known.y, known.x) if transposed else (known.x, known.y)
+    added, rest = registry.get("add_").lookup(CUDA_MASK), len(result) - 2
 
     def run(input: CudaArray, weight: CudaArray, bias: CudaArray | None, *options: Any) -> CudaArray:
         x, w, made = _in_layout(input, taken), _in_layout(weight, known.w), empty(given, input.device)
+        known.run(what, *((w, x) if transposed else (x, w)), made)
         if bias is not None:
-            rest = len(result) - 2
             column = layout_of((*bias.shape, *(1,) * rest), bias.dtype, (*bias.strides, *(0,) * rest))
-            copy_array(made, array_on(column, bias.memory, bias.pointer, bias.device))
-        first, second = (w, x) if transposed else (x, w)
-        known.call(what)(first.pointer, second.pointer, made.pointer, x.device.index or 0, bias is not None)
+            added(wrap_cuda(made), wrap_cuda(array_on(column, bias.memory, bias.pointer, bias.device)), 1)
         return made
 
     return run
@@ -122,18 +129,13 @@ def convolution_backward(specs: Any, grad_output: CudaArray, input: CudaArray, w
 
     def run(grad_output: CudaArray, input: CudaArray, weight: CudaArray, *options: Any) -> Any:
         made: list[Any] = [None, None, None]
-        where, index = input.device, input.device.index or 0
-        grad = _in_layout(grad_output, given)
+        where, grad = input.device, _in_layout(grad_output, given)
         if output_mask[0]:
-            w, result = _in_layout(weight, known.w), empty(taken, where)
-            first, second = (grad, w) if transposed else (w, grad)
-            known.call(of_input)(first.pointer, second.pointer, result.pointer, index)
-            made[0] = result
+            w = _in_layout(weight, known.w)
+            made[0] = known.run(of_input, *((grad, w) if transposed else (w, grad)), empty(taken, where))
         if output_mask[1]:
-            x, result = _in_layout(input, taken), empty(known.w, where)
-            first, second = (grad, x) if transposed else (x, grad)
-            known.call("weight")(first.pointer, second.pointer, result.pointer, index)
-            made[1] = result
+            x = _in_layout(input, taken)
+            made[1] = known.run("weight", *((grad, x) if transposed else (x, grad)), empty(known.w, where))
         if output_mask[2]:
             kind = OF_ARRAY[input.dtype]
             wide = float32 if kind.itemsize < 4 else kind
