@@ -4,6 +4,7 @@ import gc
 import io
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -174,6 +175,44 @@ def test_peaks() -> None:
     torch.cuda.reset_peak_memory_stats()
     assert torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated() == start + 4 * MiB
     assert b.numel() == 4 * MiB
+
+
+def test_peaks_count_what_other_threads_take() -> None:
+    torch.cuda.reset_peak_memory_stats()
+    start, sums = torch.cuda.memory_allocated(), []
+
+    def work() -> None:
+        sums.append((torch.ones(8 * MiB // 4, device="cuda") * 2).sum().item())
+
+    for _ in range(2):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert sums == [4.0 * MiB] * 2
+    assert start + 16 * MiB <= torch.cuda.max_memory_allocated() <= start + 17 * MiB
+    assert torch.cuda.memory_allocated() == start
+
+
+def test_memory_of_a_graph_counts() -> None:
+    x = torch.ones(MiB, device="cuda")
+    start, graph = torch.cuda.memory_allocated(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+    assert torch.cuda.memory_allocated() >= start + 4 * MiB
+    assert torch.cuda.max_memory_allocated() >= start + 4 * MiB
+    assert torch.cuda.memory_reserved() >= torch.cuda.memory_allocated()
+    graph.replay()
+    assert y.sum().item() == 2 * MiB
+    del y, graph
+
+
+def test_calls_keep_nothing_alive() -> None:
+    """What is prepared for a kind of call holds none of the tensors of the call."""
+    start = torch.cuda.memory_allocated()
+    x = torch.ones(4, MiB, device="cuda")
+    x.var(1), torch.nn.functional.pad(x, (1, 1)), torch.cat([x, x]), x.std()
+    del x
+    assert torch.cuda.memory_allocated() < start + MiB
 
 
 def test_statistics() -> None:

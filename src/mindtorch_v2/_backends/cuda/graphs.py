@@ -27,10 +27,9 @@ class CUDAGraph:
         if not stream.cuda_stream:
             raise RuntimeError("CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok "
                                "to replay them on the default stream.)")
-        self._pool = pool if isinstance(pool, cupy.cuda.MemoryPool) else cupy.cuda.MemoryPool()
+        self._pool = pool if isinstance(pool, cupy.cuda.MemoryPool) else memory.GraphPool()
         self._register(default_generator())
-        self._previous = memory.source.malloc, cupy.cuda.get_allocator()
-        memory.source.malloc = self._pool.malloc
+        self._previous = memory.source.use(self._pool), cupy.cuda.get_allocator()
         cupy.cuda.set_allocator(self._pool.malloc)
         _capturing.append(self)
         # Allocations while capturing are allowed: the memory they take is the graph's own.
@@ -42,7 +41,8 @@ class CUDAGraph:
             self._graph = current_stream().cupy_stream.end_capture()
         finally:
             _capturing.remove(self)
-            memory.source.malloc, of_cupy = self._previous
+            before, of_cupy = self._previous
+            memory.source.use(before)
             cupy.cuda.set_allocator(of_cupy)
             for generator, _, _ in self._random.values():
                 generator.capture = None

@@ -4,6 +4,7 @@ CuPy's pool keeps what is given back in a list of the stream that is current the
 everything that still uses the block. While a graph is captured, memory comes from a pool of the graph's own.
 """
 
+import threading
 import weakref
 from typing import Any
 
@@ -19,12 +20,28 @@ _pool = cupy.get_default_memory_pool()
 
 
 class _Source:
-    """Where memory comes from; one attribute, so that a launch finds it by one look."""
+    """Where memory comes from: a pool, and what a launch calls, which it finds by one look."""
 
-    malloc = staticmethod(_pool.malloc)
+    def __init__(self) -> None:
+        self.pool, self.malloc = _pool, _pool.malloc
+
+    def use(self, pool: Any) -> Any:
+        """Takes memory of another pool from now on; gives the one before."""
+        before, self.pool = self.pool, pool
+        self.malloc = _watched if counts.watching else pool.malloc
+        return before
+
+
+class GraphPool(cupy.cuda.MemoryPool):
+    """The memory of a graph, counted while it lives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _graph_pools.add(self)
 
 
 source = _Source()
+_graph_pools: weakref.WeakSet = weakref.WeakSet()
 
 
 def allocate(nbytes: int, where: device) -> Any:
@@ -52,6 +69,8 @@ def _once_more(malloc: Any, nbytes: int, index: int) -> Any:
 
 def _for_cupy(nbytes: int) -> Any:
     """What CuPy's functions take for their results, with the same error."""
+    if counts.watching and not counts.here.counted:
+        counts.attach()
     try:
         return _pool.malloc(nbytes)
     except cupy.cuda.memory.OutOfMemoryError:
@@ -69,7 +88,7 @@ def lasting(nbytes: int) -> Any:
 
 def _report(nbytes: int, index: int) -> str:
     free, total = memory_info(index)
-    used, reserved = _pool.used_bytes(), _pool.total_bytes()
+    used, reserved = memory_allocated(), memory_reserved()
     return (f"CUDA out of memory. Tried to allocate {size_text(nbytes)}. GPU {index} has a total capacity of "
             f"{size_text(total)} of which {size_text(free)} is free. Of the memory in use by this process, "
             f"{size_text(used)} is allocated by tensors, and {size_text(reserved - used)} is reserved but unallocated.")
@@ -83,13 +102,19 @@ def memory_info(index: int) -> tuple[int, int]:
 
 def empty_cache() -> None:
     """Gives memory that nothing uses back to the driver."""
-    counts.reserved_peak = max(counts.reserved_peak, _pool.total_bytes())
+    counts.reserved_peak = max(counts.reserved_peak, memory_reserved())
     _release_finished()
     _pool.free_all_blocks()
     cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 
 # counts --------------------------------------------------------------------------------------------------------------
+
+
+class _Here(threading.local):
+    """Whether this thread's allocations are counted: CuPy asks hooks of the thread that they were set in."""
+
+    counted = False
 
 
 class _Counts(cupy.cuda.MemoryHook):
@@ -102,19 +127,27 @@ class _Counts(cupy.cuda.MemoryHook):
     name = "mindtorch_v2 peaks"
 
     def __init__(self) -> None:
-        self.allocated = self.allocated_peak = self.reserved_peak = 0
+        self.allocated_peak = self.reserved_peak = 0
         self.taken = self.retries = self.failures = 0
         self.live: set[int] = set()
         self.watching = self.failing = False
+        self.here = _Here()
 
     def watch(self) -> "_Counts":
         if not self.watching:
-            self.__enter__()
-            self.watching, self.allocated = True, _pool.used_bytes()
+            self.watching = True
+            source.use(source.pool)
             # What was in use at once before is not known, but never was it more than the pool has taken.
-            self.allocated_peak = max(self.allocated_peak, self.reserved_peak, _pool.total_bytes())
-        self.reserved_peak = max(self.reserved_peak, _pool.total_bytes())
+            self.allocated_peak = max(self.allocated_peak, self.reserved_peak, memory_reserved())
+        self.attach()
+        self.reserved_peak = max(self.reserved_peak, memory_reserved())
         return self
+
+    def attach(self) -> None:
+        """Counts what this thread allocates from now on."""
+        if not self.here.counted:
+            self.here.counted = True
+            self.__enter__()
 
     def retried(self) -> None:
         """An allocation failed and is tried again; once for all tries of one request."""
@@ -133,34 +166,41 @@ class _Counts(cupy.cuda.MemoryHook):
             self.retried()
 
     def malloc_postprocess(self, **kwargs: Any) -> None:
+        """The pools know best what is in use: other threads give memory back too."""
         if kwargs["mem_ptr"]:
-            self.allocated += kwargs["mem_size"]
             self.live.add(kwargs["pmem_id"])
             self.taken += 1
-            if self.allocated > self.allocated_peak:
-                self.allocated_peak = self.allocated
+            used = memory_allocated() if _graph_pools else _pool.used_bytes()
+            if used > self.allocated_peak:
+                self.allocated_peak = used
 
     def free_postprocess(self, **kwargs: Any) -> None:
-        self.allocated -= kwargs["mem_size"]
         self.live.discard(kwargs["pmem_id"])
 
 
 counts = _Counts()
 
 
+def _watched(nbytes: int) -> Any:
+    """Memory of the current pool, counted."""
+    if not counts.here.counted:
+        counts.attach()
+    return source.pool.malloc(nbytes)
+
+
 def memory_allocated() -> int:
     """Bytes in use by tensors."""
-    return _pool.used_bytes()
+    return _pool.used_bytes() + sum([pool.used_bytes() for pool in _graph_pools])
 
 
 def memory_reserved() -> int:
     """Bytes taken from the driver, in use or kept for later."""
-    return _pool.total_bytes()
+    return _pool.total_bytes() + sum([pool.total_bytes() for pool in _graph_pools])
 
 
 def reset_peaks() -> None:
     counts.watch()
-    counts.allocated_peak, counts.reserved_peak = _pool.used_bytes(), _pool.total_bytes()
+    counts.allocated_peak, counts.reserved_peak = memory_allocated(), memory_reserved()
 
 
 def statistics() -> dict[str, int]:

@@ -14,6 +14,7 @@ class _Current(threading.local):
     """This thread's stream on each device, and the handle of the current device's, which every launch reads."""
 
     def __init__(self) -> None:
+        cupy.cuda.Device(cupy.cuda.runtime.getDevice()).use()  # launches need a context, which new threads have not
         self.handle = 0
         self.streams: dict[int, Stream] = {}
 
