@@ -16,6 +16,7 @@ from ._declare.op import composite, function_of, op
 from ._declare.rules import (
     Spec,
     anywhere,
+    at_hand,
     broadcast_shape,
     check_constant,
     check_result_fits,
@@ -222,7 +223,7 @@ def _binary_spec(self: Tensor, target: Tensor, weight: Tensor | None, reduction:
 
 def _binary_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int, spec: Spec) -> Any:
     for name, values in (("input", self), ("target", target)):
-        if not ((values >= 0) & (values <= 1)).all():
+        if at_hand(values) and not ((values >= 0) & (values <= 1)).all():
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     # A certain prediction that is wrong would cost infinity: PyTorch counts it as 100.
     loss = (target - 1) * xp.maximum(xp.log1p(-self), -100) - target * xp.maximum(xp.log(self), -100)

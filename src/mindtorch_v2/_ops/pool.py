@@ -213,7 +213,7 @@ def largest_of(xp: Any, arrays: Sequence[Any]) -> tuple[Any, Any]:
     for array in arrays:
         unmatched &= array != largest
         number += unmatched.view(xp.uint8)
-    if unmatched.any():
+    if not at_hand(unmatched) or unmatched.any():
         for i, array in enumerate(arrays):
             number[xp.isnan(array)] = i
     return largest, number
@@ -319,7 +319,7 @@ def _max_pooled_at_once(xp: Any, self: Any, windows: tuple[Window, ...], sizes: 
 def max_pooled(xp: Any, self: Any, windows: tuple[Window, ...], spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
     """The largest element of each window, and its index in its plane."""
     sizes = self.shape[-len(windows) :]
-    if math.prod(spec[0].shape) * math.prod([w.size for w in windows]) <= _LITTLE and self.size:
+    if at_hand(self) and math.prod(spec[0].shape) * math.prod([w.size for w in windows]) <= _LITTLE and self.size:
         little = _max_pooled_at_once(xp, self, windows, sizes)
         if little is not None:
             return in_strides(little[0], spec[0]), in_strides(little[1], spec[1])

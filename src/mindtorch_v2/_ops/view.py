@@ -67,10 +67,10 @@ def viewed_strides(array: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
         if size:
             made.append(step)
         return tuple(made[::-1])
-    return _chunked_strides(array.shape, strides, size)
+    return chunked_strides(array.shape, strides, size)
 
 
-def _chunked_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...] | None:
+def chunked_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...] | None:
     """As `viewed_strides`: dimensions that lie densely in each other are a chunk; a new one may not cross chunks."""
     made = [0] * len(size)
     at = len(size) - 1

@@ -19,7 +19,7 @@ from ..._core.tensor import Tensor
 from ..._core.warn import warn_once
 from ..._dispatch.keys import CUDA_MASK
 from ..._dispatch.registry import Operator
-from ..._ops._declare.families import Family, Pointwise
+from ..._ops._declare.families import ArrayFamily, Family, Pointwise
 from ..._ops._declare.rules import (
     Spec,
 )
@@ -177,6 +177,10 @@ def generic_kernel(operator: Operator, array: Callable | None = None) -> Callabl
     made = family.kernel(operator, CudaBackend(array))
     if isinstance(family, Factory):
         return _on_named_device(operator, made)
+    if isinstance(family, (ArrayFamily, Pointwise)):
+        from .programs import recorded  # which is made of kernels that are made here
+
+        made = recorded(operator, made, array)
     return fused(operator, family, made) if isinstance(family, Pointwise) else made
 
 

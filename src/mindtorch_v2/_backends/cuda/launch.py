@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import cupy
-import numpy as np
 
+from .c_types import C_TYPES, c_type
 from .runtime import CudaError
 from .streams import current
 
@@ -21,11 +21,8 @@ _driver = ctypes.PyDLL("libcuda.so.1")  # the GIL is kept: giving it up costs mo
 launch_kernel = _driver.cuLaunchKernelEx  # four arguments to convert, not the eleven of cuLaunchKernel
 launch_kernel.argtypes = [ctypes.c_void_p] * 4
 lock = threading.Lock()  # the slots of a kernel are filled and read by one thread at a time
-
-# How C calls the element types; half types are their bits, computed with in float.
-C_TYPES = {"bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int",
-           "int64": "long long", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
-           "float16": "half_t", "bfloat16": "bfloat_t", "float32": "float", "float64": "double"}
+__all__ = ["ASSERTIONS", "C_TYPES", "PACKS", "Launch", "c_type", "check", "compiled", "kernel", "launch_kernel", "lock",
+           "longs"]
 
 PRELUDE = r"""
 struct half_t { unsigned short bits; };
@@ -67,10 +64,6 @@ __device__ inline void require(bool holds) {
 PACKS = r"""
 template <typename T, int N> struct __align__(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) pack { T v[N]; };
 """
-
-
-def c_type(kind: np.dtype) -> str:
-    return C_TYPES[kind.name]
 
 
 def check(code: int) -> None:

@@ -51,16 +51,21 @@ def _strides_in(layout: Layout, shape: Sequence[int]) -> list[int]:
     return [0] * (len(shape) - len(steps)) + steps
 
 
-def launch_of(traced: Traced, layouts: Sequence[Layout], out: Layout) -> Launch:
-    """The launch of a traced function on arrays of these layouts; the pointer of the result follows theirs."""
+def launch_of(traced: Traced, layouts: Sequence[Layout], out: Layout, numbers: Sequence[Any] = ()) -> Launch:
+    """The launch of a traced function on arrays of these layouts; the pointer of the result follows theirs.
+
+    Calls give the numbers too, unless they are known already.
+    """
     shape, count = out.shape, out.size
-    dtypes, letters = [each.dtype for each in layouts], "q" * (len(layouts) + 1) + "".join(traced.numbers.values())
+    dtypes, letters = [each.dtype for each in layouts], "q" * (len(layouts) + 1)
     single = [each.size == 1 for each in layouts]
     own = _strides_in(out, shape)
     dense = math.prod(n for n, s in zip(shape, own, strict=True) if s) == count == out.nbytes // out.dtype.itemsize
     alike = [one or each.shape == shape and _strides_in(each, shape) == own
              for one, each in zip(single, layouts, strict=True)]
-    fixed: list[Any] = [ctypes.c_longlong(count)]
+    fixed: list[Any] = [ctypes.c_double(n) if isinstance(n, float) else ctypes.c_longlong(n) for n in numbers]
+    letters += "".join(traced.numbers.values()) if not fixed else ""
+    fixed.append(ctypes.c_longlong(count))
     if dense and all(alike):
         text, per_thread = traced.flat_source(dtypes, single, out.dtype), _PER_THREAD
     else:

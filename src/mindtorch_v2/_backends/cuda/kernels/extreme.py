@@ -63,14 +63,14 @@ extern "C" __global__ void best(const T* in, const int64* places, T* values, int
 """
 
 
-def _best_parts(cells: int, length: int) -> int:
+def best_parts(cells: int, length: int) -> int:
     """Into how many parts a dimension is cut, none of them empty, so that there is work for all of the device."""
     chunk = -(-length // max(1, min(-(-_BLOCKS * 2 // cells), length // 4096)))
     return -(-length // chunk)
 
 
 @functools.lru_cache(4096)
-def _best_launch(kind: np.dtype, largest: bool, outer: int, length: int, inner: int, parts: int) -> Launch:
+def best_launch(kind: np.dtype, largest: bool, outer: int, length: int, inner: int, parts: int) -> Launch:
     """The launch on (elements, their places or 0, best elements or 0, places of those); it leaves `parts` of each."""
     if inner == 1:
         lanes = min(_THREADS, 1 << max(0, (-(-length // (4 * parts)) - 1).bit_length()))
@@ -102,13 +102,13 @@ def _finding(array: CudaArray, dim: int | None, largest: bool) -> Callable[[Cuda
     if not array.size or kind.name not in C_TYPES:
         return None
     outer, length, inner = grouped(array.shape, dim)
-    parts = _best_parts(outer * inner, length)
+    parts = best_parts(outer * inner, length)
     if parts > 65535:
         return None
-    first = _best_launch(kind, largest, outer, length, inner, parts)
+    first = best_launch(kind, largest, outer, length, inner, parts)
     if parts == 1:
         return lambda array, values, places: first(array.pointer, 0, values, places)
-    second = _best_launch(kind, largest, outer, parts, inner, 1)
+    second = best_launch(kind, largest, outer, parts, inner, 1)
     some, some_places = (layout_of((outer * parts * inner,), k) for k in (kind, _INT64))
 
     def run(array: CudaArray, values: int, places: int) -> None:

@@ -99,6 +99,11 @@ def _planned(a: Layout, b: Layout, rows: tuple[bool, bool], flip: tuple[bool, bo
     return _Plan(product, layout_of(shape, a.dtype), (first[3], second[3]))
 
 
+def product_plan(a: Layout, b: Layout, shape: tuple[int, ...]) -> _Plan:
+    """The plan of a product of matrices, or of as many of each."""
+    return _planned(a, b, (False, False), (False, False), shape)
+
+
 def _plan(a: CudaArray, b: CudaArray, how: str, shape: Callable[[], tuple[int, ...]]) -> _Plan:
     """The plan for two arrays: `mm`, `bmm`, `linear` (b transposed) or `weight` (a transposed, both rows)."""
     key = a.layout, b.layout, how
