@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -94,8 +95,21 @@ COMPUTE[complex32] = complex64
 WIDER = {narrow.np: wide.np for narrow, wide in COMPUTE.items()}
 
 
+_FEW = 1 << 10  # elements below which NumPy's loops are as quick as compiled ones
+# What copies elements in compiled code, and says whether it did: (target, source) -> bool.
+copiers: list[Callable[[np.ndarray, np.ndarray], bool]] = []
+
+
+def _copied(target: np.ndarray, source: np.ndarray) -> bool:
+    return target.size >= _FEW and any(copy(target, source) for copy in copiers)
+
+
 def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:
     """An array in another type."""
+    if array.size >= _FEW and array.dtype != kind:
+        made = np.empty_like(array, kind)
+        if _copied(made, array):
+            return made
     if array.dtype == complex32.np:
         wide = np.empty_like(array, np.complex64)
         wide.real, wide.imag = array["real"], array["imag"]
@@ -111,6 +125,8 @@ def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 def assign(target: np.ndarray, source: np.ndarray) -> None:
     """Writes an array into another of any type."""
+    if _copied(target, source):
+        return
     if complex32.np in (target.dtype, source.dtype) and target.dtype != source.dtype:
         source = cast(source, target.dtype)
     np.copyto(target, source, casting="unsafe")

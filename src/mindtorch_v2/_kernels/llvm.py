@@ -465,6 +465,9 @@ class Body:
             zero = "0.0" if a in floats else "0"
             return self.line(f"{'fcmp une' if a in floats else 'icmp ne'} {a} {value}, {zero}")
         if a in floats:
+            if ir.SIZES[kind] < 4 or kind == "u32":  # by way of a wider type, as in C: what does not fit wraps around
+                wide = "i64" if kind == "u32" else "i32"
+                return self.line(f"trunc {wide} {self.line(f'fptosi {a} {value} to {wide}')} to {b}")
             return self.line(f"{'fptoui' if kind in _UNSIGNED else 'fptosi'} {a} {value} to {b}")
         if b in floats:
             return self.line(f"{'uitofp' if source in _UNSIGNED else 'sitofp'} {a} {value} to {b}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.dtype import WIDER, assign, cast
+from ..._core.dtype import WIDER, assign, cast, copiers
 from ..._core.storage import UntypedStorage
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
@@ -96,4 +96,12 @@ def _attempted(own: Callable, generic: Callable) -> Callable:
     return attempted
 
 
+def _copied(target: Any, source: Any) -> bool:
+    from .copies import copied
+
+    return copied(target, source)
+
+
+if machine.available():
+    copiers.append(_copied)
 BACKEND = CpuBackend()

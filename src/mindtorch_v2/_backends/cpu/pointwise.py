@@ -89,7 +89,7 @@ class Compiled:
         strides = None if flat else self._strides(args, arrays, spec, at)
         small = target is None and size <= LARGEST and strides is not None and strides[0] == contiguous_strides(
             spec.shape, spec.dtype.itemsize)
-        inner = "" if strides is None else "small" if small else _inner(strides, [out, *kinds])
+        inner = "" if strides is None else "small" if small else inner_of(strides[1][1], [out, *kinds])
         code, expression = self._code(args, kind, at, kinds, out, pattern, inner)
         if strides is None or small:
             run = self._direct_plan(code, size, None if "any" in pattern else "fast" if flat else "spread")
@@ -186,9 +186,9 @@ class Compiled:
         return run
 
 
-def _inner(strides: tuple, kinds: Sequence[str]) -> str:
+def inner_of(strides: Sequence[Sequence[int]], kinds: Sequence[str]) -> str:
     """How elements follow each other in the rows: as strided_kernel takes it; all by strides unless they are simple."""
-    steps = [own[0] for own in strides[1][1]]
+    steps = [own[0] for own in strides]
     simple = ["1" if s == ir.SIZES[kind] else "0" if not s else "s" for s, kind in zip(steps, kinds, strict=True)]
     return "".join(simple) if "s" not in simple and simple[0] == "1" else "s" * len(simple)
 

@@ -1,0 +1,60 @@
+"""Copies and casts of elements in compiled loops, on all cores; NumPy's for what they do not serve."""
+
+import numpy as np
+
+from ..._core.geometry import collapsed
+from ..._kernels import ir, llvm, pointwise
+from ..._kernels.trace import Expression
+from .jit.calls import Code
+from .pointwise import inner_of
+
+_PLANS = 4096
+_plans: dict[tuple, tuple[Code, np.ndarray] | None] = {}
+_codes: dict[tuple, Code] = {}
+
+
+def copied(target: np.ndarray, source: np.ndarray) -> bool:
+    """Writes an array into another of any type and layout, if there is compiled code for it and they lie apart."""
+    key = (target.shape, target.strides, target.dtype, source.shape, source.strides, source.dtype)
+    known = _plans.get(key)
+    if known is None:
+        if key in _plans:
+            return False
+        if len(_plans) >= _PLANS:
+            _plans.clear()
+        known = _plans[key] = _plan(target, source)
+        if known is None:
+            return False
+    code, geometry = known
+    call = code.call or code.wanted(target.size)
+    if call is None or np.may_share_memory(target, source):
+        return False
+    return call(target, source, geometry)
+
+
+def _plan(target: np.ndarray, source: np.ndarray) -> tuple[Code, np.ndarray] | None:
+    kinds = [ir.type_of(target.dtype), ir.type_of(source.dtype)]
+    shape, missing = target.shape, target.ndim - source.ndim
+    if None in kinds or missing < 0 or not target.flags.aligned or not source.flags.aligned or not target.size:
+        return None
+    if kinds[0] in ("u32", "u64") and source.dtype.kind not in "biu":
+        return None  # numbers that do not fit end up elsewhere than with NumPy
+    if any(n not in (1, size) for n, size in zip(source.shape, shape[missing:], strict=True)):
+        return None
+    spread = (0,) * missing + tuple([s if n != 1 else 0 for n, s in zip(source.shape, source.strides, strict=True)])
+    own = target.strides
+    order = sorted(range(target.ndim), key=lambda d: (own[d], -d))
+    sizes, strides = collapsed(order, shape, [own, spread])
+    out, loaded = (kind or "" for kind in kinds)
+    inner = inner_of(strides, (out, loaded))
+    code = _codes.get((out, loaded, inner))
+    if code is None:
+        # Loaded in its own type, and stored in the other: half precision by way of float32.
+        wide = np.dtype(ir.DTYPES[ir.computed_in(loaded) if loaded in ("f16", "bf16") else loaded])
+        expression = Expression(lambda xp, x: x, [source.dtype], [0], wide)
+
+        def make() -> str:
+            return llvm.module_of(pointwise.strided_kernel(expression, [loaded], out, inner), exact=True)
+
+        code = _codes[out, loaded, inner] = Code(make)
+    return code, pointwise.geometry_of(sizes, strides)
