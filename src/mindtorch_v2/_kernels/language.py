@@ -148,9 +148,9 @@ sigmoid, erfcx, ndtr, log_ndtr, ndtri = map(_special, ("expit", "erfcx", "ndtr",
 i0, i0e, i1, i1e = map(_special, ("i0", "i0e", "i1", "i1e"))
 
 
-def far(name: str, x: Any, limit: float) -> Any:
-    """The C library's function of that name where |x| is above the limit, anything elsewhere."""
-    return getattr(np, name)(x)
+def far(name: str, x: Any, limit: float, *args: Any) -> Any:
+    """The C library's function of that name, of x or of `args`, where |x| is above the limit; anything elsewhere."""
+    return getattr(np, name)(*(args or (x,)))
 
 
 def rsqrt(x: Any) -> Any:
@@ -718,8 +718,8 @@ class _Frame:
     def _call_as_float64(self, value: Node) -> Node:
         return Node("bits", "f64", (ir.cast(value, "i64"),))
 
-    def _call_far(self, name: str, value: Node, limit: float) -> Node:
-        return Node("far", value.type, (value,), (name, limit))
+    def _call_far(self, name: str, value: Node, limit: float, *args: Node) -> Node:
+        return Node("far", value.type, (value, *args), (name, limit))
 
     def _call_peek(self, address: Node) -> Node:
         return Node("peek", "i64", (self.reader.node(address, "i64"),))

@@ -87,29 +87,33 @@ class Module:
         kinds = ", ".join([LLVM_TYPES[kind]] * count)
         return self.declare(f"@{name}", f"declare {LLVM_TYPES[kind]} @{name}({kinds}) nounwind readnone willreturn")
 
-    def far(self, op: str, kind: str, limit: float) -> str:
-        """The C library's function of numbers beyond a limit, which loops over vectors of nearer ones pass by quickly.
+    def far(self, op: str, kind: str, limit: float, count: int) -> str:
+        """The C library's function where a number is beyond a limit, which loops over vectors of nearer ones pass by.
 
-        LLVM makes no vectors of a loop that calls an unknown function, so this one has variants for vectors: they look
-        whether any number is beyond the limit before they go through them one by one.
+        It is the function of that number, or of those that come after it: `count` in all. LLVM makes no vectors of a
+        loop that calls an unknown function, so this one has variants for vectors: they look whether any number is
+        beyond the limit before they go through them one by one.
         """
         name, number = f"far_{op}_{kind}", LLVM_TYPES[kind]
         if name not in self.functions:
             self.functions.add(name)
-            called, size, bound = self.library(op, kind, 1), self.intrinsic("fabs", kind, 1), literal(limit, kind)
-            self.parts.append(f"""define hidden {number} @{name}({number} %x) #{len(self.attributes)} {{
-  %size = call {number} {size}({number} %x)
+            called, size = self.library(op, kind, max(count - 1, 1)), self.intrinsic("fabs", kind, 1)
+            bound = literal(limit, kind)
+            parameters = ", ".join(f"{number} %x{i}" for i in range(count))
+            given = ", ".join(f"{number} %x{i}" for i in range(count > 1, count))
+            self.parts.append(f"""define hidden {number} @{name}({parameters}) #{len(self.attributes)} {{
+  %size = call {number} {size}({number} %x0)
   %beyond = fcmp ogt {number} %size, {bound}
   br i1 %beyond, label %far, label %near
 far:
-  %value = call {number} {called}({number} %x)
+  %value = call {number} {called}({given})
   ret {number} %value
 near:
-  ret {number} %x
+  ret {number} %x0
 }}
 """)
-            self.parts += [_far_vector(name, kind, called, size, bound, count, self) for count in _VECTORS]
-            variants = ",".join(f"_ZGV_LLVM_N{count}v_{name}({name}_{count})" for count in _VECTORS)
+            self.parts += [_far_vector(name, kind, called, size, bound, count, lanes, self) for lanes in _VECTORS]
+            variants = ",".join(f"_ZGV_LLVM_N{lanes}{'v' * count}_{name}({name}_{lanes})" for lanes in _VECTORS)
             self.attributes.append("noinline nounwind willreturn memory(none) "
                                    f'"vector-function-abi-variant"="{variants}"')
         return f"@{name}"
@@ -131,29 +135,32 @@ near:
         return "\n".join([*self.declared.values(), "", *self.parts, *attributes, "!0 = !{}\n"])
 
 
-def _far_vector(name: str, kind: str, called: str, size: str, bound: str, count: int, module: Module) -> str:
-    """A variant of `Module.far` for vectors of so many numbers."""
-    vector, number = f"<{count} x {LLVM_TYPES[kind]}>", LLVM_TYPES[kind]
-    sizes = module.declare(f"{size[: size.rindex('.')]}.v{count}{kind}",
-                           f"declare {vector} {size[: size.rindex('.')]}.v{count}{kind}({vector})")
-    some = module.declare(f"@llvm.vector.reduce.or.v{count}i1",
-                          f"declare i1 @llvm.vector.reduce.or.v{count}i1(<{count} x i1>)")
-    limits = ", ".join([f"{number} {bound}"] * count)
-    return f"""define hidden {vector} @{name}_{count}({vector} %x) nounwind {{
-  %size = call {vector} {sizes}({vector} %x)
+def _far_vector(name: str, kind: str, called: str, size: str, bound: str, count: int, lanes: int,
+                module: Module) -> str:
+    """A variant of `Module.far` for vectors of so many lanes."""
+    vector, number = f"<{lanes} x {LLVM_TYPES[kind]}>", LLVM_TYPES[kind]
+    sizes = module.declare(f"{size[: size.rindex('.')]}.v{lanes}{kind}",
+                           f"declare {vector} {size[: size.rindex('.')]}.v{lanes}{kind}({vector})")
+    some = module.declare(f"@llvm.vector.reduce.or.v{lanes}i1",
+                          f"declare i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1>)")
+    limits = ", ".join([f"{number} {bound}"] * lanes)
+    parameters = ", ".join(f"{vector} %x{i}" for i in range(count))
+    given = range(count > 1, count)
+    ones = "".join(f"  %one{i} = extractelement {vector} %x{i}, i32 %i\n" for i in given)
+    return f"""define hidden {vector} @{name}_{lanes}({parameters}) nounwind {{
+  %size = call {vector} {sizes}({vector} %x0)
   %beyond = fcmp ogt {vector} %size, <{limits}>
-  %any = call i1 {some}(<{count} x i1> %beyond)
+  %any = call i1 {some}(<{lanes} x i1> %beyond)
   br i1 %any, label %each, label %near
 near:
-  ret {vector} %x
+  ret {vector} %x0
 each:
   %i = phi i32 [ 0, %0 ], [ %next, %each ]
-  %all = phi {vector} [ %x, %0 ], [ %more, %each ]
-  %one = extractelement {vector} %x, i32 %i
-  %value = call {number} {called}({number} %one)
+  %all = phi {vector} [ %x0, %0 ], [ %more, %each ]
+{ones}  %value = call {number} {called}({", ".join(f"{number} %one{i}" for i in given)})
   %more = insertelement {vector} %all, {number} %value, i32 %i
   %next = add i32 %i, 1
-  %done = icmp eq i32 %next, {count}
+  %done = icmp eq i32 %next, {lanes}
   br i1 %done, label %out, label %each
 out:
   ret {vector} %more
@@ -399,7 +406,8 @@ class Body:
             return self.line(f"select nnan nsz i1 {test}, {name} {args[0]}, {name} {args[1]}")
         module, intrinsic = self.module, _INTRINSICS.get(op)
         if op == "far":
-            return self.line(f"call {name} {module.far(data[0], kind, data[1])}({name} {args[0]})")
+            far = module.far(data[0], kind, data[1], len(args))
+            return self.line(f"call {name} {far}({', '.join(f'{name} {a}' for a in args)})")
         called = module.intrinsic(intrinsic, kind, len(args)) if intrinsic else module.math(op, kind, len(args))
         return self.line(f"call {name} {called}({', '.join(f'{name} {a}' for a in args)})")
 

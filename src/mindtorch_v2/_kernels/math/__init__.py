@@ -4,11 +4,11 @@ They are straight-line code, so that a loop over them becomes vector code. What 
 """
 
 from ..language import function
-from . import bessel, errors, exponential, gamma, logarithm, power, trigonometric
+from . import bessel, division, errors, exponential, gamma, logarithm, power, trigonometric
 
 FUNCTIONS: dict[str, function] = {
     name: written
-    for module in (bessel, errors, exponential, gamma, logarithm, power, trigonometric)
+    for module in (bessel, division, errors, exponential, gamma, logarithm, power, trigonometric)
     for name, written in vars(module).items()
     if isinstance(written, function)
 }
