@@ -10,7 +10,7 @@ import operator
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"]
 
@@ -87,6 +87,9 @@ def count() -> ctypes.c_int64:
 # the libraries -------------------------------------------------------------------------------------------------------
 
 
+_FORMS = (("scipy_", "64_"), ("", "64_"), ("", ""), ("scipy_", ""))  # what surrounds the names of OpenBLAS's functions
+
+
 def _loaded() -> list[str]:
     """The OpenBLAS libraries of this process, NumPy's first; none where it uses another library."""
     try:
@@ -101,11 +104,32 @@ def _loaded() -> list[str]:
 def _functions(path: str) -> tuple[Any, Any] | None:
     """A library's functions that tell and set its number of threads."""
     library = ctypes.CDLL(path)
-    for prefix, suffix in (("scipy_", "64_"), ("", "64_"), ("", ""), ("scipy_", "")):
+    for prefix, suffix in _FORMS:
         tell = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
         change = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
         if tell is not None and change is not None:
             return tell, change
+    return None
+
+
+class Blas(NamedTuple):
+    """NumPy's OpenBLAS: the addresses of its functions, and the width of its integers."""
+
+    addresses: dict[str, int]
+    integers: int
+
+
+@functools.cache
+def blas() -> Blas | None:
+    """What compiled kernels call of the library that NumPy uses; None where it is another than OpenBLAS."""
+    for path in _loaded()[:1]:
+        library = ctypes.CDLL(path)
+        for prefix, suffix in _FORMS:
+            names = {name: f"{prefix}cblas_{name}{suffix}" for name in ("sgemm", "dgemm", "sgemv", "dgemv")}
+            names |= {name: f"{prefix}openblas_{name}_num_threads{suffix}" for name in ("get", "set")}
+            if all(hasattr(library, name) for name in names.values()):
+                found = {name: ctypes.cast(library[there], ctypes.c_void_p).value or 0 for name, there in names.items()}
+                return Blas(found, 64 if suffix else 32)
     return None
 
 

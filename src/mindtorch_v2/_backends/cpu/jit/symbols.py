@@ -7,6 +7,7 @@ functions of Python's C API, of the C library and of libm these are
     PyArray_Type          numpy.ndarray
     mindtorch_descr_NAME  the dtype of that name
     PyArray_API           the first entry of NumPy's table of C functions (an array of pointers)
+    mindtorch_blas_NAME   sgemm, dgemm, sgemv, dgemv of CBLAS; get and set, the number of OpenBLAS's own threads
     mindtorch_threads     an int64: how many threads a kernel may use; threads.py has the functions beside it
 """
 
@@ -16,6 +17,7 @@ import sys
 
 import numpy as np
 
+from ...._core.threads import blas
 from . import threads
 
 __all__ = ["address"]
@@ -57,6 +59,9 @@ def address(name: str) -> int | None:
         return id(_dtype(name.removeprefix("mindtorch_descr_")))
     if name == "PyArray_API":
         return _numpy_functions()
+    if name.startswith("mindtorch_blas_"):
+        found = blas()
+        return None if found is None else found.addresses.get(name.removeprefix("mindtorch_blas_"))
     if name in threads.cells():
         return threads.cells()[name]
     for library in _libraries():

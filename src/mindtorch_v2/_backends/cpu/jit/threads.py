@@ -6,6 +6,8 @@ Compiled code sees four names:
     mindtorch_parallel(void (*body)(void *), void *data, int32 n)   runs body(data) on up to n threads, then returns
     int32 mindtorch_thread_num(), int32 mindtorch_team()            inside a body: which thread it is, of how many
 
+and, for what has to be done around a team's work, `mindtorch_parallel` in three parts: begin, run, end.
+
 The team may be smaller than what was asked for: a body shares its work out by what `mindtorch_team` says. Bodies do not
 nest, and call nothing of Python.
 
@@ -22,7 +24,8 @@ from .. import openmp
 
 __all__ = ["FUNCTIONS", "cells", "runtime_ir"]
 
-FUNCTIONS = ("mindtorch_parallel", "mindtorch_thread_num", "mindtorch_team")
+_IN_PARTS = ("mindtorch_begin", "mindtorch_run", "mindtorch_end")
+FUNCTIONS = ("mindtorch_parallel", "mindtorch_thread_num", "mindtorch_team", *_IN_PARTS)
 _MOST = 256  # threads of a team
 
 
@@ -154,27 +157,46 @@ end:
   ret void
 }}
 
-define void @mindtorch_parallel(ptr %body, ptr %data, i32 %n) {{
+; How many threads may work together from now on until mindtorch_end: n, or 1 (and no end) while others do.
+define i32 @mindtorch_begin(i32 %n) {{
   %several = icmp sgt i32 %n, 1
   br i1 %several, label %ask, label %alone
 ask:
-  %busy_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 2
-  %exchange = cmpxchg ptr %busy_place, i64 0, i64 1 acquire monotonic
+  %exchange = cmpxchg ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 2), i64 0, i64 1 acquire monotonic
   %free = extractvalue {{i64, i1}} %exchange, 1
-  br i1 %free, label %choose, label %alone
-choose:
+  br i1 %free, label %together, label %alone
+together:
+  ret i32 %n
+alone:
+  ret i32 1
+}}
+
+define void @mindtorch_end() {{
+  store atomic i64 0, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 2) release, align 8
+  ret void
+}}
+
+; Between begin and end.
+define void @mindtorch_run(ptr %body, ptr %data, i32 %n) {{
   %gomp = load ptr, ptr @mindtorch_state
   %missing = icmp eq ptr %gomp, null
   br i1 %missing, label %own, label %openmp
 openmp:
   call void %gomp(ptr %body, ptr %data, i32 %n, i32 0)
-  br label %end
+  ret void
 own:
   %number = zext i32 %n to i64
   call void @on_own_threads(ptr %body, ptr %data, i64 %number)
-  br label %end
-end:
-  store atomic i64 0, ptr %busy_place release, align 8
+  ret void
+}}
+
+define void @mindtorch_parallel(ptr %body, ptr %data, i32 %n) {{
+  %team = call i32 @mindtorch_begin(i32 %n)
+  %several = icmp sgt i32 %team, 1
+  br i1 %several, label %together, label %alone
+together:
+  call void @mindtorch_run(ptr %body, ptr %data, i32 %team)
+  call void @mindtorch_end()
   ret void
 alone:
   call void %body(ptr %data)
