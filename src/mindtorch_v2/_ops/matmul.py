@@ -117,13 +117,14 @@ def _blas_ready(xp: Any, array: Any) -> Any:
 
 
 def _batched(xp: Any, a: Any, b: Any) -> Any:
-    return xp.matmul(_blas_ready(xp, a), _blas_ready(xp, b), order="C")
+    return xp.matmul(_blas_ready(xp, a), _blas_ready(xp, b))
 
 
 class _Quick(ArrayFamily):
     """An operator with a way straight into BLAS for what nearly every call is: matrices of one plain type.
 
-    `quick` takes the operator's arguments and gives the result, or None for a call that is not of that kind.
+    `quick` takes the array namespace, and gives what takes the operator's arguments and gives the result, or None for a
+    call that is not of that kind.
     """
 
     def __init__(self, infer: Callable, array: Callable, quick: Callable) -> None:
@@ -131,9 +132,10 @@ class _Quick(ArrayFamily):
         self.quick = quick
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        general, quick = super().kernel(operator, backend), self.quick
+        general = super().kernel(operator, backend)
         if not backend.direct:
             return general
+        quick = self.quick(backend.xp)
 
         def kernel(*args: Any) -> Tensor:
             made = quick(*args)
@@ -142,16 +144,21 @@ class _Quick(ArrayFamily):
         return kernel
 
 
-def _quick_mm(self: Tensor, mat2: Tensor) -> Tensor | None:
-    a, b = self._array, mat2._array
-    kind = a.dtype
-    if kind is not b.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
-        return None
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        return None
-    made = _new(Tensor)
-    made._array = a.dot(b)  # a third of np.matmul's time for small matrices; copies by itself what BLAS cannot take
-    return made
+def _quick_mm(xp: Any) -> Callable:
+    dot = xp.dot  # a third of np.matmul's time for small matrices; copies by itself what BLAS cannot take
+
+    def quick(self: Tensor, mat2: Tensor) -> Tensor | None:
+        a, b = self._array, mat2._array
+        kind = a.dtype
+        if kind is not b.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
+            return None
+        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+            return None
+        made = _new(Tensor)
+        made._array = dot(a, b)
+        return made
+
+    return quick
 
 
 # matrix and vector ---------------------------------------------------------------------------------------------------
@@ -218,7 +225,7 @@ def _added(call: Call, product: Any) -> Result:
 
 
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
-   kernel=_Quick(_mm_spec, lambda xp, self, mat2: self.dot(mat2), _quick_mm),
+   kernel=_Quick(_mm_spec, lambda xp, self, mat2: xp.dot(self, mat2), _quick_mm),
    kernels={"cuda": "matmul.product"},
    npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, mat2: grad.mm(conj(mat2).t()), mat2=lambda grad, self: conj(self).t().mm(grad)),
@@ -277,7 +284,7 @@ class _AddsProduct(ArrayFamily):
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    aligned="self",
    kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha:
-                       _combined(mat1.dot(mat2), self, beta, alpha)),
+                       _combined(xp.dot(mat1, mat2), self, beta, alpha)),
    kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
@@ -329,7 +336,7 @@ def _mv_spec(self: Tensor, vec: Tensor) -> Spec:
 _OUT_OF_MV = Out("exact", "addmv input tensors must have the same dtype, but got {given}, {made}, and {other}")
 _OUT_OF_DOT = Out("exact", "result dtype {given} does not match input dtype {made}")
 op("mv(Tensor self, Tensor vec) -> Tensor",
-   kernel=computes(_mv_spec, lambda xp, self, vec: self.dot(vec)),
+   kernel=computes(_mv_spec, lambda xp, self, vec: xp.dot(self, vec)),
    npu="aclnnMv(self, vec, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
@@ -347,7 +354,8 @@ def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -
 
 op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    aligned="self",
-   kernel=_AddsProduct(_addmv_spec, lambda xp, self, mat, vec, beta, alpha: _combined(mat.dot(vec), self, beta, alpha)),
+   kernel=_AddsProduct(_addmv_spec, lambda xp, self, mat, vec, beta, alpha:
+                       _combined(xp.dot(mat, vec), self, beta, alpha)),
    npu="aclnnAddmv(self, mat, vec, alpha, beta, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: _scaled(grad, beta),
              mat=lambda grad, vec, alpha: _scaled(grad.outer(conj(vec)), alpha),
@@ -514,35 +522,35 @@ def _linear_spec(input: Tensor, weight: Tensor, bias: Tensor | None) -> Spec:
 
 
 def _linear_array(xp: Any, input: Any, weight: Any, bias: Any) -> Any:
-    if input.ndim <= 2:
-        made = input.dot(weight.T)
-        if bias is not None:
-            made += bias
-        return made
-    made = _rows(input).dot(weight.T).reshape(input.shape[:-1] + weight.shape[:-1])
+    made = xp.dot(_rows(input) if input.ndim > 2 else input, weight.T)
+    if input.ndim > 2:
+        made = made.reshape(input.shape[:-1] + weight.shape[:-1])
     if bias is not None:
         made += bias
     return made
 
 
-def _quick_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-    a, w = input._array, weight._array
-    kind = a.dtype
-    if kind is not w.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
-        return None
-    if a.ndim != 2 or w.ndim != 2 or a.shape[1] != w.shape[1]:
-        return None
-    if bias is None:
-        product = a.dot(w.T)
-    else:
-        b = bias._array
-        if b.dtype is not kind or b.shape != w.shape[:1]:
+def _quick_linear(xp: Any) -> Callable:
+    multiplied = xp.linear
+
+    def quick(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+        a, w = input._array, weight._array
+        kind = a.dtype
+        if kind is not w.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
             return None
-        product = a.dot(w.T)
-        product += b
-    made = _new(Tensor)
-    made._array = product
-    return made
+        if a.ndim != 2 or w.ndim != 2 or a.shape[1] != w.shape[1]:
+            return None
+        if bias is None:
+            b = None
+        else:
+            b = bias._array
+            if b.dtype is not kind or b.shape != w.shape[:1]:
+                return None
+        made = _new(Tensor)
+        made._array = multiplied(a, w, b)
+        return made
+
+    return quick
 
 
 def _rows_times(rows: Any, weight: Any) -> Any:
@@ -622,9 +630,9 @@ def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
 
 def _weight_grad_array(xp: Any, rows: Any, input: Any) -> Any:
     if input.ndim == 2:
-        return rows.T.dot(input)
+        return xp.dot(rows.T, input)
     features, count = rows.shape[input.ndim - 1 :], math.prod(input.shape[:-1])
-    return rows.reshape((count, *features)).T.dot(input.reshape((count, input.shape[-1])))
+    return xp.dot(rows.reshape((count, *features)).T, input.reshape((count, input.shape[-1])))
 
 
 def _linear_weight_grad_each(call: Call) -> Result:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from . import convolution, lapack
+from . import convolution, lapack, matrices
 from .blocks import in_blocks
 from .bound import at_least, at_most
 from .choose import where, zero_where
@@ -59,6 +59,7 @@ class Namespace:
     summed_rows = staticmethod(summed_rows)
     bag_sums = staticmethod(bag_sums)
     lapack = lapack
+    dot, matmul, linear = map(staticmethod, (matrices.dot, matrices.matmul, matrices.linear))
 
     @functools.cached_property
     def fft(self) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ..._core.geometry import Steps
+from .matrices import matmul
 
 BLOCK = 1 << 20  # elements unfolded at a time
 COLUMNS = 8192  # so many make a product efficient: samples are joined up to it
@@ -103,7 +104,7 @@ def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
     by_channel, taps = made.swapaxes(0, 1), (_ALL,) * (1 + len(kernel))
     for block in _blocks(len(x), size, matrix.shape[2] * groups):
         part = np.ascontiguousarray(columns[taps + block]).reshape(groups, matrix.shape[2], -1)
-        product = np.matmul(matrix, part)
+        product = matmul(matrix, part)
         if offset is not None:
             product += offset
         target = by_channel[(_ALL, *block)]
@@ -131,7 +132,7 @@ def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
         for block in _blocks(len(grad), size, matrix.shape[1] * groups):
             part = target[taps + block]
             rows = _matrices(by_channel[(_ALL, *block)], groups)
-            product = matrix * rows if matrix.shape[2] == 1 else np.matmul(matrix, rows)
+            product = matrix * rows if matrix.shape[2] == 1 else matmul(matrix, rows)
             add_windows(part, product.reshape(part.shape), rank)
     made[...] = inside(buffer, steps.padding)
     return made
@@ -151,7 +152,7 @@ def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
     for block in _blocks(len(x), size, width * groups):
         part = np.ascontiguousarray(columns[taps + block]).reshape(groups, width, -1)
         rows = _matrices(by_channel[(_ALL, *block)], groups)
-        total += np.matmul(rows, part.swapaxes(1, 2))
+        total += matmul(rows, part.swapaxes(1, 2))
     made[...] = total.reshape(made.shape)
     return made
 

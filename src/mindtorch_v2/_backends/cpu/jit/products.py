@@ -5,15 +5,12 @@ there are cores, and both become many times slower. So each thread of a team mul
 OpenBLAS told to use one thread meanwhile. For small matrices the call itself takes a third of NumPy's time.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from ...._core import threads
 from ...._kernels.language import function, read_function
 from ...._kernels.llvm import Module
 from .calls import Code
 
-__all__ = ["product"]
+__all__ = ["PRODUCT"]
 
 _MOST = 32  # dimensions
 _SHARE, _VECTOR_SHARE = 1 << 18, 1 << 15  # multiplications worth a thread; fewer where a matrix is read only once
@@ -74,7 +71,34 @@ declare void @mindtorch_blas_{letter}gemm(i32, i32, i32, {int}, {int}, {int}, {t
                                           {type}, ptr, {int})
 declare void @mindtorch_blas_{letter}gemv(i32, i32, {int}, {int}, {type}, ptr, {int}, ptr, {int}, {type}, ptr, {int})
 
-define internal void @times_vector_{letter}(i64 %m, i64 %k, ptr %a, i64 %lda, ptr %x, i64 %x_step, i1 %adds, ptr %y,
+define internal void @add_bias_{letter}(i64 %m, i64 %n, ptr noalias %c, i64 %ldc, ptr noalias %bias) {{
+entry:
+  br label %row
+row:
+  %i = phi i64 [0, %entry], [%i1, %end]
+  %start = mul i64 %i, %ldc
+  %c_row = getelementptr {type}, ptr %c, i64 %start
+  br label %element
+element:
+  %j = phi i64 [0, %row], [%j1, %element]
+  %bias_at = getelementptr {type}, ptr %bias, i64 %j
+  %c_at = getelementptr {type}, ptr %c_row, i64 %j
+  %added = load {type}, ptr %bias_at
+  %product = load {type}, ptr %c_at
+  %sum = fadd {type} %product, %added
+  store {type} %sum, ptr %c_at
+  %j1 = add i64 %j, 1
+  %more = icmp slt i64 %j1, %n
+  br i1 %more, label %element, label %end
+end:
+  %i1 = add i64 %i, 1
+  %rows = icmp slt i64 %i1, %m
+  br i1 %rows, label %row, label %done
+done:
+  ret void
+}}
+
+define internal void @times_vector_{letter}(i64 %m, i64 %k, ptr %a, i64 %lda, ptr %x, i64 %x_step, ptr %y,
                                             i64 %y_step) {{
   %plain = icmp sgt i64 %lda, 0
   %form = select i1 %plain, i32 111, i32 112
@@ -86,14 +110,13 @@ define internal void @times_vector_{letter}(i64 %m, i64 %k, ptr %a, i64 %lda, pt
   %ld_ = {narrow} %ld to {int}
   %x_step_ = {narrow} %x_step to {int}
   %y_step_ = {narrow} %y_step to {int}
-  %beta = uitofp i1 %adds to {type}
-  call void @mindtorch_blas_{letter}gemv(i32 101, i32 %form, {int} %rows, {int} %columns, {type} 1.0, ptr %a, {int} %ld_,
-                                         ptr %x, {int} %x_step_, {type} %beta, ptr %y, {int} %y_step_)
+  call void @mindtorch_blas_{letter}gemv(i32 101, i32 %form, {int} %rows, {int} %columns, {type} 1.0, ptr %a,
+                                         {int} %ld_, ptr %x, {int} %x_step_, {type} 0.0, ptr %y, {int} %y_step_)
   ret void
 }}
 
-define internal void @multiply_{letter}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, i1 %adds, ptr %c,
-                                        i64 %ldc) {{
+define internal void @multiply_{letter}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c,
+                                        i64 %ldc, ptr %bias) {{
   %la = call i64 @llvm.abs.i64(i64 %lda, i1 false)
   %lb = call i64 @llvm.abs.i64(i64 %ldb, i1 false)
   %a_plain = icmp sgt i64 %lda, 0
@@ -103,15 +126,15 @@ define internal void @multiply_{letter}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda
 row:
   %a_step = select i1 %a_plain, i64 1, i64 %la
   %turned = sub i64 0, %ldb
-  call void @times_vector_{letter}(i64 %n, i64 %k, ptr %b, i64 %turned, ptr %a, i64 %a_step, i1 %adds, ptr %c, i64 1)
-  ret void
+  call void @times_vector_{letter}(i64 %n, i64 %k, ptr %b, i64 %turned, ptr %a, i64 %a_step, ptr %c, i64 1)
+  br label %add
 several_rows:
   %one_column = icmp eq i64 %n, 1
   br i1 %one_column, label %column, label %matrix
 column:
   %b_step = select i1 %b_plain, i64 %lb, i64 1
-  call void @times_vector_{letter}(i64 %m, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %b_step, i1 %adds, ptr %c, i64 %ldc)
-  ret void
+  call void @times_vector_{letter}(i64 %m, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %b_step, ptr %c, i64 %ldc)
+  br label %add
 matrix:
   %a_form = select i1 %a_plain, i32 111, i32 112
   %b_form = select i1 %b_plain, i32 111, i32 112
@@ -121,9 +144,16 @@ matrix:
   %la_ = {narrow} %la to {int}
   %lb_ = {narrow} %lb to {int}
   %ldc_ = {narrow} %ldc to {int}
-  %beta = uitofp i1 %adds to {type}
   call void @mindtorch_blas_{letter}gemm(i32 101, i32 %a_form, i32 %b_form, {int} %m_, {int} %n_, {int} %k_, {type} 1.0,
-                                         ptr %a, {int} %la_, ptr %b, {int} %lb_, {type} %beta, ptr %c, {int} %ldc_)
+                                         ptr %a, {int} %la_, ptr %b, {int} %lb_, {type} 0.0, ptr %c, {int} %ldc_)
+  br label %add
+add:
+  %without = icmp eq ptr %bias, null
+  br i1 %without, label %end, label %with
+with:
+  call void @add_bias_{letter}(i64 %m, i64 %n, ptr %c, i64 %ldc, ptr %bias)
+  br label %end
+end:
   ret void
 }}
 """
@@ -134,10 +164,6 @@ matrix:
 # before the last two: sizes of the result, and steps in bytes of the result and of both factors.
 _TASK = "c a b bias ldc lda ldb m n k size height width across each parts batch_dims multiply".split()
 _STRUCT = f"{{ [{len(_TASK)} x i64], [4 x [{_MOST} x i64]] }}"
-
-
-def _field(name: str) -> str:
-    return f"getelementptr (%Task, ptr %task, i32 0, i32 0, i32 {_TASK.index(name)})"
 
 
 def _loads(*names: str) -> str:
@@ -153,7 +179,6 @@ declare i32 @mindtorch_thread_num()
 declare i32 @mindtorch_team()
 declare i64 @llvm.abs.i64(i64, i1)
 declare i64 @llvm.smin.i64(i64, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 ; One part of one matrix of the batch.
 define internal void @part(ptr %task, i64 %number) {{
@@ -216,25 +241,12 @@ found:
   %a_part = getelementptr i8, ptr %a, i64 %a_all
   %b_part = getelementptr i8, ptr %b, i64 %b_all
   %c_part = getelementptr i8, ptr %c, i64 %c_all
-  %adds = icmp ne ptr %bias, null
-  br i1 %adds, label %prepare, label %multiplied
-prepare:
+  %without = icmp eq ptr %bias, null
   %bias_bytes = mul i64 %column, %size
-  %bias_part = getelementptr i8, ptr %bias, i64 %bias_bytes
-  %bytes = mul i64 %columns, %size
-  %c_down = mul i64 %ldc, %size
-  br label %copy
-copy:
-  %r = phi i64 [0, %prepare], [%r1, %copy]
-  %r_bytes = mul i64 %r, %c_down
-  %target = getelementptr i8, ptr %c_part, i64 %r_bytes
-  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %bias_part, i64 %bytes, i1 false)
-  %r1 = add i64 %r, 1
-  %more = icmp slt i64 %r1, %rows
-  br i1 %more, label %copy, label %multiplied
-multiplied:
-  call void %multiply(i64 %rows, i64 %columns, i64 %k, ptr %a_part, i64 %lda, ptr %b_part, i64 %ldb, i1 %adds,
-                      ptr %c_part, i64 %ldc)
+  %bias_there = getelementptr i8, ptr %bias, i64 %bias_bytes
+  %bias_part = select i1 %without, ptr null, ptr %bias_there
+  call void %multiply(i64 %rows, i64 %columns, i64 %k, ptr %a_part, i64 %lda, ptr %b_part, i64 %ldb, ptr %c_part,
+                      i64 %ldc, ptr %bias_part)
   ret void
 }}
 
@@ -359,7 +371,7 @@ together:
   ret void
 }}
 
-; product(a, b, out=None, bias=None, turned=False): a @ b + bias, with b transposed if it is turned; None if BLAS cannot.
+; PRODUCT.call, see below.
 define ptr @entry(ptr %self, ptr %args, i64 %count) {{
 entry:
   %task = alloca %Task, align 64
@@ -553,10 +565,21 @@ declare void @Py_DecRef(ptr)
 """
 
 
-def _ir() -> str:
-    """The module: `entry` is `product`."""
+_REFUSES = """
+@_Py_NoneStruct = external global i8
+declare void @Py_IncRef(ptr)
+define ptr @entry(ptr %self, ptr %args, i64 %count) {
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+}
+"""
+
+
+def ir() -> str:
+    """The module: `entry` is what multiplies."""
     found = threads.blas()
-    assert found is not None
+    if found is None:
+        return _REFUSES
     wide = found.integers == 64
     module = Module()
     for written, count in ((leading, 5), (part_shape, 3), (team_size, 5)):
@@ -566,12 +589,6 @@ def _ir() -> str:
     return "\n".join([module.text(), *calls, _PARTS, _ENTRY])
 
 
-_code: list[Code] = []
-
-
-def product(a: Any, b: Any, out: Any = None, bias: Any = None, turned: bool = False) -> Any:
-    """`a @ b + bias`, in `out` if it is given, `b` transposed if it is `turned`; None where machine code cannot."""
-    if not _code:
-        _code.append(Code(_ir if threads.blas() is not None else None))
-    call = _code[0].call or _code[0].wanted(a.size)
-    return None if call is None else call(a, b, out, bias, turned)
+# `call(a, b, out=None, bias=None, turned=False)`, once it is there, is `a @ b + bias`, in `out` if that is given, with
+# `b` transposed if it is `turned`; None for what BLAS cannot take: other types, layouts, or nothing to multiply.
+PRODUCT = Code(ir)

@@ -1,0 +1,137 @@
+"""Products of matrices from machine code are NumPy's, whatever the layouts and however many threads."""
+
+import importlib.util
+import itertools
+
+import numpy as np
+import pytest
+from compiled_programs import printed
+
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu.jit import machine, products
+from mindtorch_v2._core import threads
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("llvmlite") is None, reason="llvmlite is not installed"),
+    pytest.mark.skipif(threads.blas() is None, reason="NumPy uses another library than OpenBLAS"),
+]
+SHAPES = [(1, 1, 1), (1, 5, 7), (4, 1, 3), (5, 7, 1), (33, 17, 65), (130, 120, 170), (1, 300, 900), (700, 300, 1)]
+RANDOM = np.random.default_rng(1)
+
+
+@pytest.fixture(scope="module")
+def product():
+    return machine.callable_from(machine.load(products.ir(), ["entry"], persistent=False)["entry"], "product")
+
+
+@pytest.fixture(params=[1, 3])
+def number(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def numbers(*shape: int, kind: str = "f8") -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(kind)
+
+
+def transposed(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def part_of_a_larger_one(array: np.ndarray) -> np.ndarray:
+    rows, columns = array.shape[-2:]
+    part = np.full((*array.shape[:-2], 2 * rows, columns + 3), np.nan, array.dtype)[..., ::2, 1 : columns + 1]
+    part[...] = array
+    return part
+
+
+LAYOUTS = [np.ascontiguousarray, transposed, part_of_a_larger_one]
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("m, k, n", SHAPES)
+def test_matrices_in_every_layout(product, number, m, k, n, kind):
+    a, b, bias = numbers(m, k, kind=kind), numbers(k, n, kind=kind), numbers(n, kind=kind)
+    close = dict(rtol=1e-12 if kind == "f8" else 1e-4, atol=1e-12 if kind == "f8" else 1e-4)
+    for of_a, of_b, turned in itertools.product(LAYOUTS, LAYOUTS, (False, True)):
+        right = of_b(b).T if turned else of_b(b)
+        made = product(of_a(a), right, None, None, turned)
+        assert made.flags.c_contiguous and made.flags.owndata and made.dtype == a.dtype
+        np.testing.assert_allclose(made, a @ b, **close)
+        np.testing.assert_allclose(product(of_a(a), right, None, bias, turned), a @ b + bias, **close)
+        out = part_of_a_larger_one(np.full((m, n), np.nan, kind))
+        around = out.base.copy()
+        assert product(of_a(a), right, out, bias, turned) is out
+        np.testing.assert_allclose(out, a @ b + bias, **close)
+        out[...] = np.nan
+        np.testing.assert_array_equal(out.base, around)  # nothing beside it was written
+
+
+BATCHES = [((3,), (3,)), ((40,), (40,)), ((1,), (5,)), ((2, 1, 3), (1, 4, 3)), ((5,), (1,))]
+
+
+@pytest.mark.parametrize("first, second", BATCHES)
+@pytest.mark.parametrize("m, k, n", [(3, 4, 5), (1, 4, 5), (70, 60, 80)])
+def test_batches_that_are_broadcast(product, number, first, second, m, k, n):
+    a, b = numbers(*first, m, k), numbers(*second, k, n)
+    for of_a, of_b in itertools.product(LAYOUTS, LAYOUTS):
+        np.testing.assert_allclose(product(of_a(a), of_b(b)), a @ b, rtol=1e-12, atol=1e-12)
+    stretched = np.broadcast_to(b[:1], (*first[:1], *b.shape[1:]))
+    np.testing.assert_allclose(product(a, stretched), a @ stretched, rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_not_numbers_for_blas_is_left_to_numpy(product):
+    x = numbers(4, 4)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    unaligned = np.frombuffer(bytes(1) + x.tobytes(), np.uint8)[1:].view(np.float64).reshape(4, 4)
+    refused = [
+        (x,), (x, None), (x, x.tolist()), (x, numbers(5, 4)), (x, numbers(4)), (x, numbers(2, 4, 4)),
+        (x, x.astype("f4")), (x.astype(int), x.astype(int)), (x.astype(complex), x.astype(complex)),
+        (x, x.astype(">f8")), (x[:, ::2], x[::2]),
+        (x[::-1], x), (x[:, :0], x[:0]), (x[:0], x), (x, x, numbers(4, 5)), (x, x, x.astype("f4")), (x, x, read_only),
+        (x, x, numbers(4, 4).T), (x, x, None, numbers(5)), (x, x, None, numbers(8)[::2]), (x, x, None, numbers(1, 4)),
+        (unaligned, x), (np.ma.array(x), x), (np.broadcast_to(x[0], (4, 4)), x), (numbers(2, 4, 4), numbers(3, 4, 4)),
+    ]
+    for arguments in refused:
+        assert product(*arguments) is None
+
+
+def test_openblas_has_its_own_number_of_threads_afterwards(product):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        own = threads._functions(threads._loaded()[0])[0]
+        a = numbers(300, 300)
+        for _ in range(5):
+            product(a, a)
+        assert own() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_several_python_threads_multiply_at_once(tmp_path):
+    program = """
+import threading
+import numpy as np
+from mindtorch_v2._backends.cpu.jit import products
+torch.set_num_threads(3)
+product = machine.callable_from(machine.load(products.ir(), ["entry"])["entry"], "product")
+matrices = [np.random.default_rng(i).standard_normal((150 + i, 150 + i)) for i in range(4)]
+expected = [m @ m for m in matrices]
+wrong = []
+def work(i):
+    for _ in range(60):
+        if not np.allclose(product(matrices[i], matrices[i]), expected[i]):
+            wrong.append(i)
+several = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+[t.start() for t in several]
+[t.join() for t in several]
+child = os.fork()
+if not child:
+    os._exit(not np.allclose(product(matrices[0], matrices[0]), expected[0]))
+print(wrong, os.waitpid(child, 0)[1])
+"""
+    assert printed(program, tmp_path) == "[] 0\n"
