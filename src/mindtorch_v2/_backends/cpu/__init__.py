@@ -59,7 +59,9 @@ class Namespace:
     summed_rows = staticmethod(summed_rows)
     bag_sums = staticmethod(bag_sums)
     lapack = lapack
-    dot, matmul, linear = map(staticmethod, (matrices.dot, matrices.matmul, matrices.linear))
+    dot = staticmethod(matrices.dot)
+    matmul = staticmethod(matrices.matmul)
+    linear = staticmethod(matrices.linear)
 
     @functools.cached_property
     def fft(self) -> Any:
