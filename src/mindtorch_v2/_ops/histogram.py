@@ -65,51 +65,56 @@ def _check_count(count: int, d: int) -> None:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {count} for dimension {d}")
 
 
-def _edges_specs(rows: Tensor, bins: Sequence[int], range: Sequence[float] | None) -> list[Spec]:
-    dims = rows._array.shape[-1]
-    for d, count in enumerate(bins):
+# The smallest and the largest element of each column.
+_bounds = function_of(op(
+    "_histogram_bounds(Tensor rows) -> Tensor",
+    kernel=moves(lambda rows: Spec((2, rows._array.shape[1]), rows.dtype),
+                 lambda xp, rows: xp.stack((rows.min(0), rows.max(0)))), kernels={"cpu": "histogram.bounds"}, public=""))
+# Edges of bins of equal width, for each dimension between two limits.
+_edges_between = function_of(op(
+    "_histogram_edges(Tensor self, int[] bins, float[] limits) -> Tensor[]",
+    kernel=moves(lambda self, bins, limits: [Spec((count + 1,), self.dtype) for count in bins],
+                 lambda xp, self, bins, limits, spec: [
+                     evenly_spaced(xp, limits[2 * d], limits[2 * d + 1], count + 1, spec=spec[d])
+                     for d, count in enumerate(bins)]), kernels={"cpu": "histogram.edges"}, public=""))
+
+
+def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None) -> Sequence[Any]:
+    """Edges of bins of equal width over the given ranges, or over those of the data."""
+    dims = self.shape[-1]
+    for d, count in enumerate(counts):
         _check_count(count, d)
-    if range is not None and len(range) != 2 * dims:
-        raise RuntimeError(f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} "
-                           f"elements, but got {len(range)}")
-    if range is None and rows.dtype in COMPUTE and rows._array.size and rows._device is not META:
-        _refuse(rows.dtype)
-    return [Spec((count + 1,), rows.dtype) for count in bins]
-
-
-def _edges_arrays(xp: Any, rows: Any, bins: Sequence[int], range: Sequence[float] | None,
-                  spec: list[Spec]) -> list[Any]:
     if range is not None:
-        lows, highs = range[::2], range[1::2]
-    elif not rows.size:
-        lows, highs = [0.0] * len(bins), [1.0] * len(bins)
+        if len(range) != 2 * dims:
+            raise RuntimeError(f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} "
+                               f"elements, but got {len(range)}")
+        limits = list(range)
+    elif self._device is META or not self.numel():
+        limits = [0.0, 1.0] * dims
+    elif self.dtype in COMPUTE:
+        _refuse(self.dtype)
     else:
-        flat = rows.reshape(-1, len(bins))
-        lows, highs = flat.min(0).tolist(), flat.max(0).tolist()
-    made = []
-    for d, (low, high, one) in enumerate(zip(lows, highs, spec, strict=True)):
+        limits = [bound for pair in zip(*_bounds(self.reshape(-1, dims)).tolist(), strict=True) for bound in pair]
+    for d in _dimensions(dims):
+        low, high = limits[2 * d : 2 * d + 2]
         if not (math.isfinite(low) and math.isfinite(high)):
             raise RuntimeError(f"torch.histogramdd: dimension {d}'s range [{low:g}, {high:g}] is not finite")
         if low > high:
             raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {low:g} max {high:g} for "
                                f"dimension {d}")
         if low == high:
-            low, high = low - 0.5, high + 0.5
-        made.append(evenly_spaced(xp, low, high, one.shape[0], spec=one))
-    return made
+            limits[2 * d : 2 * d + 2] = low - 0.5, high + 0.5
+    return _edges_between(self, counts, limits)
 
 
-# Edges of bins of equal width over the given ranges, or over those of the data.
-_equal_edges = function_of(op(
-    "_histogram_edges(Tensor rows, int[] bins, float[]? range) -> Tensor[]",
-    kernel=moves(_edges_specs, _edges_arrays), public=""))
+_dimensions = range  # which PyTorch's argument hides
 
 
-def _counts_spec(rows: Tensor, edges: Sequence[Tensor], weight: Tensor | None) -> Spec:
+def _counts_spec(rows: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Spec:
     return Spec(tuple([e._array.shape[0] - 1 for e in edges]), rows.dtype)
 
 
-def _counts(xp: Any, rows: Any, edges: Sequence[Any], weight: Any) -> Any:
+def _counts(xp: Any, rows: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
     """How many rows, or how much weight, falls between the edges; the last bin of a dimension is closed."""
     sizes = [e.shape[0] - 1 for e in edges]
     total = math.prod(sizes)
@@ -120,21 +125,21 @@ def _counts(xp: Any, rows: Any, edges: Sequence[Any], weight: Any) -> Any:
         place = place * size + xp.clip(xp.searchsorted(edge, column, side="right") - 1, 0, size - 1)
     # What lies outside goes to one more place, which is cut off.
     place = xp.where(inside, place, total)
-    return xp.bincount(place, weight, minlength=total + 1)[:total].reshape(sizes)
+    made = xp.bincount(place, weight, minlength=total + 1)[:total].reshape(sizes).astype(rows.dtype)
+    if density:
+        made = made / made.sum()
+        for d, edge in enumerate(edges):
+            made = made / xp.diff(edge).reshape([-1 if i == d else 1 for i in range(len(sizes))])
+    return made
 
 
 _in_bins = function_of(op(
-    "_histogram_counts(Tensor rows, Tensor[] edges, Tensor? weight) -> Tensor",
+    "_histogram_counts(Tensor rows, Tensor[] edges, Tensor? weight, bool density) -> Tensor",
     kernel=moves(_counts_spec, _counts), kernels={"cpu": "histogram.histogram"}, public=""))
 
 
 def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
-    made = _in_bins(self.reshape(-1, len(edges)), edges, None if weight is None else weight.reshape(-1))
-    if density:
-        made = made / made.sum()
-        for d, edge in enumerate(edges):
-            made = made / edge.diff().reshape([-1 if i == d else 1 for i in range(len(edges))])
-    return made
+    return _in_bins(self.reshape(-1, len(edges)), edges, None if weight is None else weight.reshape(-1), density)
 
 
 # one dimension -------------------------------------------------------------------------------------------------------

@@ -290,14 +290,16 @@ def _mode(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """The smallest of the most frequent elements, at its last place."""
     if not self.ndim:
         return self.copy(), xp.zeros((), xp.int64)
-    order = xp.moveaxis(xp.argsort(self, dim, kind="stable"), dim, -1)
-    rows = xp.take_along_axis(xp.moveaxis(self, dim, -1), order, -1)
+    rows = xp.sort(xp.moveaxis(self, dim, -1), -1)
     place = xp.broadcast_to(xp.arange(rows.shape[-1]), rows.shape)
     starts = xp.ones(rows.shape, bool)
     starts[..., 1:] = rows[..., 1:] != rows[..., :-1]
     run = place - xp.maximum.accumulate(xp.where(starts, place, 0), -1)
-    indices = xp.take_along_axis(order, xp.argmax(run, -1, keepdims=True), -1)
-    return chosen(xp, self, xp.moveaxis(indices, -1, dim), dim, keepdim)
+    value = xp.take_along_axis(rows, xp.argmax(run, -1, keepdims=True), -1)
+    same = xp.flip(xp.moveaxis(self, dim, -1) == value, -1)
+    # A NaN is equal to nothing: then all are, and the first is taken.
+    at = xp.where(same.any(-1, keepdims=True), rows.shape[-1] - 1 - xp.argmax(same, -1, keepdims=True), 0)
+    return chosen(xp, self, xp.moveaxis(at, -1, dim), dim, keepdim)
 
 
 def _mode_by_parts(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -467,7 +469,7 @@ op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=F
                  case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
                  error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))),
    batch=_searchsorted_each,
-   out=_PLACES_OUT, kernels={"npu": "index.searchsorted"})
+   out=_PLACES_OUT, kernels={"cpu": "order.searchsorted", "npu": "index.searchsorted"})
 
 
 def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) -> Spec:
@@ -480,6 +482,7 @@ op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bo
    public="torch",
    kernel=computes(_bucket_spec, lambda xp, self, boundaries, out_int32, right:
                    _search(xp, boundaries, self, out_int32, right, None, None)),
+   kernels={"cpu": "order.bucketize"},
    npu="aclnnBucketize(self, boundaries, out_int32, right, out)",
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
                  error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),

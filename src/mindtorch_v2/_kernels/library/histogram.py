@@ -1,6 +1,32 @@
 """Counting elements by the bins that they fall into."""
 
-from ..language import kernel, parallel
+from ..language import fma, kernel, like, parallel
+
+
+@kernel
+def bounds(out, rows):
+    """The smallest and the largest element of each column."""
+    for d in range(rows.shape[1]):
+        low = rows[0, d]
+        high = low
+        for i in range(rows.shape[0]):
+            low = min(low, rows[i, d])
+            high = max(high, rows[i, d])
+        out[0, d] = low
+        out[1, d] = high
+
+
+@kernel
+def edges(out, low: float, high: float):
+    """Numbers at equal distances: the first half counted up from the first one, the second down from the last."""
+    last = out.shape[0] - 1
+    start, end = like(low, out), like(high, out)
+    step = (end - start) / last
+    for i in range(out.shape[0]):
+        if i < out.shape[0] // 2:
+            out[i] = fma(step, like(i, out), start)
+        else:
+            out[i] = fma(-step, like(last - i, out), end)
 
 
 @kernel
@@ -32,3 +58,16 @@ def counted(out, place, weights, *, weighted):
                 out[place[i]] += weights[i]
             else:
                 out[place[i]] += 1
+
+
+@kernel
+def density(out, edges, total: float, *, first):
+    """Divides counts by the widths of bins of the middle dimension; at first by the total too."""
+    for i in parallel(out.shape[0], out.shape[1] * out.shape[2]):
+        for j in range(out.shape[1]):
+            width = edges[j + 1] - edges[j]
+            for k in range(out.shape[2]):
+                if first:
+                    out[i, j, k] = out[i, j, k] / total / width
+                else:
+                    out[i, j, k] = out[i, j, k] / width

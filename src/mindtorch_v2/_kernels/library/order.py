@@ -86,3 +86,21 @@ def picked(values, indices, x, k, *, which, nans):
                     longest, found = run, i
         values[o, j] = ordered[found]
         indices[o, j] = places[found]
+
+
+@kernel
+def places(out, bounds, wanted, *, right, rows):
+    """How many bounds of its row (of the only one unless `rows`) stand before each element, equal ones if `right`."""
+    for i in parallel(out.shape[0], 16 * out.shape[1]):
+        for j in range(out.shape[1]):
+            value, row = wanted[i, j], i if rows else 0
+            low, high = 0, bounds.shape[1]
+            while low < high:
+                middle = (low + high) // 2
+                bound = bounds[row, middle]
+                # As comparisons with NaN are false, it stands behind all, and what is sought behind it too.
+                if not bound > value if right else not bound >= value:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[i, j] = low

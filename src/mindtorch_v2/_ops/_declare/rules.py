@@ -24,7 +24,7 @@ from ..._core.dtype import (
 from ..._core.geometry import contiguous_strides, is_dense
 from ..._core.tensor import _NO_BYTES, Tensor, element_strides
 from ..._core.warn import warn_once
-from ..._dispatch.keys import FUNC_MASK, modes
+from ..._dispatch.keys import DUAL_MASK, FUNC_MASK, modes
 from ..._dispatch.levels import innermost
 from ..._dispatch.schema import NUMBERS
 
@@ -68,6 +68,11 @@ def type_text(tensor: Tensor) -> str:
     if where in ("cpu", "cuda") and kind in _WITH_TENSOR_TYPE:
         return f"torch.{'cuda.' if where == 'cuda' else ''}{kind}Tensor"
     return f"{where.upper() if where != 'meta' else 'Meta'}{kind}Type"
+
+
+def records(tensor: Any) -> bool:
+    """Whether a derivative by the tensor may be asked for."""
+    return bool(modes.grad_enabled and tensor.requires_grad or tensor._keys & (DUAL_MASK | FUNC_MASK))
 
 
 # types ---------------------------------------------------------------------------------------------------------------

@@ -5,12 +5,11 @@ from typing import Any
 from ..._core.dtype import COMPLEX, finfo, int64
 from ..._core.tensor import Tensor
 from ..._dispatch.argument_checks import expected
-from ..._dispatch.keys import DUAL_MASK, FUNC_MASK, modes
 from .._declare.batch import in_front
 from .._declare.families import computes
 from .._declare.op import composite, function_of, op
 from .._declare.out import CASTABLE, safely
-from .._declare.rules import Spec, broadcast_shape, check_constant, shape_text
+from .._declare.rules import Spec, broadcast_shape, check_constant, records, shape_text
 from .._declare.samples import case, cases, error, t
 from ..extreme import kinks
 from .common import (
@@ -31,11 +30,6 @@ from .factor import INDEFINITE, POSITIVE
 from .solve import REGULAR, linalg_solve
 
 _COMPUTED = ("float32", "float64", "complex64", "complex128")
-
-
-def _records(A: Any) -> bool:
-    """Whether a derivative may be asked for, which takes vectors even where only values are wanted."""
-    return bool(modes.grad_enabled and A.requires_grad or A._keys & (DUAL_MASK | FUNC_MASK))
 
 
 # Hermitian matrices --------------------------------------------------------------------------------------------------
@@ -100,7 +94,7 @@ def _linalg_eigh(self, UPLO):
 @composite("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", public="", aliases=("linalg.eigvalsh",),
            samples=cases(case(INDEFINITE), case(POSITIVE, UPLO="U"), case(t(0, 0))), autocast=dict(cpu="float32"))
 def _linalg_eigvalsh(self, UPLO):
-    return _eigh_of(self, UPLO, _records(self))[0]
+    return _eigh_of(self, UPLO, records(self))[0]
 
 
 # general matrices ----------------------------------------------------------------------------------------------------
@@ -163,7 +157,7 @@ _eigvals_of = function_of(op(
                          error(RuntimeError, "linalg.eigvals: A must be batches of square matrices", t(2, 3))),
            out=safely("torch.linalg.eigvals", "eigenvalues"), autocast=dict(cpu="float32"))
 def _linalg_eigvals(self):
-    return _eig_of(self)[0] if _records(self) else _eigvals_of(self)
+    return _eig_of(self)[0] if records(self) else _eigvals_of(self)
 
 
 # singular values -----------------------------------------------------------------------------------------------------
@@ -249,7 +243,7 @@ def _linalg_svd(A, full_matrices, driver):
 @composite("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", public="", aliases=("linalg.svdvals",),
            samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(0, 3))), autocast=dict(cpu="float32"))
 def linalg_svdvals(A, driver=None):
-    return linalg_svd_of(A, False, _records(A), driver=driver)[1]
+    return linalg_svd_of(A, False, records(A), driver=driver)[1]
 
 
 @composite("svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._backends.cpu.kernels import sparse as compiled
 from ..._core.device import sparse_coo, sparse_csr
 from ..._core.dtype import REDUCED
 from ..._core.sparse import COMPRESSED, SparseArray, is_sparse, wrap_sparse
@@ -13,7 +14,7 @@ from ..._dispatch.argument_checks import expected, takes
 from ..._dispatch.callers import call_bound
 from ..._dispatch.registry import registry
 from .._declare.op import op
-from .._declare.rules import shape_text
+from .._declare.rules import records, shape_text
 from ..matmul import check_same_scalar, conj
 from .layouts import (
     Layouts,
@@ -59,8 +60,22 @@ def _check_factors(self: Tensor, mat2: Tensor) -> None:
     check_same_scalar(self.dtype, mat2.dtype)
 
 
+def _by_rows(self: Tensor, mat2: Tensor, reduce: str) -> Tensor | None:
+    """The product of a CSR matrix and a dense one by a compiled kernel; None where there is none."""
+    array = self._array
+    starts, columns, values = (part._array for part in (*array.parts, array.values))
+    if array.layout is not sparse_csr or array.batch or values.dtype in REDUCED or is_sparse(mat2):
+        return None
+    made = compiled.csr_product(starts, columns, values, mat2._array, reduce)
+    return None if made is None else wrap(made)
+
+
 def _mm(self: Tensor, mat2: Tensor) -> Tensor:
     _check_factors(self, mat2)
+    if self.layout is sparse_csr:
+        made = _by_rows(self, mat2, "sum")
+        if made is not None:
+            return made
     kind = self._array.dtype
     factors = [_matrix(t._array) if is_sparse(t) else t._array.astype(np.float32) if kind in REDUCED else t._array
                for t in (self, mat2)]
@@ -186,6 +201,10 @@ _REDUCTIONS = {"sum": None, "mean": None, "amax": np.maximum, "amin": np.minimum
 def mm_reduced(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     """A CSR matrix times a dense one, the products of each place reduced in another way than by their sum."""
     _check_reduced(mat1, mat2, reduce)
+    if not records(mat1) and not records(mat2) and mat1.dtype is mat2.dtype:
+        quick = _by_rows(mat1, mat2, reduce)
+        if quick is not None:
+            return quick
     starts = mat1._array.parts[0]._array
     counts = np.diff(starts)
     choose = _REDUCTIONS[reduce]
@@ -219,6 +238,15 @@ def _check_sampled(self: Tensor, mat1: Tensor, mat2: Tensor) -> None:
 @composed
 def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     _check_sampled(self, mat1, mat2)
+    array = self._array
+    if not any(map(records, (self, mat1, mat2))) and not array.batch and array.dtype.kind == "f":
+        starts, columns = (part._array for part in array.parts)
+        made = compiled.csr_sampled(starts, columns, mat1._array, mat2._array.T, array.layout is sparse_csr)
+        if made is not None:
+            made *= array.dtype.type(alpha)
+            if beta:
+                made += array.values._array * array.dtype.type(beta)
+            return wrap_sparse(SparseArray(array.layout, array.parts, wrap(made), array.shape))
     product = _sampled(self, mat1, mat2.transpose(-1, -2), alpha)
     return rebuilt(self, values_of(product) if beta == 0 else values_of(self) * beta + values_of(product))
 

@@ -10,12 +10,31 @@ from ...._kernels.library import histogram as written
 from ..jit.calls import launched
 
 
-def histogram(rows: Any, edges: Sequence[Any], weight: Any) -> Any:
-    place = np.zeros(len(rows), np.int64)
+def bounds(rows: Any) -> Any:
+    made = np.empty((2, rows.shape[1]), rows.dtype)
+    return made if launched(written.bounds, made, rows) else None
+
+
+def edges(self: Any, bins: Sequence[int], limits: Sequence[float]) -> Any:
+    made = [np.empty(count + 1, self.dtype) for count in bins]
+    for d, one in enumerate(made):
+        if not launched(written.edges, one, limits[2 * d], limits[2 * d + 1]):
+            return None
+    return made
+
+
+def histogram(rows: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
+    place, sizes = np.zeros(len(rows), np.int64), [len(e) - 1 for e in edges]
     for d, edge in enumerate(edges):
         if not launched(written.bins_along, place, rows, edge, d):
             return None
-    made = np.zeros(math.prod([len(e) - 1 for e in edges]), rows.dtype)
+    made = np.zeros(math.prod(sizes), rows.dtype)
     if not launched(written.counted, made, place, place if weight is None else weight, weighted=weight is not None):
         return None
-    return made.reshape([len(e) - 1 for e in edges])
+    if density:
+        total = float(made.sum())
+        for d, edge in enumerate(edges):
+            parts = made.reshape(math.prod(sizes[:d]), sizes[d], -1)
+            if not launched(written.density, parts, edge, total, first=d == 0):
+                return None
+    return made.reshape(sizes)

@@ -74,3 +74,18 @@ def median_of_all(self: Any) -> Any:
 def nanmedian_of_all(self: Any) -> Any:
     made = _picked("nanmedian", self.reshape(-1), 0, False)
     return None if made is None else made[0]
+
+
+def searchsorted(sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: str | None, sorter: Any) -> Any:
+    if sorter is not None or self.__class__ is not np.ndarray or self.dtype != sorted_sequence.dtype:
+        return None
+    made, rows = np.empty(self.shape, np.int32 if out_int32 else np.int64), sorted_sequence.ndim > 1
+    wanted = (math.prod(self.shape[:-1]), self.shape[-1]) if rows else (1, self.size)
+    bounds = sorted_sequence.reshape(wanted[0] if rows else 1, sorted_sequence.shape[-1])
+    done = launched(order.places, made.reshape(wanted), bounds, self.reshape(wanted), right=right or side == "right",
+                    rows=rows)
+    return made if done else None
+
+
+def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+    return searchsorted(boundaries, self, out_int32, right, None, None)

@@ -1,0 +1,20 @@
+"""Products with compressed sparse matrices. None where there is no machine code, or where indices lie outside."""
+
+from typing import Any
+
+import numpy as np
+
+from ...._kernels.library import sparse
+from ..jit.calls import launched
+
+
+def csr_product(starts: Any, columns: Any, values: Any, dense: Any, reduce: str) -> Any:
+    made, bad = np.empty((len(starts) - 1, dense.shape[1]), values.dtype), np.zeros(1, np.int64)
+    done = launched(sparse.csr_product, made, bad, starts, columns, values, dense, reduce=reduce)
+    return made if done and not bad[0] else None
+
+
+def csr_sampled(starts: Any, columns: Any, left: Any, right: Any, rows: bool) -> Any:
+    made, bad = np.empty(len(columns), left.dtype), np.zeros(1, np.int64)
+    done = launched(sparse.csr_sampled, made, bad, starts, columns, left, right, rows=rows)
+    return made if done and not bad[0] else None
