@@ -18,21 +18,21 @@ from .unique import HISTOGRAM_OUT
 _HISTOGRAMDD = named_result("histogramdd", ("hist", "bin_edges"))
 
 
-def _check(self: Any, weight: Any) -> int:
-    """The number of dimensions of the histogram; raises for tensors that do not belong together."""
-    if self.dim() < 2:
+def _check(self: Any, weight: Any, shape: Sequence[int], weights: Sequence[int] | None) -> int:
+    """The number of dimensions of the histogram; raises for tensors (of these shapes) that do not belong together."""
+    if len(shape) < 2:
         raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
     if self.dtype.category != FLOAT:
         _refuse(self.dtype)
-    if weight is not None:
+    if weights is not None:
         if weight.dtype is not self.dtype:
             raise RuntimeError("torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should "
                                f"have the same dtype, but got input({_c_name(self)}), and weight({_c_name(weight)})")
-        if weight.shape != self.shape[:-1]:
+        if tuple(weights) != tuple(shape[:-1]):
             raise RuntimeError("torch.histogramdd: if weight tensor is provided it should have the same shape as the "
                                "input tensor excluding its innermost dimension, but got input with shape "
-                               f"{shape_text(self.shape)} and weight with shape {shape_text(weight.shape)}")
-    return self.shape[-1]
+                               f"{shape_text(shape)} and weight with shape {shape_text(weights)}")
+    return shape[-1]
 
 
 def _refuse(kind: dtype) -> None:
@@ -67,9 +67,10 @@ def _check_count(count: int, d: int) -> None:
 
 # The smallest and the largest element of each column.
 _bounds = function_of(op(
-    "_histogram_bounds(Tensor rows) -> Tensor",
-    kernel=moves(lambda rows: Spec((2, rows._array.shape[1]), rows.dtype),
-                 lambda xp, rows: xp.stack((rows.min(0), rows.max(0)))), kernels={"cpu": "histogram.bounds"}, public=""))
+    "_histogram_bounds(Tensor self, int columns) -> Tensor",
+    kernel=moves(lambda self, columns: Spec((2, columns), self.dtype),
+                 lambda xp, self, columns: xp.stack([f(self.reshape(-1, columns), 0) for f in (xp.min, xp.max)])),
+    kernels={"cpu": "histogram.bounds"}, public=""))
 # Edges of bins of equal width, for each dimension between two limits.
 _edges_between = function_of(op(
     "_histogram_edges(Tensor self, int[] bins, float[] limits) -> Tensor[]",
@@ -79,9 +80,8 @@ _edges_between = function_of(op(
                      for d, count in enumerate(bins)]), kernels={"cpu": "histogram.edges"}, public=""))
 
 
-def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None) -> Sequence[Any]:
+def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None, dims: int) -> Sequence[Any]:
     """Edges of bins of equal width over the given ranges, or over those of the data."""
-    dims = self.shape[-1]
     for d, count in enumerate(counts):
         _check_count(count, d)
     if range is not None:
@@ -94,7 +94,7 @@ def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None
     elif self.dtype in COMPUTE:
         _refuse(self.dtype)
     else:
-        limits = [bound for pair in zip(*_bounds(self.reshape(-1, dims)).tolist(), strict=True) for bound in pair]
+        limits = [bound for pair in zip(*_bounds(self, dims).tolist(), strict=True) for bound in pair]
     for d in _dimensions(dims):
         low, high = limits[2 * d : 2 * d + 2]
         if not (math.isfinite(low) and math.isfinite(high)):
@@ -110,14 +110,14 @@ def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None
 _dimensions = range  # which PyTorch's argument hides
 
 
-def _counts_spec(rows: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Spec:
-    return Spec(tuple([e._array.shape[0] - 1 for e in edges]), rows.dtype)
+def _counts_spec(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Spec:
+    return Spec(tuple([e._array.shape[0] - 1 for e in edges]), self.dtype)
 
 
-def _counts(xp: Any, rows: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
+def _counts(xp: Any, self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
     """How many rows, or how much weight, falls between the edges; the last bin of a dimension is closed."""
     sizes = [e.shape[0] - 1 for e in edges]
-    total = math.prod(sizes)
+    total, rows = math.prod(sizes), self.reshape(-1, len(sizes))
     place, inside = xp.zeros(rows.shape[0], xp.int64), xp.ones(rows.shape[0], bool)
     for d, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
         column = rows[:, d]
@@ -125,6 +125,7 @@ def _counts(xp: Any, rows: Any, edges: Sequence[Any], weight: Any, density: bool
         place = place * size + xp.clip(xp.searchsorted(edge, column, side="right") - 1, 0, size - 1)
     # What lies outside goes to one more place, which is cut off.
     place = xp.where(inside, place, total)
+    weight = None if weight is None else weight.reshape(-1)
     made = xp.bincount(place, weight, minlength=total + 1)[:total].reshape(sizes).astype(rows.dtype)
     if density:
         made = made / made.sum()
@@ -133,13 +134,9 @@ def _counts(xp: Any, rows: Any, edges: Sequence[Any], weight: Any, density: bool
     return made
 
 
-_in_bins = function_of(op(
-    "_histogram_counts(Tensor rows, Tensor[] edges, Tensor? weight, bool density) -> Tensor",
+_counted = function_of(op(
+    "_histogram_counts(Tensor self, Tensor[] edges, Tensor? weight, bool density) -> Tensor",
     kernel=moves(_counts_spec, _counts), kernels={"cpu": "histogram.histogram"}, public=""))
-
-
-def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
-    return _in_bins(self.reshape(-1, len(edges)), edges, None if weight is None else weight.reshape(-1), density)
 
 
 # one dimension -------------------------------------------------------------------------------------------------------
@@ -152,10 +149,9 @@ def _counted(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any
                               weight=t(3, 4, grad=False), density=True)),
            out=HISTOGRAM_OUT, aten=LEAF)
 def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any:
-    rows, weights = self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
-    _check(rows, weights)
-    _check_edges(rows, (bins,))
-    return named_result("histogram", ("hist", "bin_edges"))(_counted(rows, (bins,), weights, density), bins.clone())
+    _check(self, weight, (self.numel(), 1), None if weight is None else (weight.numel(),))
+    _check_edges(self, (bins,))
+    return named_result("histogram", ("hist", "bin_edges"))(_counted(self, (bins,), weight, density), bins.clone())
 
 
 @composite("histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool "
@@ -166,10 +162,9 @@ def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any
                          error(NotImplementedError, "\"histogramdd\" not implemented for 'Long'", ints(3), 4)),
            out=HISTOGRAM_OUT, aten=LEAF)
 def _histogram_of_count(self: Any, bins: int, range: Any, weight: Any, density: bool) -> Any:
-    rows, weights = self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
-    _check(rows, weights)
-    edges = _equal_edges(rows, (bins,), range)
-    return named_result("histogram", ("hist", "bin_edges"))(_counted(rows, edges, weights, density), edges[0])
+    _check(self, weight, (self.numel(), 1), None if weight is None else (weight.numel(),))
+    edges = _equal_edges(self, (bins,), range, 1)
+    return named_result("histogram", ("hist", "bin_edges"))(_counted(self, edges, weight, density), edges[0])
 
 
 # several dimensions --------------------------------------------------------------------------------------------------
@@ -179,7 +174,7 @@ _ARGUMENTS = "float[]? range=None, Tensor? weight=None, bool density=False) -> (
 
 @composite(f"histogramdd.TensorList_bins(Tensor self, Tensor[] bins, {_ARGUMENTS}", public="torch")
 def _histogramdd_of_edges(self: Any, bins: Sequence[Any], range: Any, weight: Any, density: bool) -> Any:
-    dims = _check(self, weight)
+    dims = _check(self, weight, self.shape, None if weight is None else weight.shape)
     if len(bins) != dims:
         raise RuntimeError(f"torch.histogramdd: expected {dims} sequences of bin edges for a {dims}-dimensional "
                            f"histogram but got {len(bins)}")
@@ -194,8 +189,8 @@ def _histogramdd_of_count(self: Any, bins: int, range: Any, weight: Any, density
 
 @composite(f"histogramdd(Tensor self, int[] bins, {_ARGUMENTS}", public="torch")
 def _histogramdd_of_counts(self: Any, bins: Sequence[int], range: Any, weight: Any, density: bool) -> Any:
-    dims = _check(self, weight)
+    dims = _check(self, weight, self.shape, None if weight is None else weight.shape)
     if len(bins) != dims:
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
-    edges = _equal_edges(self, bins, range)
+    edges = _equal_edges(self, bins, range, dims)
     return _HISTOGRAMDD(_counted(self, edges, weight, density), tuple(edges))

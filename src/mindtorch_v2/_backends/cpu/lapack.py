@@ -64,7 +64,14 @@ def _places(matrices: Any) -> Iterator[tuple[int, ...]]:
     return np.ndindex(matrices.shape[:-2]) if matrices.size else iter(())
 
 
+def _matrices(stack: Any) -> Any:
+    """The matrices of a stack, one after the other, to be read."""
+    return stack.reshape(-1, *stack.shape[-2:])
+
+
 def _broadcast(a: Any, b: Any) -> tuple[Any, Any]:
+    if a.shape[:-2] == b.shape[:-2]:
+        return a, b
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return np.broadcast_to(a, (*batch, *a.shape[-2:])), np.broadcast_to(b, (*batch, *b.shape[-2:]))
 
@@ -134,9 +141,9 @@ def lu_solve(LU: Any, pivots: Any, B: Any, adjoint: bool) -> Any:
         return getrs(LU, pivots - 1, B, trans)[0]
     LU, made = _broadcast(LU, B)
     made = in_columns(made)
-    pivots = np.broadcast_to(pivots, LU.shape[:-1]) - 1
-    for at, matrix in zip(_places(made), _one_by_one(made), strict=True):
-        getrs(LU[at], pivots[at], matrix, trans, True)
+    pivots = (np.broadcast_to(pivots, LU.shape[:-1]) - 1).reshape(-1, LU.shape[-1]) if made.size else ()
+    for factors, exchanged, matrix in zip(_matrices(LU), pivots, _one_by_one(made), strict=True) if made.size else ():
+        getrs(factors, exchanged, matrix, trans, True)
     return made
 
 
@@ -186,8 +193,8 @@ def cholesky_solve(L: Any, B: Any, upper: bool) -> Any:
         return potrs(L, B, not upper)[0]
     L, made = _broadcast(L, B)
     made = in_columns(made)
-    for at, matrix in zip(_places(made), _one_by_one(made), strict=True):
-        potrs(L[at], matrix, not upper, True)
+    for factor, matrix in zip(_matrices(L), _one_by_one(made), strict=True) if made.size else ():
+        potrs(factor, matrix, not upper, True)
     return made
 
 
@@ -198,8 +205,8 @@ def solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: boo
         return trsm(1.0, A, B, not left, not upper, 0, unitriangular)
     A, made = _broadcast(A, B)
     made = in_columns(made)
-    for at, matrix in zip(_places(made), _one_by_one(made), strict=True):
-        trsm(1.0, A[at], matrix, not left, not upper, 0, unitriangular, True)
+    for triangle, matrix in zip(_matrices(A), _one_by_one(made), strict=True) if made.size else ():
+        trsm(1.0, triangle, matrix, not left, not upper, 0, unitriangular, True)
     return made
 
 
@@ -244,8 +251,8 @@ def householder_product(A: Any, tau: Any) -> Any:
     if A.ndim == 2 and A.size:
         return _product_of_reflectors(A, tau, False)
     made = in_columns(A)
-    for at, matrix in zip(_places(made), _one_by_one(made), strict=True):
-        _product_of_reflectors(matrix, tau[at])
+    for i, matrix in enumerate(_one_by_one(made)):
+        _product_of_reflectors(matrix, tau[np.unravel_index(i, tau.shape[:-1])])
     return made
 
 
@@ -257,8 +264,9 @@ def reflected(A: Any, tau: Any, C: Any, left: bool, adjoint: bool) -> Any:
     if A.ndim == 2 and C.size and tau.size:
         return ormqr(side, trans, A[:, : len(tau)], tau, C, room)[0]
     made = in_columns(C)
-    for at, matrix in zip(_places(made), _one_by_one(made), strict=True) if tau.size else ():
-        ormqr(side, trans, A[at][:, : tau.shape[-1]], tau[at], matrix, room, True)
+    given = _matrices(A[..., : tau.shape[-1]]), tau.reshape(-1, tau.shape[-1]) if tau.size else (), _one_by_one(made)
+    for vectors, factors, matrix in zip(*given, strict=True) if tau.size and made.size else ():
+        ormqr(side, trans, vectors, factors, matrix, room, True)
     return made
 
 

@@ -35,7 +35,7 @@ def csr_product(out, bad, starts, columns, values, dense, *, reduce):
 
 @kernel
 def csr_sampled(out, bad, starts, columns, left, right, *, rows):
-    """The elements of `left right^T` at the places of a sparse matrix, whose rows (columns unless `rows`) are listed."""
+    """The elements of `left right^T` at the places of a sparse matrix, of which `rows` or columns are listed."""
     width = left.shape[1]
     for i in parallel(starts.shape[0] - 1, 8 * width):
         first, last = starts[i], starts[i + 1]

@@ -81,7 +81,8 @@ def _old(xp: Any, self: Any, A: Any, upper: bool, transpose: bool, unitriangular
          spec: tuple[Spec, Spec]) -> tuple[Any, Any]:
     matrix, flipped = (A.swapaxes(-1, -2), not upper) if transpose else (A, upper)
     solution = xp.lapack.solve_triangular(matrix, self, flipped, True, unitriangular)
-    return placed(xp, solution, spec[0]), xp.lapack.in_columns(xp.broadcast_to(A, spec[1].shape))
+    full = A if A.shape == spec[1].shape else xp.broadcast_to(A, spec[1].shape)
+    return placed(xp, solution, spec[0]), xp.lapack.in_columns(full)
 
 
 def _old_grads(grads: tuple, A: Any, solution: Any, upper: bool, transpose: bool, unitriangular: bool,

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from ..._backends.cpu.kernels import sparse as compiled
-from ..._core.device import sparse_coo, sparse_csr
+from ..._core.device import sparse_coo, sparse_csc, sparse_csr
 from ..._core.dtype import REDUCED
 from ..._core.sparse import COMPRESSED, SparseArray, is_sparse, wrap_sparse
 from ..._core.tensor import Tensor, wrap
 from ..._dispatch.argument_checks import expected, takes
 from ..._dispatch.callers import call_bound
 from ..._dispatch.registry import registry
-from .._declare.op import op
-from .._declare.rules import records, shape_text
+from .._declare.families import computes
+from .._declare.op import function_of, op
+from .._declare.rules import Spec, records, shape_text
 from ..matmul import check_same_scalar, conj
 from .layouts import (
     Layouts,
@@ -60,22 +60,42 @@ def _check_factors(self: Tensor, mat2: Tensor) -> None:
     check_same_scalar(self.dtype, mat2.dtype)
 
 
-def _by_rows(self: Tensor, mat2: Tensor, reduce: str) -> Tensor | None:
-    """The product of a CSR matrix and a dense one by a compiled kernel; None where there is none."""
-    array = self._array
-    starts, columns, values = (part._array for part in (*array.parts, array.values))
-    if array.layout is not sparse_csr or array.batch or values.dtype in REDUCED or is_sparse(mat2):
-        return None
-    made = compiled.csr_product(starts, columns, values, mat2._array, reduce)
-    return None if made is None else wrap(made)
+def _csr_product(xp: Any, starts: Any, columns: Any, values: Any, dense: Any, reduce: str) -> Any:
+    """The products of each place of a CSR matrix times a dense one, reduced; zeros where there are none."""
+    shape = (len(starts) - 1, dense.shape[0])
+    matrix = _matrix(SparseArray(sparse_csr, (wrap(starts), wrap(columns)), wrap(values), shape))
+    counts = np.diff(starts)
+    if reduce in ("sum", "mean"):
+        made = np.ascontiguousarray(matrix @ np.ascontiguousarray(dense))
+        return made if reduce == "sum" else made / np.maximum(counts, 1)[:, None].astype(made.dtype)
+    made, filled = np.zeros((shape[0], dense.shape[1]), dense.dtype), np.flatnonzero(counts)
+    if filled.size and made.size:
+        made[filled] = _REDUCTIONS[reduce].reduceat(values[:, None] * dense[columns], starts[filled], axis=0)
+    return made
+
+
+def _csr_sampled(xp: Any, starts: Any, others: Any, left: Any, right: Any, rows: bool) -> Any:
+    """The elements of `left right^T` at the places of a compressed matrix, of which `rows` or columns are listed."""
+    kind = sparse_csr if rows else sparse_csc
+    row, column = SparseArray(kind, (wrap(starts), wrap(others)), wrap(others), (len(left), len(right))).places()
+    return (left[row] * right[column]).sum(-1)
+
+
+_product_by_rows = function_of(op(
+    "_csr_product(Tensor starts, Tensor columns, Tensor values, Tensor dense, str reduce) -> Tensor",
+    kernel=computes(lambda starts, columns, values, dense, reduce: Spec(
+        (starts._array.shape[0] - 1, dense._array.shape[1]), values.dtype), _csr_product),
+    kernels={"cpu": "sparse.csr_product"}, public=""))
+_sampled_product = function_of(op(
+    "_csr_sampled(Tensor starts, Tensor others, Tensor left, Tensor right, bool rows) -> Tensor",
+    kernel=computes(lambda starts, others, left, right, rows: Spec(others._array.shape, left.dtype), _csr_sampled),
+    kernels={"cpu": "sparse.csr_sampled"}, public=""))
 
 
 def _mm(self: Tensor, mat2: Tensor) -> Tensor:
     _check_factors(self, mat2)
-    if self.layout is sparse_csr:
-        made = _by_rows(self, mat2, "sum")
-        if made is not None:
-            return made
+    if self.layout is sparse_csr and not is_sparse(mat2):
+        return _product_by_rows(*self._array.parts, self._array.values, mat2.detach(), "sum")
     kind = self._array.dtype
     factors = [_matrix(t._array) if is_sparse(t) else t._array.astype(np.float32) if kind in REDUCED else t._array
                for t in (self, mat2)]
@@ -195,16 +215,15 @@ def _check_reduced(mat1: Tensor, mat2: Tensor, reduce: str) -> None:
                            f"({'x'.join(map(str, mat1.shape))} and {'x'.join(map(str, mat2.shape))})")
 
 
-_REDUCTIONS = {"sum": None, "mean": None, "amax": np.maximum, "amin": np.minimum}
+_REDUCTIONS: dict[str, Any] = {"sum": None, "mean": None, "amax": np.maximum, "amin": np.minimum}
 
 
 def mm_reduced(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     """A CSR matrix times a dense one, the products of each place reduced in another way than by their sum."""
     _check_reduced(mat1, mat2, reduce)
-    if not records(mat1) and not records(mat2) and mat1.dtype is mat2.dtype:
-        quick = _by_rows(mat1, mat2, reduce)
-        if quick is not None:
-            return quick
+    if not records(mat1) and not records(mat2):
+        check_same_scalar(mat1.dtype, mat2.dtype)
+        return _product_by_rows(*mat1._array.parts, mat1._array.values, mat2, reduce)
     starts = mat1._array.parts[0]._array
     counts = np.diff(starts)
     choose = _REDUCTIONS[reduce]
@@ -239,14 +258,11 @@ def _check_sampled(self: Tensor, mat1: Tensor, mat2: Tensor) -> None:
 def _sampled_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     _check_sampled(self, mat1, mat2)
     array = self._array
-    if not any(map(records, (self, mat1, mat2))) and not array.batch and array.dtype.kind == "f":
-        starts, columns = (part._array for part in array.parts)
-        made = compiled.csr_sampled(starts, columns, mat1._array, mat2._array.T, array.layout is sparse_csr)
-        if made is not None:
-            made *= array.dtype.type(alpha)
-            if beta:
-                made += array.values._array * array.dtype.type(beta)
-            return wrap_sparse(SparseArray(array.layout, array.parts, wrap(made), array.shape))
+    if not array.batch and not any(map(records, (self, mat1, mat2))):
+        made = _sampled_product(*array.parts, mat1, mat2.mT, self.layout is sparse_csr)
+        made = made if alpha == 1 else made * alpha
+        made = made if beta == 0 else array.values * beta + made
+        return wrap_sparse(SparseArray(array.layout, array.parts, made, array.shape))
     product = _sampled(self, mat1, mat2.transpose(-1, -2), alpha)
     return rebuilt(self, values_of(product) if beta == 0 else values_of(self) * beta + values_of(product))
 

@@ -10,9 +10,9 @@ from ...._kernels.library import histogram as written
 from ..jit.calls import launched
 
 
-def bounds(rows: Any) -> Any:
-    made = np.empty((2, rows.shape[1]), rows.dtype)
-    return made if launched(written.bounds, made, rows) else None
+def bounds(self: Any, columns: int) -> Any:
+    made = np.empty((2, columns), self.dtype)
+    return made if launched(written.bounds, made, self.reshape(-1, columns)) else None
 
 
 def edges(self: Any, bins: Sequence[int], limits: Sequence[float]) -> Any:
@@ -23,13 +23,15 @@ def edges(self: Any, bins: Sequence[int], limits: Sequence[float]) -> Any:
     return made
 
 
-def histogram(rows: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
-    place, sizes = np.zeros(len(rows), np.int64), [len(e) - 1 for e in edges]
+def histogram(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
+    rows, sizes = self.reshape(-1, len(edges)), [len(e) - 1 for e in edges]
+    place = np.zeros(len(rows), np.int64)
     for d, edge in enumerate(edges):
         if not launched(written.bins_along, place, rows, edge, d):
             return None
     made = np.zeros(math.prod(sizes), rows.dtype)
-    if not launched(written.counted, made, place, place if weight is None else weight, weighted=weight is not None):
+    weights = place if weight is None else weight.reshape(-1)
+    if not launched(written.counted, made, place, weights, weighted=weight is not None):
         return None
     if density:
         total = float(made.sum())
