@@ -103,7 +103,7 @@ def _along(parameter: Any, input: Any) -> Any:
 batch_norm_with_statistics = function_of(op(
     "_batch_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> (Tensor output, Tensor mean, Tensor rstd)",
     kernel=computes(_specs, _normalised), public="",
-    kernels={"cpu": "onednn.batch_norm", "cuda": "batch_norm.batch_norm"},
+    kernels={"cpu": "norm.batch_norm", "cuda": "batch_norm.batch_norm"},
     npu="aclnnBatchNorm(input, weight, bias, None, None, True, momentum=0.0, eps, output, mean, rstd)",
     grad={"input, weight, bias": _grad},
     samples=cases(case(t(4, 3), t(3), t(3), 1e-5), case(t(2, 3, 4), None, None, 1e-5),
@@ -161,7 +161,7 @@ _BACKWARD = op(
    "_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, float eps, "
    "bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_backward_specs, _gradients),
-   kernels={"cpu": "onednn.batch_norm_backward", "cuda": "batch_norm.batch_norm_backward"}, public="",
+   kernels={"cpu": "norm.batch_norm_backward", "cuda": "batch_norm.batch_norm_backward"}, public="",
    npu="aclnnBatchNormBackward(grad_out, input, weight, None, None, mean, rstd, True, eps, output_mask, result, "
        "result1, result2)",
    grad={"grad_out, input, weight, mean, rstd": _backward_grad},
@@ -219,7 +219,7 @@ def _running_grad(grad, input, weight, mean, var, eps, needs):
 _RUNNING = op(
    "_batch_norm_running(Tensor input, Tensor? weight, Tensor? bias, Tensor? mean, Tensor var, float eps) -> Tensor",
    kernel=computes(_running_spec, _by_running), public="",
-   kernels={"cuda": "batch_norm.by_running_statistics"},
+   kernels={"cpu": "norm.by_running_statistics", "cuda": "batch_norm.by_running_statistics"},
    grad={"input, weight, bias, mean, var": _running_grad}, decomposition=composed_by_running,
    aten=Aten(name="native_batch_norm", result=first, values=lambda input, weight, bias, mean, var, eps: (
        input, weight, bias, mean, var, False, 0.0, eps)))

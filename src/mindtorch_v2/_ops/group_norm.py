@@ -97,7 +97,7 @@ def _with_sizes(input, weight, bias, groups, eps):
 _GROUP_NORM = op(
    "_group_norm(Tensor input, Tensor? weight, Tensor? bias, int groups, float eps) -> (Tensor output, Tensor mean, "
    "Tensor rstd)", kernel=computes(_specs, _group_normalised), public="", grad={"input, weight, bias": _grad},
-   decomposition=composed_group_norm, kernels={"cuda": "batch_norm.group_norm"},
+   decomposition=composed_group_norm, kernels={"cpu": "norm.group_norm", "cuda": "batch_norm.group_norm"},
    aten=Aten(name="native_group_norm", values=_with_sizes), node="NativeGroupNormBackward0")
 group_norm_with_statistics = function_of(_GROUP_NORM)
 
@@ -151,5 +151,5 @@ _BACKWARD = op(
    "_group_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, int groups, "
    "bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_backward_specs, _gradients), public="",
-   kernels={"cuda": "batch_norm.group_norm_backward"},
+   kernels={"cpu": "norm.group_norm_backward", "cuda": "batch_norm.group_norm_backward"},
    grad={"grad_out, input, weight, mean, rstd": _backward_grad}, decomposition=_gradients_by_parts)

@@ -256,7 +256,7 @@ _NORM_SAMPLES = (case(t(2, 3, 4), (4,), t(4), t(4), 1e-5), case(t(2, 3, 4), (3, 
 _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
    " -> (Tensor output, Tensor mean, Tensor rstd)",
    kernel=computes(_layer_norm_specs, _layer_norm_array),
-   kernels={"cpu": "onednn.layer_norm", "cuda": "norm.layer_norm", "npu": "norm.layer_norm"},
+   kernels={"cpu": "norm.layer_norm", "cuda": "norm.layer_norm", "npu": "norm.layer_norm"},
    npu="aclnnLayerNorm(input, normalized_shape, weight, bias, eps, output, mean, rstd)",
    grad={"input, weight, bias": _layer_norm_grad},
    public="", samples=cases(*_NORM_SAMPLES), decomposition=_layer_norm_by_parts, batch=decomposed,
@@ -342,7 +342,7 @@ _LAYER_NORM_BACKWARD = op(
    "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, "
    "Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_layer_norm_backward_specs, _layer_norm_backward_array),
-   kernels={"cpu": "onednn.layer_norm_backward", "cuda": "norm.layer_norm_backward",
+   kernels={"cpu": "norm.layer_norm_backward", "cuda": "norm.layer_norm_backward",
             "npu": "norm.layer_norm_backward"},
    npu="aclnnLayerNormBackward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask, result, "
        "result1, result2)",
@@ -394,7 +394,7 @@ _rms_norm = function_of(op(
     "_native_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor output, Tensor "
     "rstd)",
     kernel=computes(_rms_norm_specs, _rms_norm_array),
-    kernels={"cuda": "norm.rms_norm", "npu": "norm.rms_norm"},
+    kernels={"cpu": "norm.rms_norm", "cuda": "norm.rms_norm", "npu": "norm.rms_norm"},
     grad={"input, weight": _rms_norm_grad},
     public="", samples=cases(*_RMS_SAMPLES), decomposition=_rms_norm_by_parts, batch=decomposed,
     aten=Aten(name="_fused_rms_norm"), node="MulBackward0"))
@@ -465,7 +465,7 @@ _RMS_NORM_BACKWARD = op(
    "_native_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight,"
    " bool[2] output_mask) -> (Tensor result, Tensor result1)",
    kernel=computes(_rms_norm_backward_specs, _rms_norm_backward_array),
-   kernels={"cuda": "norm.rms_norm_backward", "npu": "norm.rms_norm_backward"},
+   kernels={"cpu": "norm.rms_norm_backward", "cuda": "norm.rms_norm_backward", "npu": "norm.rms_norm_backward"},
    grad={"grad_out, input, rstd, weight": _rms_norm_backward_grad},
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), t(3), (True, True)),

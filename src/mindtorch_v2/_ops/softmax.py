@@ -93,7 +93,7 @@ def _log_softmax_of_half(self, dim, half_to_float):
 
 op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("softmax"), _normalised(_softmax_into)),
-   kernels={"cpu": "onednn.softmax", "cuda": "softmax.softmax"},
+   kernels={"cpu": "softmax.softmax", "cuda": "softmax.softmax"},
    npu="aclnnSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
@@ -102,7 +102,7 @@ op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="to
    aten=Aten(name="_softmax", values=_in_type), autocast=dict(accelerators="result"))
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into)),
-   kernels={"cuda": "softmax.softmax"},
+   kernels={"cpu": "softmax.log_softmax", "cuda": "softmax.softmax"},
    npu="aclnnLogSoftmax(self:out, dim, out)",
    grad=dict(self=lambda grad, result, dim: _log_softmax_backward(grad, result, dim)),
    samples=cases(*_SOFTMAX_CASES,
@@ -151,7 +151,7 @@ _BACKWARD_CASES = cases(case(t(2, 3), t(2, 3), 1, float64), case(t(2, 3), t(2, 3
 _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype)"
                    " -> Tensor",
    kernel=computes(_backward_spec, _softmax_data),
-   kernels={"cpu": "onednn.softmax_backward", "cuda": "softmax.softmax_backward"},
+   kernels={"cpu": "softmax.softmax_backward", "cuda": "softmax.softmax_backward"},
    npu="aclnnSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: _softmax_backward(grad, output, dim),
              output=lambda grad, grad_output, output, dim:
@@ -161,7 +161,7 @@ _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, in
 _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
                        "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
-   kernels={"cuda": "softmax.softmax_backward"},
+   kernels={"cpu": "softmax.log_softmax_backward", "cuda": "softmax.softmax_backward"},
    npu="aclnnLogSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: grad - (grad * output.exp()).sum((dim,), True),
              output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum((dim,), True)),
@@ -240,7 +240,7 @@ def _logsumexp(xp: Any, self: Any, dim: Any, keepdim: bool, spec: Spec) -> Any:
 
 
 op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="torch Tensor special",
-   kernel=computes(_logsumexp_spec, _logsumexp),
+   kernel=computes(_logsumexp_spec, _logsumexp), kernels={"cpu": "softmax.logsumexp"},
    npu="aclnnLogSumExp(self:out, dim, keepdim, out) empty=-inf",
    grad=dict(self=lambda grad, self, result, dim, keepdim:
              unfolded(grad, self.shape, dim, keepdim)

@@ -20,17 +20,11 @@ from ..onednn import (
     BF16,
     BIAS,
     DIFF_DST,
-    DIFF_SCALE,
-    DIFF_SHIFT,
     DIFF_SRC,
     DIFF_WEIGHTS,
     DST,
     F32,
-    MEAN,
-    SCALE,
-    SHIFT,
     SRC,
-    VARIANCE,
     WEIGHTS,
     Layout,
     Operand,
@@ -42,10 +36,9 @@ from ..onednn import (
     threads,
 )
 
-_TRAINING, _BACKWARD = 64, 128  # dnnl_forward_training, dnnl_backward
-_DIRECT, _SOFTMAX = 0x1, 0x30000  # dnnl_convolution_direct, dnnl_softmax_accurate
+_TRAINING = 64  # dnnl_forward_training
+_DIRECT = 0x1  # dnnl_convolution_direct
 _TANH_GELU, _ERF_GELU, _LOGISTIC, _SWISH = 0x2B, 0x31, 0x29, 0x2C  # dnnl_eltwise_...
-_USE_SCALE, _USE_SHIFT = 2, 4
 _ELEMENTS, _PRODUCTS = 1 << 17, 1 << 22  # which are worth one more thread
 _LITTLE = 1 << 17  # products of a convolution below which NumPy is as quick
 _KEPT = 512  # primitives of a kind
@@ -205,169 +198,6 @@ def _convolve(direction: str, arrays: list, bias: Any, steps: Steps) -> bool:
     if filled is not wanted:
         wanted[...] = filled
     return True
-
-
-# rows ----------------------------------------------------------------------------------------------------------------
-
-
-def _are_rows(*arrays: Any) -> bool:
-    """Whether these are float32 matrices of contiguous rows, and large enough."""
-    return arrays[0].size >= SERVED and all([a.dtype == _F32 and a.flags.c_contiguous for a in arrays])
-
-
-@_primitives
-def _softmax(recipe: Recipe, shape: tuple[int, int], backward: bool) -> Primitive:
-    layout = _plain(shape)
-    description = recipe.described("softmax_forward", _TRAINING, _SOFTMAX, layout, layout, 1)
-    if not backward:
-        return Primitive(recipe, description, [Operand(SRC, layout), Operand(DST, layout, True)])
-    description = recipe.described("softmax_backward", _SOFTMAX, layout, layout, layout, 1, description)
-    return Primitive(recipe, description,
-                     [Operand(DST, layout), Operand(DIFF_DST, layout), Operand(DIFF_SRC, layout, True)])
-
-
-def softmax(self: Any, dim: int, dtype: Any, spec: Any) -> Any:
-    """Over the last dimension. (Its logarithm is not exact enough there.)"""
-    if not _are_rows(self) or dim not in (-1, self.ndim - 1) or dtype is not None and dtype.itemsize > 4:
-        return None
-    primitive = _softmax(self.size / _ELEMENTS, (self.size // self.shape[-1], self.shape[-1]), False)
-    if primitive is None:
-        return None
-    made = np.empty(self.shape, _F32)
-    primitive(self, made)
-    largest = np.maximum.reduce(made.reshape(-1))  # the quickest way to see a NaN
-    return made if largest == largest else None  # a row with NaN in it is NaN throughout, but oneDNN leaves some zeros
-
-
-def softmax_backward(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    if not _are_rows(output, grad_output) or dim not in (-1, output.ndim - 1) or grad_output.shape != output.shape:
-        return None
-    primitive = _softmax(output.size / _ELEMENTS, (output.size // output.shape[-1], output.shape[-1]), True)
-    if primitive is None:
-        return None
-    made = np.empty(output.shape, _F32)
-    primitive(output, grad_output, made)
-    return made
-
-
-# normalisation -------------------------------------------------------------------------------------------------------
-
-
-def _normalisation(recipe: Recipe, kind: str, data: Layout, statistics: Layout, width: int, flags: int, eps: float,
-                   backward: bool) -> Primitive:
-    """Over rows ("layer") or channels ("batch")."""
-    between = (statistics,) if kind == "layer" else ()
-    settings, parameter = (c_float(eps), flags), _plain((width,))
-    description = recipe.described(f"{kind}_normalization_forward", _TRAINING, data, data, *between, *settings)
-    operands = [Operand(SRC, data), *(Operand(n, statistics, not backward) for n in (MEAN, VARIANCE))]
-    if backward:
-        description = recipe.described(f"{kind}_normalization_backward", _BACKWARD, data, data, data, *between,
-                                       *settings, description)
-        operands += [Operand(DIFF_DST, data), Operand(DIFF_SRC, data, True)]
-    else:
-        operands.append(Operand(DST, data, True))
-    operands += [Operand(SCALE, parameter)] * bool(flags & _USE_SCALE)
-    if flags & _USE_SHIFT and (kind == "layer" or not backward):  # oneDNN 3.2 asks for it in the one gradient only
-        operands.append(Operand(SHIFT, parameter))
-    if backward:
-        operands += [Operand(DIFF_SCALE, parameter, True), Operand(DIFF_SHIFT, parameter, True)]
-    return Primitive(recipe, description, operands)
-
-
-@_primitives
-def _layer_norm(recipe: Recipe, shape: tuple[int, int], flags: int, eps: float, backward: bool) -> Primitive:
-    rows = _plain(shape)
-    return _normalisation(recipe, "layer", rows, _plain(shape[:1]), shape[1], flags, eps, backward)
-
-
-@_primitives
-def _batch_norm(recipe: Recipe, shape: tuple[int, ...], channels_last: bool, flags: int, eps: float,
-                backward: bool) -> Primitive:
-    data = _dense(shape, channels_last)
-    return _normalisation(recipe, "batch", data, _plain(shape[1:2]), shape[1], flags, eps, backward)
-
-
-def _parameters(weight: Any, bias: Any) -> tuple[int, list]:
-    flags = (_USE_SCALE if weight is not None else 0) | (_USE_SHIFT if bias is not None else 0)
-    return flags, [np.ascontiguousarray(p, _F32) for p in (weight, bias) if p is not None]
-
-
-def _normalised(primitive: Primitive, x: Any, made: Any, count: int, parameters: list, eps: float) -> tuple:
-    mean, variance = np.empty(count, _F32), np.empty(count, _F32)
-    primitive(x, mean, variance, made, *parameters)
-    variance += _F32.type(eps)
-    np.sqrt(variance, out=variance)
-    return made, mean, np.reciprocal(variance, out=variance)
-
-
-def _gradients(primitive: Primitive, grad: Any, x: Any, made: Any, mean: Any, rstd: Any, weight: Any,
-               width: int) -> tuple:
-    """Gradients of the input, the weight and the bias, by a primitive whose epsilon is 0: it is in `rstd`."""
-    deviation = 1 / rstd.reshape(-1)
-    weight = np.ones(width, _F32) if weight is None else np.ascontiguousarray(weight, _F32)
-    of_weight, of_bias = np.empty(width, _F32), np.empty(width, _F32)
-    given = (weight,) * (len(primitive.bound) - 7)  # which the gradient of layer norm wants twice, once for the bias
-    primitive(x, np.ascontiguousarray(mean.reshape(-1)), deviation * deviation, grad, made, *given, of_weight, of_bias)
-    return made, of_weight, of_bias
-
-
-def layer_norm(input: Any, normalized_shape: tuple, weight: Any, bias: Any, eps: float) -> tuple | None:
-    if not _are_rows(input):
-        return None
-    width = math.prod(normalized_shape)
-    rows = input.size // width
-    flags, parameters = _parameters(weight, bias)
-    primitive = _layer_norm(input.size / _ELEMENTS, (rows, width), flags, eps, False)
-    if primitive is None:
-        return None
-    made, mean, rstd = _normalised(primitive, input, np.empty(input.shape, _F32), rows, parameters, eps)
-    shape = (*input.shape[: input.ndim - len(normalized_shape)], *(1,) * len(normalized_shape))
-    return made, mean.reshape(shape), rstd.reshape(shape)
-
-
-def layer_norm_backward(grad_out: Any, input: Any, normalized_shape: tuple, mean: Any, rstd: Any, weight: Any,
-                        bias: Any, output_mask: tuple) -> tuple | None:
-    if not output_mask[0] or not _are_rows(input, grad_out):
-        return None
-    width = math.prod(normalized_shape)
-    geometry = (input.size // width, width)
-    primitive = _layer_norm(input.size / _ELEMENTS, geometry, _USE_SCALE | _USE_SHIFT, 0.0, True)
-    if primitive is None:
-        return None
-    made = _gradients(primitive, grad_out, input, np.empty(input.shape, _F32), mean, rstd, weight, width)
-    return made[0], *(g.reshape(normalized_shape) for g in made[1:])
-
-
-def _in_format(array: Any, channels_last: bool) -> Any:
-    """The array contiguous, or in the channels-last format; copied where it is not."""
-    if not channels_last:
-        return np.ascontiguousarray(array)
-    return np.moveaxis(np.ascontiguousarray(array.transpose(_CHANNELS_LAST[array.ndim])), -1, 1)
-
-
-def batch_norm(input: Any, weight: Any, bias: Any, eps: float, spec: tuple) -> tuple | None:
-    channels_last = spec[0].strides is not None
-    if input.dtype != _F32 or input.size < SERVED or not (channels_last or input.ndim == 2):
-        return None  # by planes NumPy is quicker
-    flags, parameters = _parameters(weight, bias)
-    primitive = _batch_norm(input.size / _ELEMENTS, input.shape, channels_last, flags, eps, False)
-    if primitive is None:
-        return None
-    x = _in_format(input, channels_last)
-    return _normalised(primitive, x, np.empty_like(x), x.shape[1], parameters, eps)
-
-
-def batch_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd: Any, eps: float, output_mask: tuple,
-                        spec: tuple) -> tuple | None:
-    channels_last = spec[0] is not None and spec[0].strides is not None
-    if not output_mask[0] or input.dtype != _F32 or grad_out.dtype != _F32 or input.size < SERVED \
-            or not (channels_last or input.ndim == 2):
-        return None
-    primitive = _batch_norm(input.size / _ELEMENTS, input.shape, channels_last, _USE_SCALE | _USE_SHIFT, 0.0, True)
-    if primitive is None:
-        return None
-    x, grad = _in_format(input, channels_last), _in_format(grad_out, channels_last)
-    return _gradients(primitive, grad, x, np.empty_like(x), mean, rstd, weight, x.shape[1])
 
 
 # elementwise ---------------------------------------------------------------------------------------------------------

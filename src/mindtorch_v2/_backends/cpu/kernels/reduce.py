@@ -14,9 +14,19 @@ from ...._ops._declare.rules import Spec
 from ..jit.calls import prepared
 
 _PLAIN = frozenset((float32.np, float64.np))
-_SHARED = 1 << 15  # elements from which on several threads may work
+SHARED = 1 << 15  # elements from which on several threads may work
 _FEW = 16  # columns next to each other that are too few for the lanes of a vector
 INF = float("inf")
+
+
+def takes_halves(kernel: Any) -> Any:
+    """A kernel that gets half precision as it is, not widened."""
+    kernel.takes_halves = True
+    return kernel
+
+
+def contiguous(array: Any) -> Any:
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 class Step(NamedTuple):
@@ -57,13 +67,16 @@ def divisor_near(n: int, wanted: int) -> int:
     return next(d for d in range(min(wanted, n), 0, -1) if n % d == 0)
 
 
-def width_of(step: Step, threads: int) -> int:
+def shared_width(outer: int, inner: int, threads: int, most: int) -> int:
     """How many columns a turn takes: all, or so many that there is a turn for each thread."""
-    inner = step.inner
-    if threads > 1 and step.outer < threads:
-        share = -(-inner * step.outer // threads)
-        return min(max(-(-share // 16) * 16, 32), library.COLUMNS)
-    return min(inner, library.COLUMNS)
+    if threads > 1 and outer < threads:
+        share = -(-inner * outer // threads)
+        return min(max(-(-share // 16) * 16, 32), most)
+    return min(inner, most)
+
+
+def width_of(step: Step, threads: int) -> int:
+    return shared_width(step.outer, step.inner, threads, library.COLUMNS)
 
 
 def in_order(x: Any, axes: tuple[int, ...] | None) -> tuple[Any, tuple[int, ...] | None, tuple[int, ...]] | None:
@@ -107,7 +120,7 @@ class Fold:
 
     def __call__(self, made: Any, x: Any, steps: Sequence[Step], partial: Any, p: float = 0.0) -> bool:
         """Folds a contiguous array into `made`; `partial` is the type of results on the way."""
-        if len(steps) == 1 and x.size < _SHARED:
+        if len(steps) == 1 and x.size < SHARED:
             outer, n, inner = steps[0]
             if inner == 1:
                 return self.whole[0](made, x, outer, n, 1, n, n, p)
@@ -116,7 +129,7 @@ class Fold:
         return self._in_steps(made, x, steps, partial, p)
 
     def _in_steps(self, made: Any, x: Any, steps: Sequence[Step], partial: Any, p: float) -> bool:
-        threads = get_num_threads() if x.size >= _SHARED else 1
+        threads = get_num_threads() if x.size >= SHARED else 1
         count = math.prod(step.n for step in steps)
         rest = [part for step in steps for part in _divided(step, threads)]
         for i, (step, parts) in enumerate(rest):
@@ -137,7 +150,7 @@ def _divided(step: Step, threads: int) -> list[tuple[Step, int]]:
     """A launch as one, or as one of parts and one that folds these; each with the parts of a row that it makes."""
     outer, n, inner = step
     if inner == 1:
-        if threads == 1 or outer >= threads or n < _SHARED:
+        if threads == 1 or outer >= threads or n < SHARED:
             return [(step, 1)]
         parts = -(-n // max(-(-n // (4 * threads)), library.BLOCK))
         return [(step, parts), (Step(outer, -(-n // -(-n // parts)), 1), 1)]
@@ -208,12 +221,13 @@ class Folding:
 def _of_dims(folding: Folding) -> Callable:
     """The kernel of an operator that takes `dim`, `keepdim`, and perhaps `dtype`."""
 
+    @takes_halves
     def kernel(x: Any, dim: Any, keepdim: bool, dtype: Any = None, *, spec: Spec) -> Any:
         if dtype is not None and dtype.np != x.dtype:
             return None
         return folding(x, _axes(dim), spec)
 
-    kernel.takes_halves, kernel.quick = True, folding.quick  # type: ignore[attr-defined]
+    kernel.quick = folding.quick
     return kernel
 
 
@@ -235,12 +249,12 @@ any_true = _of_dims(Folding(**dict.fromkeys("fiub", _TRUTH["any"])))
 all_true = _of_dims(Folding(**dict.fromkeys("fiub", _TRUTH["all"])))
 
 
+@takes_halves
 def count_nonzero(x: Any, dim: Any, *, spec: Spec) -> Any:
     return _COUNTED(x, _axes(dim), spec) if x.ndim else None
 
 
 _COUNTED = Folding(**dict.fromkeys("fiub", Fold(library.counted, library.sum_of, 0)))
-count_nonzero.takes_halves = True  # type: ignore[attr-defined]
 
 
 # extremes ------------------------------------------------------------------------------------------------------------
@@ -262,22 +276,21 @@ amax, amin = _of_dims(_extremes(True)), _of_dims(_extremes(False))
 
 
 def _of_all(folding: Folding) -> Callable:
+    @takes_halves
     def kernel(x: Any, *, spec: Spec) -> Any:
         return folding(x, None, spec)
 
-    kernel.takes_halves, kernel.quick = True, folding.quick  # type: ignore[attr-defined]
+    kernel.quick = folding.quick
     return kernel
 
 
 max_all, min_all = _of_all(_extremes(True)), _of_all(_extremes(False))
 
 
+@takes_halves
 def aminmax(x: Any, dim: int | None, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
     least = amin(x, one_axis(dim), keepdim, spec=spec[0])
     return None if least is None else (least, amax(x, one_axis(dim), keepdim, spec=spec[1]))
-
-
-aminmax.takes_halves = True  # type: ignore[attr-defined]
 
 
 def one_axis(dim: int | None) -> tuple[int, ...] | None:
@@ -296,11 +309,11 @@ class _Places:
     def __call__(self, x: Any, dim: int | None, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
         if not x.size or not x.ndim:
             return None
-        x = np.ascontiguousarray(x)
+        x = contiguous(x)
         steps = steps_of(x.shape, one_axis(dim))
         outer, n, inner = step = steps[0]
         values, places = np.empty(shape, x.dtype), np.empty(shape, np.int64)
-        threads = get_num_threads() if x.size >= _SHARED else 1
+        threads = get_num_threads() if x.size >= SHARED else 1
         if inner > 1:
             return (values, places) if self.columns(values, places, x, *step, width_of(step, threads)) else None
         rows = self.rows[_kind_of(x)]
@@ -322,14 +335,15 @@ def _with_places(word: str) -> tuple[Callable, Callable]:
     """The kernels of `max.dim` and `argmax`, or of the smallest."""
     places = _PLACES[word]
 
+    @takes_halves
     def dim_kernel(x: Any, dim: int, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
         return places(x, dim, spec[0].shape)
 
+    @takes_halves
     def place_kernel(x: Any, dim: int | None, keepdim: bool, *, spec: Spec) -> Any:
         found = places(x, dim, spec.shape)
         return None if found is None else found[1]
 
-    dim_kernel.takes_halves = place_kernel.takes_halves = True  # type: ignore[attr-defined]
     return dim_kernel, place_kernel
 
 
@@ -346,13 +360,11 @@ _NORMS = {0: Folding(f=Fold(library.present, library.sum_of, 0, wide=True)),
 _POWER_NORM = Folding(f=Fold(library.powered, library.sum_of, 0, library.root_of_power, wide=True))
 
 
+@takes_halves
 def vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any, *, spec: Spec) -> Any:
     if dtype is not None and dtype.np != x.dtype or _kind_of(x) != "f":
         return None
     return _NORMS.get(ord, _POWER_NORM)(x, _axes(dim), spec, float(ord))
-
-
-vector_norm.takes_halves = True  # type: ignore[attr-defined]
 
 
 # moments -------------------------------------------------------------------------------------------------------------
@@ -384,7 +396,7 @@ class _Moments:
         made, means = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
         free = float(n - (1 if correction is None else correction))
         free = free if free > 0 else 0.0
-        threads = get_num_threads() if x.size >= _SHARED else 1
+        threads = get_num_threads() if x.size >= SHARED else 1
         if inner > 1:
             return (made, means) if self.columns(made, means, kept, *step, width_of(step, threads), free) else None
         if outer > 1 or threads == 1:
@@ -404,14 +416,15 @@ _VARIANCE, _DEVIATION = _Moments(False), _Moments(True)
 def _moment(moments: _Moments) -> tuple[Callable, Callable]:
     """The kernels of `var` and `var_mean`, or of the deviation."""
 
+    @takes_halves
     def alone(x: Any, dim: Any, correction: Any, keepdim: bool, *, spec: Spec) -> Any:
         found = moments(x, dim, correction, spec.shape)
         return None if found is None else found[0]
 
+    @takes_halves
     def with_mean(x: Any, dim: Any, correction: Any, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
         return moments(x, dim, correction, spec[0].shape)
 
-    alone.takes_halves = with_mean.takes_halves = True  # type: ignore[attr-defined]
     return alone, with_mean
 
 

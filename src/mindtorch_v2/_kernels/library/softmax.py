@@ -1,0 +1,143 @@
+"""Softmax and its logarithm along the n of [outer, n, inner], their derivatives, and the logarithm of the sum.
+
+Elements are computed with in the type of the result. Where inner is 1, a row is passed over while it is in the cache;
+else blocks of columns are.
+"""
+
+from ..language import exp, flat, inf, isfinite, kernel, larger, like, local, log, parallel
+
+COLUMNS = 256
+_EXPENSIVE = 8  # an exponential takes as long as so many additions
+
+
+@kernel
+def softmax_rows(out: flat, x: flat, rows, n, *, logarithm):
+    for row in parallel(rows, _EXPENSIVE * n):
+        first = row * n
+        top = like(-inf, out)
+        for i in range(first, first + n):
+            top = larger(top, like(x[i], out))
+        total = like(0, out)
+        keeps = not logarithm and out.dtype != "float16" and out.dtype != "bfloat16"  # else `out` would round them
+        if not keeps:
+            for i in range(first, first + n):
+                total += exp(like(x[i], out) - top)
+            rest = log(total) if logarithm else 1 / total
+            for i in range(first, first + n):
+                moved = like(x[i], out) - top
+                out[i] = moved - rest if logarithm else exp(moved) * rest
+        else:
+            for i in range(first, first + n):
+                e = exp(like(x[i], out) - top)
+                out[i] = e
+                total += e
+            scale = 1 / total
+            for i in range(first, first + n):
+                out[i] = out[i] * scale
+
+
+@kernel
+def softmax_columns(out: flat, x: flat, outer, n, inner, width, *, logarithm):
+    blocks = (inner + width - 1) // width
+    for turn in parallel(outer * blocks, _EXPENSIVE * n * min(width, inner)):
+        o = turn // blocks
+        first = (turn - o * blocks) * width
+        columns = min(width, inner - first)
+        at = o * n * inner + first
+        top = local(COLUMNS, out)
+        total = local(COLUMNS, out)
+        for j in range(columns):
+            top[j] = -inf
+            total[j] = 0
+        for k in range(n):
+            for j in range(columns):
+                top[j] = larger(top[j], like(x[at + k * inner + j], out))
+        keeps = not logarithm and out.dtype != "float16" and out.dtype != "bfloat16"
+        for k in range(n):
+            for j in range(columns):
+                e = exp(like(x[at + k * inner + j], out) - top[j])
+                total[j] += e
+                if keeps:
+                    out[at + k * inner + j] = e
+        for j in range(columns):
+            total[j] = log(total[j]) if logarithm else 1 / total[j]
+        for k in range(n):
+            for j in range(columns):
+                i = at + k * inner + j
+                if keeps:
+                    out[i] = out[i] * total[j]
+                else:
+                    moved = like(x[i], out) - top[j]
+                    out[i] = moved - total[j] if logarithm else exp(moved) * total[j]
+
+
+@kernel
+def backward_rows(out: flat, grad: flat, result: flat, rows, n, *, logarithm):
+    for row in parallel(rows, (_EXPENSIVE if logarithm else 2) * n):
+        first = row * n
+        total = like(0, result)
+        for i in range(first, first + n):
+            total += grad[i] if logarithm else grad[i] * result[i]
+        for i in range(first, first + n):
+            out[i] = grad[i] - exp(result[i]) * total if logarithm else (grad[i] - total) * result[i]
+
+
+@kernel
+def backward_columns(out: flat, grad: flat, result: flat, outer, n, inner, width, *, logarithm):
+    blocks = (inner + width - 1) // width
+    for turn in parallel(outer * blocks, (_EXPENSIVE if logarithm else 2) * n * min(width, inner)):
+        o = turn // blocks
+        first = (turn - o * blocks) * width
+        columns = min(width, inner - first)
+        at = o * n * inner + first
+        total = local(COLUMNS, result)
+        for j in range(columns):
+            total[j] = 0
+        for k in range(n):
+            for j in range(columns):
+                i = at + k * inner + j
+                total[j] += grad[i] if logarithm else grad[i] * result[i]
+        for k in range(n):
+            for j in range(columns):
+                i = at + k * inner + j
+                out[i] = grad[i] - exp(result[i]) * total[j] if logarithm else (grad[i] - total[j]) * result[i]
+
+
+@kernel
+def logsumexp_rows(out: flat, x: flat, rows, n):
+    for row in parallel(rows, _EXPENSIVE * n):
+        first = row * n
+        top = like(-inf, out)
+        for i in range(first, first + n):
+            top = larger(top, like(x[i], out))
+        top = top if isfinite(top) else like(0, out)
+        total = like(0, out)
+        for i in range(first, first + n):
+            total += exp(like(x[i], out) - top)
+        out[row] = log(total) + top
+
+
+@kernel
+def logsumexp_columns(out: flat, x: flat, outer, n, inner, width):
+    blocks = (inner + width - 1) // width
+    for turn in parallel(outer * blocks, _EXPENSIVE * n * min(width, inner)):
+        o = turn // blocks
+        first = (turn - o * blocks) * width
+        columns = min(width, inner - first)
+        at = o * n * inner + first
+        top = local(COLUMNS, out)
+        total = local(COLUMNS, out)
+        for j in range(columns):
+            top[j] = -inf
+            total[j] = 0
+        for k in range(n):
+            for j in range(columns):
+                top[j] = larger(top[j], like(x[at + k * inner + j], out))
+        for j in range(columns):
+            largest = top[j]
+            top[j] = largest if isfinite(largest) else like(0, out)
+        for k in range(n):
+            for j in range(columns):
+                total[j] += exp(like(x[at + k * inner + j], out) - top[j])
+        for j in range(columns):
+            out[o * inner + first + j] = log(total[j]) + top[j]
