@@ -244,4 +244,4 @@ def moved_statistics(running_mean: Any, running_var: Any, mean: Any, rstd: Any, 
 move_statistics = function_of(op(
    "_move_statistics_(Tensor(a!) self, Tensor(b!) variance, Tensor mean, Tensor rstd, float momentum, float eps, float "
    "unbiased) -> Tensor(a!)", kernel=writes(lambda *arguments: None, _move), public="",
-   kernels={"cuda": "batch_norm.move_statistics"}, decomposition=moved_statistics))
+   kernels={"cpu": "norm.move_statistics", "cuda": "batch_norm.move_statistics"}, decomposition=moved_statistics))

@@ -695,6 +695,8 @@ class Writes(Family):
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
         check, write, repeats, xp, array_of = self.check, self.write, self.repeats, backend.xp, backend.array_of
         direct = backend.direct
+        if direct:
+            write = backend.array_function(operator, write)
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
             check(target, *args)

@@ -195,3 +195,11 @@ def by_running_statistics(input: Any, weight: Any, bias: Any, mean: Any, var: An
     else:
         done = launched(library.scale_planes, *given, samples, channels, x.size // (samples * channels), eps, **has)
     return _shaped(made, spec.strides) if done else None
+
+
+def move_statistics(running_mean: Any, running_var: Any, mean: Any, rstd: Any, momentum: float, eps: float,
+                    unbiased: float) -> Any:
+    """Running statistics moved towards those of a batch: something if it was done here."""
+    given = (running_mean, running_var, mean, rstd)
+    done = launched(library.move_statistics, *given, running_mean.size, momentum, eps, unbiased)
+    return running_mean if done else None
