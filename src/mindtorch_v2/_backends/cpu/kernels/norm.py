@@ -8,7 +8,8 @@ import numpy as np
 from ...._core.threads import get_num_threads
 from ...._kernels.library import norm as library
 from ..jit.calls import launched
-from .reduce import SHARED, contiguous, shared_width, takes_halves
+from .arrays import takes_halves
+from .reduce import SHARED, contiguous, shared_width
 
 
 def _in_order(array: Any) -> Any:

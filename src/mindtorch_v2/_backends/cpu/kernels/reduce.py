@@ -12,17 +12,12 @@ from ...._core.threads import get_num_threads
 from ...._kernels.library import reduce as library
 from ...._ops._declare.rules import Spec
 from ..jit.calls import prepared
+from .arrays import takes_halves
 
 _PLAIN = frozenset((float32.np, float64.np))
 SHARED = 1 << 15  # elements from which on several threads may work
 _FEW = 16  # columns next to each other that are too few for the lanes of a vector
 INF = float("inf")
-
-
-def takes_halves(kernel: Any) -> Any:
-    """A kernel that gets half precision as it is, not widened."""
-    kernel.takes_halves = True
-    return kernel
 
 
 def contiguous(array: Any) -> Any:
@@ -227,7 +222,7 @@ def _of_dims(folding: Folding) -> Callable:
             return None
         return folding(x, _axes(dim), spec)
 
-    kernel.quick = folding.quick
+    kernel.quick = folding.quick  # type: ignore[attr-defined]
     return kernel
 
 
@@ -280,7 +275,7 @@ def _of_all(folding: Folding) -> Callable:
     def kernel(x: Any, *, spec: Spec) -> Any:
         return folding(x, None, spec)
 
-    kernel.quick = folding.quick
+    kernel.quick = folding.quick  # type: ignore[attr-defined]
     return kernel
 
 

@@ -10,7 +10,8 @@ from ...._core.threads import get_num_threads
 from ...._kernels.library import softmax as library
 from ...._ops._declare.rules import Spec
 from ..jit.calls import prepared
-from .reduce import SHARED, contiguous, shared_width, steps_of, takes_halves
+from .arrays import takes_halves
+from .reduce import SHARED, contiguous, shared_width, steps_of
 
 
 def along(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
