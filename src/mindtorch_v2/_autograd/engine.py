@@ -624,14 +624,15 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     if state.get("recorder") is not None:
         state["recorder"].watch(task)
     try:
-        starts = list(zip(roots, grads, strict=True))
-        for i, ((target, nr), grad) in enumerate(starts):
+        starts = []
+        for edge, grad in zip(roots, grads, strict=True):
+            target, nr = edge
             if nr >= 0 and grad is not None and nr < len(target.outputs):
                 shape = target.outputs[nr][0]
                 if grad._array.shape != shape:
-                    starts[i] = (target, nr), _fitted_root(grad, shape, i)
-        if len(starts) == 1 and accumulate_grad and roots[0][1] == 0 and task.is_plain():
-            ((target, _), grad), = starts
+                    grad = _fitted_root(grad, shape, len(starts))
+            starts.append((edge, grad))
+        if len(starts) == 1 and nr == 0 and accumulate_grad and task.is_plain():
             left = task.run_straight(target, grad)
             starts = [] if left is None else [((left[0], 0), left[1])]
         if starts:

@@ -20,6 +20,7 @@ from .._dispatch.keys import (
 )
 
 _sequence = itertools.count()
+_CPU_WITH_GRAD = WITH_GRAD[CPU_MASK]
 _DISCRETE = "biu"  # the kinds of NumPy types that have no gradient
 
 FREED = ("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -251,14 +252,15 @@ class SavedOutput:
 
     def unpack(self, node: Node) -> Any:
         """The output as `node` made it."""
+        if self.array.dtype.kind in _DISCRETE:
+            return self.tensor
         if self.fields is None:
             made: Any = object.__new__(self.kind)
-            made._array, made._counter = self.array, self._counter
+            made._array, made._counter, made._keys = self.array, self._counter, _CPU_WITH_GRAD
         else:
             made = self.tensor
-        if self.array.dtype.kind in _DISCRETE:
-            return made
-        made._edge, made._keys = (node, self.nr), made._keys | WITH_GRAD[made._keys & BACKEND_MASK]
+            made._keys |= WITH_GRAD[made._keys & BACKEND_MASK]
+        made._edge = (node, self.nr)
         return made
 
 

@@ -34,7 +34,8 @@ def attach() -> None:
 
 def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
     flush_pending[0]()
-    check_flags(retain_graph, create_graph)
+    if create_graph.__class__ is not bool or retain_graph is not None:
+        check_flags(retain_graph, create_graph)
     if inputs is not None:
         inputs = input_tuple(inputs, "backward")
     keep = create_graph if retain_graph is None else retain_graph
@@ -43,8 +44,6 @@ def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_
 
 def check_flags(retain_graph: Any, create_graph: Any) -> None:
     """Raises unless the flags of a backward pass are such; None keeps the graph as `create_graph` says."""
-    if create_graph.__class__ is bool and (retain_graph is None or retain_graph.__class__ is bool):
-        return
     for flag in (create_graph,) if retain_graph is None else (retain_graph, create_graph):
         if not isinstance(flag, int) and not hasattr(flag, "__index__"):
             raise TypeError(f"'{type(flag).__name__}' object cannot be interpreted as an integer")
