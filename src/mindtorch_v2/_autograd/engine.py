@@ -166,47 +166,44 @@ class Task:
         state = modes.__dict__
         return self.needed is None and not state.get("anomaly") and "run_node" not in self.__dict__
 
-    def run_straight(self, node: Node, grad: Any) -> tuple[Node, Any] | None:
+    def run_straight(self, node: Node, nr: int, grad: Any) -> tuple[Node, int, Any] | None:
         """Runs nodes from one on as long as each leads to one other, or to leaves, which needs no counting.
 
         What comes back is the first node that does not, with the gradient of its output; None if all have run.
         """
-        keep_graph = self.keep_graph
-        while not node.watched and len(node.outputs) == 1:
+        while not node.watched:
             edges = node.edges
-            if len(edges) == 1:
-                edge = edges[0]
-                if edge is None:
-                    return node, grad
-                target, nr = edge
-                if nr > 0 or not nr and len(target.outputs) != 1 or nr < 0 and not _is_plain_leaf(target):
-                    return node, grad
-                grad = node.apply(grad)[0]
-                if grad is not None and not _fits(grad, target, nr):
-                    grad = fitted(grad, edge, node, {})
-                if not keep_graph and node.versions:
-                    node.release()
-                if nr < 0:
-                    if grad is not None:
-                        accumulate(target, grad)
-                    return None
-                node = target
-                continue
-            leaves = [edge[0] for edge in edges if edge is not None and edge[1] < 0 and _is_plain_leaf(edge[0])]
-            if len(leaves) != len(edges) or len(leaves) != len({id(leaf) for leaf in leaves}):
-                return node, grad
-            grads = list(node.apply(grad))
+            live = edges if len(edges) == 1 and edges[0] is not None else [e for e in edges if e is not None]
+            if len(live) != 1:
+                leaves = {id(target) for target, at in live if at < 0 and _is_plain_leaf(target)}
+                if not live or len(leaves) != len(live):
+                    break
+            elif live[0][1] < 0 and not _is_plain_leaf(live[0][0]):
+                break
+            if len(node.outputs) == 1:
+                grads = list(node.apply(grad))
+            else:
+                given = [None] * max(len(node.outputs), nr + 1)
+                given[nr] = grad
+                grads = list(node.apply(*given))
+                del given
+            if not self.keep_graph and node.versions:
+                node.release()
             grads.reverse()
             for edge in edges:
                 grad = grads.pop()
+                if edge is None:
+                    continue
+                target, nr = edge
                 if grad is not None:
-                    if not _fits(grad, edge[0], -1):
+                    if not _fits(grad, target, nr):
                         grad = fitted(grad, edge, node, {})
-                    accumulate(edge[0], grad)
-            if not keep_graph and node.versions:
-                node.release()
-            return None
-        return node, grad
+                    if nr < 0:
+                        accumulate(target, grad)
+            if nr < 0:
+                return None
+            node = target
+        return node, nr, grad
 
     def run_from(self, starts: Sequence[tuple[tuple, Any]]) -> None:
         """Runs all that the given edges lead to, from the gradients given with them."""
@@ -632,9 +629,9 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
                 if grad._array.shape != shape:
                     grad = _fitted_root(grad, shape, len(starts))
             starts.append((edge, grad))
-        if len(starts) == 1 and nr == 0 and accumulate_grad and task.is_plain():
-            left = task.run_straight(target, grad)
-            starts = [] if left is None else [((left[0], 0), left[1])]
+        if len(starts) == 1 and nr >= 0 and accumulate_grad and task.is_plain():
+            left = task.run_straight(target, nr, grad)
+            starts = [] if left is None else [(left[:2], left[2])]
         if starts:
             task.run_from(starts)
         for callback in task.callbacks:  # one may queue another
