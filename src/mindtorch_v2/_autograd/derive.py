@@ -55,7 +55,7 @@ class Derivative:
         self.formulas = []
         for key, function in grad.items():
             code = function.__code__
-            parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            parameters = getattr(function, "parameters", code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
             arguments = tuple(part.strip() for part in key.split(","))
             known = {"grad", "grads", "needs", *schema.names, *outputs}
             known |= {name + suffix for name in schema.names for suffix in SUFFIXES}

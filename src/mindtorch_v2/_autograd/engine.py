@@ -189,12 +189,12 @@ class Task:
                 del given
             if not self.keep_graph and node.versions:
                 node.release()
-            grads.reverse()
-            for edge in edges:
-                grad = grads.pop()
+            for at, edge in enumerate(edges):
                 if edge is None:
                     continue
                 target, nr = edge
+                grad = grads[at]
+                grads[at] = None  # so that nothing but `grad` keeps a gradient that a leaf may take over
                 if grad is not None:
                     if not _fits(grad, target, nr):
                         grad = fitted(grad, edge, node, {})

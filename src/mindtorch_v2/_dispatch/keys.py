@@ -168,8 +168,8 @@ class _Unusual:
 
 unusual = _Unusual()
 _USUAL_MASKS = (0, ALL_KEYS)
-_RECORDING = AUTOGRAD_MASK | VIEW_MASK
-_UNRECORDED_MASKS = (0, ALL_KEYS & ~_RECORDING)  # this very tuple says that nothing but recording is off
+RECORDING_MASK = AUTOGRAD_MASK | VIEW_MASK
+UNRECORDED_MASKS = (0, ALL_KEYS & ~RECORDING_MASK)  # this very tuple says that nothing but recording is off
 
 
 class _Modes(threading.local):
@@ -189,11 +189,11 @@ class _Modes(threading.local):
         state = self.__dict__
         previous = state["grad_enabled"]
         if previous is not enabled:
-            if state["masks"] is (_UNRECORDED_MASKS if enabled else _USUAL_MASKS):  # the usual case, without arithmetic
+            if state["masks"] is (UNRECORDED_MASKS if enabled else _USUAL_MASKS):  # the usual case, without arithmetic
                 state["grad_enabled"] = enabled
                 with unusual.lock:
                     unusual.threads += -1 if enabled else 1
-                state["masks"] = _USUAL_MASKS if enabled else _UNRECORDED_MASKS
+                state["masks"] = _USUAL_MASKS if enabled else UNRECORDED_MASKS
             else:
                 self.update(grad_enabled=enabled)
         return previous
@@ -203,7 +203,7 @@ class _Modes(threading.local):
         state = self.__dict__  # one thread-local look-up
         state.update(changes)
         records = state["grad_enabled"] and not state["inference"]
-        exclude = state["exclude"] if records else state["exclude"] | _RECORDING
+        exclude = state["exclude"] if records else state["exclude"] | RECORDING_MASK
         masks = (state["include"], ALL_KEYS & ~exclude)
         was_usual = state["masks"] == _USUAL_MASKS
         if (masks == _USUAL_MASKS) is not was_usual:

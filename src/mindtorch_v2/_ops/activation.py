@@ -12,6 +12,7 @@ from .._dispatch.registry import Operator
 from ._declare.aten import LEAF, Aten, first
 from ._declare.batch import called, in_front
 from ._declare.families import Composite, blockwise, computes, moves, pointwise
+from ._declare.formulas import on_arrays
 from ._declare.op import PUBLIC, composite, op
 from ._declare.out import AS_OPERAND, FOUND
 from ._declare.rules import Spec, floating
@@ -115,8 +116,8 @@ functional(LEAKY_RELU, "leaky_relu(Tensor input, Scalar negative_slope=0.01, Any
 _PRELU_KERNEL = op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
    kernel=pointwise(lambda xp, self, weight: xp.where(self > 0, self, self * weight), excluding=NOT_FLOATING,
                     named="prelu_cpu"),
-   grad=dict(self=lambda grad, self, weight: grad.where(self > 0, weight * grad),
-             weight=lambda grad, self: (self * grad).masked_fill(self > 0, 0)),
+   grad=dict(self=on_arrays(lambda xp, grad, self, weight: xp.where(self > 0, grad, weight * grad)),
+             weight=on_arrays(lambda xp, grad, self: xp.where(self > 0, 0, self * grad))),
    public="", inplace=False, samples=cases(case(t(2, 3), t(3)), case(t(2, 3), t(1))),
    decomposition=lambda self, weight: self.where(self > 0, self * weight))
 
@@ -212,22 +213,23 @@ def _elu(xp: Any, self: Any, alpha: float, scale: float, input_scale: float) -> 
     return low
 
 
-def _elu_grad(grad: Tensor, self: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
-    falling = (self.clamp(None, 0) * input_scale).exp() * (alpha * scale * input_scale)
-    return grad * falling.where(self <= 0, falling.new_full((), scale))
+def _elu_grad(xp: Any, grad: Any, self: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    falling = xp.exp(xp.at_most(self, 0) * input_scale) * (alpha * scale * input_scale)
+    return grad * xp.where(self <= 0, falling, scale)
 
 
 ELU = op("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
    kernel=pointwise(_elu, excluding=NOT_FLOATING),
-   npu="aclnnElu(self, alpha, scale, input_scale, out)", grad=dict(self=_elu_grad), public="",
+   npu="aclnnElu(self, alpha, scale, input_scale, out)", grad=dict(self=on_arrays(_elu_grad)), public="",
    samples=unary(alpha=(1.0, 0.5), scale=(1.0, 2.0)))
 functional(ELU, "elu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
 SELU = op("selu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING,
                     named="elu_cpu"),
    npu="aclnnSelu(self, out)",
-   grad=dict(self=lambda grad, self: _elu_grad(grad, self, SELU_ALPHA, SELU_SCALE, 1)), public="torch", samples=unary(),
-   out=None, aten=Aten(name="elu", values=lambda self: (self, SELU_ALPHA, SELU_SCALE, 1)), inplace="selu_")
+   grad=dict(self=on_arrays(lambda xp, grad, self: _elu_grad(xp, grad, self, SELU_ALPHA, SELU_SCALE, 1))),
+   public="torch", samples=unary(), out=None, inplace="selu_",
+   aten=Aten(name="elu", values=lambda self: (self, SELU_ALPHA, SELU_SCALE, 1)))
 functional(SELU, "selu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 
@@ -240,8 +242,8 @@ CELU = op("celu(Tensor self, Scalar alpha=1.0) -> Tensor",
    kernel=pointwise(lambda xp, self, alpha: _elu(xp, self, alpha, 1, 1 / alpha), excluding=NOT_FLOATING,
                     check=_check_celu, named="elu_cpu"),
    npu="aclnnCelu(self, alpha, out)",
-   grad=dict(self=lambda grad, self, alpha: _elu_grad(grad, self, alpha, 1, 1 / alpha)), public="torch",
-   samples=unary(alpha=(1.0, 0.5)), out=None, inplace="celu_")
+   grad=dict(self=on_arrays(lambda xp, grad, self, alpha: _elu_grad(xp, grad, self, alpha, 1, 1 / alpha))),
+   public="torch", samples=unary(alpha=(1.0, 0.5)), out=None, inplace="celu_")
 functional(CELU, "celu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
 
 # sigmoid and its relatives -------------------------------------------------------------------------------------------
@@ -322,9 +324,10 @@ def _softplus(xp: Any, self: Any, beta: float, threshold: float) -> Any:
     return xp.where(scaled > threshold, self, curved if beta == 1 else curved / self.dtype.type(beta))
 
 
-def _softplus_grad(grad: Tensor, self: Tensor, beta: float, threshold: float) -> Tensor:
+@on_arrays
+def _softplus_grad(xp: Any, grad: Any, self: Any, beta: float, threshold: float) -> Any:
     scaled = self * beta
-    return grad * scaled.sigmoid().masked_fill(scaled > threshold, 1)
+    return xp.where(scaled > threshold, grad, grad * xp.sigmoid(scaled))
 
 
 SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
@@ -349,7 +352,7 @@ def _log_sigmoid(xp: Any, self: Any) -> Any:
 op("log_sigmoid(Tensor self) -> Tensor",
    kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C")),
    npu="aclnnLogSigmoid(self, out)",
-   grad=dict(self=lambda grad, self: grad * (-self).sigmoid()),
+   grad=dict(self=on_arrays(lambda xp, grad, self: grad * xp.sigmoid(-self))),
    public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(),
    out=FOUND._replace(names="nn.functional.logsigmoid", resizes=True), batch=in_front,
    aten=Aten(name="log_sigmoid_forward", result=first))
@@ -366,9 +369,10 @@ def _mish_gate(xp: Any, self: Any) -> Any:
     return xp.tanh(_softplus(xp, self, 1, math.inf))
 
 
-def _mish_grad(grad: Tensor, self: Tensor) -> Tensor:
-    gate = call_bound(SOFTPLUS, (self, 1, 20)).tanh()
-    return grad * (gate + self * self.sigmoid() * (1 - gate * gate))
+@on_arrays
+def _mish_grad(xp: Any, grad: Any, self: Any) -> Any:
+    gate = xp.tanh(xp.logaddexp(self, xp.zeros_like(self)))
+    return grad * (gate + self * xp.sigmoid(self) * (1 - gate * gate))
 
 
 MISH = op("mish(Tensor self) -> Tensor",
@@ -484,14 +488,15 @@ def _bounded(xp: Any, self: Any, low: float, high: float) -> Any:
     return xp.at_most(xp.at_least(self, self.dtype.type(low)), self.dtype.type(high))
 
 
-def _inside(grad: Tensor, self: Tensor, low: float, high: float) -> Tensor:
-    return grad.masked_fill((self <= low) | (self >= high), 0)
+def _inside(xp: Any, grad: Any, self: Any, low: float, high: float) -> Any:
+    return xp.where((self <= low) | (self >= high), 0, grad)
 
 
 HARDTANH = op("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
    kernel=pointwise(_bounded, check=_check_hardtanh),
    npu="aclnnHardtanh(self, min_val, max_val, out)",
-   grad=dict(self=lambda grad, self, min_val, max_val: _inside(grad, self, min_val, max_val)), public="",
+   grad=dict(self=on_arrays(lambda xp, grad, self, min_val, max_val: _inside(xp, grad, self, min_val, max_val))),
+   public="",
    samples=lambda: [*unary(min_val=(-1, -0.5), max_val=(1, 0.5))(),
                     error(RuntimeError, "Bool inputs not supported for hardtanh", values([True]))])
 functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, Any inplace=False) -> Tensor",
@@ -499,19 +504,20 @@ functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1
 RELU6 = op("relu6(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self, 0, 6), check=lambda self: _check_hardtanh(self, 0, 6)),
    npu="aclnnHardtanh(self, 0, 6, out)",
-   grad=dict(self=lambda grad, self: _inside(grad, self, 0, 6)), public="", samples=unary(-3, 9),
+   grad=dict(self=on_arrays(lambda xp, grad, self: _inside(xp, grad, self, 0, 6))), public="", samples=unary(-3, 9),
    aten=Aten(name="hardtanh", values=lambda self: (self, 0, 6)))
 functional(RELU6, "relu6(Tensor input, Any inplace=False) -> Tensor")
 HARDSIGMOID = op("hardsigmoid(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self + 3, 0, 6) / 6, excluding=NOT_FLOATING),
    npu="aclnnHardsigmoid(self, out)",
-   grad=dict(self=lambda grad, self: (grad / 6).masked_fill(~((self > -3) & (self < 3)), 0)), public="",
+   grad=dict(self=on_arrays(lambda xp, grad, self: xp.where((self > -3) & (self < 3), grad / 6, 0))), public="",
    samples=unary(-5, 5))
 functional(HARDSIGMOID, "hardsigmoid(Tensor input, Any inplace=False) -> Tensor")
 
 
-def _hardswish_grad(grad: Tensor, self: Tensor) -> Tensor:
-    return (grad * (self / 3 + 0.5)).masked_fill(self <= -3, 0).where(self < 3, grad)
+@on_arrays
+def _hardswish_grad(xp: Any, grad: Any, self: Any) -> Any:
+    return xp.where(self < 3, xp.where(self <= -3, 0, grad * (self / 3 + 0.5)), grad)
 
 
 HARDSWISH = op("hardswish(Tensor self) -> Tensor",
@@ -521,8 +527,9 @@ HARDSWISH = op("hardswish(Tensor self) -> Tensor",
 functional(HARDSWISH, "hardswish(Tensor input, Any inplace=False) -> Tensor")
 
 
-def _outside(grad: Tensor, self: Tensor, lambd: float) -> Tensor:
-    return grad.masked_fill(~((self < -lambd) | (self > lambd)), 0)
+@on_arrays
+def _outside(xp: Any, grad: Any, self: Any, lambd: float) -> Any:
+    return xp.where((self < -lambd) | (self > lambd), grad, 0)
 
 
 def _check_softshrink(self: Tensor, lambd: float) -> None:
@@ -537,14 +544,14 @@ op("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
    kernel=pointwise(lambda xp, self, lambd: xp.where((self >= -lambd) & (self <= lambd), 0, self),
                     excluding=NOT_FLOATING, check=_check_numbers),
    npu="aclnnHardshrink(self, lambd, out)",
-   grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="torch Tensor nn.functional",
+   grad=dict(self=_outside), public="torch Tensor nn.functional",
    inplace=False, samples=unary(lambd=(0.5, 1.2)),
    out=AS_OPERAND._replace(names="torch.hardshrink nn.functional.hardshrink"))
 op("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
    kernel=pointwise(lambda xp, self, lambd: self - _bounded(xp, self, -lambd, lambd), excluding=NOT_FLOATING,
                     check=_check_softshrink, named="softshrink_check"),
    npu="aclnnSoftshrink(self, lambd, out)",
-   grad=dict(self=lambda grad, self, lambd: _outside(grad, self, lambd)), public="nn.functional", inplace=False,
+   grad=dict(self=_outside), public="nn.functional", inplace=False,
    samples=lambda: [*unary(lambd=(0.5, 1.2))(),
                     error(RuntimeError, "for input dtype Float, but found -1", t(2), -1.0)],
    out=AS_OPERAND._replace(names="nn.functional.softshrink"))

@@ -1,6 +1,7 @@
 """Functions of several numbers: extremes, bounds, interpolation, added products, and the parts floats are made of."""
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import Aten
 from ._declare.batch import in_front
 from ._declare.families import Pointwise, computes, pointwise
+from ._declare.formulas import TENSORS, on_arrays
 from ._declare.op import op
 from ._declare.out import AS_OPERAND, Out
 from ._declare.rules import Spec, broadcast_shape, c_name, check_shape_fits, common_dtype, floating, pointwise_strides
@@ -32,22 +34,26 @@ def _refuse_complex(name: str) -> Callable[[Tensor, Tensor], None]:
     return check
 
 
-def _winner_grad(grad: Tensor, loses: Tensor, ties: Tensor) -> Tensor:
-    """The gradient where an operand was chosen; operands that tie share it."""
-    return (grad / (1 + ties.to(grad.dtype))).masked_fill(loses, 0)
+@on_arrays
+def _larger_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
+    """The gradient where an operand is the larger one; operands that tie share it."""
+    return xp.where(self < other, 0, xp.where(self == other, grad / 2, grad))
+
+
+@on_arrays
+def _smaller_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
+    return xp.where(self > other, 0, xp.where(self == other, grad / 2, grad))
 
 
 op("maximum(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("maximum", check=_refuse_complex("maximum")),
    npu="aclnnMaximum(self, other, out)",
-   grad=dict(self=lambda grad, self, other: _winner_grad(grad, self < other, self == other),
-             other=lambda grad, self, other: _winner_grad(grad, self > other, self == other)),
+   grad=dict(self=_larger_grad, other=lambda grad, self, other: _larger_grad(grad, other, self)),
    inplace=False, samples=binary(scalar=None))
 op("minimum(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("minimum", check=_refuse_complex("minimum")),
    npu="aclnnMinimum(self, other, out)",
-   grad=dict(self=lambda grad, self, other: _winner_grad(grad, self > other, self == other),
-             other=lambda grad, self, other: _winner_grad(grad, self < other, self == other)),
+   grad=dict(self=_smaller_grad, other=lambda grad, self, other: _smaller_grad(grad, other, self)),
    inplace=False, samples=binary(scalar=None))
 
 
@@ -79,20 +85,22 @@ def _clamp(xp: Any, self: Any, min: Any, max: Any) -> Any:
     return bounded if max is None else xp.at_most(bounded, max)
 
 
-def _clamp_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
+@on_arrays
+def _clamp_grad(xp: Any, grad: Any, self: Any, min: Any, max: Any) -> Any:
     if min is None:
-        return grad.masked_fill(~(self <= max), 0)
+        return xp.where(self <= max, grad, 0)
     inside = self >= min
-    return grad.masked_fill(~(inside if max is None else inside & (self <= max)), 0)
+    return xp.where(inside if max is None else inside & (self <= max), grad, 0)
 
 
-def _clamp_bound_grad(grad: Tensor, self: Tensor, min: Any, max: Any) -> tuple[Any, Any]:
+@on_arrays
+def _clamp_bound_grad(xp: Any, grad: Any, self: Any, min: Any, max: Any) -> tuple[Any, Any]:
     """Where `max` is below `min` it is `max` that is returned, and gets the gradient."""
     if max is None:
-        return grad.masked_fill(~(self < min), 0), None
+        return xp.where(self < min, grad, 0), None
     if min is None:
-        return None, grad.masked_fill(~(self > max), 0)
-    return (grad.masked_fill(~((self < min) & (min < max)), 0), grad.masked_fill(~((self > max) | (max < min)), 0))  # type: ignore
+        return None, xp.where(self > max, grad, 0)
+    return xp.where((self < min) & (min < max), grad, 0), xp.where((self > max) | (max < min), grad, 0)
 
 
 _LARGEST: float = finfo(float32).max
@@ -179,22 +187,22 @@ op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
    samples=binary(), aten=Aten(_bound_overload), inplace="clamp_max_")
 
 
-def _declare_nan_ignoring(name: str, compare: str) -> None:
+def _declare_nan_ignoring(name: str, compare: Callable[[Any, Any], Any]) -> None:
     """fmax or fmin: a NaN loses against a number; the first operand wins a tie."""
 
-    def kept(self: Tensor, other: Tensor) -> Tensor:
-        return getattr(self, compare)(other) | other.isnan()
+    def kept(xp: Any, self: Any, other: Any) -> Any:
+        return compare(self, other) | xp.isnan(other)
 
     op(f"{name}(Tensor self, Tensor other) -> Tensor",
        kernel=pointwise(name, check=_refuse_complex(name)),
-       grad=dict(self=lambda grad, self, other: grad.masked_fill(~kept(self, other), 0),
-                 other=lambda grad, self, other: grad.masked_fill(kept(self, other), 0)),
+       grad=dict(self=on_arrays(lambda xp, grad, self, other: xp.where(kept(xp, self, other), grad, 0)),
+                 other=on_arrays(lambda xp, grad, self, other: xp.where(kept(xp, self, other), 0, grad))),
        inplace=False, samples=binary(scalar=None),
-       decomposition=lambda self, other: self.where(kept(self, other), other))
+       decomposition=lambda self, other: self.where(kept(TENSORS, self, other), other))
 
 
-_declare_nan_ignoring("fmax", "ge")
-_declare_nan_ignoring("fmin", "le")
+_declare_nan_ignoring("fmax", operator.ge)
+_declare_nan_ignoring("fmin", operator.le)
 
 
 # several operands ----------------------------------------------------------------------------------------------------
@@ -321,7 +329,7 @@ def _nextafter_by_parts(self: Any, other: Any) -> Any:
 
 op("nextafter(Tensor self, Tensor other) -> Tensor",
    kernel=Exact("nextafter", excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=lambda grad, self, other: grad.masked_fill(self == other, 0),
+   grad=dict(self=on_arrays(lambda xp, grad, self, other: xp.where(self == other, 0, grad)),
              other=lambda grad: grad.new_zeros(grad.shape)),
    samples=binary(scalar=None), decomposition=_nextafter_by_parts)
 

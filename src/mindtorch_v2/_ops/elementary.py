@@ -11,6 +11,7 @@ from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
 from ._declare.aten import LEAF, Aten, by_operands, if_given
 from ._declare.families import pointwise
+from ._declare.formulas import on_arrays
 from ._declare.op import composite, op
 from ._declare.out import AS_OPERAND, CASTABLE, Out
 from ._declare.rules import floating
@@ -150,17 +151,18 @@ op("atanh(Tensor self) -> Tensor",
    aliases=("arctanh",), samples=unary(-0.9, 0.9), inplace="arctanh_ atanh_", keeps_zero=True)
 
 
-def _atan2_grad(change: Tensor, self: Tensor, other: Tensor) -> Tensor:
+@on_arrays
+def _atan2_grad(xp: Any, grad: Any, change: Any, self: Any, other: Any) -> Any:
     """No direction at the origin, and no gradient."""
     square = self * self + other * other
-    return (change * square.reciprocal()).masked_fill(square == 0, 0)
+    return xp.where(square == 0, 0, grad * change / square)
 
 
 op("atan2(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("arctan2", floating, excluding=(COMPLEX,)),
    npu="aclnnAtan2(self, other, out)",
-   grad=dict(self=lambda grad, self, other: _atan2_grad(grad * other, self, other),
-             other=lambda grad, self, other: _atan2_grad(-grad * self, self, other)),
+   grad=dict(self=lambda grad, self, other: _atan2_grad(grad, other, self, other),
+             other=lambda grad, self, other: _atan2_grad(-grad, self, self, other)),
    aliases=("arctan2",), samples=binary(0.2, 2, scalar=None), autocast=dict(accelerators="widest"))
 
 
@@ -174,8 +176,8 @@ def _hypot_by_parts(self: Any, other: Any) -> Any:
 
 op("hypot(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=lambda grad, self, result: grad * self / result,
-             other=lambda grad, other, result: grad * other / result),
+   grad=dict(self=on_arrays(lambda xp, grad, self, result: grad * self / result),
+             other=on_arrays(lambda xp, grad, other, result: grad * other / result)),
    samples=binary(0.2, 2, scalar=None), decomposition=_hypot_by_parts)
 
 
@@ -184,11 +186,12 @@ def _sinc(xp: Any, self: Any) -> Any:
     return xp.where(self == 0, 1, xp.sin(turned) / turned)
 
 
-def _sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
+@on_arrays
+def _sinc_grad(xp: Any, grad: Any, self: Any) -> Any:
     turned = self * math.pi
     square = turned * self
-    slope = (turned * turned.cos() - turned.sin()) / square
-    return (grad * conj(slope)).masked_fill(square == 0, 0)
+    slope = (turned * xp.cos(turned) - xp.sin(turned)) / square
+    return xp.where(square == 0, 0, grad * slope.conj())
 
 
 op("sinc(Tensor self) -> Tensor",
@@ -360,10 +363,10 @@ def _logit(xp: Any, self: Any, eps: float | None) -> Any:
     return xp.log(bounded / (1 - bounded))
 
 
-def _logit_grad(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
-    slope = grad / (self * (1 - self))
+@on_arrays
+def _logit_grad(xp: Any, grad: Any, self: Any, eps: float | None) -> Any:
     low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
-    return slope.masked_fill(~((self >= low) & (self <= high)), outside)
+    return xp.where((self >= low) & (self <= high), grad / (self * (1 - self)), outside)
 
 
 op("logit(Tensor self, float? eps=None) -> Tensor",
@@ -376,22 +379,29 @@ def _xlogy(xp: Any, self: Any, other: Any) -> Any:
     return xp.where((self == 0) & ~xp.isnan(other), 0, self * xp.log(other))
 
 
-def _xlogy_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
+@on_arrays
+def _xlogy_self_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
     if other.__class__ in NUMBERS:
-        other = grad.new_full((), other)
-    return (grad * other.log()).masked_fill((self == 0) & (other <= 0), 0)
+        other = xp.full_like(grad, other)
+    return xp.where((self == 0) & (other <= 0), 0, grad * xp.log(other))
 
 
 op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_xlogy, floating, excluding=(COMPLEX,)),
    npu=("aclnnXLogYTensor(self, other, out)", "aclnnXLogYScalarOther(self, other, out)"),
-   grad=dict(self=_xlogy_self_grad, other=lambda grad, self, other: grad * self / other),
+   grad=dict(self=_xlogy_self_grad, other=on_arrays(lambda xp, grad, self, other: grad * self / other)),
    public="torch Tensor special", samples=binary(0.2, 2),
    aten=Aten(by_operands("Tensor", "Scalar_Other", "Scalar_Self")), inplace="xlogy_")
 
 
-def _logaddexp2_share(grad: Tensor, mine: Tensor, theirs: Tensor) -> Tensor:
-    return grad / (1 + (theirs - mine).exp2())
+@on_arrays
+def _logaddexp_share(xp: Any, grad: Any, mine: Any, theirs: Any) -> Any:
+    return grad / (1 + xp.exp(theirs - mine)).conj()
+
+
+@on_arrays
+def _logaddexp2_share(xp: Any, grad: Any, mine: Any, theirs: Any) -> Any:
+    return grad / (1 + xp.exp2(theirs - mine))
 
 
 def _logaddexp(xp: Any, self: Any, other: Any) -> Any:
@@ -405,8 +415,8 @@ def _logaddexp(xp: Any, self: Any, other: Any) -> Any:
 op("logaddexp(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise(_logaddexp, excluding=(BOOL, INT)),
    npu="aclnnLogAddExp(self, other, out)",
-   grad=dict(self=lambda grad, self, other: grad / conj(1 + (other - self).exp()),
-             other=lambda grad, self, other: grad / conj(1 + (self - other).exp())),
+   grad=dict(self=lambda grad, self, other: _logaddexp_share(grad, self, other),
+             other=lambda grad, self, other: _logaddexp_share(grad, other, self)),
    inplace=False, samples=binary(scalar=None))
 op("logaddexp2(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("logaddexp2", excluding=(BOOL, INT, COMPLEX)),
@@ -519,12 +529,8 @@ op("polar(Tensor abs, Tensor angle) -> Tensor",
    kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of,
                     check=_check_polar),
    npu="aclnnPolar(abs, angle, out)",
-   grad=dict(abs=lambda grad, angle: (conj(grad) * _unit(angle)).real,
-             angle=lambda grad, result: (conj(grad) * result * 1j).real),
+   grad=dict(abs=on_arrays(lambda xp, grad, angle: grad.real * xp.cos(angle) + grad.imag * xp.sin(angle)),
+             angle=on_arrays(lambda xp, grad, result: grad.imag * result.real - grad.real * result.imag)),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
                  error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))),
    out=_COMPLEX_OUT, autocast=dict(cpu="float32"))
-
-
-def _unit(angle: Tensor) -> Tensor:
-    return angle.cos() + angle.sin() * 1j

@@ -1,14 +1,15 @@
 """Largest and smallest elements, and where they are."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.dtype import BOOL, COMPLEX, int64
 from .._core.tensor import Tensor, wrapped_dim
-from .._dispatch.keys import FUNC_MASK
 from ._declare.batch import of_all_elements
 from ._declare.families import computes
+from ._declare.formulas import on_arrays
 from ._declare.op import composite, op
 from ._declare.out import Out, type_of_first
 from ._declare.rules import Spec
@@ -58,24 +59,22 @@ def chosen(xp: Any, array: Any, indices: Any, dim: int, keepdim: bool) -> tuple[
     return contiguous(picked.squeeze(dim)), contiguous(indices.squeeze(dim))
 
 
-def chosen_grad(grad: Tensor, indices: Tensor, shape: Sequence[int], dim: int, keepdim: bool,
-                scatter: str = "scatter") -> Tensor:
-    """The gradient goes to the elements that were chosen."""
-    if not keepdim and shape:
-        grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
-    if (grad._keys | indices._keys) & FUNC_MASK:  # inside vmap one of them may have samples that the other has not
-        return getattr(grad.new_zeros(shape), scatter)(dim, indices, grad)
-    return getattr(grad.new_empty(shape).zero_(), scatter + "_")(dim, indices, grad)
+@functools.partial(on_arrays, version=2)
+def chosen_grad(xp: Any, grad: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdim: bool, adds: bool) -> Any:
+    """The gradient goes to the elements that were chosen; if it `adds`, some may have been chosen several times."""
+    if not keepdim:
+        grad, indices = unfolded(grad, shape, (dim,), False), unfolded(indices, shape, (dim,), False)
+    return xp.placed(grad, indices, shape, dim, adds)
 
 
-def evenly(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int] | None = None,
-           keepdim: bool = False) -> Tensor:
+@on_arrays
+def evenly(xp: Any, grad: Any, self: Any, result: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
     """The gradient shared by all elements equal to the result."""
     best = unfolded(result, self.shape, dim, keepdim)
     ties = self == best
     if dim is None:
-        ties = ties | (self.isnan() & best.isnan())
-    return unfolded(grad, self.shape, dim, keepdim) * ties / ties.sum(dim or None, True)
+        ties = ties | (xp.isnan(self) & xp.isnan(best))
+    return unfolded(grad, self.shape, dim, keepdim) * ties / xp.counted(ties, dim, grad.dtype)
 
 
 # values --------------------------------------------------------------------------------------------------------------
@@ -123,7 +122,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
        kernel=Reduction(ufunc, lambda self: infer(self, None, False),
                         lambda xp, self: getattr(xp, ufunc).reduce(self, None), empty=False),
        npu=f"aclnn{word.title()}(self, out)", kernels={"cpu": f"reduce.{word}_all", "cuda": "reduce.folded"},
-       grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
+       grad=dict(self=lambda grad, self, result: evenly(grad, self, result, None, False)),
        samples=cases(case(t(2, 3)), case(t()), case(kinks([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
                      case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
                      error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))),
@@ -145,7 +144,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
        npu=f"aclnn{word.title()}Dim(self, dim, keepdim, values, indices)",
        kernels={"cpu": f"reduce.{word}_dim", "cuda": "extreme.element_and_place"},
        grad=dict(self=lambda grad, indices, self_shape, dim, keepdim:
-                 chosen_grad(grad, indices, self_shape, dim, keepdim)),
+                 chosen_grad(grad, indices, self_shape, dim, keepdim, False)),
        samples=cases(case(t(2, 3), 1), case(t(2, 3), -2, True), case(t(), 0), case(kinks([[1.0, 3.0, 3.0]]), 1),
                      case(kinks([[1.0, NAN, 3.0]]), 1), case(t(2, 3, 4), 1), case(t(3, 2, layout="transposed"), 0),
                      case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 0), 0),

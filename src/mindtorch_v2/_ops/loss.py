@@ -3,6 +3,7 @@
 Those that are also functions of `torch` itself are not reduced unless told to: PyTorch's default there is 0.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.batch import Call, Result, elementwise
 from ._declare.families import computes
+from ._declare.formulas import on_arrays
 from ._declare.op import composite, function_of, op
 from ._declare.rules import (
     Spec,
@@ -52,7 +54,7 @@ def _reduced_array(xp: Any, loss: Any, reduction: int) -> Any:
 
 def _spread(grad: Any, elements: Any, reduction: int) -> Any:
     """The gradient of each element from that of the reduced loss."""
-    return grad / elements.numel() if reduction == MEAN else grad
+    return grad / math.prod(elements.shape) if reduction == MEAN else grad
 
 
 def unsupported(kernel: str, kind: dtype) -> NotImplementedError:
@@ -106,7 +108,8 @@ def _distance_samples(*extra: Any) -> Callable:
                  case(t(), t()), *extra)
 
 
-def _mse_grad(grad, self, target, reduction):
+@on_arrays
+def _mse_grad(xp, grad, self, target, reduction):
     difference = self - target
     return difference * (_spread(grad, difference, reduction) * 2)
 
@@ -141,9 +144,10 @@ def _smooth_l1(xp: Any, difference: Any, beta: float) -> Any:
     return size if beta == 0 else xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta)
 
 
-def _smooth_l1_grad(grad, self, target, reduction, beta):
+@on_arrays
+def _smooth_l1_grad(xp, grad, self, target, reduction, beta):
     difference = self - target
-    slope = difference.sign() if beta == 0 else (difference / beta).clamp(-1, 1)
+    slope = xp.sign(difference) if beta == 0 else xp.clip(difference / beta, -1, 1)
     return slope * _spread(grad, difference, reduction)
 
 
@@ -168,9 +172,10 @@ def _huber(xp: Any, difference: Any, delta: float) -> Any:
     return xp.where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta))
 
 
-def _huber_grad(grad, self, target, reduction, delta):
+@on_arrays
+def _huber_grad(xp, grad, self, target, reduction, delta):
     difference = self - target
-    return difference.clamp(-delta, delta) * _spread(grad, difference, reduction)
+    return xp.clip(difference, -delta, delta) * _spread(grad, difference, reduction)
 
 
 def _huber_by_parts(self: Any, target: Any, reduction: int, delta: float) -> Any:
@@ -230,13 +235,15 @@ def _binary_array(xp: Any, self: Any, target: Any, weight: Any, reduction: int, 
     return in_strides(_reduced_array(xp, loss if weight is None else loss * weight, reduction), spec)
 
 
-def _binary_grad(grad, self, target, weight, reduction):
-    slope = (self - target) / (self * (1 - self)).clamp_min(1e-12)
+@on_arrays
+def _binary_grad(xp, grad, self, target, weight, reduction):
+    slope = (self - target) / xp.at_least(self * (1 - self), 1e-12)
     return _spread(grad, self, reduction) * (slope if weight is None else slope * weight)
 
 
-def _binary_target_grad(grad, self, weight, reduction):
-    slope = (1 - self).log() - self.log()
+@on_arrays
+def _binary_target_grad(xp, grad, self, weight, reduction):
+    slope = xp.log(1 - self) - xp.log(self)
     return _spread(grad, self, reduction) * (slope if weight is None else slope * weight)
 
 

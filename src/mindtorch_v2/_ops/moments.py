@@ -10,6 +10,7 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.families import computes
+from ._declare.formulas import on_arrays
 from ._declare.op import composite, function_of, op, public_functions
 from ._declare.out import CASTABLE, Out
 from ._declare.rules import Spec
@@ -66,30 +67,22 @@ def _deviation(xp: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> 
     return xp.sqrt(_variance(xp, self, dim, correction, keepdim))
 
 
-def _variance_grad(grad: Tensor, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Tensor:
-    free = folded_count(self.shape, dim) - (1 if correction is None else correction)
-    grad = unfolded(grad, self.shape, dim, keepdim)
-    centred = self - self.mean(dim, True)
-    # Without a degree of freedom each deviation moves the variance without bound.
-    return (2.0 / free if free else INF) * grad * centred
-
-
-def _halved_by(grad: Tensor, deviation: Tensor) -> Tensor:
-    """The gradient of a square root, zero where that is flat."""
-    return (grad / (deviation * 2)).masked_fill(deviation == 0, 0)
-
-
-def _mean_grad(grad: Tensor, self: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    return unfolded(grad / folded_count(self.shape, dim), self.shape, dim, keepdim).expand(self.shape)
-
-
-def _both_grad(grads: tuple, spread: Callable, self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Tensor | None:
-    """The gradient of a variance or deviation and a mean, either of which may not have been used."""
-    total = None if grads[0] is None else _variance_grad(spread(grads[0]), self, dim, correction, keepdim)
-    if grads[1] is None:
+@on_arrays
+def _moments_grad(xp: Any, of_spread: Any, of_mean: Any, self: Any, deviation: Any, dim: Any, correction: Any,
+                  keepdim: bool) -> Any:
+    """The gradient of a variance, or of a deviation if that is given, and of a mean; either may not have been used."""
+    shape, count, total = self.shape, folded_count(self.shape, dim), None
+    if of_spread is not None:
+        free = count - (1 if correction is None else correction)
+        if deviation is not None:  # a square root, flat at zero
+            of_spread = xp.where(deviation == 0, 0, of_spread / (deviation * 2))
+        # Without a degree of freedom each deviation moves the variance without bound.
+        scaled = (2.0 / free if free else INF) * unfolded(of_spread, shape, dim, keepdim)
+        total = scaled * (self - xp.mean_kept(self, dim))
+    if of_mean is None:
         return total
-    of_mean = _mean_grad(grads[1], self, dim, keepdim)
-    return of_mean if total is None else total + of_mean
+    of_mean = unfolded(of_mean / count, shape, dim, keepdim)
+    return xp.broadcast_to(of_mean, shape) if total is None else total + of_mean
 
 
 _CORRECTION = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
@@ -99,14 +92,15 @@ _CORRECTION_CASES = (case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), (0, 1), keep
 
 op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor",
    kernel=computes(_variance_spec("var", "std and var"), _variance),
-   grad=dict(self=_variance_grad),
+   grad=dict(self=lambda grad, self, dim, correction, keepdim:
+             _moments_grad(grad, None, self, None, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
                        ints(2, 3))), out=CASTABLE, kernels={"cpu": "reduce.var", "npu": "reduce.var"})
 op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor",
    kernel=computes(_variance_spec("std", "std and var"), _deviation),
    grad=dict(self=lambda grad, self, result, dim, correction, keepdim:
-             _variance_grad(_halved_by(grad, result), self, dim, correction, keepdim)),
+             _moments_grad(grad, None, self, result, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
                        ints(2, 3))), out=CASTABLE, kernels={"cpu": "reduce.std", "npu": "reduce.std"})
@@ -131,13 +125,13 @@ def _deviation_and_mean(xp: Any, self: Any, dim: Any, correction: Any, keepdim: 
 op(f"var_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("var_mean"), _variance_and_mean), public="torch",
    grad=dict(self=lambda grads, self, dim, correction, keepdim:
-             _both_grad(grads, lambda grad: grad, self, dim, correction, keepdim)),
+             _moments_grad(*grads, self, None, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None,
    kernels={"cpu": "reduce.var_mean", "npu": "reduce.var_mean"})
 op(f"std_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("std_mean"), _deviation_and_mean), public="torch",
    grad=dict(self=lambda grads, self, result, dim, correction, keepdim:
-             _both_grad(grads, lambda grad: _halved_by(grad, result), self, dim, correction, keepdim)),
+             _moments_grad(*grads, self, result, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None,
    kernels={"cpu": "reduce.std_mean", "npu": "reduce.std_mean"})
 
@@ -226,23 +220,25 @@ def _norm(xp: Any, self: Any, ord: Any, dim: Any, keepdim: bool, dtype: dtype | 
 
 
 def _norm_grad(grad: Tensor, self: Tensor, result: Tensor, ord: Any, dim: Any, keepdim: bool) -> Tensor | None:
-    if ord == 0:
-        return None
+    return None if ord == 0 else _norm_slope(grad, self, result, ord, dim, keepdim)
+
+
+@on_arrays
+def _norm_slope(xp: Any, grad: Any, self: Any, result: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
     grad, norm = unfolded(grad, self.shape, dim, keepdim), unfolded(result, self.shape, dim, keepdim)
     if ord == 1:
-        return self.sgn() * grad
+        return xp.sgn(self) * grad
     if ord == 2:
-        return grad * (self / norm).masked_fill(norm == 0, 0)
+        return grad * xp.where(norm == 0, 0, self / norm)
     if ord in (INF, -INF):
-        ties = self.abs() == norm
-        return self.sgn() * (ties / ties.sum(dim or None, True)) * grad
-    if ord < 1:
-        powered = (self.sgn() * self.abs().pow(ord - 1)).masked_fill(self == 0, 0)
-    elif ord < 2:
-        powered = self.sgn() * self.abs().pow(ord - 1)
+        ties = xp.abs(self) == norm
+        return xp.sgn(self) * (ties / xp.counted(ties, dim, grad.dtype)) * grad
+    if ord < 2:
+        powered = xp.sgn(self) * xp.abs(self) ** (ord - 1)
+        powered = xp.where(self == 0, 0, powered) if ord < 1 else powered
     else:
-        powered = self * self.abs().pow(ord - 2)
-    return powered * (grad / norm.pow(ord - 1)).masked_fill(norm == 0, 0)
+        powered = self * xp.abs(self) ** (ord - 2)
+    return powered * xp.where(norm == 0, 0, grad / norm ** (ord - 1))
 
 
 _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *,"

@@ -11,6 +11,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import LEAF, Aten, by_operands, is_number
 from ._declare.families import Pointwise, pointwise
+from ._declare.formulas import on_arrays
 from ._declare.op import composite, op
 from ._declare.out import AS_OPERAND, BOOLEAN, CASTABLE, Out
 from ._declare.rules import Spec, boolean, floating, real_of_complex
@@ -345,8 +346,8 @@ def _copysign_by_parts(self: Any, other: Any) -> Any:
 
 op("copysign(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("copysign", floating, excluding=(COMPLEX,)),
-   grad=dict(self=lambda grad, self, result: (grad * (result / self)).masked_fill(self == 0, 0),
-             other=lambda grad: grad.new_zeros(grad.shape)),
+   grad=dict(self=on_arrays(lambda xp, grad, self, result: xp.where(self == 0, 0, grad * (result / self))),
+             other=on_arrays(lambda xp, grad: xp.zeros_like(grad))),
    samples=binary(0.2, 2), decomposition=_copysign_by_parts)
 
 # powers --------------------------------------------------------------------------------------------------------------
@@ -383,26 +384,28 @@ def _pow(xp: Any, self: Any, exponent: Any) -> Any:
     return xp.where(exponent < 0, inverse, xp.power(self, xp.maximum(exponent, 0)))
 
 
-def _pow_self_grad(grad: Tensor, self: Tensor, exponent: Any) -> Tensor:
+@on_arrays
+def _pow_self_grad(xp: Any, grad: Any, self: Any, exponent: Any) -> Any:
     if exponent.__class__ in NUMBERS:
-        number: Any = exponent
-        return grad * conj(number * self.pow(number - 1)) if number != 0 else grad.new_zeros(grad.shape)
-    return (grad * conj(exponent * self.pow(exponent - 1))).masked_fill(exponent == 0, 0)
+        if exponent == 0:
+            return xp.zeros_like(grad)
+        return grad * (exponent * self ** (exponent - 1)).conj()
+    return xp.where(exponent == 0, 0, grad * (exponent * self ** (exponent - 1)).conj())
 
 
-def _pow_exponent_grad(grad: Tensor, self: Any, exponent: Tensor, result: Tensor) -> Tensor:
+@on_arrays
+def _pow_exponent_grad(xp: Any, grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     """At base zero the derivative is taken as zero, where the exponent is real and not negative."""
-    is_complex = exponent.dtype.is_complex
+    is_complex = xp.iscomplexobj(exponent)
     flat = (exponent.real >= 0) & (exponent.imag == 0) if is_complex else exponent >= 0
     if self.__class__ in NUMBERS:
-        base: Any = self
-        if base == 0:
-            return (grad * conj(result * -math.inf)).masked_fill(flat, 0)
-        if base.__class__ is complex or is_complex:
-            return grad * conj(result * cmath.log(base))
-        return grad * conj(result * (math.log(base) if base > 0 else math.nan))
-    logarithm = self.to(exponent.dtype).log() if is_complex else self.log()
-    return (grad * conj(result * logarithm)).masked_fill((self == 0) & flat, 0)
+        if self == 0:
+            return xp.where(flat, 0, grad * (result * -math.inf).conj())
+        if self.__class__ is complex or is_complex:
+            return grad * (result * cmath.log(self)).conj()
+        return grad * (result * (math.log(self) if self > 0 else math.nan)).conj()
+    logarithm = xp.log(xp.astype(self, exponent.dtype) if is_complex else self)
+    return xp.where((self == 0) & flat, 0, grad * (result * logarithm).conj())
 
 
 class _Power(Pointwise):

@@ -52,10 +52,12 @@ def folded_shape(shape: tuple[int, ...], dims: Sequence[int], keepdim: bool) -> 
     return tuple([n for d, n in enumerate(shape) if d not in dims])
 
 
-def unfolded(tensor: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
-    """`tensor` with the folded dimensions back, as size one, so that it broadcasts against the reduced tensor."""
+def unfolded(tensor: Any, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Any:
+    """A tensor, or an array, with the folded dimensions back as size one, so that it broadcasts against `shape`."""
     if keepdim or not dim or not shape:
         return tensor
+    if tensor.__class__ is not Tensor and not isinstance(tensor, Tensor):
+        return tensor.reshape(folded_shape(shape, reduced_dims(dim, len(shape)), True))
     for d in sorted(reduced_dims(dim, len(shape))):
         tensor = tensor.unsqueeze(d)
     return tensor

@@ -162,7 +162,7 @@ for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
        kernel=computes(_extremes_spec(_name), _extremes(_ufunc)),
        npu=f"aclnn{_name.title()}(self, dim, values, indices)",
        grad=dict(self=lambda grad, indices, self_shape, dim:
-                 chosen_grad(grad, indices, self_shape, dim, keepdim=True, scatter="scatter_add")),
+                 chosen_grad(grad, indices, self_shape, dim, True, True)),
        samples=cases(*_CASES, case(kinks([1.0, 1.0, 0.0, NAN, 2.0, NAN]), 0), case(ints(2, 3), 1),
                      case(bools(2, 3), 0)), out=_AS_INPUT)
 

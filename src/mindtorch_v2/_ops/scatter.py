@@ -29,6 +29,7 @@ from ._declare.batch import (
     with_samples,
 )
 from ._declare.families import moves
+from ._declare.formulas import on_arrays
 from ._declare.op import composite, function_of, op
 from ._declare.rules import Spec, anywhere, at_hand, broadcast_shape, check_overlap, check_writable, shape_text
 from ._declare.samples import bools, case, cases, error, ints, t, values
@@ -625,21 +626,32 @@ def _scatter_reduce_grad(grad: Tensor, self: Tensor, dim: int, index: Tensor, sr
                          result: Tensor) -> tuple[Tensor, Tensor]:
     if reduce == "sum":
         grad_self, grad_src = grad, grad.gather(dim, index)
-    elif reduce == "mean":
-        ones = self.new_ones(self.shape) if include_self else self.new_zeros(self.shape)
-        counts = ones.scatter_add(dim, index, src.new_ones(src.shape))
-        grad_self = grad / counts.masked_fill(counts == 0, 1)
-        grad_src = grad_self.gather(dim, index)
     elif reduce == "prod":
         grad_self, grad_src = _product_grads(grad, self, dim, index, src, include_self, result)
     else:
-        value = result.gather(dim, index)
-        self_is_result, src_is_result = (self == result).to(self.dtype), (src == value).to(src.dtype)
-        share = grad / self_is_result.scatter_add(dim, index, src_is_result)
-        grad_self, grad_src = self_is_result * share, src_is_result * share.gather(dim, index)
+        shared = _mean_grads if reduce == "mean" else _extreme_grads
+        grad_self, grad_src = shared(grad, self, dim, index, src, include_self, result)
     if not include_self:
         grad_self = grad_self.scatter(dim, index, 0)
     return grad_self, grad_src
+
+
+@on_arrays
+def _mean_grads(xp: Any, grad: Any, self: Any, dim: int, index: Any, src: Any, include_self: bool,
+                result: Any) -> tuple[Any, Any]:
+    counts = xp.scatter_add(xp.full_like(self, include_self), dim, index, xp.ones_like(src))
+    grad_self = grad / xp.where(counts == 0, 1, counts)
+    return grad_self, xp.gather(grad_self, dim, index)
+
+
+@on_arrays
+def _extreme_grads(xp: Any, grad: Any, self: Any, dim: int, index: Any, src: Any, include_self: bool,
+                   result: Any) -> tuple[Any, Any]:
+    """All elements that are the extreme share its gradient."""
+    of_self = xp.astype(self == result, self.dtype)
+    of_src = xp.astype(src == xp.gather(result, dim, index), src.dtype)
+    share = grad / xp.scatter_add(of_self, dim, index, of_src)
+    return of_self * share, of_src * xp.gather(share, dim, index)
 
 
 def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool,

@@ -12,6 +12,7 @@ from .._dispatch.callers import call_bound
 from ._declare.aten import LEAF, Aten
 from ._declare.batch import along_one
 from ._declare.families import computes
+from ._declare.formulas import on_arrays
 from ._declare.op import composite, op
 from ._declare.out import Out
 from ._declare.rules import Spec, shape_misfit, shape_text
@@ -242,9 +243,9 @@ def _logsumexp(xp: Any, self: Any, dim: Any, keepdim: bool, spec: Spec) -> Any:
 op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="torch Tensor special",
    kernel=computes(_logsumexp_spec, _logsumexp), kernels={"cpu": "softmax.logsumexp"},
    npu="aclnnLogSumExp(self:out, dim, keepdim, out) empty=-inf",
-   grad=dict(self=lambda grad, self, result, dim, keepdim:
+   grad=dict(self=on_arrays(lambda xp, grad, self, result, dim, keepdim:
              unfolded(grad, self.shape, dim, keepdim)
-             * (self - unfolded(result, self.shape, dim, keepdim)).exp().conj()),
+             * xp.exp(self - unfolded(result, self.shape, dim, keepdim)).conj())),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (0, 1), True), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0),
                  case(t(2, 3, low=80, high=100), 1), case(ints(2, 3), 0), *DIM_ERRORS),
    out=Out("castable", "logsumexp(): Expected floating point type for result tensor, but got: {given}"),

@@ -90,7 +90,7 @@ def _sort(xp: Any, self: Any, dim: int, descending: bool, stable: bool | None, s
 
 
 def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Tensor:
-    return chosen_grad(grad, indices, self_shape, dim, keepdim=True)
+    return chosen_grad(grad, indices, self_shape, dim, True, False)
 
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
@@ -191,7 +191,7 @@ def _kthvalue(xp: Any, self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any,
 
 _CHOSEN = "bool keepdim=False) -> (Tensor values, Tensor indices)"
 _CHOSEN_GRAD = dict(self=lambda grad, indices, self_shape, dim, keepdim:
-                    chosen_grad(grad, indices, self_shape, dim, keepdim))
+                    chosen_grad(grad, indices, self_shape, dim, keepdim, False))
 
 op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}",
    apart="self",
@@ -254,7 +254,7 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
     op(f"{name}(Tensor self) -> Tensor", kernel=computes(_full_median_spec, full),
        kernels={"cpu": f"order.{name}_of_all"},
        npu=f"aclnn{'NanMedian' if ignore_nan else 'Median'}(self, out) empty=nan",
-       grad=dict(self=lambda grad, self, result: evenly(grad, self, result)),
+       grad=dict(self=lambda grad, self, result: evenly(grad, self, result, None, False)),
        samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)),
                      case(t(0)),
                      error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))),

@@ -5,11 +5,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .._autograd.views import check_inplace
-from .._core.device import META, contiguous_format
+from .._core.device import CPU, META, contiguous_format
 from .._core.dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, float32, float64
 from .._core.storage import refuse_reach
-from .._core.tensor import Tensor
+from .._core.tensor import Tensor, wrap
 from .._dispatch.keys import BACKENDS, INFERENCE_MASK, DispatchKey, changed_modes, modes
 from .._dispatch.registry import Operator, registry
 from ._declare.aten import LEAF, Aten
@@ -20,9 +22,6 @@ from ._declare.out import EXACT
 from ._declare.rules import shape_text
 from ._declare.samples import case, cases, error, t
 from .view import Geometry
-
-_arange = function_of(registry.get("arange.start_step"))
-
 
 # free strides --------------------------------------------------------------------------------------------------------
 
@@ -50,10 +49,11 @@ def _as_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], st
 
 def _places(like: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
     """Where in the storage each element of a geometry lies, as a flat tensor."""
-    made = _arange(offset, offset + 1, device=like._device)
+    places = np.array(offset)
     for n, step in zip(size, stride, strict=True):
-        made = made.unsqueeze(-1) + _arange(0, n, device=like._device) * step
-    return made.reshape((-1,))
+        places = np.add.outer(places, np.arange(n) * step)
+    made = wrap(places.reshape(-1))
+    return made if like._device is CPU else made.to(like._device)
 
 
 def _lies_apart(size: Sequence[int], stride: Sequence[int]) -> bool:

@@ -340,6 +340,11 @@ def function_of(operator: Operator) -> Callable:
     return _public([operator])
 
 
+def public_function(operators: Sequence[Operator]) -> Callable:
+    """The function that calls the first of some operators whose schema fits."""
+    return _public(operators)
+
+
 _made: dict[tuple, Callable] = {}
 
 

@@ -1,0 +1,153 @@
+"""Formulas written over a namespace: they run on small arrays at once, and as operators on all other tensors."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..._autograd.node import VersionCounter
+from ..._backends.cpu import Namespace
+from ..._core.dtype import complex64, complex128, float32, float64
+from ..._core.tensor import wrap
+from ..._dispatch.keys import CPU_MASK, FUNC_MASK, RECORDING_MASK, UNRECORDED_MASKS, modes
+from .op import PUBLIC, public_function
+
+_SMALL = 4096  # elements up to which a call costs more than the arithmetic
+_NO_TENSORS = frozenset((int, float, bool, complex, str, tuple, type(None)))
+_COMPUTED = frozenset(kind.np for kind in (float32, float64, complex64, complex128))
+
+
+class _Tensors:
+    """The operators by their names, and what array functions call otherwise or have no name for."""
+
+    def __getattr__(self, name: str) -> Callable:
+        function = public_function(PUBLIC["torch"][name])
+        setattr(self, name, function)
+        return function
+
+    def at_least(self, x: Any, low: float) -> Any:
+        """The elements, but not less than a number."""
+        return x.clamp(low)
+
+    def at_most(self, x: Any, high: float) -> Any:
+        """The elements, but not more than a number."""
+        return x.clamp(None, high)
+
+    def astype(self, x: Any, kind: Any) -> Any:
+        return x.to(kind)
+
+    def iscomplexobj(self, x: Any) -> bool:
+        return x.dtype.is_complex
+
+    def counted(self, x: Any, dim: Sequence[int] | None, kind: Any) -> Any:
+        """How many elements are true, with the folded dimensions kept."""
+        return x.sum(dim or None, True)
+
+    def mean_kept(self, x: Any, dim: Sequence[int] | None) -> Any:
+        """The mean, with the folded dimensions kept."""
+        return x.mean(dim, True)
+
+    def placed(self, values: Any, indices: Any, shape: Sequence[int], dim: int, adds: bool) -> Any:
+        """Zeros, and the values at indices along a dimension, added up or one of them."""
+        scatter = "scatter_add" if adds else "scatter"
+        if (values._keys | indices._keys) & FUNC_MASK:  # inside vmap one may have samples that the other has not
+            return getattr(values.new_zeros(shape), scatter)(dim, indices, values)
+        return getattr(values.new_empty(shape).zero_(), scatter + "_")(dim, indices, values)
+
+
+@functools.lru_cache(256)
+def _own_places(shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """Indices that show each element of an array of this shape itself."""
+    return tuple([np.arange(n).reshape((-1,) + (1,) * (len(shape) - d - 1)) for d, n in enumerate(shape)])
+
+
+def _places(indices: Any, dim: int) -> tuple[Any, ...]:
+    """What shows elements by their indices along one dimension, and in the others themselves."""
+    own = _own_places(indices.shape)
+    return (*own[:dim], indices, *own[dim % len(own) + 1 :]) if own else ()
+
+
+class _Arrays(Namespace):
+    """The CPU's functions of arrays, and operators that formulas use by their names."""
+
+    where, sgn = staticmethod(np.where), np.sign
+
+    def sigmoid(self, x: Any) -> Any:
+        """1 / (1 + exp(-x))"""
+        made = np.exp(-x)
+        made += 1
+        return np.reciprocal(made)
+
+    def astype(self, x: Any, kind: Any) -> Any:
+        return x.astype(kind)
+
+    def broadcast_to(self, x: Any, shape: tuple[int, ...]) -> Any:
+        return np.broadcast_to(x, shape).copy()
+
+    def counted(self, x: Any, dim: tuple[int, ...] | None, kind: Any) -> Any:
+        return np.add.reduce(x, dim if dim and x.ndim else None, kind, None, True)
+
+    def mean_kept(self, x: Any, dim: tuple[int, ...] | None) -> Any:
+        total = np.add.reduce(x, dim if dim and x.ndim else None, None, None, True)
+        return total / (x.size // max(total.size, 1))
+
+    def placed(self, values: Any, indices: Any, shape: tuple[int, ...], dim: int, adds: bool) -> Any:
+        made = np.zeros(shape, values.dtype)
+        if adds:
+            np.add.at(made, _places(indices, dim), values)
+        else:
+            made[_places(indices, dim)] = values
+        return made
+
+    def gather(self, x: Any, dim: int, indices: Any) -> Any:
+        return x[_places(indices, dim)]
+
+    def scatter_add(self, x: Any, dim: int, indices: Any, values: Any) -> Any:
+        """The array itself, with values added at indices along a dimension."""
+        np.add.at(x, _places(indices, dim), values[tuple([slice(n) for n in indices.shape])])
+        return x
+
+
+TENSORS, _ARRAYS = _Tensors(), _Arrays()
+
+
+def on_arrays(compute: Callable, version: int = 0) -> Callable:
+    """The formula `compute(xp, ...)` of a derivative, in the parameters after `xp`.
+
+    If nothing is recorded, watched or transformed, and all tensors are small arrays of the host, `xp` is NumPy and the
+    tensors come as arrays; else they come as they are, and `xp` has the operators. What it returns is fresh memory, at
+    the version that it would have as the result of operators.
+    """
+
+    def formula(*values: Any) -> Any:
+        if modes.masks is UNRECORDED_MASKS:
+            arrays, kind = [], None
+            for value in values:
+                if value.__class__ not in _NO_TENSORS:
+                    if value._keys & ~RECORDING_MASK != CPU_MASK:
+                        break
+                    value = value._array
+                    if value.size > _SMALL:
+                        break
+                    if value.dtype in _COMPUTED:
+                        if kind is None:
+                            kind = value.dtype
+                        elif value.dtype is not kind:
+                            break
+                    elif value.dtype.kind not in "bi":
+                        break
+                arrays.append(value)
+            else:
+                made = compute(_ARRAYS, *arrays)
+                if made.__class__ is tuple:
+                    return tuple([None if part is None else wrap(part) for part in made])
+                made = wrap(made)
+                if version:
+                    made._counter = VersionCounter(version)
+                return made
+        return compute(TENSORS, *values)
+
+    code = compute.__code__
+    formula.parameters = code.co_varnames[1 : code.co_argcount]  # type: ignore[attr-defined]
+    return formula
