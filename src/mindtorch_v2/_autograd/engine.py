@@ -621,7 +621,7 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     if state.get("recorder") is not None:
         state["recorder"].watch(task)
     try:
-        starts = []
+        starts: list[tuple[tuple, Any]] = []
         for edge, grad in zip(roots, grads, strict=True):
             target, nr = edge
             if nr >= 0 and grad is not None and nr < len(target.outputs):

@@ -12,7 +12,7 @@ from .._dispatch.registry import Operator
 from ._declare.aten import LEAF, Aten, first
 from ._declare.batch import called, in_front
 from ._declare.families import Composite, blockwise, computes, moves, pointwise
-from ._declare.formulas import on_arrays
+from ._declare.formulas import elementwise
 from ._declare.op import PUBLIC, composite, op
 from ._declare.out import AS_OPERAND, FOUND
 from ._declare.rules import Spec, floating
@@ -116,8 +116,8 @@ functional(LEAKY_RELU, "leaky_relu(Tensor input, Scalar negative_slope=0.01, Any
 _PRELU_KERNEL = op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
    kernel=pointwise(lambda xp, self, weight: xp.where(self > 0, self, self * weight), excluding=NOT_FLOATING,
                     named="prelu_cpu"),
-   grad=dict(self=on_arrays(lambda xp, grad, self, weight: xp.where(self > 0, grad, weight * grad)),
-             weight=on_arrays(lambda xp, grad, self: xp.where(self > 0, 0, self * grad))),
+   grad=dict(self=elementwise(lambda xp, grad, self, weight: xp.where(self > 0, grad, weight * grad)),
+             weight=elementwise(lambda xp, grad, self: xp.where(self > 0, 0, self * grad))),
    public="", inplace=False, samples=cases(case(t(2, 3), t(3)), case(t(2, 3), t(1))),
    decomposition=lambda self, weight: self.where(self > 0, self * weight))
 
@@ -220,14 +220,14 @@ def _elu_grad(xp: Any, grad: Any, self: Any, alpha: float, scale: float, input_s
 
 ELU = op("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
    kernel=pointwise(_elu, excluding=NOT_FLOATING),
-   npu="aclnnElu(self, alpha, scale, input_scale, out)", grad=dict(self=on_arrays(_elu_grad)), public="",
+   npu="aclnnElu(self, alpha, scale, input_scale, out)", grad=dict(self=elementwise(_elu_grad)), public="",
    samples=unary(alpha=(1.0, 0.5), scale=(1.0, 2.0)))
 functional(ELU, "elu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
 SELU = op("selu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING,
                     named="elu_cpu"),
    npu="aclnnSelu(self, out)",
-   grad=dict(self=on_arrays(lambda xp, grad, self: _elu_grad(xp, grad, self, SELU_ALPHA, SELU_SCALE, 1))),
+   grad=dict(self=elementwise(lambda xp, grad, self: _elu_grad(xp, grad, self, SELU_ALPHA, SELU_SCALE, 1))),
    public="torch", samples=unary(), out=None, inplace="selu_",
    aten=Aten(name="elu", values=lambda self: (self, SELU_ALPHA, SELU_SCALE, 1)))
 functional(SELU, "selu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
@@ -242,7 +242,7 @@ CELU = op("celu(Tensor self, Scalar alpha=1.0) -> Tensor",
    kernel=pointwise(lambda xp, self, alpha: _elu(xp, self, alpha, 1, 1 / alpha), excluding=NOT_FLOATING,
                     check=_check_celu, named="elu_cpu"),
    npu="aclnnCelu(self, alpha, out)",
-   grad=dict(self=on_arrays(lambda xp, grad, self, alpha: _elu_grad(xp, grad, self, alpha, 1, 1 / alpha))),
+   grad=dict(self=elementwise(lambda xp, grad, self, alpha: _elu_grad(xp, grad, self, alpha, 1, 1 / alpha))),
    public="torch", samples=unary(alpha=(1.0, 0.5)), out=None, inplace="celu_")
 functional(CELU, "celu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
 
@@ -324,10 +324,10 @@ def _softplus(xp: Any, self: Any, beta: float, threshold: float) -> Any:
     return xp.where(scaled > threshold, self, curved if beta == 1 else curved / self.dtype.type(beta))
 
 
-@on_arrays
+@elementwise
 def _softplus_grad(xp: Any, grad: Any, self: Any, beta: float, threshold: float) -> Any:
     scaled = self * beta
-    return xp.where(scaled > threshold, grad, grad * xp.sigmoid(scaled))
+    return xp.where(scaled > threshold, grad, grad / (1 + xp.exp(-scaled)))
 
 
 SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
@@ -352,7 +352,7 @@ def _log_sigmoid(xp: Any, self: Any) -> Any:
 op("log_sigmoid(Tensor self) -> Tensor",
    kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C")),
    npu="aclnnLogSigmoid(self, out)",
-   grad=dict(self=on_arrays(lambda xp, grad, self: grad * xp.sigmoid(-self))),
+   grad=dict(self=elementwise(lambda xp, grad, self: grad / (1 + xp.exp(self)))),
    public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(),
    out=FOUND._replace(names="nn.functional.logsigmoid", resizes=True), batch=in_front,
    aten=Aten(name="log_sigmoid_forward", result=first))
@@ -369,10 +369,10 @@ def _mish_gate(xp: Any, self: Any) -> Any:
     return xp.tanh(_softplus(xp, self, 1, math.inf))
 
 
-@on_arrays
+@elementwise
 def _mish_grad(xp: Any, grad: Any, self: Any) -> Any:
-    gate = xp.tanh(xp.logaddexp(self, xp.zeros_like(self)))
-    return grad * (gate + self * xp.sigmoid(self) * (1 - gate * gate))
+    gate = xp.tanh(xp.log1p(xp.exp(-xp.abs(self))) + xp.at_least(self, 0))
+    return grad * (gate + self / (1 + xp.exp(-self)) * (1 - gate * gate))
 
 
 MISH = op("mish(Tensor self) -> Tensor",
@@ -495,7 +495,7 @@ def _inside(xp: Any, grad: Any, self: Any, low: float, high: float) -> Any:
 HARDTANH = op("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
    kernel=pointwise(_bounded, check=_check_hardtanh),
    npu="aclnnHardtanh(self, min_val, max_val, out)",
-   grad=dict(self=on_arrays(lambda xp, grad, self, min_val, max_val: _inside(xp, grad, self, min_val, max_val))),
+   grad=dict(self=elementwise(lambda xp, grad, self, min_val, max_val: _inside(xp, grad, self, min_val, max_val))),
    public="",
    samples=lambda: [*unary(min_val=(-1, -0.5), max_val=(1, 0.5))(),
                     error(RuntimeError, "Bool inputs not supported for hardtanh", values([True]))])
@@ -504,18 +504,18 @@ functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1
 RELU6 = op("relu6(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self, 0, 6), check=lambda self: _check_hardtanh(self, 0, 6)),
    npu="aclnnHardtanh(self, 0, 6, out)",
-   grad=dict(self=on_arrays(lambda xp, grad, self: _inside(xp, grad, self, 0, 6))), public="", samples=unary(-3, 9),
+   grad=dict(self=elementwise(lambda xp, grad, self: _inside(xp, grad, self, 0, 6))), public="", samples=unary(-3, 9),
    aten=Aten(name="hardtanh", values=lambda self: (self, 0, 6)))
 functional(RELU6, "relu6(Tensor input, Any inplace=False) -> Tensor")
 HARDSIGMOID = op("hardsigmoid(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: _bounded(xp, self + 3, 0, 6) / 6, excluding=NOT_FLOATING),
    npu="aclnnHardsigmoid(self, out)",
-   grad=dict(self=on_arrays(lambda xp, grad, self: xp.where((self > -3) & (self < 3), grad / 6, 0))), public="",
+   grad=dict(self=elementwise(lambda xp, grad, self: xp.where((self > -3) & (self < 3), grad / 6, 0))), public="",
    samples=unary(-5, 5))
 functional(HARDSIGMOID, "hardsigmoid(Tensor input, Any inplace=False) -> Tensor")
 
 
-@on_arrays
+@elementwise
 def _hardswish_grad(xp: Any, grad: Any, self: Any) -> Any:
     return xp.where(self < 3, xp.where(self <= -3, 0, grad * (self / 3 + 0.5)), grad)
 
@@ -527,7 +527,7 @@ HARDSWISH = op("hardswish(Tensor self) -> Tensor",
 functional(HARDSWISH, "hardswish(Tensor input, Any inplace=False) -> Tensor")
 
 
-@on_arrays
+@elementwise
 def _outside(xp: Any, grad: Any, self: Any, lambd: float) -> Any:
     return xp.where((self < -lambd) | (self > lambd), grad, 0)
 

@@ -15,7 +15,7 @@ from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import Aten
 from ._declare.batch import in_front
 from ._declare.families import Pointwise, computes, pointwise
-from ._declare.formulas import TENSORS, on_arrays
+from ._declare.formulas import TENSORS, elementwise, on_arrays
 from ._declare.op import op
 from ._declare.out import AS_OPERAND, Out
 from ._declare.rules import Spec, broadcast_shape, c_name, check_shape_fits, common_dtype, floating, pointwise_strides
@@ -34,13 +34,13 @@ def _refuse_complex(name: str) -> Callable[[Tensor, Tensor], None]:
     return check
 
 
-@on_arrays
+@elementwise
 def _larger_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
     """The gradient where an operand is the larger one; operands that tie share it."""
     return xp.where(self < other, 0, xp.where(self == other, grad / 2, grad))
 
 
-@on_arrays
+@elementwise
 def _smaller_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
     return xp.where(self > other, 0, xp.where(self == other, grad / 2, grad))
 
@@ -85,7 +85,7 @@ def _clamp(xp: Any, self: Any, min: Any, max: Any) -> Any:
     return bounded if max is None else xp.at_most(bounded, max)
 
 
-@on_arrays
+@elementwise
 def _clamp_grad(xp: Any, grad: Any, self: Any, min: Any, max: Any) -> Any:
     if min is None:
         return xp.where(self <= max, grad, 0)
@@ -195,8 +195,8 @@ def _declare_nan_ignoring(name: str, compare: Callable[[Any, Any], Any]) -> None
 
     op(f"{name}(Tensor self, Tensor other) -> Tensor",
        kernel=pointwise(name, check=_refuse_complex(name)),
-       grad=dict(self=on_arrays(lambda xp, grad, self, other: xp.where(kept(xp, self, other), grad, 0)),
-                 other=on_arrays(lambda xp, grad, self, other: xp.where(kept(xp, self, other), 0, grad))),
+       grad=dict(self=elementwise(lambda xp, grad, self, other: xp.where(kept(xp, self, other), grad, 0)),
+                 other=elementwise(lambda xp, grad, self, other: xp.where(kept(xp, self, other), 0, grad))),
        inplace=False, samples=binary(scalar=None),
        decomposition=lambda self, other: self.where(kept(TENSORS, self, other), other))
 
@@ -329,7 +329,7 @@ def _nextafter_by_parts(self: Any, other: Any) -> Any:
 
 op("nextafter(Tensor self, Tensor other) -> Tensor",
    kernel=Exact("nextafter", excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=on_arrays(lambda xp, grad, self, other: xp.where(self == other, 0, grad)),
+   grad=dict(self=elementwise(lambda xp, grad, self, other: xp.where(self == other, 0, grad)),
              other=lambda grad: grad.new_zeros(grad.shape)),
    samples=binary(scalar=None), decomposition=_nextafter_by_parts)
 

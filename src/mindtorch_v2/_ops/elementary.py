@@ -11,7 +11,7 @@ from .._dispatch.registry import registry
 from .._dispatch.schema import NUMBERS
 from ._declare.aten import LEAF, Aten, by_operands, if_given
 from ._declare.families import pointwise
-from ._declare.formulas import on_arrays
+from ._declare.formulas import elementwise, on_arrays
 from ._declare.op import composite, op
 from ._declare.out import AS_OPERAND, CASTABLE, Out
 from ._declare.rules import floating
@@ -151,18 +151,17 @@ op("atanh(Tensor self) -> Tensor",
    aliases=("arctanh",), samples=unary(-0.9, 0.9), inplace="arctanh_ atanh_", keeps_zero=True)
 
 
-@on_arrays
-def _atan2_grad(xp: Any, grad: Any, change: Any, self: Any, other: Any) -> Any:
+@elementwise
+def _atan2_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
     """No direction at the origin, and no gradient."""
     square = self * self + other * other
-    return xp.where(square == 0, 0, grad * change / square)
+    return xp.where(square == 0, 0, grad * other / square)
 
 
 op("atan2(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("arctan2", floating, excluding=(COMPLEX,)),
    npu="aclnnAtan2(self, other, out)",
-   grad=dict(self=lambda grad, self, other: _atan2_grad(grad, other, self, other),
-             other=lambda grad, self, other: _atan2_grad(-grad, self, self, other)),
+   grad=dict(self=_atan2_grad, other=lambda grad, self, other: -_atan2_grad(grad, other, self)),
    aliases=("arctan2",), samples=binary(0.2, 2, scalar=None), autocast=dict(accelerators="widest"))
 
 
@@ -176,8 +175,8 @@ def _hypot_by_parts(self: Any, other: Any) -> Any:
 
 op("hypot(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("hypot", excluding=(BOOL, INT, COMPLEX)),
-   grad=dict(self=on_arrays(lambda xp, grad, self, result: grad * self / result),
-             other=on_arrays(lambda xp, grad, other, result: grad * other / result)),
+   grad=dict(self=elementwise(lambda xp, grad, self, result: grad * self / result),
+             other=elementwise(lambda xp, grad, other, result: grad * other / result)),
    samples=binary(0.2, 2, scalar=None), decomposition=_hypot_by_parts)
 
 
@@ -186,7 +185,7 @@ def _sinc(xp: Any, self: Any) -> Any:
     return xp.where(self == 0, 1, xp.sin(turned) / turned)
 
 
-@on_arrays
+@elementwise
 def _sinc_grad(xp: Any, grad: Any, self: Any) -> Any:
     turned = self * math.pi
     square = turned * self
@@ -363,7 +362,7 @@ def _logit(xp: Any, self: Any, eps: float | None) -> Any:
     return xp.log(bounded / (1 - bounded))
 
 
-@on_arrays
+@elementwise
 def _logit_grad(xp: Any, grad: Any, self: Any, eps: float | None) -> Any:
     low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
     return xp.where((self >= low) & (self <= high), grad / (self * (1 - self)), outside)
@@ -379,27 +378,29 @@ def _xlogy(xp: Any, self: Any, other: Any) -> Any:
     return xp.where((self == 0) & ~xp.isnan(other), 0, self * xp.log(other))
 
 
-@on_arrays
-def _xlogy_self_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
-    if other.__class__ in NUMBERS:
-        other = xp.full_like(grad, other)
+@elementwise
+def _xlogy_slope(xp: Any, grad: Any, self: Any, other: Any) -> Any:
     return xp.where((self == 0) & (other <= 0), 0, grad * xp.log(other))
+
+
+def _xlogy_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
+    return _xlogy_slope(grad, self, grad.new_full((), other) if other.__class__ in NUMBERS else other)
 
 
 op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise(_xlogy, floating, excluding=(COMPLEX,)),
    npu=("aclnnXLogYTensor(self, other, out)", "aclnnXLogYScalarOther(self, other, out)"),
-   grad=dict(self=_xlogy_self_grad, other=on_arrays(lambda xp, grad, self, other: grad * self / other)),
+   grad=dict(self=_xlogy_self_grad, other=elementwise(lambda xp, grad, self, other: grad * self / other)),
    public="torch Tensor special", samples=binary(0.2, 2),
    aten=Aten(by_operands("Tensor", "Scalar_Other", "Scalar_Self")), inplace="xlogy_")
 
 
-@on_arrays
+@elementwise
 def _logaddexp_share(xp: Any, grad: Any, mine: Any, theirs: Any) -> Any:
     return grad / (1 + xp.exp(theirs - mine)).conj()
 
 
-@on_arrays
+@elementwise
 def _logaddexp2_share(xp: Any, grad: Any, mine: Any, theirs: Any) -> Any:
     return grad / (1 + xp.exp2(theirs - mine))
 

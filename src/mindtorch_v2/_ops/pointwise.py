@@ -11,7 +11,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import LEAF, Aten, by_operands, is_number
 from ._declare.families import Pointwise, pointwise
-from ._declare.formulas import on_arrays
+from ._declare.formulas import elementwise, on_arrays
 from ._declare.op import composite, op
 from ._declare.out import AS_OPERAND, BOOLEAN, CASTABLE, Out
 from ._declare.rules import Spec, boolean, floating, real_of_complex
@@ -346,7 +346,7 @@ def _copysign_by_parts(self: Any, other: Any) -> Any:
 
 op("copysign(Tensor self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("copysign", floating, excluding=(COMPLEX,)),
-   grad=dict(self=on_arrays(lambda xp, grad, self, result: xp.where(self == 0, 0, grad * (result / self))),
+   grad=dict(self=elementwise(lambda xp, grad, self, result: xp.where(self == 0, 0, grad * (result / self))),
              other=on_arrays(lambda xp, grad: xp.zeros_like(grad))),
    samples=binary(0.2, 2), decomposition=_copysign_by_parts)
 

@@ -57,7 +57,7 @@ def unfolded(tensor: Any, shape: Sequence[int], dim: Sequence[int] | None, keepd
     if keepdim or not dim or not shape:
         return tensor
     if tensor.__class__ is not Tensor and not isinstance(tensor, Tensor):
-        return tensor.reshape(folded_shape(shape, reduced_dims(dim, len(shape)), True))
+        return tensor.reshape(folded_shape(tuple(shape), reduced_dims(dim, len(shape)), True))
     for d in sorted(reduced_dims(dim, len(shape))):
         tensor = tensor.unsqueeze(d)
     return tensor

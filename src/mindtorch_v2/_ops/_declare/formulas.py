@@ -8,13 +8,18 @@ import numpy as np
 
 from ..._autograd.node import VersionCounter
 from ..._backends.cpu import Namespace
+from ..._backends.cpu.backend import BACKEND as CPU
 from ..._core.dtype import complex64, complex128, float32, float64
 from ..._core.tensor import wrap
 from ..._dispatch.keys import CPU_MASK, FUNC_MASK, RECORDING_MASK, UNRECORDED_MASKS, modes
-from .op import PUBLIC, public_function
+from ..._dispatch.registry import Operator
+from ..._dispatch.schema import Schema
+from .families import Pointwise
+from .op import PUBLIC, Declaration, public_function
 
 _SMALL = 4096  # elements up to which a call costs more than the arithmetic
 _NO_TENSORS = frozenset((int, float, bool, complex, str, tuple, type(None)))
+_add: Any = np.add.reduce
 _COMPUTED = frozenset(kind.np for kind in (float32, float64, complex64, complex128))
 
 
@@ -71,7 +76,8 @@ def _places(indices: Any, dim: int) -> tuple[Any, ...]:
 class _Arrays(Namespace):
     """The CPU's functions of arrays, and operators that formulas use by their names."""
 
-    where, sgn = staticmethod(np.where), np.sign
+    where: Any = staticmethod(np.where)
+    sgn = np.sign
 
     def sigmoid(self, x: Any) -> Any:
         """1 / (1 + exp(-x))"""
@@ -86,10 +92,10 @@ class _Arrays(Namespace):
         return np.broadcast_to(x, shape).copy()
 
     def counted(self, x: Any, dim: tuple[int, ...] | None, kind: Any) -> Any:
-        return np.add.reduce(x, dim if dim and x.ndim else None, kind, None, True)
+        return _add(x, dim if dim and x.ndim else None, kind, None, True)
 
     def mean_kept(self, x: Any, dim: tuple[int, ...] | None) -> Any:
-        total = np.add.reduce(x, dim if dim and x.ndim else None, None, None, True)
+        total = _add(x, dim if dim and x.ndim else None, None, None, True)
         return total / (x.size // max(total.size, 1))
 
     def placed(self, values: Any, indices: Any, shape: tuple[int, ...], dim: int, adds: bool) -> Any:
@@ -151,3 +157,49 @@ def on_arrays(compute: Callable, version: int = 0) -> Callable:
     code = compute.__code__
     formula.parameters = code.co_varnames[1 : code.co_argcount]  # type: ignore[attr-defined]
     return formula
+
+
+def elementwise(compute: Callable) -> Callable:
+    """The formula `compute(xp, ...)`, in the parameters after `xp`, of a derivative that treats each element alone.
+
+    If nothing is recorded, watched or transformed, it runs as one pointwise kernel of the CPU; else as operators.
+    """
+    known: dict[tuple, tuple[Callable, tuple[int, ...]]] = {}
+
+    def formula(*values: Any) -> Any:
+        if modes.masks is UNRECORDED_MASKS:
+            kinds = tuple(map(type, values))
+            try:
+                kernel, tensors = known[kinds]
+            except KeyError:
+                kernel, tensors = known[kinds] = _loop(compute, values)
+            for i in tensors:
+                if values[i]._keys & ~RECORDING_MASK != CPU_MASK:
+                    break
+            else:
+                return kernel(*values)
+        return compute(TENSORS, *values)
+
+    code = compute.__code__
+    formula.parameters = code.co_varnames[1 : code.co_argcount]  # type: ignore[attr-defined]
+    return formula
+
+
+def _loop(compute: Callable, values: Sequence[Any]) -> tuple[Callable, tuple[int, ...]]:
+    """The CPU's kernel for arguments of these classes, and which of them are tensors; what is None stays so."""
+    tensors = tuple([i for i, value in enumerate(values) if hasattr(value, "_keys")])
+    given = [i for i, value in enumerate(values) if value is not None]
+    arguments = ", ".join([f"{'Tensor' if i in tensors else 'Scalar'} x{i}" for i in given])
+    operator, count = Operator(Schema(f"_formula({arguments}) -> Tensor")), len(values)
+
+    def filled(xp: Any, *some: Any) -> Any:
+        every: list[Any] = [None] * count
+        for i, value in zip(given, some, strict=True):
+            every[i] = value
+        return compute(xp, *every)
+
+    whole = len(given) == count
+    family = Pointwise(compute if whole else filled)
+    operator.declaration = Declaration(operator, family, {}, None, None)
+    kernel = family.kernel(operator, CPU)
+    return kernel if whole else lambda *every: kernel(*[value for value in every if value is not None]), tensors
