@@ -13,7 +13,7 @@ from ._declare.aten import LEAF, Aten, first
 from ._declare.batch import called, in_front
 from ._declare.families import Composite, blockwise, computes, moves, pointwise
 from ._declare.formulas import elementwise
-from ._declare.op import PUBLIC, composite, op
+from ._declare.op import PUBLIC, composite, function_of, op
 from ._declare.out import AS_OPERAND, FOUND
 from ._declare.rules import Spec, floating
 from ._declare.samples import case, cases, error, t, unary, values
@@ -56,9 +56,10 @@ THRESHOLD_BACKWARD = op("threshold_backward(Tensor grad_output, Tensor self, Sca
    kernel=pointwise(lambda xp, grad_output, self, threshold: xp.zero_where(self <= threshold, grad_output),
                     excluding=(BOOL, COMPLEX), named="threshold_cpu"),
    npu="aclnnThresholdBackward(grad_output, self, threshold, out)",
-   grad=dict(grad_output=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold)),
+   grad=dict(grad_output=lambda grad, self, threshold: _threshold_grad(grad, self, threshold),
              self=lambda grad: grad.new_zeros(grad.shape)),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)))
+_threshold_grad = function_of(THRESHOLD_BACKWARD)
 
 
 def _check_relu(self: Tensor) -> None:
@@ -71,7 +72,7 @@ def _check_relu(self: Tensor) -> None:
 RELU = op("relu(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.at_least(self, 0), check=_check_relu),
    npu="aclnnRelu(self, out)",
-   grad=dict(self=lambda grad, result: call_bound(THRESHOLD_BACKWARD, (grad, result, 0))),
+   grad=dict(self=lambda grad, result: _threshold_grad(grad, result, 0)),
    samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))], out=None,
    inplace="relu_", keeps_zero=True)
 functional(RELU, "relu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
@@ -81,7 +82,7 @@ THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor
                     xp.where(self <= self.dtype.type(threshold), self.dtype.type(value), self),
                     excluding=(BOOL, COMPLEX), check=_check_numbers),
    npu="aclnnThreshold(self, threshold, value, out)",
-   grad=dict(self=lambda grad, self, threshold: call_bound(THRESHOLD_BACKWARD, (grad, self, threshold))),
+   grad=dict(self=lambda grad, self, threshold: _threshold_grad(grad, self, threshold)),
    public="torch", samples=cases(case(t(2, 3), 0.5, -1.0), case(t(), 0, 2), case(t(0, 2), 0.5, 1)),
    inplace="threshold_")
 functional(THRESHOLD, "threshold(Tensor input, Scalar threshold, Scalar value, Any inplace=False) -> Tensor",
@@ -103,12 +104,13 @@ LEAKY_RELU_BACKWARD = op("leaky_relu_backward(Tensor grad_output, Tensor self, S
    kernel=pointwise(_leaky_backward, excluding=NOT_FLOATING),
    npu="aclnnLeakyReluBackward(grad_output, self, negative_slope, selfIsResult=False, out)",
    grad=dict(grad_output=lambda grad, self, negative_slope:
-             call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
+             _leaky_relu_grad(grad, self, negative_slope)),
    public="", samples=cases(case(t(2, 3), t(2, 3), 0.1)))
+_leaky_relu_grad = function_of(LEAKY_RELU_BACKWARD)
 LEAKY_RELU = op("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
    kernel=pointwise(_leaky, excluding=NOT_FLOATING),
    npu="aclnnLeakyRelu(self, negative_slope, out)",
-   grad=dict(self=lambda grad, self, negative_slope: call_bound(LEAKY_RELU_BACKWARD, (grad, self, negative_slope))),
+   grad=dict(self=lambda grad, self, negative_slope: _leaky_relu_grad(grad, self, negative_slope)),
    public="", samples=unary(negative_slope=(0.01, 2.0, -0.5)))
 functional(LEAKY_RELU, "leaky_relu(Tensor input, Scalar negative_slope=0.01, Any inplace=False) -> Tensor",
            underscore=True)
@@ -272,10 +274,11 @@ SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Te
    npu="aclnnSigmoidBackward(grad_output, output, out)",
    grad=dict(grad_output=lambda grad, output: grad * ((1 - output) * output), output=_sigmoid_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
+_sigmoid_grad = function_of(SIGMOID_BACKWARD)
 op("sigmoid(Tensor self) -> Tensor",
    kernel=pointwise(sigmoid, floating), kernels={"cpu": "onednn.sigmoid"},
    npu="aclnnSigmoid(self, out)",
-   grad=dict(self=lambda grad, result: call_bound(SIGMOID_BACKWARD, (grad, result))),
+   grad=dict(self=lambda grad, result: _sigmoid_grad(grad, result)),
    public="torch Tensor nn.functional", aliases=("special.expit",), samples=unary(), inplace="sigmoid_")
 
 
@@ -307,12 +310,13 @@ def _conjugate(self: Tensor) -> Tensor:
 SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
    kernel=pointwise(_silu_backward, excluding=(BOOL, INT)), kernels={"cpu": "onednn.silu_backward"},
    npu="aclnnSiluBackward(grad_output, self, out)",
-   grad=dict(grad_output=lambda grad, self: call_bound(SILU_BACKWARD, (grad, _conjugate(self))), self=_silu_double),
+   grad=dict(grad_output=lambda grad, self: _silu_grad(grad, _conjugate(self)), self=_silu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
+_silu_grad = function_of(SILU_BACKWARD)
 SILU = op("silu(Tensor self) -> Tensor",
    kernel=pointwise(_silu, excluding=(BOOL, INT)), kernels={"cpu": "onednn.silu"},
    npu="aclnnSilu(self, out)",
-   grad=dict(self=lambda grad, self: call_bound(SILU_BACKWARD, (grad, _conjugate(self)))), public="", samples=unary())
+   grad=dict(self=lambda grad, self: _silu_grad(grad, _conjugate(self))), public="", samples=unary())
 functional(SILU, "silu(Tensor input, Any inplace=False) -> Tensor")
 
 
@@ -456,14 +460,15 @@ GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approx
    kernel=pointwise(_gelu_backward, excluding=NOT_FLOATING, named="GeluBackwardKernelImpl"),
    kernels={"cpu": "onednn.gelu_backward"},
    npu="aclnnGeluBackwardV2(grad_output, self, approximate, out)",
-   grad=dict(grad_output=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate)),
+   grad=dict(grad_output=lambda grad, self, approximate: _gelu_grad(grad, self, approximate=approximate),
              self=_gelu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), approximate="tanh")))
+_gelu_grad = function_of(GELU_BACKWARD)
 op("gelu(Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu, excluding=NOT_FLOATING, check=_check_gelu, named="GeluKernelImpl"),
    kernels={"cpu": "onednn.gelu"},
    npu="aclnnGeluV2(self, approximate{none,tanh}, out)",
-   grad=dict(self=lambda grad, self, approximate: call_bound(GELU_BACKWARD, (grad, self, approximate))),
+   grad=dict(self=lambda grad, self, approximate: _gelu_grad(grad, self, approximate=approximate)),
    public="nn.functional", inplace=False,
    samples=lambda: [*unary(approximate=("none", "tanh"))(),
                     error(RuntimeError, "approximate argument must be either none or tanh.", t(2), approximate="erf")],

@@ -12,7 +12,7 @@ from .._dispatch.schema import NUMBERS
 from ._declare.aten import LEAF, Aten, by_operands, if_given
 from ._declare.families import pointwise
 from ._declare.formulas import elementwise, on_arrays
-from ._declare.op import composite, op
+from ._declare.op import composite, function_of, op
 from ._declare.out import AS_OPERAND, CASTABLE, Out
 from ._declare.rules import floating
 from ._declare.samples import binary, case, cases, error, ints, t, unary
@@ -129,9 +129,10 @@ TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
    grad=dict(grad_output=lambda grad, output: grad * (1 - output * output),
              output=lambda grad, grad_output, output: -2 * conj(grad * output) * grad_output),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
+_tanh_grad = function_of(TANH_BACKWARD)
 op("tanh(Tensor self) -> Tensor",
    kernel=pointwise("tanh", floating),
-   npu="aclnnTanh(self, out)", grad=dict(self=lambda grad, result: call_bound(TANH_BACKWARD, (grad, result))),
+   npu="aclnnTanh(self, out)", grad=dict(self=lambda grad, result: _tanh_grad(grad, result)),
    public="torch Tensor nn.functional", samples=unary(), inplace="tanh_", keeps_zero=True)
 
 

@@ -515,3 +515,43 @@ def test_the_gradient_of_chosen_elements_is_written_into_new_memory(choose, shap
     x = torch.ones(shape, requires_grad=True)
     (grad,) = torch.autograd.grad(choose(x).sum(), x)
     assert not grad._is_view() and grad._version == 2
+
+
+@pytest.mark.parametrize("use", [lambda x, c: x * c, lambda x, c: c * x, lambda x, c: torch.addcmul(c, x, c),
+                                 lambda x, c: torch.where(c > 0, x, c), lambda x, c: torch.stack((c, x, c))])
+def test_a_gradient_passes_nodes_whose_other_inputs_need_none(use) -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    use(x.exp(), torch.tensor([1.0, 3.0])).sum().backward()
+    assert torch.allclose(x.grad, torch.autograd.grad(use(x.exp(), torch.tensor([1.0, 3.0])).sum(), x)[0])
+    assert (x.grad > 0).all()
+
+
+_FORMULAS = {
+    "clamp": lambda x, y: x.clamp(y, -y), "fmax": torch.fmax, "maximum": torch.maximum, "clip": lambda x, y: x.clip(-1),
+    "pow": lambda x, y: x.abs() ** y, "copysign": torch.copysign, "xlogy": lambda x, y: x.xlogy(y.abs()),
+    "atan2": torch.atan2, "elu": lambda x, y: torch.nn.functional.elu(x, 0.7), "std": lambda x, y: x.std(1),
+    "var_mean": lambda x, y: sum(torch.var_mean(x, (0, 2), keepdim=True)), "norm": lambda x, y: x.norm(3, (0, 1)),
+    "amax": lambda x, y: x.amax((0, 2)), "sort": lambda x, y: x.sort(1).values, "cummax": lambda x, y: x.cummax(1)[0],
+    "huber": lambda x, y: torch.nn.functional.huber_loss(x, y), "logsumexp": lambda x, y: x.logsumexp((0, -1)),
+    "reduced": lambda x, y: x.scatter_reduce(1, torch.tensor([[[0, 1], [0, 0], [2, 2]]]), y, "amax"),
+    "as_strided": lambda x, y: x.as_strided((3, 3), (1, 2)), "polar": lambda x, y: torch.polar(x, y).real,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", _FORMULAS)
+def test_formulas_give_the_same_recorded_and_unrecorded(name, dtype) -> None:
+    """Nothing recorded, small arrays of the host need no operators; a pass that records itself does."""
+    torch.manual_seed(0)
+    if name == "polar":  # complex numbers have no parts in bfloat16
+        dtype = torch.float32
+    x, y = (torch.randn(2, 3, 2, dtype=torch.float64).to(dtype).requires_grad_() for _ in range(2))
+    made = _FORMULAS[name](x, y)
+    weight = torch.linspace(0.5, 1.5, made.numel()).reshape(made.shape).to(made.dtype)
+    plain = torch.autograd.grad(made, (x, y), weight, retain_graph=True, allow_unused=True)
+    recorded = torch.autograd.grad(made, (x, y), weight, create_graph=True, allow_unused=True)
+    for one, other in zip(plain, recorded, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert one.dtype is other.dtype is dtype and one.shape == x.shape
+            torch.testing.assert_close(one, other.detach())

@@ -110,9 +110,10 @@ class _Arrays(Namespace):
         return x[_places(indices, dim)]
 
     def scatter_add(self, x: Any, dim: int, indices: Any, values: Any) -> Any:
-        """The array itself, with values added at indices along a dimension."""
-        np.add.at(x, _places(indices, dim), values[tuple([slice(n) for n in indices.shape])])
-        return x
+        """The array with values added at indices along a dimension."""
+        made = x.copy()
+        np.add.at(made, _places(indices, dim), values[tuple([slice(n) for n in indices.shape])])
+        return made
 
 
 TENSORS, _ARRAYS = _Tensors(), _Arrays()
