@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..._autograd.node import VersionCounter
-from ..._backends.cpu import Namespace
-from ..._backends.cpu.backend import BACKEND as CPU
+from ..._backends.interface import backend_of
 from ..._core.dtype import complex64, complex128, float32, float64
 from ..._core.tensor import wrap
 from ..._dispatch.keys import CPU_MASK, FUNC_MASK, RECORDING_MASK, UNRECORDED_MASKS, modes
@@ -73,17 +72,16 @@ def _places(indices: Any, dim: int) -> tuple[Any, ...]:
     return (*own[:dim], indices, *own[dim % len(own) + 1 :]) if own else ()
 
 
-class _Arrays(Namespace):
-    """The CPU's functions of arrays, and operators that formulas use by their names."""
+class _Arrays:
+    """The host's functions of arrays, and operators that formulas use by their names."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(backend_of("cpu").xp, name)
+        setattr(self, name, value)
+        return value
 
     where: Any = staticmethod(np.where)
-    sgn = np.sign
-
-    def sigmoid(self, x: Any) -> Any:
-        """1 / (1 + exp(-x))"""
-        made = np.exp(-x)
-        made += 1
-        return np.reciprocal(made)
+    sgn: Any = np.sign
 
     def astype(self, x: Any, kind: Any) -> Any:
         return x.astype(kind)
@@ -202,5 +200,5 @@ def _loop(compute: Callable, values: Sequence[Any]) -> tuple[Callable, tuple[int
     whole = len(given) == count
     family = Pointwise(compute if whole else filled)
     operator.declaration = Declaration(operator, family, {}, None, None)
-    kernel = family.kernel(operator, CPU)
+    kernel = family.kernel(operator, backend_of("cpu"))
     return kernel if whole else lambda *every: kernel(*[value for value in every if value is not None]), tensors
