@@ -9,7 +9,8 @@ import mindtorch_v2
 
 SOURCE = str(Path(mindtorch_v2.__file__).parent.parent)
 
-# constant() is its number; team() is the size of the team, each of whose threads was counted once.
+# constant() is its number; team() is the size of the team, each of whose threads was counted once, and team(None, None)
+# that of a team of two less.
 CONSTANT = """
 declare ptr @PyLong_FromLongLong(i64)
 define ptr @constant(ptr %self, ptr %args, i64 %count) {{
@@ -47,7 +48,8 @@ define ptr @team(ptr %self, ptr %args, i64 %count) {
 entry:
   %data = alloca %Data, align 64
   call void @llvm.memset.p0.i64(ptr %data, i8 0, i64 2064, i1 false)
-  %threads = load i64, ptr @mindtorch_threads
+  %all = load i64, ptr @mindtorch_threads
+  %threads = sub i64 %all, %count
   %n = trunc i64 %threads to i32
   %state = call ptr @PyEval_SaveThread()
   call void @mindtorch_parallel(ptr @body, ptr %data, i32 %n)

@@ -119,6 +119,22 @@ for number in (1, 2, 3, 8, 5, 2, 40, 1):
 @needs_llvm
 @linux
 @KINDS
+def test_a_smaller_team_does_not_end_the_threads_of_a_larger_one(library, folder):
+    program = library + """
+call = team()
+torch.set_num_threads(6)
+sizes, threads = [], set()
+for _ in range(3):
+    sizes += [call(), call(None, None), call(*[None] * 4), call(*[None] * 5)]
+    threads.add(frozenset(os.listdir("/proc/self/task")))
+print(sizes, len(threads))
+"""
+    assert printed(program, folder) == f"{[6, 4, 2, 1] * 3} 1\n"
+
+
+@needs_llvm
+@linux
+@KINDS
 def test_one_thread_starts_no_other(library, folder):
     program = library + """
 call = team()

@@ -144,11 +144,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def threads(work: float) -> int:
-    """How many threads `work`, in units that are worth another thread each, gets; OpenMP was told so.
+    """How many threads `work`, in units that are worth another thread, gets; OpenMP was told so.
 
-    A primitive must be made and run with the same number. In a forked process, where OpenMP lacks its threads, it is 1.
+    It is one or all: libgomp ends the threads that a smaller team does not need. A primitive must be made and run with
+    the same number. In a forked process, where OpenMP lacks its threads, it is 1.
     """
-    count = 1 if _forked or work < 1 else min(get_num_threads(), 1 + int(work))
+    count = 1 if _forked or work < 1 else get_num_threads()
     if getattr(_told, "count", 0) != count:
         tell = loaded().set_threads
         if tell is not None:

@@ -9,6 +9,8 @@ import re
 import sys
 from collections.abc import Iterator
 
+from ..._core.threads import blas
+
 __all__ = ["library", "waiting_briefly"]
 
 _SPINS = "GOMP_SPINCOUNT"
@@ -18,9 +20,12 @@ _SPINS = "GOMP_SPINCOUNT"
 def waiting_briefly() -> Iterator[None]:
     """Lets an OpenMP that is loaded inside wait for work by spinning shortly only, unless the user chose.
 
-    Its threads would otherwise keep cores from those of OpenBLAS for milliseconds. It looks when it is loaded.
+    Its threads would otherwise keep cores from those of OpenBLAS for milliseconds, where OpenBLAS has its own: compiled
+    kernels share theirs with it. It looks when it is loaded.
     """
-    if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ:
+    from .jit.machine import available
+
+    if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ or available() and blas() is not None:
         yield
         return
     os.environ[_SPINS] = "1000"

@@ -49,6 +49,7 @@ class _State(ctypes.Structure):
 _IR = f"""
 %State = type {{ [3 x ptr], [2 x i64], i64, i64, ptr, ptr, i64, [{_MOST} x ptr], [{_MOST} x ptr] }}
 @mindtorch_state = external global %State
+@mindtorch_threads = external global i64
 declare ptr @PyThread_allocate_lock()
 declare i32 @PyThread_acquire_lock(ptr, i32)
 declare void @PyThread_release_lock(ptr)
@@ -176,13 +177,36 @@ define void @mindtorch_end() {{
   ret void
 }}
 
+; libgomp ends the threads that a smaller team does not need, and starts others for the next larger one. So all of them
+; come each time, and those that are too many have nothing to do.
+define internal void @member(ptr %nothing) {{
+  %number = call i32 @mindtorch_thread_num()
+  %team = call i32 @mindtorch_team()
+  %needed = icmp slt i32 %number, %team
+  br i1 %needed, label %work, label %end
+work:
+  %body = load ptr, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 4)
+  %data = load ptr, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 5)
+  call void %body(ptr %data)
+  ret void
+end:
+  ret void
+}}
+
 ; Between begin and end.
 define void @mindtorch_run(ptr %body, ptr %data, i32 %n) {{
   %gomp = load ptr, ptr @mindtorch_state
   %missing = icmp eq ptr %gomp, null
   br i1 %missing, label %own, label %openmp
 openmp:
-  call void %gomp(ptr %body, ptr %data, i32 %n, i32 0)
+  store ptr %body, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 4)
+  store ptr %data, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 5)
+  %team = zext i32 %n to i64
+  store i64 %team, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 6)
+  %most = load i64, ptr @mindtorch_threads
+  %all = call i64 @llvm.smax.i64(i64 %most, i64 %team)
+  %threads = trunc i64 %all to i32
+  call void %gomp(ptr @member, ptr null, i32 %threads, i32 0)
   ret void
 own:
   %number = zext i32 %n to i64
@@ -222,7 +246,12 @@ define i32 @mindtorch_team() {{
   %missing = icmp eq ptr %ask, null
   br i1 %missing, label %own, label %openmp
 openmp:
-  %size = call i32 %ask()
+  %there = call i32 %ask()
+  %alone = icmp sle i32 %there, 1
+  %wanted = load i64, ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 6)
+  %number = trunc i64 %wanted to i32
+  %fewer = call i32 @llvm.smin.i32(i32 %there, i32 %number)
+  %size = select i1 %alone, i32 1, i32 %fewer
   ret i32 %size
 own:
   %value = call ptr @PyThread_tss_get(ptr getelementptr (%State, ptr @mindtorch_state, i32 0, i32 1))
@@ -232,6 +261,8 @@ own:
   ret i32 %team
 }}
 declare i32 @llvm.umax.i32(i32, i32)
+declare i32 @llvm.smin.i32(i32, i32)
+declare i64 @llvm.smax.i64(i64, i64)
 """
 
 
