@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("llvmlite", reason="the compiler is an optional extra")
 
 from mindtorch_v2._backends.cpu.jit import machine
-from mindtorch_v2._kernels import language, llvm
+from mindtorch_v2._kernels import language, llvm, math
 from mindtorch_v2._kernels.language import kernel, parallel
 
 POINTS = 30_000
@@ -37,7 +37,8 @@ def combined(out, x, y, *, f):
 def compiled(name: str, kind: str, count: int) -> Callable:
     written = mapped if count == 1 else combined
     arrays = {argument: (kind, 1, "c") for argument in ("out", "x", "y")[: count + 1]}
-    text = llvm.module_of(language.read(written, arrays, {}, {"f": getattr(language, name)}))
+    own = math.FUNCTIONS.get(f"{name}_{kind}") or math.FUNCTIONS[name]
+    text = llvm.module_of(language.read(written, arrays, {}, {"f": getattr(language, name, own)}), exact=True)
     return machine.callable_from(machine.load(text, ["entry"])["entry"], name)
 
 
@@ -218,22 +219,30 @@ SPECIAL: dict[str, tuple[tuple[Callable, ...], float, float]] = {
     "i0e": ((between(-8, 8), magnitudes(1e-30, 1e30), limits), 5, 10),
     "i1": ((between(-8, 8), between(-80, 80)), 5, 30),
     "i1e": ((between(-8, 8), magnitudes(1e-30, 1e30), limits), 5, 30),
+    "entr": ((between(0, 10), magnitudes(1e-30, 1e30), limits), 4, 4),
+    "trigamma": ((between(0.1, 10), between(0.1, 1e3)), 6, 8),
 }  # fmt: skip
 SCIPY_NAMES = {"lgamma": "gammaln"}
+
+
+def expected_special(name: str, x: np.ndarray) -> np.ndarray:
+    import scipy.special
+
+    return (
+        scipy.special.polygamma(1, x) if name == "trigamma" else getattr(scipy.special, SCIPY_NAMES.get(name, name))(x)
+    )
 
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_functions(name: str, kind: str) -> None:
-    import scipy.special
-
     ranges, *bounds = SPECIAL[name]
     tolerance = bounds[list(TYPES).index(kind)] * np.finfo(TYPES[kind]).eps
     random = np.random.default_rng(6)
     for numbers in ranges:
         with np.errstate(all="ignore"):
             x = numbers(random, kind).astype(TYPES[kind])
-            wanted = getattr(scipy.special, SCIPY_NAMES.get(name, name))(x.astype(np.float64)).astype(TYPES[kind])
+            wanted = expected_special(name, x.astype(np.float64)).astype(TYPES[kind])
         got = computed(name, kind, x)
         np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance, err_msg=f"{name} {kind}")
 
@@ -261,3 +270,118 @@ def test_limits_of_special_functions() -> None:
         for kind in TYPES:
             got = computed(name, kind, np.array([*values, np.nan]))
             np.testing.assert_array_equal(got, np.array([*values.values(), np.nan], TYPES[kind]), err_msg=name)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", ("gammainc", "gammaincc"))
+def test_incomplete_gamma_functions(name: str, kind: str) -> None:
+    import scipy.special
+
+    random = np.random.default_rng(7)
+    large = np.exp(random.uniform(0, 18, POINTS))
+    ends = np.array([0, 1, np.inf, np.nan, -1, 0.5, 5, 1e3])
+    for a, x in (
+        (random.uniform(0, 5, POINTS), random.uniform(0, 5, POINTS)),
+        (random.uniform(0, 100, POINTS), random.uniform(0, 100, POINTS)),
+        (np.exp(random.uniform(-30, 1, POINTS)), np.exp(random.uniform(-30, 1, POINTS))),
+        (large, large * (1 + random.normal(size=POINTS) / np.sqrt(large))),
+        tuple(v.ravel() for v in np.meshgrid(ends, ends)),
+    ):
+        given = [v.astype(TYPES[kind]) for v in (a, x)]
+        wanted = getattr(scipy.special, name)(*[v.astype(float) for v in given]).astype(TYPES[kind])
+        tolerance = dict(rtol=2e-7, atol=1e-38) if kind == "f32" else dict(rtol=5e-13, atol=1e-290)
+        np.testing.assert_allclose(computed(name, kind, *given), wanted, **tolerance)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_zeta(kind: str) -> None:
+    import scipy.special
+
+    random = np.random.default_rng(8)
+    given = [v.astype(TYPES[kind]) for v in (random.uniform(1.01, 30, POINTS), random.uniform(0.1, 30, POINTS))]
+    wanted = scipy.special.zeta(*[v.astype(float) for v in given])
+    np.testing.assert_allclose(computed("zeta", kind, *given), wanted, rtol=2e-6 if kind == "f32" else 3e-15)
+    for s, q, value in ((1, 2, np.inf), (0.5, 2, np.nan), (2, 0, np.inf), (2, -3, np.inf), (2.5, -3.5, np.nan),
+                        (np.nan, 2, np.nan), (2, np.nan, np.nan), (3, -1.5, 0.118102)):  # fmt: skip
+        got = computed("zeta", kind, np.array([float(s)]), np.array([float(q)]))
+        np.testing.assert_allclose(got, [value], rtol=1e-5)
+
+
+# degree -> values at -2, -1, -0.5, 0.25, 1 and 1.5, as PyTorch has them in float64
+POLYNOMIALS: dict[str, dict[float, list[float]]] = {
+    "chebyshev_polynomial_t": {
+        3: [-26, -1, 1, -0.6875, 1, 9],
+        10: [262087, 1, -0.500000000000003, 0.81689453125, 1, 7563.5],
+    },
+    "chebyshev_polynomial_u": {
+        3: [-56, -4, 1, -0.875, 4, 21],
+        10: [564719, 11, -1, 0.9658203125, 11, 17711],
+    },
+    "chebyshev_polynomial_v": {
+        3: [-71, -7, 1, -0.125, 1, 13],
+        10: [716035, 21, -2, 0.370117187499999, 1, 10946],
+    },
+    "chebyshev_polynomial_w": {
+        3: [-41, -1, 1, -1.625, 7, 29],
+        10: [413403, 1, -3.11245017480836e-15, 1.5615234375, 21, 24476],
+    },
+    "shifted_chebyshev_polynomial_t": {
+        3: [-485, -99, -26, 1, 1, 26],
+        10: [4517251249, 22619537, 262087, -0.500000000000003, 1, 262087],
+    },
+    "shifted_chebyshev_polynomial_u": {
+        3: [-980, -204, -56, 1, 4, 56],
+        10: [9127651499, 46611179, 564719, -1, 11, 564719],
+    },
+    "shifted_chebyshev_polynomial_v": {
+        3: [-1079, -239, -71, 1, 1, 41],
+        10: [10049731549, 54608393, 716035, -2, 1, 413403],
+    },
+    "shifted_chebyshev_polynomial_w": {
+        3: [-881, -169, -41, 1, 7, 71],
+        10: [8205571449, 38613965, 413403, -3.11245017480836e-15, 21, 716035],
+    },
+    "hermite_polynomial_h": {
+        3: [-40, 4, 5, -2.875, -4, 9],
+        10: [200416, 8224, 22591, -12875.9755859375, 8224, -85401],
+    },
+    "hermite_polynomial_he": {
+        3: [-2, 2, 1.375, -0.734375, -2, -1.125],
+        10: [-2621, 1216, 49.0439453125, -661.839064598083, 1216, -180.1669921875],
+    },
+    "laguerre_polynomial_l": {
+        3: [14.3333333333333, 5.66666666666667, 2.89583333333333, 0.341145833333333, -0.666666666666667, -0.6875],
+        10: [500.214391534391, 64.6666200947972, 14.7422477173174, -0.374051322360676, 0.418945932539682,
+             0.418017774309431],
+    },
+    "legendre_polynomial_p": {
+        3: [-17, -1, 0.4375, -0.3359375, 1, 6.1875],
+        10: [96060.51953125, 1, -0.188228607177734, 0.221200216561556, 1, 2897.2815284729],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_orthogonal_polynomials(name: str, kind: str) -> None:
+    x = np.array([-2, -1, -0.5, 0.25, 1, 1.5])
+    for degree, values in POLYNOMIALS[name].items():
+        got = computed(name, kind, x, np.full(x.shape, degree))
+        np.testing.assert_allclose(
+            got, values, rtol=1e-5 if kind == "f32" else 1e-13, atol=1e-5 if kind == "f32" else 1e-13
+        )
+        np.testing.assert_array_equal(computed(name, kind, x, np.full(x.shape, degree + 0.75)), got)
+    for degree, value in ((-1, 0), (-3.5, 0), (np.nan, 0), (-0.5, 1), (0, 1)):
+        np.testing.assert_array_equal(computed(name, kind, x, np.full(x.shape, degree)), np.full(6, value))
+
+
+def test_hermite_polynomials_of_high_degree_are_undefined() -> None:
+    for name in ("hermite_polynomial_h", "hermite_polynomial_he"):
+        for kind, limit in (("f32", 128), ("f64", 512)):
+            got = computed(name, kind, np.full(3, 1e-3), np.array([limit + 1.0, limit + 1e6, 3.0]))
+            assert np.isnan(got).tolist() == [True, True, False]
+
+
+def test_recurrences_that_overflow_end() -> None:
+    got = computed("legendre_polynomial_p", "f64", np.array([3.0, np.inf, np.nan]), np.array([1e9, 5.0, 1e9]))
+    assert np.isnan(got).all()

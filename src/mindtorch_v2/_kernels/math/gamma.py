@@ -26,12 +26,14 @@ STIRLING_F64 = (0.08333333333333333, -0.0027777777777740994, 0.00079365078983517
 DIGAMMA_F32 = (0.08333333051278854, -0.008332185088153438, 0.0038429887425922055)
 DIGAMMA_F64 = (0.08333333333333322, -0.008333333333086944, 0.003968253814230901, -0.004166623441947244,
                0.007569414074887411, -0.020581693926590747, 0.06133499496986015)  # fmt: skip
+# y * trigamma(y) = 1 + 1 / (2 * y) + z * (...) for y >= 6.5
+TRIGAMMA = (0.16666666666663987, -0.03333333329590242, 0.02380950829334966, -0.033330435776928465, 0.0754730071590022,
+            -0.23759946141409216, 0.7025858161831907)  # fmt: skip
 
 
 @function
-def lgamma_of(x, near, stirling, sine):
-    """The logarithm of |gamma(x)| of a float64, with polynomials around 2, for large numbers and for sin(pi * x)."""
-    y = abs(x)
+def lgamma_positive(y, near, stirling):
+    """lgamma of a float64 above 0, with polynomials around 2 and for large numbers."""
     # y * (y + 1) ... in the denominator, or (y - 1) * (y - 2) ... in the numerator, bring y to 2 + u with |u| <= 1/2
     below = y < 1.5
     tiny = y < 0.5
@@ -43,14 +45,20 @@ def lgamma_of(x, near, stirling, sine):
         product = (factor if step == 0 else product * factor) if again else product
         u = u - 1.0 if again else u
     large = y >= 8.0
-    moved = y > 2.5
     logarithm = log(y if large else product)
     shift = u * polynomial(u, near)
-    short = shift - logarithm if below else shift + logarithm if moved else shift
+    short = shift - logarithm if below else shift + logarithm if y > 2.5 else shift
     inverse = 1.0 / y
     tail = fma(inverse, polynomial(inverse * inverse, stirling), HALF_LOG_2_PI)
     long = fma(y - 0.5, logarithm, tail - y)
-    positive = (long if y < inf else inf) if large else short
+    return (long if y < inf else inf) if large else short
+
+
+@function
+def lgamma_of(x, near, stirling, sine):
+    """lgamma of a float64, with polynomials around 2, for large numbers and for sin(pi * x)."""
+    y = abs(x)
+    positive = lgamma_positive(y, near, stirling)
     part = abs(y - rint(y))
     reflected = log(PI / (y * part * polynomial(part * part, sine))) - positive
     left = inf if part == 0.0 else reflected
@@ -105,3 +113,19 @@ def digamma_f32(x):
 def digamma_f64(x):
     """The derivative of lgamma."""
     return digamma_of(x, DIGAMMA_F64, SINPI_F64)
+
+
+@function
+def trigamma(x):
+    """The derivative of digamma, as its terms 1 / (x + k)**2 and what they tend to."""
+    left = x < 0.5
+    y = 1.0 - x if left else x
+    total = 0.0 * y
+    for _ in unrolled(6):
+        total = total + 1.0 / (y * y)
+        y = y + 1.0
+    z = 1.0 / (y * y)
+    value = total + (1.0 + 1.0 / (2.0 * y) + z * polynomial(z, TRIGAMMA)) / y
+    part = abs(x - rint(x))
+    sine = part * polynomial(part * part, SINPI_F64)
+    return (PI * PI) / (sine * sine) - value if left else value

@@ -11,6 +11,7 @@ from ..language import (
     fma,
     function,
     inf,
+    log,
     log1p,
     nan,
     sqrt,
@@ -200,3 +201,10 @@ def logaddexp(a, b):
     top = max(a, b)
     value = top + log1p(exp(-abs(a - b)))
     return a if a == b and abs(a) == inf else value
+
+
+@function
+def entr(x):
+    """-x * log(x), which is 0 at 0."""
+    value = -x * log(x)
+    return 0.0 if x == 0.0 else -inf if x < 0.0 else value

@@ -379,18 +379,21 @@ class Pointwise(Family):
         """A kernel for operands of one plain type straight into the array function, else `general`."""
         arguments = operator.schema.arguments
         operands = [a for a in arguments if a.is_tensor]
-        if operands != list(arguments[:3])[: len(operands)] or any(a.optional or a.is_list for a in operands):
+        leading = operands == list(arguments[:3])[: len(operands)]
+        if any(a.optional or a.is_list for a in operands) or not leading and inplace:
             return general
         plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
         # NumPy 2.4 negates a strided array of 4-byte elements wrongly if it writes into the same array.
         is_ufunc = self.ufunc is not None and not (inplace and self.ufunc == "negative")
         name, checked = operator.schema.base_name, self.check is not None
         compiled = backend.compiled_pointwise(operator, self, inplace)
+        if not leading and compiled is None:
+            return general
         if inplace:
             source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=checked, compiled=compiled is not None)
         else:
             source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_,
-                                       checked=checked, compiled=compiled is not None)
+                                       checked=checked, compiled=compiled is not None, leading=leading)
         scope: dict[str, Any] = {
             "plain": frozenset(plain), "usual": float32.np if float32.np in plain else None,
             "NUMBERS": NUMBERS, "REAL": frozenset((int, float)),

@@ -43,14 +43,16 @@ def _compiled_lines(arguments: Sequence[Argument], names: str, checked: bool) ->
 
 
 def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, boolean: bool, checked: bool,
-                      compiled: bool) -> str:
-    """The kernel that returns a new tensor."""
+                      compiled: bool, leading: bool) -> str:
+    """The kernel that returns a new tensor. Without compiled code it serves operands that are the first arguments."""
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
     lines = []
     if compiled:
         lines = [*_compiled_lines(arguments, names, checked),
                  "if r is not None:", "    made = new(Tensor)", "    made._array = r", "    return made"]
+    if not leading:
+        return _function(name, names, [*lines, f"return general({names})"])
     lines += _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2)
     for operand, array in zip(operands[1:], "bc"):
         lines += _operand_lines(operand, array, f"return general({names})")
