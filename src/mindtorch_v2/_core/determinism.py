@@ -1,10 +1,11 @@
 """Deterministic mode: the switches that torch.use_deterministic_algorithms sets, and what they ask of operators."""
 
 import math
-import warnings
 from typing import Any
 
 from .dtype import BOOL, FLOAT, dtype, iinfo
+from .planning import forget_plans
+from .warn import warn
 
 _ISSUES = ("https://github.com/pytorch/pytorch/issues to help us prioritize adding deterministic support for this "
            "operation.")
@@ -22,6 +23,7 @@ class _Determinism:
         """0 for any algorithm, 1 to warn of one whose results may not repeat, 2 to refuse it."""
         self.mode, self.warn_only = mode, warn_only
         self.fills = mode > 0 and self.fill_uninitialized_memory
+        forget_plans()
 
     def set_fill(self, fill: bool) -> None:
         if fill.__class__ is not bool:
@@ -41,7 +43,7 @@ def filler(kind: dtype) -> Any:
 def alert_not_deterministic(name: str) -> None:
     """Refuses or warns of an operation, under the name that PyTorch gives it, in deterministic mode."""
     if determinism.mode == 1:
-        warnings.warn(f"{name} does not have a deterministic implementation, but you set "
+        warn(f"{name} does not have a deterministic implementation, but you set "
                       "'torch.use_deterministic_algorithms(True, warn_only=True)'. You can file an issue at " + _ISSUES,
                       stacklevel=5)
     elif determinism.mode == 2:

@@ -8,6 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from .planning import forget_plans
+
 
 class dtype:
     """An element type; the instances below are the only ones."""
@@ -182,6 +184,7 @@ def set_default_dtype(d: dtype) -> None:
     if not d.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
     _Default.dtype = d
+    forget_plans()
 
 
 def default_complex() -> dtype:

@@ -16,6 +16,7 @@ import numpy as np
 
 from .box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
 from .dtype import complex32
+from .planning import refuse_in_plans
 
 DEFAULT_SEED = 67280421310721
 WORDS_IN_STATE = 624
@@ -74,6 +75,7 @@ class Generator:
 
     def words(self, count: int) -> np.ndarray:
         """The next `count` words, each as an uint64 below 2^32."""
+        refuse_in_plans()
         if count:
             self._untouched = False
         return self._bits.random_raw(count)

@@ -4,16 +4,30 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .._core.device import memory_format
 from .schema import MISSING, Schema, to_float, to_int
+
+_CLASSES: dict[str, type] = {"MemoryFormat": memory_format, "bool": bool, "str": str}
 
 
 def takes(signature: str) -> Callable[[Callable], Callable]:
     """A decorator: the function gets arguments that fit the signature, which is written as an operator's schema."""
     schema = Schema(f"{signature} -> Any", lazy=True)
 
+    @functools.cache
+    def exact() -> dict[str, type]:
+        """The classes of arguments that need no conversion, by name."""
+        return {a.name: _CLASSES[a.type] for a in schema.arguments if a.type in _CLASSES and not a.is_list}
+
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
+            if kwargs and len(args) == 1 and schema.takes_self:  # x.half(memory_format=...)
+                for name, value in kwargs.items():
+                    if value.__class__ is not exact().get(name):
+                        break
+                else:
+                    return function(*args, **kwargs)
             values = schema.bind(args, kwargs, is_method=schema.takes_self)
             for name, value in (*zip(schema.names, args), *kwargs.items()):
                 if value is None and name in schema.index and schema.arguments[schema.index[name]].refuses_none:

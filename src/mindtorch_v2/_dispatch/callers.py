@@ -288,10 +288,17 @@ def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any],
     """A call without the defaults that the generated signature filled in; by name where positions are left out."""
     schema = operator.schema
     defaults = schema.defaults
-    kwargs = {k: v for k, v in kwargs.items() if v is not MISSING and
-              (k in told or k not in schema.index or v is not defaults[schema.index[k]])}
+    if kwargs:
+        kwargs = {k: v for k, v in kwargs.items() if v is not MISSING and
+                  (k in told or k not in schema.index or v is not defaults[schema.index[k]])}
     while args and len(args) <= len(schema.positional) and args[-1] is defaults[len(args) - 1]:
         args.pop()
+    if not kwargs:
+        for value in args:
+            if value is MISSING:
+                break
+        else:
+            return tuple(args), kwargs
     renamed = [schema.index.get(KEYWORD_ALIASES.get(name, ""), len(args)) for name in kwargs]
     left_out = {i for i, a in enumerate(args) if a is MISSING or (i in renamed and a is defaults[i])}
     if left_out:
@@ -488,8 +495,8 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
     def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
         args, kwargs = _as_written(operators[0], list(args), kwargs, not_shared())
         if out is MISSING:
-            for operator, quick in zip(operators[1:], others):
-                if any(operator.schema.index.get(name, len(args)) < len(args) for name in kwargs):
+            for operator, quick in others:
+                if kwargs and any(operator.schema.index.get(name, len(args)) < len(args) for name in kwargs):
                     continue
                 result = quick(*args, **kwargs)
                 if result is not _LEAVE:
@@ -515,6 +522,6 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
         return frozenset(a.name for a in operators[0].schema.arguments if a.keyword_only and
                          not all(a.name in operator.schema.index for operator in operators[1:]))
 
-    others = tuple(quick_caller(operator, lambda args, kwargs, out: _LEAVE, tuple) for operator in operators[1:])
+    others = [(operator, quick_caller(operator, lambda args, kwargs, out: _LEAVE, tuple)) for operator in operators[1:]]
     public = quick_caller(operators[0], another, not_shared)
     return public

@@ -49,6 +49,8 @@ class DispatchKey(IntEnum):
     Python = 22
     # A call while a profiler runs: its time, and what it calls, are written down.
     Profiler = 23
+    # A call on tensors without memory that is written down for a plan (_ops/_declare/plans.py).
+    Planning = 24
 
 
 BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.NPU, DispatchKey.PrivateUse1, DispatchKey.Meta)
@@ -75,6 +77,7 @@ VMAP_MASK = 1 << DispatchKey.FuncTorchVmapMode
 PYTHON_MASK = 1 << DispatchKey.Python
 PROFILER_MASK = 1 << DispatchKey.Profiler
 TORCH_DISPATCH_MASK = 1 << DispatchKey.PythonDispatch
+PLAN_MASK = 1 << DispatchKey.Planning
 # What a subclass of Tensor brings along, whatever the memory.
 SUBCLASS_MASK = PYTHON_MASK | TORCH_DISPATCH_MASK
 ALL_KEYS = (1 << len(DispatchKey)) - 1
@@ -167,7 +170,7 @@ class _Unusual:
 
 
 unusual = _Unusual()
-_USUAL_MASKS = (0, ALL_KEYS)
+USUAL_MASKS = (0, ALL_KEYS)
 RECORDING_MASK = AUTOGRAD_MASK | VIEW_MASK
 UNRECORDED_MASKS = (0, ALL_KEYS & ~RECORDING_MASK)  # this very tuple says that nothing but recording is off
 
@@ -180,7 +183,7 @@ class _Modes(threading.local):
         self.exclude = 0
         self.grad_enabled = True
         self.inference = False
-        self.masks = _USUAL_MASKS
+        self.masks = USUAL_MASKS
         # PyTorch has no floating point warnings, and a guard around each ufunc would cost more than the ufunc.
         np.seterr(all="ignore")
 
@@ -189,11 +192,11 @@ class _Modes(threading.local):
         state = self.__dict__
         previous = state["grad_enabled"]
         if previous is not enabled:
-            if state["masks"] is (UNRECORDED_MASKS if enabled else _USUAL_MASKS):  # the usual case, without arithmetic
+            if state["masks"] is (UNRECORDED_MASKS if enabled else USUAL_MASKS):  # the usual case, without arithmetic
                 state["grad_enabled"] = enabled
                 with unusual.lock:
                     unusual.threads += -1 if enabled else 1
-                state["masks"] = _USUAL_MASKS if enabled else UNRECORDED_MASKS
+                state["masks"] = USUAL_MASKS if enabled else UNRECORDED_MASKS
             else:
                 self.update(grad_enabled=enabled)
         return previous
@@ -205,11 +208,11 @@ class _Modes(threading.local):
         records = state["grad_enabled"] and not state["inference"]
         exclude = state["exclude"] if records else state["exclude"] | RECORDING_MASK
         masks = (state["include"], ALL_KEYS & ~exclude)
-        was_usual = state["masks"] == _USUAL_MASKS
-        if (masks == _USUAL_MASKS) is not was_usual:
+        was_usual = state["masks"] == USUAL_MASKS
+        if (masks == USUAL_MASKS) is not was_usual:
             with unusual.lock:
                 unusual.threads += 1 if was_usual else -1
-        state["masks"] = _USUAL_MASKS if masks == _USUAL_MASKS else masks
+        state["masks"] = USUAL_MASKS if masks == USUAL_MASKS else masks
 
 
 modes = _Modes()

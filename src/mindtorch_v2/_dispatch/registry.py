@@ -5,11 +5,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .._core.planning import forget_plans
 from .keys import (
     AUTOGRAD_OF,
     BACKEND_MASK,
     BACKENDS,
     FUNC_MASK,
+    PLAN_MASK,
     SPARSE_MASK,
     TORCH_DISPATCH_MASK,
     DispatchKey,
@@ -64,6 +66,7 @@ class Operator:
         # key mask -> function; emptied in place when something is registered, since callers hold this dict
         self.table: dict[int, Callable] = {}
         self.declaration: Any = None
+        self.plans: Any = None  # of calls on the CPU (_ops/_declare/plans.py)
         # The same as several operators, where it is several in ATen and somebody looks on (_ops/_declare/aten.py).
         self.aten_form: Callable | None = None
         # Operators such as copy_ and index take tensors of several devices; the highest backend key serves them.
@@ -125,7 +128,7 @@ class Operator:
 
 
 # Keys whose kernels see for themselves to tensors of several backends.
-_MAY_MIX = FUNC_MASK | SPARSE_MASK | TORCH_DISPATCH_MASK
+_MAY_MIX = FUNC_MASK | SPARSE_MASK | TORCH_DISPATCH_MASK | PLAN_MASK
 _SPECIFIC_AUTOGRAD = frozenset(AUTOGRAD_OF.values())
 _ALL_AUTOGRAD = _SPECIFIC_AUTOGRAD | {DispatchKey.Autograd}
 
@@ -170,17 +173,20 @@ class Registry:
         operator.kernels[key] = kernel
         operator.fallthrough.discard(key)
         operator.table.clear()
+        forget_plans()
 
     def register_fallthrough(self, name: str, key: DispatchKey) -> None:
         operator = self.get(name)
         operator.fallthrough.add(key)
         operator.table.clear()
+        forget_plans()
 
     def register_for_all(self, key: DispatchKey, kernel: Any) -> None:
         """Registers a kernel that serves `key` for every operator without one of its own."""
         self.backend_select[key] = kernel
         for operator in self._operators.values():
             operator.table.clear()
+        forget_plans()
 
     def get(self, name: str) -> Operator:
         operator = self._operators.get(_qualified(name))

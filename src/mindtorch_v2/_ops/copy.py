@@ -68,7 +68,7 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def suggested_strides(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Channels-last strides for a result of this shape if `self` lies so, else None."""
     own = self._array.shape
-    if len(own) not in (4, 5) or (1 not in own and at_hand(self._array)
+    if len(own) not in (4, 5) or (1 not in own and self._array.__class__ is np.ndarray
                                   and self._array.flags.c_contiguous):
         return None
     return _suggested(own, element_strides(self._array), tuple(shape))
@@ -121,7 +121,7 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
     array = self._array
     if wanted is not None and wanted is not preserve_format:
         return format_strides(array.shape, wanted)
-    if at_hand(array) and array.flags.c_contiguous and 1 not in array.shape and array.size:
+    if array.__class__ is np.ndarray and array.flags.c_contiguous and 1 not in array.shape and array.size:
         return None
     strides = element_strides(array) if array.size else self.stride()
     if strides == contiguous_strides(array.shape):
@@ -131,10 +131,23 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
     return strides if is_dense(array) else pointwise_strides(array.shape, [self])
 
 
+@functools.lru_cache(4096)
+def _packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Sizes of a row-major array, and the order of its dimensions in which it has these strides; None if it has not."""
+    order = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
+    sizes, axes = tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
+    made = contiguous_strides(sizes)
+    return (sizes, axes) if 0 not in shape and tuple([made[d] for d in axes]) == strides else None
+
+
 def uninitialised(spec: Spec, xp: Any = None) -> Any:
     """An array of the spec's geometry: an ndarray, or what the namespace of another device has."""
     if spec.strides is None:
         return (np if xp is None else xp).empty(spec.shape, spec.dtype.np)
+    if xp is None or xp.ndarray is np.ndarray:
+        packed = _packed(spec.shape, spec.strides)
+        if packed is not None:
+            return np.empty(packed[0], spec.dtype.np).transpose(packed[1])
     strides = [s * spec.dtype.itemsize for s in spec.strides]
     if xp is not None and xp.ndarray is not np.ndarray:
         return xp.uninitialised(spec.shape, spec.dtype.np, strides)
@@ -222,6 +235,8 @@ def store(xp: Any, target: Any, source: Any) -> None:
 
 class Copies(ArrayFamily):
     """`infer` and `array` as ever, for results that may be on another device than the arguments."""
+
+    only_arrays = True
 
     def __init__(self, infer: Callable, array: Callable) -> None:
         super().__init__(infer, array, widen=False)

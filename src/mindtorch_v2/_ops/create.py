@@ -1,7 +1,6 @@
 """Factories: tensors out of a size, a range or another tensor's geometry."""
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from .._core.dtype import (
 from .._core.random import fused_multiply_add
 from .._core.storage import refuse_rank
 from .._core.tensor import Tensor
+from .._core.warn import warn
 from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
@@ -57,6 +57,7 @@ class Factory(Copies):
     """A result out of arguments: `infer` and `array` as ever, then the options that all factories share."""
 
     out = MADE
+    only_arrays = False
 
     def __init__(self, infer: Callable, array: Callable, *, by_parts: bool = False) -> None:
         super().__init__(infer, array)
@@ -430,9 +431,9 @@ op(f"arange.start_step(Scalar start=None, Scalar end=None, Scalar step=1, {FACTO
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
     kind = dtype or get_default_dtype()
-    warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is "
-                  "inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
-                  "[start, end).",
+    warn("torch.range is deprecated and will be removed in a future release because its behavior is "
+         "inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
+         "[start, end).",
                   stacklevel=4)
     start, end, step = _range_bounds("range", kind, start, end, step)
     return Spec((math.floor((end - start) / step) + 1,), kind)

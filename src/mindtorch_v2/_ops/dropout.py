@@ -1,13 +1,13 @@
 """Dropout: whole tensors, whole channels, and the forms that keep a self-normalising network's statistics."""
 
 import math
-import warnings
 from typing import Any
 
 from .._core import random as _random
 from .._core.dtype import COMPLEX, COMPUTE, FLOAT, bool_
 from .._core.generator import default_generator
 from .._core.tensor import Tensor
+from .._core.warn import warn
 from .._dispatch.callers import call_bound
 from ._declare.batch import Call, Draws, Result, drawn_once, elementwise, one_by_one
 from ._declare.families import moves, pointwise
@@ -221,11 +221,11 @@ def _dropout1d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
 
 def _warn_of_dimensions(name: str, input: Tensor, spatial: int) -> None:
     if input.dim() not in (spatial + 1, spatial + 2):
-        warnings.warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an "
-                      "error in a future release. To retain the behavior and silence this warning, please use "
-                      f"dropout instead. Note that {name} exists to provide channel-wise dropout on inputs with "
-                      f"{spatial} spatial dimensions, a channel dimension, and an optional batch dimension (i.e. "
-                      f"{spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)
+        warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an "
+             "error in a future release. To retain the behavior and silence this warning, please use "
+             f"dropout instead. Note that {name} exists to provide channel-wise dropout on inputs with "
+             f"{spatial} spatial dimensions, a channel dimension, and an optional batch dimension (i.e. "
+             f"{spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)
 
 
 @composite(f"dropout2d({_ARGUMENTS}) -> Tensor", public="nn.functional", python="dim")
@@ -233,11 +233,11 @@ def _dropout2d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
     _check_probability(p, ValueError)
     _warn_of_dimensions("dropout2d", input, 2)
     if input.dim() == 3:
-        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
-                      "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel dim. "
-                      "This behavior will change in a future release to interpret the input as one without a batch "
-                      "dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please "
-                      "switch to using dropout1d instead.", stacklevel=2)
+        warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+             "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel dim. "
+             "This behavior will change in a future release to interpret the input as one without a batch "
+             "dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please "
+             "switch to using dropout1d instead.", stacklevel=2)
     return _of_features(input, p, training, inplace)
 
 

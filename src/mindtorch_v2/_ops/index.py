@@ -2,7 +2,6 @@
 
 import functools
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from .._core.device import CPU, META
 from .._core.dtype import bool_, int32, int64, uint8
 from .._core.geometry import contiguous_strides
 from .._core.tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
-from .._core.warn import warn_once
+from .._core.warn import warn, warn_once
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
@@ -68,7 +67,7 @@ def whole_key(shape: tuple[int, ...], indices: Sequence[Any], xp: Any = np, *, w
             key.append(index)
         else:
             if warns and index.dtype is not bool_.np:
-                warnings.warn(_BYTE_MASK, stacklevel=2)
+                warn(_BYTE_MASK, stacklevel=2)
             check_mask(shape, index.shape, len(key))
             key.extend(index.nonzero() if index.ndim else [xp.zeros(1 if index else 0, np.int64)])
     if len(key) > len(shape):

@@ -1,11 +1,11 @@
 """Variances, norms and distances."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from .._core.dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
 from .._core.tensor import Tensor
+from .._core.warn import warn
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
@@ -31,8 +31,8 @@ def _variance_spec(name: str, word: str) -> Callable:
         shape = self._array.shape
         dims = reduced_dims(dim, len(shape))
         if 0 in shape or folded_count(shape, dim) <= (1 if correction is None else correction):
-            warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
-                          "reduction factor (input numel divided by output numel).", stacklevel=4)
+            warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+                 "reduction factor (input numel divided by output numel).", stacklevel=4)
         return Spec(folded_shape(shape, dims, keepdim), self.dtype.to_real())
 
     return infer

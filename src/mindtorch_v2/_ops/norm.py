@@ -1,12 +1,12 @@
 """Normalisation over trailing dimensions, and measures of vectors: cosine similarity, pairwise distance."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from .._core.dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
 from .._core.tensor import Tensor
+from .._core.warn import warn
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import modes
 from ._declare.aten import LEAF, Aten
@@ -414,8 +414,8 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
     if eps is None:
         eps = finfo(float32 if kind.np in REDUCED else kind).eps
     if weight is not None and weight.dtype is not kind:
-        warnings.warn(f"Mismatch dtype between input and weight: input dtype = {c_name(kind)}, weight dtype = "
-                      f"{c_name(weight.dtype)}, Cannot dispatch to fused implementation.", stacklevel=3)
+        warn(f"Mismatch dtype between input and weight: input dtype = {c_name(kind)}, weight dtype = "
+             f"{c_name(weight.dtype)}, Cannot dispatch to fused implementation.", stacklevel=3)
     if kind.is_complex:
         made = input * ((input * input).mean(_trailing(normalized_shape), True) + eps).rsqrt()
         return made if weight is None else made * weight

@@ -1,12 +1,12 @@
 """Products of tensors: outer, inner, over chosen dimensions, of vectors in space, bilinear."""
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from .._core.dtype import BOOL, FLOAT, INT, REDUCED, bool_, promote_types
 from .._core.tensor import Tensor, wrapped_dim
+from .._core.warn import warn
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.batch import along_one
@@ -166,10 +166,10 @@ _linalg_cross: Callable = function_of(op(
            autocast=dict(accelerators="widest"))
 def _cross(self, other, dim):
     if dim is None:
-        warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim "
-                      "explicitly "
-                      "or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of "
-                      "linalg.cross in a future release.", stacklevel=3)
+        warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim "
+             "explicitly "
+             "or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of "
+             "linalg.cross in a future release.", stacklevel=3)
         dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")

@@ -1,7 +1,6 @@
 """Random numbers: factories and in-place draws. The same seed gives PyTorch's numbers."""
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from .._core.dtype import (
 )
 from .._core.generator import Generator, default_generator
 from .._core.tensor import Tensor
+from .._core.warn import warn
 from .._dispatch.callers import call_bound
 from ._declare.aten import LEAF, Aten, if_given
 from ._declare.batch import Call, Draws, Result, drawn_once, one_by_one
@@ -231,10 +231,10 @@ def _check_range(kind: dtype, low: int, high: int) -> None:
         if kind.category == FLOAT:
             bits = _MANTISSA_BITS[kind.name]
             if abs(bound) > 1 << bits:
-                warnings.warn(f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations "
-                              f"{_C_NAMES[kind.name]} can support discrete uniform distribution only within this "
-                              "range. This warning will become an error in version 1.7 release, please fix the code "
-                              "in advance", stacklevel=6)
+                warn(f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations "
+                     f"{_C_NAMES[kind.name]} can support discrete uniform distribution only within this "
+                     "range. This warning will become an error in version 1.7 release, please fix the code "
+                     "in advance", stacklevel=6)
             continue
         smallest, largest = (0, 1) if kind.category == BOOL else (iinfo(kind).min, iinfo(kind).max)
         if not smallest <= bound <= largest:

@@ -1,6 +1,5 @@
 """Exponentials made to sum to one: softmax, its logarithm, and the logarithm of the sum."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from .._core.dtype import COMPUTE, FLOAT, dtype, float64, get_default_dtype
 from .._core.tensor import Tensor, wrapped_dim
+from .._core.warn import warn
 from .._dispatch.callers import call_bound
 from ._declare.aten import LEAF, Aten
 from ._declare.batch import along_one
@@ -182,9 +182,9 @@ def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int) -> Tensor:
 
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
     """The dimension that calls without one mean, as they did before PyTorch asked for it."""
-    warnings.warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an "
-                  "argument.",
-                  stacklevel=stacklevel + 2)
+    warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an "
+         "argument.",
+         stacklevel=stacklevel + 2)
     return 0 if ndim in (0, 1, 3) else 1
 
 

@@ -1,13 +1,12 @@
 """Short-time Fourier transforms."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.device import META
 from .._core.dtype import FLOAT
 from .._core.tensor import Tensor
-from .._core.warn import warn_once
+from .._core.warn import warn, warn_once
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from ._declare.op import composite, function_of
@@ -159,8 +158,8 @@ def _istft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None
         raise refuse("window overlap add min: 1\n[ CPUBoolType{} ]")
     made = signal / envelope
     if end > whole:
-        warnings.warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in "
-                      "the tail. Please check your center and hop_length settings.", stacklevel=3)
+        warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in "
+             "the tail. Please check your center and hop_length settings.", stacklevel=3)
         made = constant_pad_nd(made, (0, end - whole))
     return made if self.dim() == 3 else made.squeeze(0)
 

@@ -5,6 +5,7 @@ argument error, and says what comes out: it is the Meta kernel. `array` computes
 """
 
 import functools
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
@@ -41,6 +42,7 @@ from ..._core.tensor import Tensor, tracked_view, wrap, wrap_meta
 from ..._dispatch.callers import call_bound, compile_function
 from ..._dispatch.keys import (
     BACKENDS,
+    CPU_MASK,
     FUNC_MASK,
     PYTHON_MASK,
     VIEW_MASK,
@@ -49,9 +51,10 @@ from ..._dispatch.keys import (
     modes,
     unusual,
 )
-from ..._dispatch.registry import Lazy, Operator, refuse_mixed, registry
+from ..._dispatch.registry import Lazy, Operator, PerKeys, refuse_mixed, registry
 from ..._dispatch.schema import NUMBERS, Schema
 from .out import CASTABLE, EXACT
+from .plans import Planned, can_be_planned, checked_call, composite_plan, tried, twin_of
 from .quick import functional_source, inplace_source, view_source
 from .rules import (
     Spec,
@@ -120,6 +123,13 @@ class Family:
         """See `Declaration.sharing`: what holds of members that do not say it themselves."""
         return ()
 
+    def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
+        """How a plan computes this call over arrays: a function, and the positions of the arguments that it takes.
+
+        The arguments, and what they make, are twins (plans.py). None where the kernel has to run.
+        """
+        return None
+
     @property
     def written(self) -> FunctionType | None:
         """The function that the operator was declared with: what it computes, composes, stores or views."""
@@ -175,14 +185,42 @@ class ArrayFamily(Family):
     inferred result with a keyword parameter `spec`.
     """
 
+    only_arrays = False  # whether a kernel that a subclass makes on the CPU is no more than `infer` and `array`, too
+
     def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False,
                  widened: Callable | None = None) -> None:
         self.infer, self.array, self.widen, self.inplace = infer, array, widen, inplace
         self.widened = widened or _widened
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        schema, xp = operator.schema, backend.xp
+        schema = operator.schema
+        names = ", ".join(schema.names)
         taken = "{}._array" if backend.direct else "array_of({}, where)"
+        call, scope = self._array_expression(operator, backend, taken)
+        place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
+        body = _finishing(schema, call, f"finished({{}}, {{}}{where})")
+        general = f"    spec = infer({names})\n{place}{body}"
+        scope |= {"infer": self.infer, "finished": backend.finished, "result_of": result_of, "place": backend.place,
+                  "gathered": operator.declaration.result_type, "array_of": backend.array_of,
+                  "__opname__": f"{operator.name} {backend.type}"}
+        if not backend.direct or not can_be_planned(operator):
+            return compile_function(schema.base_name, f"def {schema.base_name}({names}):\n{general}", scope)
+        prepare = _prepared(operator, body, scope)
+        operator.plans = Planned(operator, lambda args: prepare(tried(self.infer, *twin_of(args))), 2, general, scope)
+        return operator.plans.kernel()
+
+    def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
+        if type(self).kernel is not ArrayFamily.kernel and not self.only_arrays:
+            return None
+        call, scope = self._array_expression(operator, backend_of("cpu"), "{}")
+        scope |= {"finished": finished_array, "result_of": lambda _, arrays: arrays,
+                  "gathered": lambda *arrays: arrays}
+        prepare = _prepared(operator, _finishing(operator.schema, call, "finished({}, {})"), scope)
+        return prepare(tried(self.infer, *args)), range(len(args))
+
+    def _array_expression(self, operator: Operator, backend: Backend, taken: str) -> tuple[str, dict[str, Any]]:
+        """The call of the array function, and the names in it; `taken` is how the array of a tensor is taken."""
+        schema = operator.schema
         array = backend.array_function(operator, self.array)
         take = f"widened({taken})" if self.widen and not getattr(array, "takes_halves", False) else taken
         passed = []
@@ -202,28 +240,10 @@ class ArrayFamily(Family):
             passed.append("spec=spec")
         if "operator" in parameters_of(array):
             passed.append("operator=operator")
-        names = ", ".join(schema.names)
-        place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
-        call, result = f"array(xp, {', '.join(passed)})", f"finished({{}}, {{}}{where})"
-        count = len(schema.returns)
-        if count == 1 and not schema.returns[0].is_list:
-            body = f"    return {result.format(call, 'spec')}\n"
-        elif any(r.is_list for r in schema.returns):
-            each = f"None if s is None else {result.format('m', 's')} for m, s in zip({call}, spec, strict=True)"
-            body = f"    return result_of(operator, [{each}])\n"
-        else:
-            made, specs = ([f"{letter}{i}" for i in range(count)] for letter in "ms")
-            parts = [f"None if {s} is None else {result.format(m, s)}" for m, s in zip(made, specs, strict=True)]
-            body = (f"    {', '.join(specs)} = spec\n    {', '.join(made)} = {call}\n"
-                    f"    return gathered({', '.join(parts)})\n")
-        source = f"def {schema.base_name}({names}):\n    spec = infer({names})\n{place}{body}"
-
-        scope = {"infer": self.infer, "array": array, "xp": xp, "finished": backend.finished, "NUMBERS": NUMBERS,
-                 "result_of": result_of, "gathered": operator.declaration.result_type,
-                 "widened": functools.partial(self.widened, backend),
-                 "array_of": backend.array_of, "place": backend.place, "operator": operator,
-                 "__opname__": f"{operator.name} {backend.type}"}
-        return compile_function(schema.base_name, source, scope)
+        return f"array(xp, {', '.join(passed)})", {
+            "array": array, "xp": backend.xp, "NUMBERS": NUMBERS, "widened": functools.partial(self.widened, backend),
+            "operator": operator,
+        }
 
     def described(self, operator: Operator) -> Callable:
         infer = self.infer
@@ -244,6 +264,34 @@ def computes(infer: Callable, array: Callable, *, inplace: bool = False,
 def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
     """An operator that only moves or compares elements: any type as it is."""
     return ArrayFamily(infer, array, widen=False, inplace=inplace)
+
+
+def finished_array(array: Any, spec: Spec) -> np.ndarray:
+    """What an array function made, as an ndarray of the type that was inferred."""
+    if array.__class__ is not _ndarray:
+        array = np.asarray(array)
+    kind = spec.dtype.np
+    return array if array.dtype is kind or array.dtype == kind else cast(array, kind)
+
+
+def _finishing(schema: Schema, call: str, finished: str) -> str:
+    """Lines that return what a call of an array function made, each result `finished` as the spec says."""
+    count = len(schema.returns)
+    if any(r.is_list for r in schema.returns):
+        each = f"None if s is None else {finished.format('m', 's')} for m, s in zip({call}, spec, strict=True)"
+        return f"    return result_of(operator, [{each}])\n"
+    if count == 1:
+        return f"    return {finished.format(call, 'spec')}\n"
+    made, specs = ([f"{letter}{i}" for i in range(count)] for letter in "ms")
+    parts = [f"None if {s} is None else {finished.format(m, s)}" for m, s in zip(made, specs, strict=True)]
+    return f"    {', '.join(specs)} = spec\n    {', '.join(made)} = {call}\n    return gathered({', '.join(parts)})\n"
+
+
+def _prepared(operator: Operator, body: str, scope: dict[str, Any]) -> Callable:
+    """The function that gives, for a spec, the call that has it."""
+    name, names = operator.schema.base_name, ", ".join(operator.schema.names)
+    source = f"def prepared(spec):\n    def {name}({names}):\n{textwrap.indent(body, '    ')}    return {name}\n"
+    return compile_function("prepared", source, {**scope, "__opname__": f"{operator.name} prepared"})
 
 
 def _widened(backend: Backend, array: Any) -> Any:
@@ -436,6 +484,24 @@ class Pointwise(Family):
 
         return kernel
 
+    def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
+        """The array function for operands of one plain type, if its result lies as PyTorch's."""
+        others = [(a, v) for a, v in zip(operator.schema.arguments, args, strict=True) if not a.is_tensor]
+        operands = [args[i] for i in operand_positions(operator.schema)]
+        kinds = {t.dtype for t in operands if isinstance(t, Tensor)}
+        numbers = [t for t in operands if not isinstance(t, Tensor)]
+        own = type(self)
+        if len(kinds) != 1 or (own.kernel, own.computed) != (Pointwise.kernel, Pointwise.computed):
+            return None
+        kind = kinds.pop()
+        if not self.is_plain(kind) or any(n.__class__ not in (int, float) or kind.category != FLOAT for n in numbers):
+            return None
+        at: Sequence[int] = range(len(args))
+        function: Callable = functools.partial(self.compute, backend_of("cpu").xp)
+        if self.ufunc is not None and all(value is a.default for a, value in others):
+            function, at = getattr(np, self.ufunc, function), operand_positions(operator.schema)
+        return checked_call(function, at, args, made)
+
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         """Raises what comes before the checks of memory that all writes have; `args` are the other arguments."""
         if self.check is not None:
@@ -511,6 +577,19 @@ class View(Family):
                  names: dict[str, Any] | None = None) -> None:
         self.geometry, self.array, self.several, self.names = geometry, array, several, names or {}
 
+    def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
+        given = args[0]._array
+        if given.strides != contiguous_strides(given.shape, given.itemsize):  # NumPy sees a buffer in no other order
+            if not callable(self.array):
+                return None
+            return checked_call(self.array, range(len(args)), args, made)
+        views = [(t._array.shape, t._array.dtype, t._offset - args[0]._offset, t._array.strides)
+                 for t in ((made,) if isinstance(made, Tensor) else made)]
+        if isinstance(made, Tensor):
+            shape, kind, offset, strides = views[0]
+            return (lambda array: _ndarray(shape, kind, array, offset, strides)), (0,)
+        return (lambda array: [_ndarray(shape, kind, array, at, strides) for shape, kind, at, strides in views]), (0,)
+
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         geometry, array_view = self.geometry, self.array
 
@@ -572,7 +651,18 @@ class Composite(Family):
         self.function, self.inplace = function, inplace
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), self.function)
+        made: dict[DispatchKey, Any] = dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), self.function)
+        return made | {DispatchKey.CPU: PerKeys(self._planned)}
+
+    def _planned(self, operator: Operator, mask: int) -> Callable:
+        """The kernel of calls on the CPU with these keys: the function, or what looks for plans first."""
+        if mask & ~VIEW_MASK != CPU_MASK or not can_be_planned(operator):
+            return self.function
+        if operator.plans is None:
+            make = functools.partial(composite_plan, operator, self.function)
+            general = f"    return general({', '.join(operator.schema.names)})\n"
+            operator.plans = Planned(operator, make, 8, general, {"general": self.function})
+        return operator.plans.kernel_of_parts(mask)
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
         function = self.function

@@ -22,6 +22,7 @@ from ..._core.dtype import (
     promote_types,
 )
 from ..._core.geometry import contiguous_strides, is_dense
+from ..._core.planning import refuse_in_plans
 from ..._core.tensor import _NO_BYTES, Tensor, element_strides
 from ..._core.warn import warn_once
 from ..._dispatch.keys import DUAL_MASK, FUNC_MASK, modes
@@ -53,7 +54,10 @@ _WITH_TENSOR_TYPE = frozenset(("Half", "Float", "Double", "Char", "Byte", "Short
 
 def at_hand(array: Any) -> bool:
     """Whether the elements can be looked at before a kernel runs: a device is not waited for."""
-    return array.__class__ is _ndarray
+    if array.__class__ is _ndarray:
+        return True
+    refuse_in_plans()
+    return False
 
 
 def warn_of_parts_lost(array: Any, kind: dtype) -> None:

@@ -1,6 +1,5 @@
 """Operators that write some elements: the family they share, and the array functions behind them."""
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from ..._backends.interface import Backend
 from ..._core.dtype import REDUCED
 from ..._core.tensor import Tensor, wrap
+from ..._core.warn import warn
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import Schema
 from ..copy import preserved_strides, uninitialised
@@ -111,9 +111,9 @@ def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequ
 def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int = 4) -> None:
     """Warns if elements of the tensor that `name` writes to share memory."""
     if is_expanded(target._array):
-        warnings.warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
-                      f"this operation. This also applies to advanced indexing e.g. {expression}",
-                      stacklevel=stacklevel)
+        warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
+             f"this operation. This also applies to advanced indexing e.g. {expression}",
+             stacklevel=stacklevel)
 
 
 def _ndarray_of(value: Any) -> Any:
