@@ -6,7 +6,7 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits test test-npu test-cuda parity fuzz golden stubs bench bench-cuda lint docs clean
+.PHONY: help demo demo-digits test test-npu test-cuda parity fuzz golden stubs bench bench-ops bench-cuda lint docs clean
 
 help:
 	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
@@ -19,6 +19,7 @@ help:
 	@echo "make golden   ask the real PyTorch again for the answers that the tests compare with"
 	@echo "make stubs    write the .pyi files anew from the operators' schemas"
 	@echo "make bench    time the library against the real PyTorch"
+	@echo "make bench-ops time every entry of PyTorch's operator database, small, with backward, and large, on one core and on all"
 	@echo "make bench-cuda time it on an NVIDIA GPU, with a $(PYTHON) that has CuPy and PyTorch for CUDA"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     check the links of the documentation and run every example"
@@ -70,8 +71,15 @@ bench: .venv-torch/.ready
 	@echo; echo 'without oneDNN:'
 	@MINDTORCH_ONEDNN=0 .venv-torch/bin/python bench/run.py --group large --group training
 
+bench-ops: .venv-torch/.ready
+	@.venv-torch/bin/python bench/ops.py --threads 1
+	@.venv-torch/bin/python bench/ops.py --threads 1 --grad
+	@.venv-torch/bin/python bench/ops.py --threads 1 --size large
+	@.venv-torch/bin/python bench/ops.py --size large
+
 bench-cuda:
 	@PYTHONPATH=src $(PYTHON) bench/gpu.py
+	@for size in small large; do PYTHONPATH=src $(PYTHON) bench/ops.py --device cuda --size $$size; done
 
 lint: .venv/.ready
 	@.venv/bin/ruff check .

@@ -202,6 +202,8 @@ class Program:
         value = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
         if not isinstance(value, _NUMBERS):
             raise Untraceable
+        if kind.kind in "iu" and not np.iinfo(kind).min <= value <= np.iinfo(kind).max:
+            raise Untraceable
         return const(float(value) if kind.kind == "f" else int(value), _type(kind))
 
 
