@@ -4,36 +4,21 @@ Kernels that were compiled in the meantime wait until these are over: a machine'
 """
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-_lock = threading.Lock()
 _depth = 0
-_waiting: list[Callable[[], None]] = []
 
 
-def when_free(change: Callable[[], None]) -> None:
-    """Makes a change in how something is computed, now or when nobody relies on the same digits any more."""
-    with _lock:
-        if _depth:
-            _waiting.append(change)
-            return
-    change()
+def is_settled() -> bool:
+    return _depth > 0
 
 
 @contextlib.contextmanager
 def settled() -> Iterator[None]:
     """Within it, nothing begins to be computed another way."""
     global _depth
-    with _lock:
-        _depth += 1
+    _depth += 1
     try:
         yield
     finally:
-        with _lock:
-            _depth -= 1
-            changes = [] if _depth else _waiting[:]
-            if changes:
-                _waiting.clear()
-        for change in changes:
-            change()
+        _depth -= 1

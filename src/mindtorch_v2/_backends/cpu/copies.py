@@ -5,7 +5,7 @@ import numpy as np
 from ..._core.geometry import collapsed
 from ..._kernels import ir, llvm, pointwise
 from ..._kernels.trace import Expression
-from .jit.calls import Code
+from .jit.calls import DUE_LATER, Code
 from .pointwise import inner_of
 
 _PLANS = 4096
@@ -56,5 +56,5 @@ def _plan(target: np.ndarray, source: np.ndarray) -> tuple[Code, np.ndarray] | N
         def make() -> str:
             return llvm.module_of(pointwise.strided_kernel(expression, [loaded], out, inner), exact=True)
 
-        code = _codes[out, loaded, inner] = Code(make)
+        code = _codes[out, loaded, inner] = Code(make, due=DUE_LATER)
     return code, pointwise.geometry_of(sizes, strides)

@@ -18,7 +18,7 @@ from ..._kernels import ir, llvm, pointwise
 from ..._kernels.library.shapes import LARGEST
 from ..._kernels.trace import Expression, Untraceable
 from ..._ops._declare.rules import check_overlap, common_dtype, overlaps_itself, pointwise_strides
-from .jit.calls import Code
+from .jit.calls import DUE_LATER, Code
 
 _PLANS, _VARIANTS = 4096, 16  # layouts kept for one operator, and kinds of numbers for one layout
 # What `compute` may raise where it does what kernels cannot, since it is made for arrays.
@@ -128,7 +128,7 @@ class Compiled:
             else:
                 def make() -> str:
                     return pointwise.flat_module(expression, kinds, out, pattern, into=self.inplace)
-            known = self.codes[key] = (Code(make), expression)
+            known = self.codes[key] = (Code(make, due=DUE_LATER), expression)
         return known
 
     def _direct_plan(self, code: Code, size: int, name: str | None) -> Callable:

@@ -1,6 +1,6 @@
 """Kernels of the language, compiled for the arrays of a call when it is worth it.
 
-Until a kernel is compiled, and where it cannot be, callers compute with NumPy. Compiling starts in the background once
+Until a kernel is compiled, and where it cannot be, callers compute with NumPy. Compiling begins in the background once
 a kernel was wanted often, or for much; large arrays wait for it.
 """
 
@@ -19,7 +19,9 @@ from ...._kernels.language import flat, kernel, read
 from . import machine
 
 _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first call, as tests want it
-_OFTEN, _MUCH = 8, 1 << 17  # calls, and elements in all, after which compiling repays
+_OFTEN, _MUCH = 8, 1 << 17  # calls, and elements in all, after which compiling begins in the background
+_DUE, _DUE_ELEMENTS = 32, 1 << 21  # calls, and elements in all, with which machine code takes over
+DUE_LATER = 200  # calls, where NumPy has a loop of its own, so that there is less to gain
 _LARGE = 1 << 19  # elements of one call that is worth waiting for the compiler
 
 _LIBRARY, _PLAIN = llvm.__package__ + ".", frozenset((bool, int, float, str))
@@ -28,14 +30,21 @@ Call = Callable[..., Any]
 
 
 class Code:
-    """What may become machine code: `call` is None until then."""
+    """What may become machine code: `call` is None until then.
 
-    __slots__ = ("_elements", "_known_as", "_make", "_wanted", "call")
+    It takes over at a call that depends on the calls before it and nothing else, so that a program computes the same
+    digits each time it runs; if the compiler is not done by then, the call waits.
+    """
 
-    def __init__(self, make: Callable[[], str] | None, known_as: Callable[[], str | None] | None = None) -> None:
+    __slots__ = ("_begun", "_due", "_elements", "_known_as", "_make", "_ready", "_wanted", "call")
+
+    def __init__(self, make: Callable[[], str] | None, known_as: Callable[[], str | None] | None = None, *,
+                 due: int = _DUE) -> None:
         """`make` gives the IR of a module with a function `entry`; None for what cannot be compiled."""
         self.call: Call | None = None
+        self._ready: Call | None = None
         self._make, self._known_as, self._wanted, self._elements = make, known_as, 0, 0
+        self._begun, self._due = False, due
 
     def wanted(self, elements: int) -> Call | None:
         """The machine code if there is some; else notes that a call of so many elements would have used it."""
@@ -43,25 +52,26 @@ class Code:
             return self.call
         self._wanted += 1
         self._elements += elements
-        if _AT_ONCE or self._wanted >= _OFTEN or self._elements >= _MUCH:
-            self._begin(_AT_ONCE or elements >= _LARGE)
+        if _AT_ONCE or self._wanted >= self._due or self._elements >= _DUE_ELEMENTS or elements >= _LARGE:
+            self._take_over()
+        elif not self._begun and (self._wanted >= _OFTEN or self._elements >= _MUCH):
+            self._begun = True
+            if machine.available():
+                machine.load_in_background(self._make, ["entry"], self._done, self._known_as, self._is_needed)
         return self.call
 
-    def _begin(self, at_once: bool) -> None:
-        make, self._make = self._make, None
-        if make is None or not machine.available():
+    def _take_over(self) -> None:
+        if settled.is_settled() and not _AT_ONCE or self._make is None:
             return
-        if at_once:
-            self._done(machine.load(make, ["entry"], known_as=self._known_as))
-        else:
-            machine.load_in_background(make, ["entry"], self._done, self._known_as)
+        if self._ready is None and machine.available():
+            self._done(machine.load(self._make, ["entry"], known_as=self._known_as))
+        self.call, self._make = self._ready, None
+
+    def _is_needed(self) -> bool:
+        return self._ready is None
 
     def _done(self, addresses: dict[str, int]) -> None:
-        call = machine.callable_from(addresses["entry"], "kernel")
-        if _AT_ONCE:
-            self.call = call
-        else:
-            settled.when_free(lambda: setattr(self, "call", call))
+        self._ready = machine.callable_from(addresses["entry"], "kernel")
 
 
 _codes: dict[tuple, Code] = {}

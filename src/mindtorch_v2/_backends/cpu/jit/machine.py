@@ -188,9 +188,11 @@ def load(
     if code is None:
         ir = ir if isinstance(ir, str) else ir()
         with _compiling:
-            code = _compiler().object_code(ir)
-        if persistent:
-            cache.write(key, code)
+            code = cache.read(key) if persistent else None  # another thread may have been at it
+            if code is None:
+                code = _compiler().object_code(ir)
+                if persistent:
+                    cache.write(key, code)
     if elf.usable():
         try:
             found = elf.linked(code, _address)
@@ -223,7 +225,14 @@ def callable_from(address: int, name: str) -> Callable[..., Any]:
 
 # in the background ---------------------------------------------------------------------------------------------------
 
-_Job = tuple[Callable[[], str], Sequence[str], Callable[[dict[str, int]], None], Callable[[], str | None] | None]
+_SWITCH = 5e-5  # seconds
+_Job = tuple[
+    Callable[[], str],
+    Sequence[str],
+    Callable[[dict[str, int]], None],
+    Callable[[], str | None] | None,
+    Callable[[], bool],
+]
 _jobs: "collections.deque[_Job]" = collections.deque()  # the first one is being done
 _worker: threading.Thread | None = None  # there is one while there are jobs
 _queueing = threading.Lock()
@@ -234,10 +243,14 @@ def load_in_background(
     names: Sequence[str],
     done: Callable[[dict[str, int]], None],
     known_as: Callable[[], str | None] | None = None,
+    is_needed: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Makes IR and loads it in a thread of its own, which then calls `done` with the addresses."""
+    """Makes IR and loads it in a thread of its own, which then calls `done` with the addresses.
+
+    Unless it is not needed any more when its turn comes.
+    """
     with _queueing:
-        _jobs.append((ir, names, done, known_as))
+        _jobs.append((ir, names, done, known_as, is_needed))
         _start_worker()
 
 
@@ -251,12 +264,18 @@ def _start_worker() -> None:
 def _work() -> None:
     """Does the first job; the next one is another thread's."""
     global _worker
-    ir, names, done, known_as = _jobs[0]
+    ir, names, done, known_as, is_needed = _jobs[0]
+    # The main thread hands the interpreter over after this time; between any two calls of LLVM's it is asked for it.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(min(interval, _SWITCH))
     try:
-        done(load(ir, names, known_as=known_as))
+        if is_needed():
+            done(load(ir, names, known_as=known_as))
     except Exception as error:  # the kernel stays uncompiled, the next ones are wanted all the same
         warnings.warn(f"a kernel could not be compiled, and is computed by NumPy: {error}", stacklevel=1)
     finally:
+        if sys.getswitchinterval() == _SWITCH:
+            sys.setswitchinterval(interval)
         with _queueing:
             _jobs.popleft()
             _worker = None
