@@ -30,18 +30,20 @@ def _rsqrt(xp: Any, self: Any) -> Any:
 
 op("sqrt(Tensor self) -> Tensor",
    kernel=pointwise("sqrt", floating),
-   npu="aclnnSqrt(self, out)", grad=dict(self=lambda grad, result: grad / (2 * conj(result))),
+   npu="aclnnSqrt(self, out)", grad=dict(self=elementwise(lambda xp, grad, result: grad / (2 * result.conj()))),
    samples=unary(0.1, 3), inplace="sqrt_", keeps_zero=True)
 op("rsqrt(Tensor self) -> Tensor",
    kernel=pointwise(_rsqrt, floating),
    npu="aclnnRsqrt(self, out)",
-   grad=dict(self=lambda grad, result: -0.5 * grad * conj(result * result * result)), samples=unary(0.1, 3),
+   grad=dict(self=elementwise(lambda xp, grad, result: -0.5 * grad * (result * result * result).conj())),
+   samples=unary(0.1, 3),
    inplace="rsqrt_",
    autocast=dict(accelerators="float32"))
 op("reciprocal(Tensor self) -> Tensor",
    kernel=pointwise("reciprocal", floating),
    npu="aclnnReciprocal(self, out)",
-   grad=dict(self=lambda grad, result: -grad * conj(result * result)), samples=unary(0.1, 3), inplace="reciprocal_",
+   grad=dict(self=elementwise(lambda xp, grad, result: -grad * (result * result).conj())), samples=unary(0.1, 3),
+   inplace="reciprocal_",
    autocast=dict(accelerators="float32"))
 op("exp(Tensor self) -> Tensor",
    kernel=pointwise("exp", floating),
@@ -50,11 +52,12 @@ op("exp(Tensor self) -> Tensor",
 op("exp2(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.exp(self * LN2) if self.dtype.kind == "c" else xp.exp2(self), floating),
    npu="aclnnExp2(self, out)",
-   grad=dict(self=lambda grad, result: grad * conj(result) * LN2), public="torch Tensor special", samples=unary(),
+   grad=dict(self=elementwise(lambda xp, grad, result: grad * result.conj() * LN2)), public="torch Tensor special",
+   samples=unary(),
    inplace="exp2_")
 op("expm1(Tensor self) -> Tensor",
    kernel=pointwise("expm1", floating),
-   npu="aclnnExpm1(self, out)", grad=dict(self=lambda grad, result: grad * (conj(result) + 1)),
+   npu="aclnnExpm1(self, out)", grad=dict(self=elementwise(lambda xp, grad, result: grad * (result.conj() + 1))),
    public="torch Tensor special", samples=unary(), inplace="expm1_", autocast=dict(accelerators="float32"),
    keeps_zero=True)
 op("log(Tensor self) -> Tensor",
@@ -64,15 +67,15 @@ op("log(Tensor self) -> Tensor",
    autocast=dict(accelerators="float32"))
 op("log2(Tensor self) -> Tensor",
    kernel=pointwise("log2", floating),
-   npu="aclnnLog2(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) * LN2)),
+   npu="aclnnLog2(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: grad / (self.conj() * LN2))),
    samples=unary(0.1, 3), inplace="log2_", autocast=dict(accelerators="float32"))
 op("log10(Tensor self) -> Tensor",
    kernel=pointwise("log10", floating),
-   npu="aclnnLog10(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) * LN10)),
+   npu="aclnnLog10(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: grad / (self.conj() * LN10))),
    samples=unary(0.1, 3), inplace="log10_", autocast=dict(accelerators="float32"))
 op("log1p(Tensor self) -> Tensor",
    kernel=pointwise("log1p", floating),
-   npu="aclnnLog1p(self, out)", grad=dict(self=lambda grad, self: grad / (conj(self) + 1)),
+   npu="aclnnLog1p(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: grad / (self.conj() + 1))),
    public="torch Tensor special", samples=unary(-0.9, 3), inplace="log1p_", autocast=dict(accelerators="float32"),
    keeps_zero=True)
 
@@ -80,37 +83,43 @@ op("log1p(Tensor self) -> Tensor",
 
 op("sin(Tensor self) -> Tensor",
    kernel=pointwise("sin", floating),
-   npu="aclnnSin(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cos())), samples=unary(),
+   npu="aclnnSin(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: grad * xp.cos(self).conj())),
+   samples=unary(),
    inplace="sin_", keeps_zero=True)
 op("cos(Tensor self) -> Tensor",
    kernel=pointwise("cos", floating),
-   npu="aclnnCos(self, out)", grad=dict(self=lambda grad, self: -grad * conj(self.sin())), samples=unary(),
+   npu="aclnnCos(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: -grad * xp.sin(self).conj())),
+   samples=unary(),
    inplace="cos_")
 op("tan(Tensor self) -> Tensor",
    kernel=pointwise("tan", floating),
-   npu="aclnnTan(self, out)", grad=dict(self=lambda grad, result: grad * conj(1 + result * result)),
+   npu="aclnnTan(self, out)", grad=dict(self=elementwise(lambda xp, grad, result: grad * (1 + result * result).conj())),
    samples=unary(-1.2, 1.2), inplace="tan_", autocast=dict(accelerators="float32"), keeps_zero=True)
 op("asin(Tensor self) -> Tensor",
    kernel=pointwise("arcsin", floating),
-   npu="aclnnAsin(self, out)", grad=dict(self=lambda grad, self: grad * conj((1 - self * self).rsqrt())),
+   npu="aclnnAsin(self, out)",
+   grad=dict(self=elementwise(lambda xp, grad, self: grad / xp.sqrt(1 - self * self).conj())),
    aliases=("arcsin",), samples=unary(-0.9, 0.9), inplace="arcsin_ asin_", autocast=dict(accelerators="float32"),
    keeps_zero=True)
 op("acos(Tensor self) -> Tensor",
    kernel=pointwise("arccos", floating),
-   npu="aclnnAcos(self, out)", grad=dict(self=lambda grad, self: -grad * conj((1 - self * self).rsqrt())),
+   npu="aclnnAcos(self, out)",
+   grad=dict(self=elementwise(lambda xp, grad, self: -grad / xp.sqrt(1 - self * self).conj())),
    aliases=("arccos",), samples=unary(-0.9, 0.9), inplace="acos_ arccos_", autocast=dict(accelerators="float32"))
 op("atan(Tensor self) -> Tensor",
    kernel=pointwise("arctan", floating),
-   npu="aclnnAtan(self, out)", grad=dict(self=lambda grad, self: grad / conj(self * self + 1)),
+   npu="aclnnAtan(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: grad / (self * self + 1).conj())),
    aliases=("arctan",), samples=unary(), inplace="arctan_ atan_", keeps_zero=True)
 op("sinh(Tensor self) -> Tensor",
    kernel=pointwise("sinh", floating),
-   npu="aclnnSinh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.cosh())), samples=unary(),
+   npu="aclnnSinh(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: grad * xp.cosh(self).conj())),
+   samples=unary(),
    inplace="sinh_",
    autocast=dict(accelerators="float32"), keeps_zero=True)
 op("cosh(Tensor self) -> Tensor",
    kernel=pointwise("cosh", floating),
-   npu="aclnnCosh(self, out)", grad=dict(self=lambda grad, self: grad * conj(self.sinh())), samples=unary(),
+   npu="aclnnCosh(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: grad * xp.sinh(self).conj())),
+   samples=unary(),
    inplace="cosh_",
    autocast=dict(accelerators="float32"))
 
@@ -138,7 +147,8 @@ op("tanh(Tensor self) -> Tensor",
 
 op("asinh(Tensor self) -> Tensor",
    kernel=pointwise("arcsinh", floating),
-   npu="aclnnAsinh(self, out)", grad=dict(self=lambda grad, self: grad * conj((self * self + 1).rsqrt())),
+   npu="aclnnAsinh(self, out)",
+   grad=dict(self=elementwise(lambda xp, grad, self: grad / xp.sqrt(self * self + 1).conj())),
    aliases=("arcsinh",), samples=unary(), inplace="arcsinh_ asinh_", keeps_zero=True)
 op("acosh(Tensor self) -> Tensor",
    kernel=pointwise("arccosh", floating),
@@ -148,7 +158,7 @@ op("acosh(Tensor self) -> Tensor",
    aliases=("arccosh",), samples=unary(1.1, 3), inplace="acosh_ arccosh_")
 op("atanh(Tensor self) -> Tensor",
    kernel=pointwise("arctanh", floating),
-   npu="aclnnAtanh(self, out)", grad=dict(self=lambda grad, self: grad / conj(1 - self * self)),
+   npu="aclnnAtanh(self, out)", grad=dict(self=elementwise(lambda xp, grad, self: grad / (1 - self * self).conj())),
    aliases=("arctanh",), samples=unary(-0.9, 0.9), inplace="arctanh_ atanh_", keeps_zero=True)
 
 
@@ -277,17 +287,17 @@ op("frac(Tensor self) -> Tensor",
 op("erf(Tensor self) -> Tensor",
    kernel=pointwise("erf", floating, excluding=(COMPLEX,), named="erf_vml_cpu"),
    npu="aclnnErf(self, out)",
-   grad=dict(self=lambda grad, self: grad * (2 / ROOT_PI) * (-self * self).exp()),
+   grad=dict(self=elementwise(lambda xp, grad, self: grad * (2 / ROOT_PI) * xp.exp(-self * self))),
    public="torch Tensor special", samples=unary(), inplace="erf_", keeps_zero=True)
 op("erfc(Tensor self) -> Tensor",
    kernel=pointwise("erfc", floating, excluding=(COMPLEX,), named="erfc_vml_cpu"),
    npu="aclnnErfc(self, out)",
-   grad=dict(self=lambda grad, self: grad * (-2 / ROOT_PI) * (-self * self).exp()),
+   grad=dict(self=elementwise(lambda xp, grad, self: grad * (-2 / ROOT_PI) * xp.exp(-self * self))),
    public="torch Tensor special", samples=unary(), inplace="erfc_")
 op("erfinv(Tensor self) -> Tensor",
    kernel=pointwise("erfinv", floating, excluding=(COMPLEX,), named="erfinv_vml_cpu"),
    npu="aclnnErfinv(self, out)",
-   grad=dict(self=lambda grad, result: grad * (ROOT_PI / 2) * (result * result).exp()),
+   grad=dict(self=elementwise(lambda xp, grad, result: grad * (ROOT_PI / 2) * xp.exp(result * result))),
    public="torch Tensor special", samples=unary(-0.9, 0.9), autocast=dict(accelerators="float32"), keeps_zero=True)
 op("lgamma(Tensor self) -> Tensor",
    kernel=pointwise("gammaln", floating, excluding=(COMPLEX,), named="lgamma_vml_cpu"),

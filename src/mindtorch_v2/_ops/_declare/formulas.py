@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._autograd.node import VersionCounter
 from ..._backends.interface import backend_of
-from ..._core.dtype import complex64, complex128, float32, float64
+from ..._core.dtype import bool_, complex64, complex128, float32, float64, int32, int64
 from ..._core.tensor import wrap
 from ..._dispatch.keys import CPU_MASK, FUNC_MASK, RECORDING_MASK, UNRECORDED_MASKS, modes
 from ..._dispatch.registry import Operator
@@ -20,6 +20,7 @@ _SMALL = 4096  # elements up to which a call costs more than the arithmetic
 _NO_TENSORS = frozenset((int, float, bool, complex, str, tuple, type(None)))
 _add: Any = np.add.reduce
 _COMPUTED = frozenset(kind.np for kind in (float32, float64, complex64, complex128))
+_UNROUNDED = _COMPUTED | {kind.np for kind in (int64, int32, bool_)}
 
 
 class _Tensors:
@@ -109,7 +110,7 @@ class _Arrays:
 
     def scatter_add(self, x: Any, dim: int, indices: Any, values: Any) -> Any:
         """The array with values added at indices along a dimension."""
-        made = x.copy()
+        made = np.array(x)
         np.add.at(made, _places(indices, dim), values[tuple([slice(n) for n in indices.shape])])
         return made
 
@@ -161,7 +162,8 @@ def on_arrays(compute: Callable, version: int = 0) -> Callable:
 def elementwise(compute: Callable) -> Callable:
     """The formula `compute(xp, ...)`, in the parameters after `xp`, of a derivative that treats each element alone.
 
-    If nothing is recorded, watched or transformed, it runs as one pointwise kernel of the CPU; else as operators.
+    If nothing is recorded, watched or transformed, it runs as one pointwise kernel of the CPU; else as operators, and
+    so in half precision, where PyTorch rounds after each of them.
     """
     known: dict[tuple, tuple[Callable, tuple[int, ...]]] = {}
 
@@ -173,7 +175,7 @@ def elementwise(compute: Callable) -> Callable:
             except KeyError:
                 kernel, tensors = known[kinds] = _loop(compute, values)
             for i in tensors:
-                if values[i]._keys & ~RECORDING_MASK != CPU_MASK:
+                if values[i]._keys & ~RECORDING_MASK != CPU_MASK or values[i]._array.dtype not in _UNROUNDED:
                     break
             else:
                 return kernel(*values)
