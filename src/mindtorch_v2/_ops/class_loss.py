@@ -175,7 +175,7 @@ def _nll_by_parts(self, target, weight, reduction, ignore_index):
 _nll_loss = function_of(op(
     "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor",
     kernel=computes(_nll_spec, _nll_array),
-    kernels={"cuda": "loss.nll_loss", "npu": "loss.nll_loss"},
+    kernels={"cpu": "class_loss.nll_loss", "cuda": "loss.nll_loss", "npu": "loss.nll_loss"},
     grad=dict(self=lambda grad, target, weight, reduction, ignore_index, self_shape:
               call_bound(_NLL_BACKWARD, (grad, target, weight, self_shape, reduction, ignore_index))),
     public="_nn", aliases=("nll_loss_nd",), samples=cases(*_CLASS_SAMPLES),
@@ -222,7 +222,8 @@ _NLL_BACKWARD: Operator = op(
    "ignore_index) -> Tensor",
    kernel=computes(lambda grad_output, target, weight, size, reduction, ignore_index: Spec(size, grad_output.dtype),
                    _nll_backward_array),
-   kernels={"cuda": "loss.nll_loss_backward", "npu": "loss.nll_loss_backward"},
+   kernels={"cpu": "class_loss.nll_loss_backward", "cuda": "loss.nll_loss_backward",
+            "npu": "loss.nll_loss_backward"},
    grad=dict(grad_output=lambda grad, target, weight, reduction, ignore_index:
              _nll_loss(grad, target, weight, reduction, ignore_index)),
    public="",
@@ -278,7 +279,7 @@ _cross_entropy_indices = function_of(op(
     "_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100)"
     " -> (Tensor output, Tensor top, Tensor total)",
     kernel=computes(_cross_entropy_specs, _cross_entropy_array),
-    kernels={"cuda": "loss.cross_entropy"},
+    kernels={"cpu": "class_loss.cross_entropy", "cuda": "loss.cross_entropy"},
     grad=dict(self=lambda grad, self, target, weight, reduction, ignore_index, top, total: call_bound(
         _CROSS_ENTROPY_BACKWARD, (grad, self, target, weight, top, total, reduction, ignore_index))),
     public="", decomposition=_cross_entropy_by_parts, batch=decomposed, aten=Aten(parts=_cross_entropy_parts),
@@ -320,7 +321,8 @@ _CROSS_ENTROPY_BACKWARD = op(
    "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor top, Tensor "
    "total, int reduction, int ignore_index) -> Tensor",
    kernel=computes(lambda grad_output, self, *rest: Spec(self._array.shape, self.dtype), _cross_entropy_backward_array),
-   grad={"grad_output, self": _cross_entropy_second}, public="", kernels={"cuda": "loss.cross_entropy_backward"},
+   grad={"grad_output, self": _cross_entropy_second}, public="", 
+   kernels={"cpu": "class_loss.cross_entropy_backward", "cuda": "loss.cross_entropy_backward"},
    decomposition=_cross_entropy_backward_by_parts, batch=decomposed)
 
 

@@ -86,7 +86,7 @@ def _from_the_end(tensor: Tensor, dim: int) -> Tensor:
 op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    aligned="self",
    kernel=_Scans("add"),
-   kernels={"cuda": "scan.cumulative"},
+   kernels={"cpu": "scan.cumsum", "cuda": "scan.cumulative"},
    npu="aclnnCumsum(self, dim, out.dtype, out)", inplace=True,
    grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)), linear=True,
@@ -122,7 +122,7 @@ def _cumprod_grad_pairwise(grad: Tensor, self: Tensor, dim: int) -> Tensor:
 op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    aligned="self",
    kernel=_Scans("multiply"),
-   kernels={"cuda": "scan.cumulative"},
+   kernels={"cpu": "scan.cumprod", "cuda": "scan.cumulative"},
    npu="aclnnCumprod(self, dim:int32, out.dtype, out)",
    inplace=True, grad=dict(self=_cumprod_grad),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(values([[1.0, 0.0, 2.0, 0.0], [3.0, -1.0, 4.0, 2.0]]), 1),
@@ -159,7 +159,7 @@ def _extremes(ufunc: str) -> Callable:
 
 for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
     op(f"{_name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-       kernel=computes(_extremes_spec(_name), _extremes(_ufunc)),
+       kernel=computes(_extremes_spec(_name), _extremes(_ufunc)), kernels={"cpu": f"scan.{_name}"},
        npu=f"aclnn{_name.title()}(self, dim, values, indices)",
        grad=dict(self=lambda grad, indices, self_shape, dim:
                  chosen_grad(grad, indices, self_shape, dim, True, True)),

@@ -175,6 +175,44 @@ def test_normalisation(dtype, weight, bias):
             assert compare(NAMED["aten::_group_norm_backward"], (grad, x, w, mean, rstd, 4, wanted)) is not last
 
 
+@pytest.mark.parametrize("shape, dim", [((11, 300), 1), ((300, 40), 0), ((2, 70, 300), 1), ((3,), 0)])
+def test_scans_along_rows_and_columns(shape, dim):
+    for x in (random(*shape), torch.randint(-3, 4, shape), torch.randint(0, 2, shape).bool(), random(*shape).half()):
+        for name in ("cumsum", "cumprod"):
+            assert compare(NAMED[f"aten::{name}"], (x, dim, None))
+            assert compare(NAMED[f"aten::{name}"], (x, dim, torch.float64))
+        if x.dtype.is_floating_point:
+            x.view(-1)[1] = float("nan")
+        for name in ("cummax", "cummin"):
+            assert compare(NAMED[f"aten::{name}"], (x, dim))
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(40, 7), (3, 7, 300), (2, 7, 5, 4), (7,)])
+def test_losses_of_classes(shape, reduction):
+    scores, places = random(*shape), (shape[0], *shape[2:]) if len(shape) > 1 else ()
+    target = torch.randint(0, 7, places)
+    for weight, ignored in ((None, -100), (None, 3), (torch.rand(7), -100), (torch.rand(7), 2)):
+        loss_shape = places if reduction == 0 else ()
+        grad, rest = random(*loss_shape), (target, weight, reduction, ignored)
+        assert compare(NAMED["aten::nll_loss"], (scores, *rest))
+        assert compare(NAMED["aten::_nll_loss_backward"], (grad, target, weight, shape, reduction, ignored))
+        assert compare(NAMED["aten::_cross_entropy"], (scores, *rest))
+        _, top, total = named_kernel("cpu", "class_loss.cross_entropy")(
+            scores.numpy(), target.numpy(), None, reduction, ignored,
+            spec=NAMED["aten::_cross_entropy"].family.infer(scores, *rest))
+        given = (grad, scores, target, weight, torch.from_numpy(top), torch.from_numpy(total), reduction, ignored)
+        assert compare(NAMED["aten::_cross_entropy_backward"], given)
+
+
+def test_a_class_that_there_is_not_is_refused():
+    for target in ([0, 9], [-1, 0]):
+        with pytest.raises(IndexError, match=f"Target {min(target, key=lambda c: 0 <= c < 3)} is out of bounds."):
+            torch.nn.functional.cross_entropy(random(2, 3), torch.tensor(target))
+    made = torch.nn.functional.cross_entropy(random(2, 3), torch.tensor([-100, -100]))
+    assert made.isnan()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_running_statistics_move(dtype, monkeypatch):
     x = random(50, 6, 4, dtype=dtype)

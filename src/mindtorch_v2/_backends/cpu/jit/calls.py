@@ -105,7 +105,7 @@ def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
     code = _codes.get(key)
     if code is None:
         code = _codes[key] = Code(*_maker(written, arrays, constants))
-    call = code.wanted(arrays[0].size)
+    call = code.wanted(max([a.size for a in arrays]))
     if call is None:
         return False
     calls = _ready.setdefault((written, *constants.values()) if constants else written, [])

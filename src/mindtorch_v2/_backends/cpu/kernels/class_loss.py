@@ -1,0 +1,96 @@
+"""Negative log likelihood and cross entropy: kernels of the language on arrays."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...._core.dtype import WIDER
+from ...._kernels.library import class_loss as library
+from ...._ops._declare.rules import Spec
+from ..jit.calls import launched
+from .arrays import takes_halves
+from .reduce import contiguous
+from .softmax import columns_at_once
+
+
+def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Samples, classes, elements of a sample."""
+    if len(shape) < 3:
+        return (1, shape[0], 1) if len(shape) == 1 else (shape[0], shape[1], 1)
+    return shape[0], shape[1], math.prod(shape[2:])
+
+
+def _wide(kind: np.dtype) -> np.dtype:
+    return WIDER.get(kind, kind)
+
+
+def _reduced(losses: Any, target: Any, weight: Any, sizes: tuple[int, int, int], reduction: int, ignored: int,
+             spec: Spec, picks: bool) -> Any:
+    """The loss, from those of the elements or from scores; None where a class is none."""
+    samples, classes, inner = sizes
+    made, wrong = np.empty(spec.shape, spec.dtype.np), np.zeros(1, np.bool_)
+    done = launched(library.reduce_losses, made, wrong, losses, target, losses if weight is None else weight,
+                    samples * inner, classes, inner, ignored, weighted=weight is not None, reduction=reduction,
+                    picks=picks)
+    return made if done and not wrong[0] else None
+
+
+@takes_halves
+def nll_loss(scores: Any, target: Any, weight: Any, reduction: int, ignore_index: int, *, spec: Spec) -> Any:
+    weight = None if weight is None else contiguous(weight)
+    return _reduced(contiguous(scores), contiguous(target), weight, _sizes(scores.shape), reduction, ignore_index, spec,
+                    picks=True)
+
+
+def _spread(grad: Any, target: Any, weight: Any, sizes: tuple[int, int, int], reduction: int, ignored: int) -> Any:
+    each = np.empty(target.size, _wide(grad.dtype))
+    done = launched(library.spread_gradient, each, contiguous(grad), target,
+                    grad if weight is None else contiguous(weight), target.size, sizes[1], ignored,
+                    weighted=weight is not None, reduction=reduction)
+    return each if done else None
+
+
+@takes_halves
+def nll_loss_backward(grad: Any, target: Any, weight: Any, size: tuple, reduction: int, ignore_index: int, *,
+                      spec: Spec) -> Any:
+    target, sizes = contiguous(target), _sizes(size)
+    each = _spread(grad, target, weight, sizes, reduction, ignore_index)
+    if each is None:
+        return None
+    made = np.zeros(size, spec.dtype.np)
+    done = launched(library.place_gradient, made, each, target, target.size, *sizes[1:], ignore_index)
+    return made if done else None
+
+
+@takes_halves
+def cross_entropy(scores: Any, target: Any, weight: Any, reduction: int, ignore_index: int, *, spec: tuple) -> Any:
+    scores, target = contiguous(scores), contiguous(target)
+    weight = None if weight is None else contiguous(weight)
+    samples, classes, inner = sizes = _sizes(scores.shape)
+    if not classes or not target.size:
+        return None
+    losses = np.empty(target.size, _wide(scores.dtype))
+    top, total = (np.empty(s.shape, s.dtype.np) for s in spec[1:])
+    if not launched(library.cross_entropy, losses, top, total, scores, target, *sizes,
+                    columns_at_once(samples, classes, inner) if inner > 1 else 1):
+        return None
+    loss = _reduced(losses, target, weight, sizes, reduction, ignore_index, spec[0], picks=False)
+    return None if loss is None else (loss, top, total)
+
+
+@takes_halves
+def cross_entropy_backward(grad: Any, scores: Any, target: Any, weight: Any, top: Any, total: Any, reduction: int,
+                           ignore_index: int, *, spec: Spec) -> Any:
+    scores, target = contiguous(scores), contiguous(target)
+    samples, classes, inner = sizes = _sizes(scores.shape)
+    each = _spread(grad, target, weight, sizes, reduction, ignore_index)
+    if each is None:
+        return None
+    made = np.empty(scores.shape, spec.dtype.np)
+    given = (made, each, scores, target, contiguous(top), contiguous(total))
+    if inner == 1:
+        done = launched(library.cross_entropy_row_gradient, *given, samples, classes, ignore_index)
+    else:
+        done = launched(library.cross_entropy_gradient, *given, *sizes, ignore_index)
+    return made if done else None

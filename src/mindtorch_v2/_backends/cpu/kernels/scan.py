@@ -1,0 +1,54 @@
+"""Running sums, products and extrema: kernels of the language on arrays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...._core.dtype import BOOL, COMPLEX, FLOAT
+from ...._kernels.library import reduce, scan
+from ...._ops._declare.rules import Spec
+from ..jit.calls import prepared
+from .arrays import takes_halves
+from .reduce import contiguous
+from .softmax import along, columns_at_once
+
+
+def _running(combine: Any, start: int) -> Callable:
+    launches = [[prepared(kernel, combine=combine, start=start, wide=wide) for kernel in
+                 (scan.running_rows, scan.running_columns)] for wide in (False, True)]
+
+    @takes_halves
+    def kernel(x: Any, dim: int, dtype: Any, *, spec: Spec) -> Any:
+        category = spec.dtype.category
+        if category in (BOOL, COMPLEX) or category != FLOAT and x.dtype.kind not in "iub":
+            return None
+        x = contiguous(x)
+        made = np.empty(x.shape, spec.dtype.np)
+        outer, n, inner = along(x.shape, dim)
+        rows, columns = launches[category == FLOAT]
+        if inner == 1:
+            return made if rows(made, x, outer, n) else None
+        return made if columns(made, x, outer, n, inner, columns_at_once(outer, n, inner)) else None
+
+    return kernel
+
+
+cumsum, cumprod = _running(reduce.sum_of, 0), _running(reduce.product_of, 1)
+
+
+def _extremes(largest: bool) -> Callable:
+    launch = prepared(scan.extremes, largest=largest)
+
+    @takes_halves
+    def kernel(x: Any, dim: int) -> Any:
+        if not x.size:
+            return None
+        x = contiguous(x)
+        values, places = np.empty(x.shape, x.dtype), np.empty(x.shape, np.int64)
+        return (values, places) if launch(values, places, x, *along(x.shape, dim)) else None
+
+    return kernel
+
+
+cummax, cummin = _extremes(True), _extremes(False)
