@@ -1,6 +1,6 @@
 """Running sums, products and extrema along the n of [outer, n, inner]."""
 
-from ..language import flat, float64, int64, kernel, like, local, parallel
+from ..language import flat, float64, int64, kernel, like, local, parallel, unrolled
 
 COLUMNS = 256
 _ROWS = 4  # rows that are gone through together: in one alone each step would wait for the one before
@@ -10,27 +10,15 @@ _ROWS = 4  # rows that are gone through together: in one alone each step would w
 def running_rows(out: flat, x: flat, rows, n, *, combine, start, wide):
     """Floating numbers (`wide`) are combined in float64, others in int64."""
     for turn in parallel((rows + _ROWS - 1) // _ROWS, 2 * _ROWS * n):
-        first = turn * _ROWS * n
-        if turn * _ROWS + _ROWS <= rows:
-            a = float64(start) if wide else int64(start)
-            b = float64(start) if wide else int64(start)
-            c = float64(start) if wide else int64(start)
-            d = float64(start) if wide else int64(start)
-            for i in range(first, first + n):
-                a = combine(a, like(x[i], out))
-                b = combine(b, like(x[i + n], out))
-                c = combine(c, like(x[i + 2 * n], out))
-                d = combine(d, like(x[i + 3 * n], out))
-                out[i] = a
-                out[i + n] = b
-                out[i + 2 * n] = c
-                out[i + 3 * n] = d
-        else:
-            for row in range(turn * _ROWS, rows):
-                total = float64(start) if wide else int64(start)
-                for i in range(row * n, row * n + n):
-                    total = combine(total, like(x[i], out))
-                    out[i] = total
+        total = local(_ROWS, float64 if wide else int64)
+        for r in unrolled(_ROWS):
+            total[r] = start
+        for k in range(n):
+            for r in unrolled(_ROWS):  # where fewer rows are left, the last is gone through again
+                i = min(turn * _ROWS + r, rows - 1) * n + k
+                made = combine(total[r], like(x[i], out))
+                total[r] = made
+                out[i] = made
 
 
 @kernel
@@ -53,17 +41,48 @@ def running_columns(out: flat, x: flat, outer, n, inner, width, *, combine, star
 
 
 @kernel
-def extremes(values: flat, places: flat, x: flat, outer, n, inner, *, largest):
+def extreme_rows(values: flat, places: flat, x: flat, rows, n, *, largest):
     """Running extrema, and where each was last met; a NaN wherever one comes, and from then on."""
-    for turn in parallel(outer * inner, 4 * n):
-        o = turn // inner
-        at = o * n * inner + turn - o * inner
-        best = x[at]
-        place = 0
+    for turn in parallel((rows + _ROWS - 1) // _ROWS, 4 * _ROWS * n):
+        best = local(_ROWS, x)
+        place = local(_ROWS, int64)
+        for r in unrolled(_ROWS):
+            best[r] = x[min(turn * _ROWS + r, rows - 1) * n]
+            place[r] = 0
         for k in range(n):
-            v = x[at + k * inner]
-            better = v != v or (v >= best if largest else v <= best)
-            best = v if better else best
-            place = k if better else place
-            values[at + k * inner] = best
-            places[at + k * inner] = place
+            for r in unrolled(_ROWS):
+                i = min(turn * _ROWS + r, rows - 1) * n + k
+                v, b, p = x[i], best[r], place[r]
+                better = v != v or (v >= b if largest else v <= b)
+                b = v if better else b
+                p = k if better else p
+                best[r] = b
+                place[r] = p
+                values[i] = b
+                places[i] = p
+
+
+@kernel
+def extreme_columns(values: flat, places: flat, x: flat, outer, n, inner, width, *, largest):
+    blocks = (inner + width - 1) // width
+    for turn in parallel(outer * blocks, 4 * n * min(width, inner)):
+        o = turn // blocks
+        first = (turn - o * blocks) * width
+        columns = min(width, inner - first)
+        at = o * n * inner + first
+        best = local(COLUMNS, x)
+        place = local(COLUMNS, int64)
+        for j in range(columns):
+            best[j] = x[at + j]
+            place[j] = 0
+        for k in range(n):
+            for j in range(columns):
+                i = at + k * inner + j
+                v, b, p = x[i], best[j], place[j]
+                better = v != v or (v >= b if largest else v <= b)
+                b = v if better else b
+                p = k if better else p
+                best[j] = b
+                place[j] = p
+                values[i] = b
+                places[i] = p

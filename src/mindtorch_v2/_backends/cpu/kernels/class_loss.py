@@ -1,6 +1,8 @@
 """Negative log likelihood and cross entropy: kernels of the language on arrays."""
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import numpy as np
 from ...._core.dtype import WIDER
 from ...._kernels.library import class_loss as library
 from ...._ops._declare.rules import Spec
-from ..jit.calls import launched
+from ..jit.calls import prepared
 from .arrays import takes_halves
 from .reduce import contiguous
 from .softmax import columns_at_once
@@ -21,6 +23,21 @@ def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return shape[0], shape[1], math.prod(shape[2:])
 
 
+@functools.cache
+def _reducing(weighted: bool, reduction: int, picks: bool) -> Callable:
+    return prepared(library.reduce_losses, weighted=weighted, reduction=reduction, picks=picks)
+
+
+@functools.cache
+def _spreading(weighted: bool, reduction: int) -> Callable:
+    return prepared(library.spread_gradient, weighted=weighted, reduction=reduction)
+
+
+_placed, _entropy = prepared(library.place_gradient), prepared(library.cross_entropy)
+_entropy_gradient = prepared(library.cross_entropy_gradient)
+_entropy_row_gradient = prepared(library.cross_entropy_row_gradient)
+
+
 def _wide(kind: np.dtype) -> np.dtype:
     return WIDER.get(kind, kind)
 
@@ -30,9 +47,8 @@ def _reduced(losses: Any, target: Any, weight: Any, sizes: tuple[int, int, int],
     """The loss, from those of the elements or from scores; None where a class is none."""
     samples, classes, inner = sizes
     made, wrong = np.empty(spec.shape, spec.dtype.np), np.zeros(1, np.bool_)
-    done = launched(library.reduce_losses, made, wrong, losses, target, losses if weight is None else weight,
-                    samples * inner, classes, inner, ignored, weighted=weight is not None, reduction=reduction,
-                    picks=picks)
+    done = _reducing(weight is not None, reduction, picks)(
+        made, wrong, losses, target, losses if weight is None else weight, samples * inner, classes, inner, ignored)
     return made if done and not wrong[0] else None
 
 
@@ -45,9 +61,9 @@ def nll_loss(scores: Any, target: Any, weight: Any, reduction: int, ignore_index
 
 def _spread(grad: Any, target: Any, weight: Any, sizes: tuple[int, int, int], reduction: int, ignored: int) -> Any:
     each = np.empty(target.size, _wide(grad.dtype))
-    done = launched(library.spread_gradient, each, contiguous(grad), target,
-                    grad if weight is None else contiguous(weight), target.size, sizes[1], ignored,
-                    weighted=weight is not None, reduction=reduction)
+    grad = contiguous(grad)
+    done = _spreading(weight is not None, reduction)(
+        each, grad, target, grad if weight is None else contiguous(weight), target.size, sizes[1], ignored)
     return each if done else None
 
 
@@ -59,7 +75,7 @@ def nll_loss_backward(grad: Any, target: Any, weight: Any, size: tuple, reductio
     if each is None:
         return None
     made = np.zeros(size, spec.dtype.np)
-    done = launched(library.place_gradient, made, each, target, target.size, *sizes[1:], ignore_index)
+    done = _placed(made, each, target, target.size, *sizes[1:], ignore_index)
     return made if done else None
 
 
@@ -72,7 +88,7 @@ def cross_entropy(scores: Any, target: Any, weight: Any, reduction: int, ignore_
         return None
     losses = np.empty(target.size, _wide(scores.dtype))
     top, total = (np.empty(s.shape, s.dtype.np) for s in spec[1:])
-    if not launched(library.cross_entropy, losses, top, total, scores, target, *sizes,
+    if not _entropy(losses, top, total, scores, target, *sizes,
                     columns_at_once(samples, classes, inner) if inner > 1 else 1):
         return None
     loss = _reduced(losses, target, weight, sizes, reduction, ignore_index, spec[0], picks=False)
@@ -90,7 +106,7 @@ def cross_entropy_backward(grad: Any, scores: Any, target: Any, weight: Any, top
     made = np.empty(scores.shape, spec.dtype.np)
     given = (made, each, scores, target, contiguous(top), contiguous(total))
     if inner == 1:
-        done = launched(library.cross_entropy_row_gradient, *given, samples, classes, ignore_index)
+        done = _entropy_row_gradient(*given, samples, classes, ignore_index)
     else:
-        done = launched(library.cross_entropy_gradient, *given, *sizes, ignore_index)
+        done = _entropy_gradient(*given, *sizes, ignore_index)
     return made if done else None

@@ -38,15 +38,19 @@ cumsum, cumprod = _running(reduce.sum_of, 0), _running(reduce.product_of, 1)
 
 
 def _extremes(largest: bool) -> Callable:
-    launch = prepared(scan.extremes, largest=largest)
+    rows = prepared(scan.extreme_rows, largest=largest)
+    columns = prepared(scan.extreme_columns, largest=largest)
 
     @takes_halves
     def kernel(x: Any, dim: int) -> Any:
         if not x.size:
             return None
         x = contiguous(x)
-        values, places = np.empty(x.shape, x.dtype), np.empty(x.shape, np.int64)
-        return (values, places) if launch(values, places, x, *along(x.shape, dim)) else None
+        made = np.empty(x.shape, x.dtype), np.empty(x.shape, np.int64)
+        outer, n, inner = along(x.shape, dim)
+        if inner == 1:
+            return made if rows(*made, x, outer, n) else None
+        return made if columns(*made, x, outer, n, inner, columns_at_once(outer, n, inner)) else None
 
     return kernel
 
