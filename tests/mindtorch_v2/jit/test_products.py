@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("llvmlite") is None, reason="llvmlite is not installed"),
     pytest.mark.skipif(threads.blas() is None, reason="NumPy uses another library than OpenBLAS"),
 ]
-SHAPES = [(1, 1, 1), (1, 5, 7), (4, 1, 3), (5, 7, 1), (33, 17, 65), (130, 120, 170), (1, 300, 900), (700, 300, 1)]
+SHAPES = [(1, 1, 1), (1, 5, 7), (4, 1, 3), (5, 7, 1), (33, 17, 65), (130, 120, 170), (1, 300, 800), (800, 300, 1)]
 RANDOM = np.random.default_rng(1)
 
 
@@ -110,6 +110,40 @@ def test_openblas_has_its_own_number_of_threads_afterwards(product):
         assert own() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_large_products_with_vectors_are_kernels(tmp_path):
+    """Of rows and of columns, as matrices of one row or column, and through what operators call; others are NumPy's."""
+    program = """
+import numpy as np
+from mindtorch_v2._backends.cpu import matrices
+torch.set_num_threads(2)
+rng = np.random.default_rng(1)
+good = []
+for kind, close in (("f4", 1e-3), ("f8", 1e-10), ("c16", 1e-10)):
+    a, x, bias = (rng.standard_normal(shape).astype(kind) for shape in ((301, 900), 900, 301))
+    expected = a.astype("c16") @ x.astype("c16")
+    def near(made, shape=(301,), more=0):
+        good.append((made.shape, made.dtype) == (shape, kind))
+        good.append(np.allclose(made.ravel(), expected + more, atol=close))
+    for m in (a, np.asfortranarray(a), np.repeat(a, 2, 1)[:, ::2]):
+        near(matrices.dot(m, x))
+        near(matrices.dot(m, x[:, None]), (301, 1))
+        near(matrices.dot(x[None], m.T), (1, 301))
+        near(matrices.linear(x[None], m, bias), (1, 301), bias)
+        near(matrices.linear(x[None], m, None), (1, 301))
+        near(matrices.matmul(x[None], m.T), (1, 301))
+        out = np.empty((1, 301), kind)
+        near(matrices.matmul(x[None], m.T, out), (1, 301))
+        good.append(np.allclose(out.ravel(), expected, atol=close))
+print(len(good), all(good))
+try:
+    torch.mv(torch.ones(300, 700), torch.ones(300))
+except RuntimeError as error:
+    print(error)
+"""
+    expected = "135 True\nsize mismatch, got input (300), mat (300x700), vec (300)\n"
+    assert printed(program, tmp_path, MINDTORCH_JIT="now") == expected
 
 
 def test_several_python_threads_multiply_at_once(tmp_path):

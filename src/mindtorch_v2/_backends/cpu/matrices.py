@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.threads import get_num_threads
+
 __all__ = ["dot", "linear", "matmul"]
 
 
@@ -21,7 +23,35 @@ class _Later:
 
 
 _product: Any = _Later()
-_LONG = 1 << 15  # elements of a matrix, whose product with a vector is worth a call of several threads
+
+
+def _times_vector(matrix: Any, vector: Any) -> Any:
+    """`matrix @ vector` by kernels for several threads; None where they are not there, or not meant for it."""
+    from ..._kernels.library import vector as library
+    from .jit.calls import launched
+    from .jit.products import VECTOR
+
+    if matrix.size < VECTOR or get_num_threads() == 1 or matrix.dtype.char not in "fd":
+        return None
+    made = np.empty(len(matrix), matrix.dtype)
+    if matrix.flags.c_contiguous:
+        return made if launched(library.rows, made, matrix, vector) else None
+    return made if matrix.flags.f_contiguous and launched(library.columns, made, matrix.T, vector) else None
+
+
+def _refused(a: Any, b: Any) -> Any:
+    """`a.dot(b)` of what machine code around BLAS did not take."""
+    if b.ndim == 1 and a.ndim == 2 and a.dtype is b.dtype:
+        made = _times_vector(a, b)
+    elif b.ndim == 2 and len(a) == 1 and a.ndim == 2 and a.dtype is b.dtype and a.shape[1] == len(b):
+        made = _times_vector(b.T, a[0])
+        made = None if made is None else made[None]
+    elif b.ndim == 2 and b.shape[1] == 1 and a.ndim == 2 and a.dtype is b.dtype:
+        made = _times_vector(a, b[:, 0])
+        made = None if made is None else made[:, None]
+    else:
+        made = None
+    return a.dot(b) if made is None else made
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -31,25 +61,20 @@ def dot(a: Any, b: Any) -> Any:
         _product.wanted(a.size)
         return a.dot(b)
     made = call(a, b)
-    if made is not None:
-        return made
-    if b.ndim == 1 and a.ndim == 2 and a.size >= _LONG:
-        made = np.empty(len(a), a.dtype)
-        if call(a, b[:, None], made[:, None]) is not None:
-            return made
-    return a.dot(b)
+    return _refused(a, b) if made is None else made
 
 
 def linear(rows: Any, weight: Any, bias: Any) -> Any:
     """`rows @ weight.T + bias`, of matrices, and a vector or None."""
     call = _product.call
-    if call is not None:
+    if call is None:
+        _product.wanted(rows.size)
+        made = rows.dot(weight.T)
+    else:
         made = call(rows, weight, None, bias, True)
         if made is not None:
             return made
-    else:
-        _product.wanted(rows.size)
-    made = rows.dot(weight.T)
+        made = _refused(rows, weight.T)
     if bias is not None:
         made += bias
     return made
@@ -64,4 +89,10 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
         made = call(a, b, out)
         if made is not None:
             return made
+        if a.ndim == b.ndim == 2:
+            made = _refused(a, b)
+            if out is None:
+                return made
+            out[...] = made
+            return out
     return np.matmul(a, b, out=out, order="C")

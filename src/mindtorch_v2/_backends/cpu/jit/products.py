@@ -13,7 +13,10 @@ from .calls import Code
 __all__ = ["PRODUCT"]
 
 _MOST = 32  # dimensions
-_SHARE, _VECTOR_SHARE = 1 << 18, 1 << 15  # multiplications worth a thread; fewer where a matrix is read only once
+_THREADS = 64  # that may call OpenBLAS at once: it is built for so many
+_APART = 100  # short steps by which threads begin one after the other
+_SHARE = 1 << 18  # multiplications that are worth a thread
+VECTOR = 1 << 18  # as many of one row or column are left to kernels without locks, where there are several threads
 _UNLOCKED = 1 << 15  # multiplications from which on other Python threads may run meanwhile
 
 
@@ -58,10 +61,15 @@ def part_shape(rows, columns, parts):
 @function
 def team_size(rows, columns, inner, matrices, threads):
     """How many threads a product is worth."""
-    work = rows * columns * inner * matrices
-    share = _VECTOR_SHARE if rows == 1 or columns == 1 else _SHARE
-    several = work // share
-    return threads if several > threads else several
+    several = rows * columns * inner * matrices // _SHARE
+    most = threads if threads < _THREADS else _THREADS
+    return most if several > most else several
+
+
+@function
+def is_for_others(rows, columns, inner, matrices, threads):
+    """Whether a product is one of a matrix and a vector that several threads share."""
+    return threads > 1 and matrices == 1 and (rows == 1 or columns == 1) and rows * columns * inner >= VECTOR
 
 
 # calls of BLAS -------------------------------------------------------------------------------------------------------
@@ -266,11 +274,22 @@ end:
   ret void
 }}
 
+; OpenBLAS takes a lock for its buffers: threads that come at the same time would have to be woken one after the other.
 define internal void @share(ptr %task) {{
+entry:
   %number = call i32 @mindtorch_thread_num()
   %team = call i32 @mindtorch_team()
   %first = sext i32 %number to i64
   %step = sext i32 %team to i64
+  %turns = mul i64 %first, {_APART}
+  br label %wait
+wait:
+  %i = phi i64 [0, %entry], [%i1, %wait]
+  %look = load volatile i64, ptr %task
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %turns
+  br i1 %more, label %wait, label %begin
+begin:
   call void @some(ptr %task, i64 %first, i64 %step)
   ret void
 }}
@@ -468,6 +487,10 @@ sized:
   %d1 = add i64 %d, 1
   br label %batch
 target:
+  %threads = load i64, ptr @mindtorch_threads
+  %others = call i1 @is_for_others(i64 %m, i64 %n, i64 %k, i64 %matrices.of, i64 %threads)
+  br i1 %others, label %refused, label %ours
+ours:
   %shape.m = getelementptr i64, ptr %shape, i64 %before
   %shape.n = getelementptr i64, ptr %shape, i64 %last
   store i64 %m, ptr %shape.m
@@ -490,7 +513,7 @@ bias_size:
   %bias.takes = and i1 %bias.fits, %bias.lies
   br i1 %bias.takes, label %where, label %refused
 where:
-  %bias.place = phi ptr [null, %target], [%bias.data, %bias_size]
+  %bias.place = phi ptr [null, %ours], [%bias.data, %bias_size]
   %new = icmp eq ptr %out, @_Py_NoneStruct
   br i1 %new, label %make, label %look_at_out
 look_at_out:
@@ -549,7 +572,6 @@ quick:
   ret ptr %c
 unlocked:
   %state = call ptr @PyEval_SaveThread()
-  %threads = load i64, ptr @mindtorch_threads
   %team = call i64 @team_size(i64 %m, i64 %n, i64 %k, i64 %matrices.of, i64 %threads)
   call void @on_team(ptr %task, i64 %matrices.of, i64 %team)
   call void @PyEval_RestoreThread(ptr %state)
@@ -582,7 +604,7 @@ def ir() -> str:
         return _REFUSES
     wide = found.integers == 64
     module = Module()
-    for written, count in ((leading, 5), (part_shape, 3), (team_size, 5)):
+    for written, count in ((leading, 5), (part_shape, 3), (team_size, 5), (is_for_others, 5)):
         module.function(read_function(written, written.function.__name__, ["i64"] * count))
     kinds = {"int": "i64" if wide else "i32", "narrow": "bitcast i64" if wide else "trunc i64"}
     calls = [_CALLS.format(letter=letter, type=name, **kinds) for letter, name in (("s", "float"), ("d", "double"))]
