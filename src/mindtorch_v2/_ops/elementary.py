@@ -451,12 +451,13 @@ def _conj_by_parts(self: Any) -> Any:
 CONJUGATE = op("_conj_physical(Tensor self) -> Tensor",
    kernel=pointwise("conjugate"), grad=dict(self=lambda grad: conj(grad)), public="", linear=True,
    decomposition=_conj_by_parts)
+_CONJUGATED = function_of(CONJUGATE)
 
 
 @composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(), aliases=("conj",),
            out=AS_OPERAND._replace(names="torch.conj_physical"), keeps_zero=True, linear=True)
 def _conj_physical(self):
-    return call_bound(CONJUGATE, (self,)) if self.dtype.is_complex else self
+    return _CONJUGATED(self) if self.dtype.is_complex else self
 
 
 @composite("conj_physical_(Tensor(a!) self) -> Tensor(a!)", public="torch Tensor", aten=LEAF)

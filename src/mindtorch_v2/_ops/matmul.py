@@ -287,9 +287,9 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
                        _combined(xp.dot(mat1, mat2), self, beta, alpha)),
    kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
-   grad=dict(self=lambda grad, beta: _scaled(grad, beta),
-             mat1=lambda grad, mat2, alpha: _scaled(grad.mm(conj(mat2).t()), alpha),
-             mat2=lambda grad, mat1, alpha: _scaled(conj(mat1).t().mm(grad), alpha)),
+   grad=dict(self=lambda grad, beta: scaled(grad, beta),
+             mat1=lambda grad, mat2, alpha: scaled(grad.mm(conj(mat2).t()), alpha),
+             mat2=lambda grad, mat1, alpha: scaled(conj(mat1).t().mm(grad), alpha)),
    inplace=True,
    samples=cases(case(t(2, 4), t(2, 3), t(3, 4)), case(t(4), t(2, 3), t(3, 4), beta=0.5, alpha=2),
                  case(t(2, 4), t(2, 3), t(3, 4), beta=0),
@@ -303,7 +303,7 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
    old_orders=("beta self alpha mat1 mat2", "beta self mat1 mat2"))
 
 
-def _scaled(grad: Any, factor: Any) -> Any:
+def scaled(grad: Any, factor: Any) -> Any:
     """`grad * conj(factor)`, for a number."""
     if factor == 1:
         return grad
@@ -357,9 +357,9 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
    kernel=_AddsProduct(_addmv_spec, lambda xp, self, mat, vec, beta, alpha:
                        _combined(xp.dot(mat, vec), self, beta, alpha)),
    npu="aclnnAddmv(self, mat, vec, alpha, beta, out, cubeMathType=0)",
-   grad=dict(self=lambda grad, beta: _scaled(grad, beta),
-             mat=lambda grad, vec, alpha: _scaled(grad.outer(conj(vec)), alpha),
-             vec=lambda grad, mat, alpha: _scaled(conj(mat).t().mv(grad), alpha)),
+   grad=dict(self=lambda grad, beta: scaled(grad, beta),
+             mat=lambda grad, vec, alpha: scaled(grad.outer(conj(vec)), alpha),
+             vec=lambda grad, mat, alpha: scaled(conj(mat).t().mv(grad), alpha)),
    inplace="addmv_",
    samples=cases(case(t(2), t(2, 3), t(3)), case(t(1), t(2, 3), t(3), beta=0.5, alpha=2), case(t(), t(2, 3), t(3)),
                  case(t(2), t(2, 0), t(0), beta=0),
@@ -466,9 +466,9 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
                    _combined(_batched(xp, batch1, batch2), self, beta, alpha)),
    kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnBaddbmm(self, batch1, batch2, beta, alpha, out, cubeMathType=0)",
-   grad=dict(self=lambda grad, beta: _scaled(grad, beta),
-             batch1=lambda grad, batch2, alpha: _scaled(grad.bmm(conj(batch2).transpose(1, 2)), alpha),
-             batch2=lambda grad, batch1, alpha: _scaled(conj(batch1).transpose(1, 2).bmm(grad), alpha)),
+   grad=dict(self=lambda grad, beta: scaled(grad, beta),
+             batch1=lambda grad, batch2, alpha: scaled(grad.bmm(conj(batch2).transpose(1, 2)), alpha),
+             batch2=lambda grad, batch1, alpha: scaled(conj(batch1).transpose(1, 2).bmm(grad), alpha)),
    inplace=True,
    samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
                                                       "size (5) at "

@@ -1,22 +1,21 @@
 """Products of tensors: outer, inner, over chosen dimensions, of vectors in space, bilinear."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.dtype import BOOL, FLOAT, INT, REDUCED, bool_, promote_types
 from .._core.tensor import Tensor, wrapped_dim
 from .._core.warn import warn
 from .._dispatch.registry import registry
-from ._declare.aten import LEAF
-from ._declare.batch import along_one
-from ._declare.families import moves
+from ._declare.batch import along_one, decomposed
+from ._declare.families import computes, moves
 from ._declare.op import composite, function_of, op
 from ._declare.out import CASTABLE, Out
-from ._declare.rules import Spec, broadcast_shape, c_name, shape_text
+from ._declare.rules import Spec, broadcast_shape, c_name, common_dtype, number_array, shape_text, unwatched
 from ._declare.samples import case, cases, error, t
 from .copy import stored_number
-from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear
+from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear, scaled
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),
@@ -31,24 +30,52 @@ def _outer(self, vec2):
     return self.unsqueeze(1) * vec2
 
 
-@composite("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", inplace=True,
-           apart="vec1 vec2", aligned="self", resizes_expanded=False,
-           samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
-                         case(t(2, 3), t(2), t(3), beta=0),
-                         error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))),
-           out=CASTABLE, aten=LEAF, autocast=dict(accelerators="lower"),
-           old_orders=("beta self alpha vec1 vec2", "beta self vec1 vec2"))
-def _addr(self, vec1, vec2, beta, alpha):
-    for name, tensor in (("vec1", vec1), ("vec2", vec2)):
-        if tensor.dim() != 1:
-            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {tensor.dim()}-D")
-    check_expands(self, (vec1.shape[0], vec2.shape[0]))
-    kind = promote_types(promote_types(vec1.dtype, vec2.dtype), self.dtype)
+def _addr_spec(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Spec:
+    rows, columns = vec1._array.shape, vec2._array.shape
+    for name, shape in (("vec1", rows), ("vec2", columns)):
+        if len(shape) != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {len(shape)}-D")
+    check_expands(self, (*rows, *columns))
+    kind = self.dtype
+    if not kind is vec1.dtype is vec2.dtype:
+        kind = promote_types(promote_types(vec1.dtype, vec2.dtype), kind)
     for name, number in (("beta", beta), ("alpha", alpha)):
         if kind.category <= INT and number.__class__ in (float, complex):
             raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
         if kind.category == FLOAT and number.__class__ is complex:
             stored_number(number, kind)
+    return Spec((*rows, *columns), kind)
+
+
+def _addr_array(xp: Any, self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any, spec: Spec) -> Any:
+    kind = spec.dtype.np
+    self, vec1, vec2 = (x if x.dtype == kind else x.astype(kind) for x in (self, vec1, vec2))
+    if spec.dtype.category == BOOL:
+        made = vec1[:, None] & vec2 & bool(alpha)
+        return made | self if beta else made
+    beta, alpha = (number_array(number, spec.dtype)[()] for number in (beta, alpha))  # half types round these too
+    product = (vec1 if alpha == 1 else alpha * vec1)[:, None] * vec2
+    if beta == 0:  # whatever `self` holds, NaN too
+        return product
+    return product + (self if beta == 1 else beta * self)
+
+
+op("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+   apart="vec1 vec2", aligned="self", resizes_expanded=False, inplace=True,
+   kernel=moves(_addr_spec, _addr_array),
+   grad=dict(self=lambda grad, beta: scaled(grad, beta),
+             vec1=lambda grad, vec2, alpha: scaled(grad.mv(conj(vec2)), alpha),
+             vec2=lambda grad, vec1, alpha: scaled(grad.t().mv(conj(vec1)), alpha)),
+   samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
+                 case(t(2, 3), t(2), t(3), beta=0),
+                 error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))),
+   out=CASTABLE, autocast=dict(accelerators="lower"), batch=decomposed,
+   decomposition=lambda self, vec1, vec2, beta, alpha: _addr_by_parts(self, vec1, vec2, beta, alpha),
+   old_orders=("beta self alpha vec1 vec2", "beta self vec1 vec2"))
+
+
+def _addr_by_parts(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+    kind = promote_types(promote_types(vec1.dtype, vec2.dtype), self.dtype)
     if kind.category == BOOL:
         made = vec1.unsqueeze(1) & vec2 & bool(alpha)
         return made | self if beta else made
@@ -58,6 +85,31 @@ def _addr(self, vec1, vec2, beta, alpha):
     if beta == 0:  # whatever `self` holds, NaN too
         return self.where(self.new_zeros((), dtype=bool_), 0) + product
     return (self if beta == 1 else beta * self) + product
+
+
+def _contracted_spec(self: Tensor, other: Tensor, left: Sequence[int], right: Sequence[int]) -> Spec:
+    a, b = self._array.shape, other._array.shape
+    return Spec((*[n for d, n in enumerate(a) if d not in left], *[n for d, n in enumerate(b) if d not in right]),
+                self.dtype)
+
+
+def _contracted_array(xp: Any, self: Any, other: Any, left: Sequence[int], right: Sequence[int], spec: Spec) -> Any:
+    for d, e in zip(left, right, strict=True):  # a dimension of size 1 is broadcast
+        if self.shape[d] == 1 != other.shape[e]:
+            other = other.sum(e, keepdims=True, dtype=other.dtype)
+        elif other.shape[e] == 1 != self.shape[d]:
+            self = self.sum(d, keepdims=True, dtype=self.dtype)
+    inner = math.prod([self.shape[d] for d in left])
+    kept = [d for d in range(self.ndim) if d not in left]
+    free = [d for d in range(other.ndim) if d not in right]
+    a = self.transpose(*kept, *left).reshape(math.prod([self.shape[d] for d in kept]), inner)
+    b = other.transpose(*right, *free).reshape(inner, math.prod([other.shape[d] for d in free]))
+    return xp.dot(a, b).reshape(spec.shape)
+
+
+_contracted = function_of(op(
+    "_tensordot(Tensor self, Tensor other, int[] left, int[] right) -> Tensor",
+    kernel=computes(_contracted_spec, _contracted_array), public=""))
 
 
 @composite("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", public="",
@@ -72,16 +124,22 @@ def tensordot(self, other, dims_self, dims_other):
         raise RuntimeError("both dimension lists should have same length")
     if self.dtype is not other.dtype:
         raise RuntimeError("both inputs should have same dtype")
-    left, right = (tuple(wrapped_dim(d, x.dim()) for d in dims) for x, dims in ((self, dims_self), (other, dims_other)))
+    left, right = (tuple([wrapped_dim(d, x._array.ndim) for d in dims])
+                   for x, dims in ((self, dims_self), (other, dims_other)))
     for given, d, e in zip(zip(dims_self, dims_other, strict=True), left, right, strict=True):
+        m, n = self._array.shape[d], other._array.shape[e]
+        if m != n and 1 not in (m, n):
+            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and "
+                               f"second has size {n} in dim {given[1]}")
+    if self.dtype.category >= FLOAT and len(set(left)) == len(left) and len(set(right)) == len(right) \
+            and unwatched(self, other):
+        return _contracted(self, other, left, right)
+    for d, e in zip(left, right, strict=True):
         m, n = self.shape[d], other.shape[e]
         if m == 1 and n != 1:  # a dimension of size 1 is broadcast
             other = other.sum(e, keepdim=True, dtype=other.dtype)
         elif n == 1 and m != 1:
             self = self.sum(d, keepdim=True, dtype=self.dtype)
-        elif m != n:
-            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim {given[0]} and "
-                               f"second has size {n} in dim {given[1]}")
     kept = tuple(d for d in range(self.dim()) if d not in left)
     free = tuple(d for d in range(other.dim()) if d not in right)
     inner = math.prod(self.shape[d] for d in left)
@@ -111,16 +169,45 @@ def _inner(self, other):
     return _tensordot(self, other, (-1,), (-1,))  # as an operator: autocast knows it
 
 
-@composite("kron(Tensor self, Tensor other) -> Tensor",
-           apart="self other",
-           samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))),
-           out=CASTABLE._replace(by="mul"))
-def _kron(self, other):
-    rank = max(self.dim(), other.dim())
-    a, b = ((1,) * (rank - x.dim()) + tuple(x.shape) for x in (self, other))
-    left = self.reshape(tuple(n for size in a for n in (size, 1)))
-    right = other.reshape(tuple(n for size in b for n in (1, size)))
-    return (left * right).reshape(tuple(m * n for m, n in zip(a, b, strict=True)))
+def _interleaved(a: Sequence[int], b: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Shapes in which factors of these shapes broadcast to all their products, and the shape of the result."""
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
+    return (tuple([n for size in a for n in (size, 1)]), tuple([n for size in b for n in (1, size)]),
+            tuple([m * n for m, n in zip(a, b, strict=True)]))
+
+
+def _kron_spec(self: Tensor, other: Tensor) -> Spec:
+    kind = self.dtype
+    kind = kind if kind is other.dtype else common_dtype((self, other))
+    return Spec(_interleaved(self._array.shape, other._array.shape)[2], kind)
+
+
+def _kron_array(xp: Any, self: Any, other: Any, spec: Spec) -> Any:
+    left, right, shape = _interleaved(self.shape, other.shape)
+    kind = spec.dtype.np
+    return (self.reshape(left).astype(kind, copy=False) * other.reshape(right).astype(kind, copy=False)).reshape(shape)
+
+
+def _kron_share(grad: Any, factor: Any, own: Sequence[int], first: bool) -> Any:
+    """The gradient of one of the two factors, which has the shape `own`."""
+    theirs = factor.shape
+    left, right, _ = _interleaved(own, theirs) if first else _interleaved(theirs, own)
+    every = tuple([m * n for m, n in zip(left, right, strict=True)])
+    product = grad.reshape(every) * conj(factor).reshape(right if first else left)
+    return product.sum(tuple(range(1 if first else 0, len(every), 2))).reshape(own) if every else product
+
+
+def _kron_by_parts(self: Any, other: Any) -> Any:
+    left, right, shape = _interleaved(tuple(self.shape), tuple(other.shape))
+    return (self.reshape(left) * other.reshape(right)).reshape(shape)
+
+
+op("kron(Tensor self, Tensor other) -> Tensor", apart="self other",
+   kernel=moves(_kron_spec, _kron_array), decomposition=_kron_by_parts, batch=decomposed,
+   grad=dict(self=lambda grad, other, self_shape: _kron_share(grad, other, self_shape, True),
+             other=lambda grad, self, other_shape: _kron_share(grad, self, other_shape, False)), linear="each",
+   samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))), out=CASTABLE._replace(by="mul"))
 
 
 def _cross_spec(self: Tensor, other: Tensor, dim: int) -> Spec:

@@ -12,8 +12,8 @@ from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import Schema
-from ._declare.aten import LEAF, Aten, if_given
-from ._declare.batch import Call, Result, along_dimensions
+from ._declare.aten import Aten, if_given
+from ._declare.batch import Call, Result, along_dimensions, decomposed
 from ._declare.families import ArrayFamily, computes
 from ._declare.op import composite, op
 from ._declare.out import ANY, DIVIDED, Out
@@ -444,14 +444,23 @@ op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
    kernels={"cpu": "reduce.count_nonzero"}, decomposition=lambda self, dim: (self != 0).sum(dim))
 
 
-@composite("trace(Tensor self) -> Tensor",
-           samples=cases(case(t(3, 3)), case(t(2, 3)), case(ints(3, 2)),
-                         error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))), out=None,
-           aten=LEAF,
-           autocast=dict(cpu="float32", accelerators="untouched"))
-def _trace(self):
-    if self.dim() != 2:
-        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.dim()}")
-    if self.dtype is bool_:
+def _trace_spec(self: Tensor) -> Spec:
+    kind = self.dtype
+    if self._array.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self._array.ndim}")
+    if kind is bool_:
         raise NotImplementedError("\"trace\" not implemented for 'Bool'")
-    return self.diagonal().sum()
+    return Spec((), int64 if kind.category == INT else kind)
+
+
+def _trace_grad(grad: Any, self_shape: Any) -> Any:
+    made = grad.new_zeros(self_shape)
+    made.diagonal().fill_(1)
+    return grad * made
+
+
+op("trace(Tensor self) -> Tensor", kernel=computes(_trace_spec, lambda xp, self: xp.asarray(self.trace())),
+   grad=dict(self=_trace_grad), decomposition=lambda self: self.diagonal().sum(), linear=True, batch=decomposed,
+   samples=cases(case(t(3, 3)), case(t(2, 3)), case(ints(3, 2)),
+                 error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))), out=None,
+   autocast=dict(cpu="float32", accelerators="untouched"))

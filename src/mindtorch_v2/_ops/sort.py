@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
+from .._core.geometry import contiguous_strides
 from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.argument_checks import expected
 from ._declare.aten import Aten, if_given
 from ._declare.batch import Call, Result, against_a_set, of_all_elements, one_by_one
 from ._declare.families import computes
-from ._declare.op import composite, op
+from ._declare.op import composite, function_of, op
 from ._declare.out import Out, type_of_first
-from ._declare.rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text
+from ._declare.rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text, unwatched
 from ._declare.samples import bools, case, cases, error, ints, t, values
 from .copy import store, uninitialised
 from .extreme import NAN, chosen, chosen_grad, chosen_spec, evenly, kinks
@@ -342,6 +343,49 @@ def _check_quantile(self: Tensor, q: Tensor, interpolation: str) -> None:
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
 
 
+def _quantiles_spec(self: Tensor, q: Tensor, dim: int | None, keepdim: bool, interpolation: str,
+                    ignore_nan: bool) -> Spec:
+    shape = self._array.shape
+    if dim is None:
+        left: tuple[int, ...] = (1,) * len(shape) if keepdim else ()
+    else:
+        at = wrapped_dim(dim, len(shape))
+        left = (*shape[:at], *((1,) if keepdim and shape else ()), *shape[at + 1 :])
+    if not q._array.ndim:
+        return Spec(left, self.dtype)
+    count = q._array.shape[0]  # of one element they lie side by side
+    return Spec((count, *left), self.dtype, (1, *contiguous_strides(left, count)))
+
+
+def _quantiles_array(xp: Any, self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool,
+                     spec: Spec) -> Any:
+    rows = self.reshape(-1) if dim is None or not self.ndim else xp.moveaxis(self, dim, -1)
+    rows = xp.sort(rows, -1)
+    count, last = rows.shape[-1], rows.shape[-1] - 1
+    known = xp.searchsorted(rows, xp.inf, side="right") if rows.ndim == 1 else count - xp.isnan(rows).sum(-1)
+    known = xp.asarray(known)[..., None]
+    wanted = q.reshape(-1)
+    if ignore_nan:
+        place = wanted * xp.maximum(known - 1, 0).astype(rows.dtype)
+    else:
+        place = xp.where(known < count, rows.dtype.type(last), wanted * rows.dtype.type(last))
+    whole = {"lower": xp.floor, "higher": xp.ceil, "nearest": xp.rint}.get(interpolation)
+    place = place if whole is None else whole(place)
+    below = place.astype(xp.int64)
+    made = xp.take_along_axis(rows, below, -1)
+    if whole is None:
+        weight = place - below.astype(place.dtype) if interpolation == "linear" else place.dtype.type(0.5)
+        above = xp.take_along_axis(rows, xp.ceil(place).astype(xp.int64), -1)
+        apart = above - made
+        made = xp.where(weight < 0.5, made + weight * apart, above - apart * (1 - weight))
+    return xp.moveaxis(xp.ascontiguousarray(made), -1, 0).reshape(spec.shape)
+
+
+_quantiles = function_of(op(
+    "_quantiles(Tensor self, Tensor q, int? dim, bool keepdim, str interpolation, bool ignore_nan) -> Tensor",
+    kernel=computes(_quantiles_spec, _quantiles_array), public=""))
+
+
 def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
     """The sorted rows read at fractional places."""
     if not hasattr(q, "_keys"):
@@ -351,6 +395,8 @@ def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: 
             raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q:g}")
         q = self.new_full((), q)
     _check_quantile(self, q, interpolation)
+    if unwatched(self, q):
+        return _quantiles(self, q, dim, keepdim, interpolation, ignore_nan)
     shape = [1] * self.dim() if dim is None else list(self.shape)
     at = None if dim is None else wrapped_dim(dim, self.dim())
     rows = self.reshape(-1) if at is None or not shape else self.movedim(at, -1)

@@ -136,12 +136,18 @@ def _runs(xp: Any, self: Any, return_inverse: bool, return_counts: bool, dim: in
     starts = xp.ones(len(rows), bool)
     differ = rows[1:] != rows[:-1]
     starts[1:] = differ if rows.ndim == 1 else differ.any(tuple(range(1, rows.ndim)))
-    inverse = xp.add.accumulate(starts, dtype=xp.int64) - 1
-    counts = xp.diff(xp.flatnonzero(starts), append=len(rows))
+    inverse = counts = None
+    if return_inverse:
+        inverse = (xp.add.accumulate(starts, dtype=xp.int64) - 1).reshape(self.shape if dim is None else -1)
+    if return_counts:
+        first = xp.flatnonzero(starts)
+        counts = xp.empty(len(first), xp.int64)
+        counts[:-1] = first[1:] - first[:-1]
+        counts[-1:] = len(rows) - first[-1:]
     made = contiguous(rows[starts])
     if dim is not None:
         made = xp.moveaxis(made, 0, dim)
-    return _asked(xp, made, inverse.reshape(self.shape if dim is None else -1), counts, return_inverse, return_counts)
+    return _asked(xp, made, inverse, counts, return_inverse, return_counts)
 
 
 def _runs_spec(self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None) -> tuple[Spec, Spec, Spec]:

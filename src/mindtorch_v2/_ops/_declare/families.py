@@ -24,6 +24,7 @@ from ..._backends.interface import (
 )
 from ..._core.device import CPU
 from ..._core.dtype import (
+    COMPLEX,
     COMPUTE,
     FLOAT,
     INT,
@@ -321,6 +322,10 @@ def operand_positions(schema: Schema) -> tuple[int, ...]:
     return tuple(i for i, a in enumerate(schema.arguments) if a.is_tensor)
 
 
+# What NumPy computes of complex numbers part by part, with nothing that PyTorch does otherwise.
+_BY_PARTS = frozenset(("add", "conjugate", "negative", "subtract"))
+
+
 class Pointwise(Family):
     """Elementwise over broadcast operands; `compute(xp, *arguments)` sees them in one type.
 
@@ -472,7 +477,9 @@ class Pointwise(Family):
 
     def is_plain(self, kind: dtype) -> bool:
         """Whether operands of this type are computed in it, and give it back or a bool, with nothing to refuse."""
-        if kind.category in self.excluding or kind in COMPUTE or kind.category not in (INT, FLOAT):
+        if kind.category in self.excluding or kind in COMPUTE or kind.category < INT:
+            return False
+        if kind.category == COMPLEX and self.ufunc not in _BY_PARTS:
             return False
         compute, out = self.result(kind)
         return compute is kind and (out is kind or out is bool_)

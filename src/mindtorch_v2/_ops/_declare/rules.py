@@ -25,7 +25,7 @@ from ..._core.geometry import contiguous_strides, is_dense
 from ..._core.planning import refuse_in_plans
 from ..._core.tensor import _NO_BYTES, Tensor, element_strides
 from ..._core.warn import warn_once
-from ..._dispatch.keys import DUAL_MASK, FUNC_MASK, modes
+from ..._dispatch.keys import BACKEND_MASK, DUAL_MASK, FUNC_MASK, SPARSE_MASK, modes, unusual
 from ..._dispatch.levels import innermost
 from ..._dispatch.schema import NUMBERS
 
@@ -77,6 +77,14 @@ def type_text(tensor: Tensor) -> str:
 def records(tensor: Any) -> bool:
     """Whether a derivative by the tensor may be asked for."""
     return bool(modes.grad_enabled and tensor.requires_grad or tensor._keys & (DUAL_MASK | FUNC_MASK))
+
+
+_DEVICES = BACKEND_MASK & ~(SPARSE_MASK | FUNC_MASK)
+
+
+def unwatched(*tensors: Any) -> bool:
+    """Whether nobody sees the parts of a composition of these tensors: no graph, transform, subclass or mode."""
+    return not unusual.threads and all([not t._keys & ~_DEVICES for t in tensors])
 
 
 # types ---------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Determinants, norms, condition numbers, and functions of whole matrices: powers, exponential, chains of products."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -381,41 +382,46 @@ matrix_exp = function_of(op(
 def _check_chain(tensors: Sequence[Any]) -> None:
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
-    for word, tensor in (("first", tensors[0]), ("last", tensors[-1])):
-        if tensor.dim() not in (1, 2):
-            raise RuntimeError(f"multi_dot(): the {word} tensor must be 1D or 2D but got {tensor.dim()}D")
-    for i, tensor in enumerate(tensors[1:-1], 1):
-        if tensor.dim() != 2:
-            raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {tensor.dim()}D")
+    shapes = [tensor._array.shape for tensor in tensors]
+    for word, shape in (("first", shapes[0]), ("last", shapes[-1])):
+        if len(shape) not in (1, 2):
+            raise RuntimeError(f"multi_dot(): the {word} tensor must be 1D or 2D but got {len(shape)}D")
+    for i, shape in enumerate(shapes[1:-1], 1):
+        if len(shape) != 2:
+            raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {len(shape)}D")
+    kind = tensors[0].dtype
     for i, tensor in enumerate(tensors[1:], 1):
-        if tensor.dtype is not tensors[0].dtype:
+        if tensor.dtype is not kind:
             raise RuntimeError("multi_dot(): all tensors must have be the same dtype but tensor 0 is "
-                               f"{c_name(tensors[0].dtype)} and tensor {i} {c_name(tensor.dtype)}")
-    for i, (one, other) in enumerate(zip(tensors, tensors[1:])):
-        if one.shape[-1] != other.shape[0]:
-            raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {shape_text(one.shape)} and "
-                               f"{shape_text(other.shape)} cannot be multiplied")
+                               f"{c_name(kind)} and tensor {i} {c_name(tensor.dtype)}")
+    for i, (one, other) in enumerate(zip(shapes, shapes[1:])):
+        if one[-1] != other[0]:
+            raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {shape_text(one)} and "
+                               f"{shape_text(other)} cannot be multiplied")
+
+
+@functools.lru_cache(1024)
+def _bracketed(sizes: tuple[int, ...]) -> Any:
+    """How to multiply matrices of these sizes with the fewest multiplications: a number of one, or a pair of such."""
+    count = len(sizes) - 1
+    best: dict[tuple[int, int], tuple[int, Any]] = {(i, i): (0, i) for i in range(count)}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            ways = [(best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1],
+                     (best[i, k][1], best[k + 1, j][1])) for k in range(i, j)]
+            # Of equal costs PyTorch takes the first, but in a chain of three the product of the first two.
+            best[i, j] = min(reversed(ways) if count == 3 else ways, key=lambda way: way[0])
+    return best[0, count - 1][1]
 
 
 def multiplied(matrices: Sequence[Any]) -> Any:
     """The product of a chain of matrices, bracketed for the fewest multiplications."""
-    sizes = [matrices[0].shape[0], *(m.shape[1] for m in matrices)]
-    best: dict[tuple[int, int], tuple[int, int]] = {(i, i): (0, i) for i in range(len(matrices))}
-    for length in range(1, len(matrices)):
-        for i in range(len(matrices) - length):
-            j = i + length
-            costs = [(best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
-                     for k in range(i, j)]
-            # Of equal costs PyTorch takes the first, but in a chain of three the product of the first two.
-            best[i, j] = min(reversed(costs) if len(matrices) == 3 else costs, key=lambda cost: cost[0])
 
-    def product(i: int, j: int) -> Any:
-        if i == j:
-            return matrices[i]
-        k = best[i, j][1]
-        return product(i, k).mm(product(k + 1, j))
+    def product(way: Any) -> Any:
+        return matrices[way] if way.__class__ is int else product(way[0]).mm(product(way[1]))
 
-    return product(0, len(matrices) - 1)
+    return product(_bracketed((matrices[0]._array.shape[0], *[m._array.shape[1] for m in matrices])))
 
 
 @composite("linalg_multi_dot(Tensor[] tensors) -> Tensor", public="", aliases=("linalg.multi_dot",),
@@ -429,11 +435,11 @@ def multiplied(matrices: Sequence[Any]) -> Any:
 def _multi_dot(tensors):
     _check_chain(tensors)
     first, last = tensors[0], tensors[-1]
+    if first.dim() == last.dim() == 2:
+        return multiplied(tensors)
     chain = [first.unsqueeze(0) if first.dim() == 1 else first, *tensors[1:-1],
              last.unsqueeze(-1) if last.dim() == 1 else last]
-    made = multiplied(chain)
-    shape = (*(first.shape[:-1]), *(last.shape[1:]))
-    return made if len(shape) == 2 else made.view(shape)
+    return multiplied(chain).view((*(first.shape[:-1]), *(last.shape[1:])))
 
 
 @composite("chain_matmul(Tensor[] matrices) -> Tensor", public="", out=Out(by="mm"),
