@@ -14,7 +14,9 @@ from typing import Self
 import ml_dtypes
 import numpy as np
 
+from .._kernels.library import random as kernels
 from .box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
+from .compiled import machine
 from .dtype import complex32
 from .planning import refuse_in_plans
 
@@ -148,16 +150,18 @@ def _wide_words(generator: Generator, count: int) -> np.ndarray:
 
 
 def _float_uniforms(generator: Generator, count: int) -> np.ndarray:
-    words = generator.words(count)
+    return _as_floats(generator.words(count))
+
+
+def _as_floats(words: np.ndarray) -> np.ndarray:
     words &= np.uint64(0xFFFFFF)
     uniforms = words.view(np.int64).astype(FLOAT32)
     uniforms *= np.float32(2**-24)
     return uniforms
 
 
-def _double_bits(generator: Generator, count: int) -> np.ndarray:
-    """Double uniforms before their division by 2^53, as int64."""
-    words = generator.words(2 * count)
+def _double_bits(words: np.ndarray) -> np.ndarray:
+    """Double uniforms before their division by 2^53, as int64, from two words each."""
     bits = words[0::2] & np.uint64(0x1FFFFF)
     bits <<= np.uint64(32)
     bits |= words[1::2]
@@ -165,7 +169,11 @@ def _double_bits(generator: Generator, count: int) -> np.ndarray:
 
 
 def _double_uniforms(generator: Generator, count: int) -> np.ndarray:
-    uniforms = _double_bits(generator, count).astype(FLOAT64)
+    return _as_doubles(generator.words(2 * count))
+
+
+def _as_doubles(words: np.ndarray) -> np.ndarray:
+    uniforms = _double_bits(words).astype(FLOAT64)
     uniforms *= 2.0**-53
     return uniforms
 
@@ -224,7 +232,12 @@ def uniform(
     unit = 2.0**64 if kind == FLOAT64 and max(extent, abs(first)) > 2.0**900 else 1.0  # products are split in parts
 
     def draw(count: int) -> np.ndarray:
-        values = _double_uniforms(generator, count) if kind == FLOAT64 else _float_uniforms(generator, count)
+        words = generator.words(2 * count if kind == FLOAT64 else count)
+        made = np.empty(count, dtype)
+        if unit == 1 and machine.launched(kernels.uniforms, made, words, first, extent, low, high,
+                                          rounded=kind != dtype):
+            return made
+        values = _as_doubles(words) if kind == FLOAT64 else _as_floats(words)
         if first != 0 or extent != 1:
             values = fused_multiply_add(values, extent / unit, first / unit)
         if unit != 1:
@@ -243,12 +256,16 @@ def uniform(
 
 def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: float, std: float) -> np.ndarray:
     """Normals for 16 or more contiguous elements; where 16 does not divide their number, the last 16 are made anew."""
-    draw_uniforms = _double_uniforms
-    if dtype != FLOAT64:
-        draw_uniforms, mean, std = _float_uniforms, float(np.float32(mean)), float(np.float32(std))
+    wide = 2 if dtype == FLOAT64 else 1
+    if wide == 1:
+        mean, std = float(np.float32(mean)), float(np.float32(std))
 
-    def normals_of(uniforms: np.ndarray) -> np.ndarray:
-        normals = normals_of_blocks(uniforms)
+    def normals_of(words: np.ndarray) -> np.ndarray:
+        if wide == 1:
+            made = np.empty((len(words) // BLOCK, BLOCK), FLOAT32)
+            if machine.launched(kernels.block_normals, made, words.reshape(-1, BLOCK), mean, std):
+                return _narrowed(made.reshape(-1), dtype)
+        normals = normals_of_blocks(_as_floats(words) if wide == 1 else _as_doubles(words))
         if mean != 0 or std != 1:
             normals = fused_multiply_add(normals, std, mean)
         return _narrowed(normals, dtype)
@@ -256,14 +273,14 @@ def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: floa
     rest = count % BLOCK
     bulk = (count - rest) // CHUNK * CHUNK
     result = np.empty(count, dtype)
-    _fill(result[:bulk], lambda size: normals_of(draw_uniforms(generator, size)))
+    _fill(result[:bulk], lambda size: normals_of(generator.words(wide * size)))
     whole = count - rest - bulk
     # The kernels of float32 and float64 draw for every place before they look at blocks, those of 16 bits do not.
     unused = rest if dtype in (FLOAT32, FLOAT64) else 0
-    uniforms = draw_uniforms(generator, whole + (unused + BLOCK if rest else 0))
+    words = generator.words(wide * (whole + (unused + BLOCK if rest else 0)))
     if rest:
-        uniforms = np.concatenate((uniforms[:whole], uniforms[-BLOCK:]))
-    normals = normals_of(uniforms)
+        words = np.concatenate((words[: wide * whole], words[-wide * BLOCK :]))
+    normals = normals_of(words)
     result[bulk : bulk + whole] = normals[:whole]
     if rest:
         result[-BLOCK:] = normals[-BLOCK:]
@@ -281,11 +298,16 @@ def _paired_normals(generator: Generator, count: int) -> np.ndarray:
     if count and kept is not None:
         generator.double_normal = None
         return np.concatenate(([kept], _paired_normals(generator, count - 1)))
-    uniforms = _double_uniforms(generator, count + count % 2)
-    if count < BLOCK:
+    words = generator.words(2 * (count + count % 2))
+    made = np.empty((len(words) // 4, 2))
+    if machine.launched(kernels.paired_normals, made, words.reshape(-1, 4)):
+        normals = made.reshape(-1)
+    elif count < BLOCK:
+        uniforms = _as_doubles(words)
         numbers = uniforms.tolist()
         normals = np.array([_normal_pair(*pair) for pair in zip(numbers[0::2], numbers[1::2])]).reshape(-1)
     else:
+        uniforms = _as_doubles(words)
         radius, angle = np.sqrt(-2.0 * np.log1p(-uniforms[1::2])), 2.0 * math.pi * uniforms[0::2]
         normals = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=-1).reshape(-1)
     if count % 2:
@@ -390,7 +412,12 @@ def bernoulli_scalar(generator: Generator, shape: Sequence[int], p: float) -> np
     """True with probability `p`."""
     _require(0 <= p <= 1, f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     bound = math.ceil(p * 2.0**53)
-    return _in_chunks(math.prod(shape), np.dtype(bool), lambda n: _double_bits(generator, n) < bound).reshape(shape)
+
+    def draw(count: int) -> np.ndarray:
+        words, made = generator.words(2 * count), np.empty(count, bool)
+        return made if machine.launched(kernels.below, made, words, bound) else _double_bits(words) < bound
+
+    return _in_chunks(math.prod(shape), np.dtype(bool), draw).reshape(shape)
 
 
 def bernoulli_tensor(generator: Generator, p: np.ndarray) -> np.ndarray:

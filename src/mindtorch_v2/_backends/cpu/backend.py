@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core import compiled
 from ..._core.dtype import WIDER, assign, cast, copiers
 from ..._core.storage import UntypedStorage
 from ..._core.tensor import Tensor
@@ -102,6 +103,14 @@ def _copied(target: Any, source: Any) -> bool:
     return copied(target, source)
 
 
+def _launched(kernel: Any, *args: Any, **constants: Any) -> bool:
+    from .jit.calls import launched
+
+    compiled.machine.launched = launched
+    return launched(kernel, *args, **constants)
+
+
 if machine.available():
     copiers.append(_copied)
+    compiled.machine.launched = _launched
 BACKEND = CpuBackend()
