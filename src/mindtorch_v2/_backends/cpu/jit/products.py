@@ -14,9 +14,8 @@ __all__ = ["PRODUCT"]
 
 _MOST = 32  # dimensions
 _THREADS = 64  # that may call OpenBLAS at once: it is built for so many
-_APART = 100  # short steps by which threads begin one after the other
 _SHARE = 1 << 18  # multiplications that are worth a thread
-VECTOR = 1 << 18  # as many of one row or column are left to kernels without locks, where there are several threads
+VECTOR = 1 << 18  # as many of one row or column are left to kernels, where there are several threads
 _UNLOCKED = 1 << 15  # multiplications from which on other Python threads may run meanwhile
 
 
@@ -274,22 +273,11 @@ end:
   ret void
 }}
 
-; OpenBLAS takes a lock for its buffers: threads that come at the same time would have to be woken one after the other.
 define internal void @share(ptr %task) {{
-entry:
   %number = call i32 @mindtorch_thread_num()
   %team = call i32 @mindtorch_team()
   %first = sext i32 %number to i64
   %step = sext i32 %team to i64
-  %turns = mul i64 %first, {_APART}
-  br label %wait
-wait:
-  %i = phi i64 [0, %entry], [%i1, %wait]
-  %look = load volatile i64, ptr %task
-  %i1 = add i64 %i, 1
-  %more = icmp slt i64 %i1, %turns
-  br i1 %more, label %wait, label %begin
-begin:
   call void @some(ptr %task, i64 %first, i64 %step)
   ret void
 }}
