@@ -29,8 +29,8 @@ template <typename T> __device__ inline T floor_quotient(T a, T b) {
     T rest = a % b;
     return a / b - (rest != 0 && ((rest < 0) != (b < 0)));
 }
-template <typename T> __device__ inline T lesser(T a, T b) { return a != a || a < b ? a : b; }
-template <typename T> __device__ inline T larger(T a, T b) { return a != a || a > b ? a : b; }
+template <typename T> __device__ inline T lesser_of(T a, T b) { return a != a || a < b ? a : b; }
+template <typename T> __device__ inline T larger_of(T a, T b) { return a != a || a > b ? a : b; }
 __device__ inline int bits_of(float x) { return __float_as_int(x); }
 __device__ inline int64 bits_of(double x) { return __double_as_longlong(x); }
 __device__ inline float bits_of(int x) { return __int_as_float(x); }
@@ -111,7 +111,7 @@ class Text:
         if op in _SIGNS:
             return f"{args[0]} {_SIGNS[op]} {args[1]}"
         if op in ("min", "max"):
-            return f"{'lesser' if op == 'min' else 'larger'}({args[0]}, {args[1]})"
+            return f"{'lesser_of' if op == 'min' else 'larger_of'}({args[0]}, {args[1]})"
         if op in ("floordiv", "mod"):
             return f"{'floor_quotient' if op == 'floordiv' else 'floor_rest_of'}<{C_TYPES[kind]}>({args[0]}, {args[1]})"
         if op == "abs" and kind not in ir.FLOATS:

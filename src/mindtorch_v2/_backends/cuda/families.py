@@ -179,8 +179,12 @@ def generic_kernel(operator: Operator, array: Callable | None = None) -> Callabl
         return _on_named_device(operator, made)
     if isinstance(family, (ArrayFamily, Pointwise)):
         from .programs import recorded  # which is made of kernels that are made here
+        from .written import preparing
 
         made = recorded(operator, made, array)
+        own = preparing(operator.declaration.kernels.get("cpu")) if array is None else None
+        if own is not None:
+            made = recorded(operator, made, own)
     return fused(operator, family, made) if isinstance(family, Pointwise) else made
 
 

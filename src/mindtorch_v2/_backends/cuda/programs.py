@@ -11,7 +11,7 @@ from ..._dispatch.callers import compile_function
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
 from ..._kernels import trace
-from ..._ops._declare.families import result_of
+from ..._ops._declare.families import ArrayFamily, Parts, result_of
 from ...backends import cuda as settings
 from .array import CudaArray, Layout, array_on, from_host, layout_of, quick_empty
 from .c_types import c_type
@@ -25,8 +25,9 @@ from .launch import Launch, check, compiled, launch_kernel, lock, longs
 from .memory import allocate, source
 from .pointwise import launch_of
 from .recorder import Recorder, Result
-from .recording import Buffer, Computed, Folded, Found, Leaf, Multiplied, Place, Program, Taken, evaluated
+from .recording import Buffer, Computed, Folded, Found, Leaf, Multiplied, Place, Program, Ran, Taken, evaluated
 from .streams import current
+from .written import source_and_turns
 
 _LIMIT = 4096
 # Why a call may have no program: CuPy then does it, or says what is wrong.
@@ -115,6 +116,12 @@ def _taking(step: Taken) -> tuple[Launch, tuple[Place, ...]]:
     return launch, (step.source, step.indices, step.target)
 
 
+def _running(step: Ran) -> tuple[Launch, tuple[Place, ...]]:
+    text, turns, fixed = source_and_turns(step)
+    grid, block = ((-(-turns // 128),), (128,)) if turns else ((1,), (1,))
+    return Launch(compiled(text, "launched"), "q" * len(step.arrays), grid, block, fixed), step.arrays
+
+
 # replaying -----------------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +152,8 @@ class _Replay:
             return _folding(step)
         if isinstance(step, Found):
             return _finding(step)
+        if isinstance(step, Ran):
+            return [_running(step)]
         return [_taking(step)] if isinstance(step, Taken) else [self._multiplying(step)]
 
     def _multiplying(self, step: Multiplied) -> Any:
@@ -232,11 +241,15 @@ def arrays_of({names}):
 
 def recorded(operator: Operator, slow: Callable, array: Callable | None = None) -> Callable:
     """The kernel of an operator as recorded programs; `slow`, over CuPy, where there can be none."""
-    schema = operator.schema
+    schema, family = operator.schema, operator.declaration.family
     if any(a.type.startswith("Generator") for a in schema.arguments) or not any(a.is_tensor for a in schema.arguments):
         return slow
     recorder = Recorder(array)
-    kernel = operator.declaration.family.kernel(operator, recorder)
+    if isinstance(family, Parts):  # which has no array function of its own
+        if array is None:
+            return slow
+        family = ArrayFamily(family.infer, array, widen=False)
+    kernel = family.kernel(operator, recorder)
     plans: dict[tuple, Callable] = {}
 
     def general(*args: Any) -> Any:

@@ -124,7 +124,11 @@ class Namespace:
     def zeros(self, shape: Any, dtype: Any = float) -> Array:
         return self.full(shape, 0, dtype)
 
-    empty = zeros
+    def empty(self, shape: Any, dtype: Any = float) -> Array:
+        if 0 in _shape(shape):
+            return self.zeros(shape, dtype)
+        place = current_program().fresh(_shape(shape), np.dtype(dtype))
+        return Array(Value(place.shape, place.kind, place=place))
 
     def ones(self, shape: Any, dtype: Any = float) -> Array:
         return self.full(shape, 1, dtype)
@@ -132,13 +136,14 @@ class Namespace:
     def zeros_like(self, array: Any, dtype: Any = None) -> Array:
         return self.full(array.shape, 0, dtype or array.dtype)
 
-    empty_like = zeros_like
+    def empty_like(self, array: Any, dtype: Any = None) -> Array:
+        return self.empty(array.shape, dtype or array.dtype)
 
     def ones_like(self, array: Any, dtype: Any = None) -> Array:
         return self.full(array.shape, 1, dtype or array.dtype)
 
     def uninitialised(self, shape: Sequence[int], kind: np.dtype, strides: Sequence[int] | None) -> Array:
-        return self.zeros(shape, kind)
+        return self.empty(shape, kind)
 
     # choices ---------------------------------------------------------------------------------------------------
 

@@ -114,6 +114,16 @@ class Multiplied(NamedTuple):
     target: Place
 
 
+class Ran(NamedTuple):
+    """A step: a kernel of the language (_kernels/language.py) on arrays and numbers; `target` is the first array."""
+
+    kernel: Any
+    constants: tuple[tuple[str, Any], ...]
+    arrays: tuple[Place, ...]
+    numbers: tuple[Any, ...]
+    target: Place
+
+
 class Program:
     """The steps that an array function took, in order, and the places of its results."""
 
@@ -143,7 +153,7 @@ class Program:
             known = self.constants[id(data)] = data, Buffer(data.nbytes, data=np.ascontiguousarray(data))
         return Place(known[1], data.dtype, data.shape, contiguous_strides(data.shape, data.itemsize))
 
-    def before_write(self, place: Place, written: "Value") -> None:
+    def before_write(self, place: Place, written: "Value | None") -> None:
         """Expressions that read a buffer, but for the one that is written, are computed before it changes."""
         if not place.buffer.is_own:
             raise Untraceable

@@ -1,0 +1,177 @@
+"""Kernels of the language on a GPU: what prepares their calls on the CPU is recorded, and one turn runs a thread.
+
+The modules of _backends/cpu/kernels whose functions make arrays with NumPy and hand them to `launched` are loaded a
+second time here, with recorded arrays in the place of NumPy's and a `launched` that notes the call as a step.
+"""
+
+import ctypes
+import functools
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..._kernels import cuda, ir
+from ..._kernels.language import flat, kernel, read
+from .fuse import Untraceable
+from .recorder import xp
+from .recording import Array, Buffer, Place, Ran, current_program
+
+_PREPARING = "mindtorch_v2._backends.cpu.kernels"
+_MODULES = frozenset(("pool", "grid"))
+_INT64 = np.dtype(np.int64)
+
+
+# preparing calls -----------------------------------------------------------------------------------------------------
+
+
+def launched(written: kernel, *args: Any, **constants: Any) -> bool:
+    """Notes that a kernel runs on arrays and then numbers. Arrays of the program's own may be written to."""
+    program, places, numbers = current_program(), [], []
+    for value in args:
+        if not isinstance(value, Array):
+            numbers.append(value)
+            continue
+        if value.size and not _is_note(value):
+            value._leave_host()
+            place = value._place()
+            if place.buffer.is_own:
+                program.before_write(place, None)
+        else:
+            place = Place(Buffer(8 * max(value.size, 1)), value.dtype, value.shape, value.strides)
+        places.append(place)
+    program.add(Ran(written, tuple(constants.items()), tuple(places), tuple(numbers), places[0]))
+    return True
+
+
+def _is_note(array: Array) -> bool:
+    """Whether an array is where kernels note that data is wrong, which is not looked at here."""
+    data = array.value.host
+    return data is not None and array.shape == (1,) and array.dtype == _INT64 and not data[0]
+
+
+@functools.cache
+def _module(name: str) -> ModuleType:
+    """A module of the CPU's kernels that prepares calls for recorded arrays."""
+    spec = importlib.util.find_spec(f"{_PREPARING}.{name}")
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    for own, value in list(vars(made).items()):
+        if own == "np":
+            made.np = xp  # type: ignore[attr-defined]
+        elif own == "launched":
+            made.launched = launched  # type: ignore[attr-defined]
+        elif getattr(value, "__module__", "") == f"{_PREPARING}.arrays" and name != "arrays" and callable(value):
+            setattr(made, own, getattr(_module("arrays"), own))
+    return made
+
+
+def preparing(name: str | None) -> Callable | None:
+    """The array function of what a declaration names for the CPU, if it runs kernels of the language."""
+    module, _, function = (name or "").partition(".")
+    if module not in _MODULES:
+        return None
+    own = getattr(_module(module), function)
+
+    def array(xp: Any, *args: Any, spec: Any) -> Any:
+        made = own(*args, spec=spec)
+        if made is None:
+            raise Untraceable
+        return made
+
+    array.takes_halves = getattr(own, "takes_halves", False)  # type: ignore[attr-defined]
+    return array
+
+
+# launching -----------------------------------------------------------------------------------------------------------
+
+
+def source_and_turns(step: Ran) -> tuple[str, int, list[Any]]:
+    """The C of a step's kernel, `launched(*addresses, geometry, numbers)`, its turns, and what arguments are fixed."""
+    written, constants = step.kernel, dict(step.constants)
+    code, annotated = written.function.__code__, written.function.__annotations__
+    names = code.co_varnames[: code.co_argcount]
+    given: dict[str, tuple[str, int, str]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    geometry: list[int] = []
+    for name, place in zip(names, step.arrays, strict=False):
+        kind = ir.type_of(place.kind)
+        if kind is None:
+            raise Untraceable
+        shape, strides = place.shape, tuple([s // place.kind.itemsize for s in place.strides])
+        if annotated.get(name) is flat:
+            if not place.contiguous:
+                raise Untraceable
+            shape, strides = (math.prod(shape),), (1,)
+        given[name] = kind, len(shape), "s"
+        shapes[name] = shape
+        geometry += [*(shape or (1,)), *(strides or (0,))]
+    numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(step.arrays) :]}
+    made = read(written, given, numbers, constants)
+    values = dict(zip(numbers, step.numbers, strict=True))
+    turns = _turns(made, shapes, values)
+    text = cuda.kernel_source(made).replace('extern "C" __global__ void run(', "__device__ inline void run(")
+    fixed: list[Any] = [(ctypes.c_longlong * max(len(geometry), 1))(*geometry)]
+    fixed += [ctypes.c_double(values[name]) if kind == "f64" else ctypes.c_longlong(int(values[name]))
+              for name, kind in numbers.items()]
+    return text + _entry(made, numbers, len(geometry)), turns, fixed
+
+
+def _entry(made: ir.Kernel, numbers: Mapping[str, str], count: int) -> str:
+    """The kernel that puts addresses and geometry together."""
+    addresses = ", ".join(f"{cuda.C_TYPES[a.type]}* p{i}" for i, a in enumerate(made.arrays))
+    given = "".join(f", {'double' if kind == 'f64' else 'int64'} {name}" for name, kind in numbers.items())
+    lines, at = [], 0
+    for i, array in enumerate(made.arrays):
+        lines.append(f"{array.name}_t {array.name}; {array.name}.data = p{i};")
+        for part in ("shape", "stride"):
+            for d in range(max(array.ndim, 1)):
+                lines.append(f"{array.name}.{part}[{d}] = geometry.v[{at}];")
+                at += 1
+    called = ", ".join([*(a.name for a in made.arrays), *numbers])
+    body = "\n    ".join(lines)
+    return (f"struct geometry_t {{ int64 v[{max(count, 1)}]; }};\n"
+            f'extern "C" __global__ void launched({addresses}, geometry_t geometry{given}) {{\n    {body}\n'
+            f"    run({called});\n}}\n")
+
+
+_WHOLE: dict[str, Callable[..., int]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b, "min": min, "max": max, "neg": lambda a: -a, "cast": lambda a: a,
+    "cdiv": lambda a, b: int(a / b), "select": lambda c, a, b: a if c else b, "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b, "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+}  # fmt: skip
+
+
+def _turns(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, Any]) -> int:
+    """How many turns the parallel loop of a kernel has; 0 without one."""
+    variables: dict[str, Any] = {}
+
+    def value(node: ir.Node) -> Any:
+        if node.op == "const":
+            return node.data
+        if node.op == "arg":
+            return numbers[node.data]
+        if node.op == "var":
+            return variables[node.data]
+        if node.op == "dim":
+            return shapes[node.data[0]][node.data[1]]
+        if node.op not in _WHOLE:
+            raise Untraceable
+        return _WHOLE[node.op](*map(value, node.args))
+
+    for statement in made.body:
+        if isinstance(statement, ir.Loop) and statement.work is not None:
+            if value(statement.start) or value(statement.step) != 1:
+                raise Untraceable
+            return int(value(statement.stop))
+        if not isinstance(statement, ir.Set):
+            raise Untraceable
+        variables[statement.name] = value(statement.value)
+    return 0
