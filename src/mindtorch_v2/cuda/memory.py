@@ -42,11 +42,13 @@ def memory_reserved(device: Any = None) -> int:
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most that was in use since the last reset; before the first question about peaks, what was reserved."""
-    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+    backend = _of(device)
+    return 0 if backend is None else backend.peaks()[0]
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+    backend = _of(device)
+    return 0 if backend is None else backend.peaks()[1]
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:

@@ -69,12 +69,11 @@ def _once_more(malloc: Any, nbytes: int, index: int) -> Any:
 
 def _for_cupy(nbytes: int) -> Any:
     """What CuPy's functions take for their results, with the same error."""
-    if counts.watching and not counts.here.counted:
-        counts.attach()
+    malloc = _watched if counts.watching and source.pool is _pool else _pool.malloc
     try:
-        return _pool.malloc(nbytes)
+        return malloc(nbytes)
     except cupy.cuda.memory.OutOfMemoryError:
-        return _once_more(_pool.malloc, nbytes, cupy.cuda.runtime.getDevice())
+        return _once_more(malloc, nbytes, cupy.cuda.runtime.getDevice())
 
 
 if cupy.cuda.get_allocator() == _pool.malloc:  # a program may have chosen another one
@@ -118,19 +117,20 @@ class _Here(threading.local):
 
 
 class _Counts(cupy.cuda.MemoryHook):
-    """Peaks of what is in use. The hook costs a little at every allocation, so it runs from the first question on.
+    """Peaks of what is in use, and how many allocations there are.
 
-    A peak before that is given as what the pool had taken from the driver: an upper bound. After `reset_peaks` it is
-    exact.
+    Peaks are looked at when memory is taken, from the first question about them on; one before that is given as what
+    the pool had taken from the driver: an upper bound. After `reset_peaks` it is exact. Allocations are counted by
+    CuPy's hooks, which cost more, from the first question about those on.
     """
 
-    name = "mindtorch_v2 peaks"
+    name = "mindtorch_v2 counts"
 
     def __init__(self) -> None:
         self.allocated_peak = self.reserved_peak = 0
         self.taken = self.retries = self.failures = 0
         self.live: set[int] = set()
-        self.watching = self.failing = False
+        self.watching = self.counting = self.failing = False
         self.here = _Here()
 
     def watch(self) -> "_Counts":
@@ -139,15 +139,21 @@ class _Counts(cupy.cuda.MemoryHook):
             source.use(source.pool)
             # What was in use at once before is not known, but never was it more than the pool has taken.
             self.allocated_peak = max(self.allocated_peak, self.reserved_peak, memory_reserved())
-        self.attach()
         self.reserved_peak = max(self.reserved_peak, memory_reserved())
         return self
 
-    def attach(self) -> None:
-        """Counts what this thread allocates from now on."""
+    def count(self) -> None:
+        """Counts what this thread allocates from now on, and others from their next allocation on."""
+        self.counting = True
         if not self.here.counted:
             self.here.counted = True
             self.__enter__()
+
+    def look(self) -> None:
+        """Memory was taken; what is in use is known to the pools, since other threads give memory back too."""
+        used = memory_allocated() if _graph_pools else _pool.used_bytes()
+        if used > self.allocated_peak:
+            self.allocated_peak = used
 
     def retried(self) -> None:
         """An allocation failed and is tried again; once for all tries of one request."""
@@ -166,13 +172,9 @@ class _Counts(cupy.cuda.MemoryHook):
             self.retried()
 
     def malloc_postprocess(self, **kwargs: Any) -> None:
-        """The pools know best what is in use: other threads give memory back too."""
         if kwargs["mem_ptr"]:
             self.live.add(kwargs["pmem_id"])
             self.taken += 1
-            used = memory_allocated() if _graph_pools else _pool.used_bytes()
-            if used > self.allocated_peak:
-                self.allocated_peak = used
 
     def free_postprocess(self, **kwargs: Any) -> None:
         self.live.discard(kwargs["pmem_id"])
@@ -182,10 +184,12 @@ counts = _Counts()
 
 
 def _watched(nbytes: int) -> Any:
-    """Memory of the current pool, counted."""
-    if not counts.here.counted:
-        counts.attach()
-    return source.pool.malloc(nbytes)
+    """Memory of the current pool, looked at."""
+    if counts.counting and not counts.here.counted:
+        counts.count()
+    memory = source.pool.malloc(nbytes)
+    counts.look()
+    return memory
 
 
 def memory_allocated() -> int:
@@ -203,8 +207,14 @@ def reset_peaks() -> None:
     counts.allocated_peak, counts.reserved_peak = memory_allocated(), memory_reserved()
 
 
-def statistics() -> dict[str, int]:
+def peaks() -> tuple[int, int]:
+    """The most bytes that were in use, and taken from the driver."""
     counts.watch()
+    return counts.allocated_peak, counts.reserved_peak
+
+
+def statistics() -> dict[str, int]:
+    counts.watch().count()
     return {
         "allocated_bytes.all.current": memory_allocated(), "allocated_bytes.all.peak": counts.allocated_peak,
         "reserved_bytes.all.current": memory_reserved(), "reserved_bytes.all.peak": counts.reserved_peak,
