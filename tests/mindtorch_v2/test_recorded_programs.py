@@ -185,14 +185,14 @@ def test_kernels_of_the_language_run_as_steps(declaration: Declaration) -> None:
         done = [check(call, samples.PRIMARY, own=True) for call in samples.good_calls(declaration)]
         for call in samples.secondary_calls(declaration)[:2]:
             check(call, "float64", own=True)
-    assert any(done)
-    for call in samples.good_calls(declaration)[:2]:
-        args = bound(call, samples.PRIMARY)
-        if all(array.size for array in arrays_in(args)):
-            for step in recorded(declaration, args, own=True)[0].steps:
-                if isinstance(step, Ran):
-                    source, turns, _ = source_and_turns(step)
-                    assert "launched(" in source and turns > 0
+    if declaration.kernels["cpu"].startswith(("pool.", "grid.")):
+        assert any(done)
+        args = bound(samples.good_calls(declaration)[0], samples.PRIMARY)
+        steps = [step for step in recorded(declaration, args, own=True)[0].steps if isinstance(step, Ran)]
+        for step in steps:
+            source, turns, _ = source_and_turns(step)
+            assert "launched(" in source and turns > 0
+        assert steps
 
 
 # operator -> the most steps that a program of its samples may have

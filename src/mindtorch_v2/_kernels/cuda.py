@@ -205,6 +205,19 @@ def function_of(name: str, node: Node, parameters: Sequence[tuple[str, str]]) ->
     return f"__device__ inline {C_TYPES[node.type]} {name}({given}) {{\n{body}\n}}\n"
 
 
+def written_function(function: ir.Function) -> str:
+    """A device function of the language."""
+    text = Text(0)
+    for name, kind in function.variables.items():
+        text.lines.append(f"    {C_TYPES[kind]} {name};")
+    text.statements(function.body)
+    text.indent = 1
+    made = text.value(function.result)
+    given = ", ".join(f"{C_TYPES[kind]} {own}" for own, kind in function.parameters)
+    body = "\n".join([*text.lines, f"    return {made};"])
+    return f"__device__ inline {C_TYPES[function.result.type]} {function.name}({given}) {{\n{body}\n}}\n"
+
+
 def kernel_source(kernel: ir.Kernel) -> str:
     """A kernel of the language, `run(*arrays, *numbers)`: one turn of its parallel loop a thread.
 

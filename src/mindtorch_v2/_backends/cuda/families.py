@@ -28,9 +28,9 @@ from ..._ops.copy import stored_number
 from ..._ops.create import Factory, _check_options, required
 from ..interface import named_kernel
 from . import runtime
-from .array import CudaArray, Layout, empty, from_host, layout_of, of_view
+from .array import CudaArray, Layout, array_on, empty, from_host, layout_of, of_view
 from .backend import CudaBackend
-from .launch import kernel
+from .launch import C_TYPES, kernel
 from .memory import allocate
 from .memory import source as memory_source
 from .pointwise import copying, fused
@@ -305,7 +305,11 @@ def filling(layout: Layout, value: Any) -> Callable[[CudaArray], None]:
     if not count:
         return lambda array: None
     if layout.nbytes != count * size or size not in _BITS:
-        return lambda array: array.view.fill(value)
+        spread = copying(layout_of((), layout.dtype), layout) if layout.dtype.name in C_TYPES else None
+        if spread is None:
+            return lambda array: array.view.fill(value)
+        number = from_host(np.full((), value, layout.dtype), runtime.device_of(runtime.current_device()))
+        return lambda array: spread(number.pointer, array.pointer)
     bits = int.from_bytes(np.full(1, value, layout.dtype).tobytes(), "little", signed=True)
     if not bits:
         return lambda array: cupy.cuda.runtime.memsetAsync(array.pointer, 0, layout.nbytes, current.handle)
@@ -342,8 +346,27 @@ def copy_array(target: CudaArray, source: CudaArray) -> None:
     if target.layout is source.layout and target.layout.contiguous:
         cupy.cuda.runtime.memcpyAsync(target.pointer, source.pointer, target.nbytes, 3, current.handle)
         return
+    if target.dtype in _COMPLEX:
+        copy_array(_part(target, 0), _part(source, 0))
+        if source.dtype in _COMPLEX:
+            copy_array(_part(target, 1), _part(source, 1))
+        else:
+            fill(_part(target, 1), 0)
+        return
     launch = copying(source.layout, target.layout)
     if launch is not None:
         launch(source.pointer, target.pointer)
     else:
         store(target.view, source.view)
+
+
+_COMPLEX: dict[np.dtype, np.dtype] = {np.dtype(np.complex64): _FLOAT32, np.dtype(np.complex128): np.dtype(np.float64)}
+
+
+def _part(array: CudaArray, number: int) -> CudaArray:
+    """Real (0) or imaginary (1) parts of complex numbers, where they lie; of others, themselves."""
+    kind = _COMPLEX.get(array.dtype)
+    if kind is None:
+        return array
+    layout = layout_of(array.shape, kind, array.strides)
+    return array_on(layout, array.memory, array.pointer + number * kind.itemsize, array.device)

@@ -258,7 +258,7 @@ def recorded(operator: Operator, slow: Callable, array: Callable | None = None) 
             arrays = scope["arrays_of"](*args)
         except (AttributeError, TypeError):
             return slow(*args)
-        if not arrays or any(a.__class__ is not CudaArray or not a.size for a in arrays):
+        if not arrays or any(a.__class__ is not CudaArray for a in arrays) or not any(a.size for a in arrays):
             return slow(*args)
         if len(plans) >= _LIMIT:
             plans.clear()

@@ -12,6 +12,7 @@ from ..._dispatch.registry import Operator
 from ..._kernels import trace
 from ..._ops._declare.rules import Spec
 from ..interface import Backend
+from .c_types import C_TYPES
 from .fuse import Untraceable
 from .recording import Array, Buffer, Node, Place, Program, Value, apply, current_program, product, recording
 from .special import FUNCTIONS
@@ -337,6 +338,8 @@ class Recorder(Backend):
     def finished(self, made: Any, spec: Spec, where: Any = None) -> Any:
         program, kind = current_program(), spec.dtype.np
         value = (made if isinstance(made, Array) else Array.of_host(made)).value
+        if kind != value.kind and not (kind.name in C_TYPES and value.kind.name in C_TYPES):
+            raise Untraceable
         given = spec.strides is not None and tuple(spec.shape) == value.shape
         strides = contiguous_strides(value.shape, kind.itemsize)
         if given:

@@ -361,11 +361,29 @@ class Array:
         place = self.value.place
         return contiguous_strides(self.shape, self.itemsize) if place is None else place.strides
 
+    def _part(self, number: int) -> "Array":
+        """Real (0) or imaginary (1) parts, where they lie."""
+        kind = np.dtype(f"f{self.itemsize // 2}")
+        return self._viewed(lambda a: (a.imag if number else a.real), lambda p: p._replace(
+            kind=kind, offset=p.offset + number * kind.itemsize))
+
     @property
     def real(self) -> "Array":
-        if self.dtype.kind == "c":
+        return self._part(0) if self.dtype.kind == "c" else self
+
+    @real.setter
+    def real(self, made: Any) -> None:
+        self._part(0)[...] = made
+
+    @property
+    def imag(self) -> "Array":
+        if self.dtype.kind != "c":
             raise Untraceable
-        return self
+        return self._part(1)
+
+    @imag.setter
+    def imag(self, made: Any) -> None:
+        self._part(1)[...] = made
 
     def __len__(self) -> int:
         return self.shape[0]

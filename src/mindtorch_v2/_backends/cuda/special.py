@@ -1,4 +1,14 @@
-"""Functions that CUDA's C library lacks, as C: those of NumPy's and SciPy's names, `f` at their end for float."""
+"""Functions that CUDA's C library lacks, as C: those of NumPy's and SciPy's names, `f` at their end for float.
+
+What is written in the kernel language for both types is rendered from there.
+"""
+
+import functools
+
+from ..._kernels import cuda
+from ..._kernels.language import read_function
+from ..._kernels.math import FUNCTIONS as _WRITTEN
+from ..._kernels.trace import C_LIBRARY
 
 # What the C library has besides the functions of all C libraries.
 _LIBRARY = ("erfinv", "erfcx", "rsqrt", "j0", "j1", "y0", "y1")
@@ -128,10 +138,24 @@ def _sources() -> dict[str, str]:
 
 
 _SOURCES = _sources()
-FUNCTIONS = frozenset((*_LIBRARY, *_SOURCES))
+_OF_LANGUAGE = {name[:-4] for name in _WRITTEN if name.endswith("_f32") and f"{name[:-4]}_f64" in _WRITTEN}
+_ADDED = sorted(_OF_LANGUAGE - C_LIBRARY - set(_LIBRARY) - set(_SOURCES))
+FUNCTIONS = frozenset((*_LIBRARY, *_SOURCES, *_ADDED))
+
+
+@functools.cache
+def _of_language(name: str) -> str:
+    made = [read_function(_WRITTEN[f"{name}_{kind}"], own, [kind] * len(_WRITTEN[f"{name}_{kind}"].tree.args.args))
+            for own, kind in ((f"{name}f", "f32"), (name, "f64"))]
+    return "".join(map(cuda.written_function, made))
 
 
 def source_of(text: str) -> str:
     """The functions that a text calls; others would only take time to compile."""
-    used = [source for name, source in _SOURCES.items() if f" {name}(" in text or f" {name}f(" in text]
+
+    def is_called(name: str) -> bool:
+        return f" {name}(" in text or f" {name}f(" in text
+
+    used = [source for name, source in _SOURCES.items() if is_called(name)]
+    used += [_of_language(name) for name in _ADDED if is_called(name)]
     return _NUMBERS + "".join(used) if used else ""

@@ -17,12 +17,15 @@ import numpy as np
 
 from ..._kernels import cuda, ir
 from ..._kernels.language import flat, kernel, read
+from ..interface import parameters_of
 from .fuse import Untraceable
 from .recorder import xp
 from .recording import Array, Buffer, Place, Ran, current_program
 
 _PREPARING = "mindtorch_v2._backends.cpu.kernels"
-_MODULES = frozenset(("pool", "grid"))
+# What is no kernel of the language, or one whose turns are long rows: a device has better ones.
+_OTHERS = frozenset(("", "onednn", "reduce", "softmax", "norm", "sparse"))
+_FEW, _LONG = 1 << 13, 1 << 22  # turns that leave a device idle, and elements that should not be left to them
 _INT64 = np.dtype(np.int64)
 
 
@@ -74,12 +77,13 @@ def _module(name: str) -> ModuleType:
 def preparing(name: str | None) -> Callable | None:
     """The array function of what a declaration names for the CPU, if it runs kernels of the language."""
     module, _, function = (name or "").partition(".")
-    if module not in _MODULES:
+    if module in _OTHERS or not hasattr(_module(module), "launched"):
         return None
     own = getattr(_module(module), function)
+    wants_spec = "spec" in parameters_of(own)
 
     def array(xp: Any, *args: Any, spec: Any) -> Any:
-        made = own(*args, spec=spec)
+        made = own(*args, spec=spec) if wants_spec else own(*args)
         if made is None:
             raise Untraceable
         return made
@@ -170,7 +174,10 @@ def _turns(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Mappin
         if isinstance(statement, ir.Loop) and statement.work is not None:
             if value(statement.start) or value(statement.step) != 1:
                 raise Untraceable
-            return int(value(statement.stop))
+            turns, work = int(value(statement.stop)), int(value(statement.work))
+            if turns < _FEW and turns * work > _LONG:
+                raise Untraceable  # CuPy does that with all of the device
+            return turns
         if not isinstance(statement, ir.Set):
             raise Untraceable
         variables[statement.name] = value(statement.value)
