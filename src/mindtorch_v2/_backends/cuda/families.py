@@ -33,7 +33,7 @@ from .backend import CudaBackend
 from .launch import C_TYPES, kernel
 from .memory import allocate
 from .memory import source as memory_source
-from .pointwise import copying, fused
+from .pointwise import copying, fused, spreading
 from .streams import current
 
 _new = object.__new__
@@ -305,11 +305,10 @@ def filling(layout: Layout, value: Any) -> Callable[[CudaArray], None]:
     if not count:
         return lambda array: None
     if layout.nbytes != count * size or size not in _BITS:
-        spread = copying(layout_of((), layout.dtype), layout) if layout.dtype.name in C_TYPES else None
-        if spread is None:
+        if layout.dtype.name not in C_TYPES:
             return lambda array: array.view.fill(value)
-        number = from_host(np.full((), value, layout.dtype), runtime.device_of(runtime.current_device()))
-        return lambda array: spread(number.pointer, array.pointer)
+        spread = spreading(layout, value)
+        return lambda array: spread(array.pointer)
     bits = int.from_bytes(np.full(1, value, layout.dtype).tobytes(), "little", signed=True)
     if not bits:
         return lambda array: cupy.cuda.runtime.memsetAsync(array.pointer, 0, layout.nbytes, current.handle)

@@ -104,6 +104,14 @@ def copying(source: Layout, target: Layout) -> Launch | None:
         return None
 
 
+@functools.lru_cache(4096)
+def spreading(target: Layout, value: Any) -> Launch:
+    """The launch that stores a number into all elements of a layout."""
+    wide = np.dtype(np.float32) if target.dtype in REDUCED else target.dtype
+    traced, numbers = Traced.of_expression([], lambda loads, number: number(wide.type(value)))
+    return launch_of(traced, [], target, numbers)
+
+
 # operators -----------------------------------------------------------------------------------------------------------
 
 
