@@ -27,7 +27,7 @@ from mindtorch_v2._backends.cuda.recording import (
     Taken,
     evaluated,
 )
-from mindtorch_v2._backends.cuda.written import preparing, source_and_turns
+from mindtorch_v2._backends.cuda.written import preparing, source_and_turns, spread_out
 from mindtorch_v2._core.dtype import REDUCED
 from mindtorch_v2._dispatch.keys import CPU_MASK
 from mindtorch_v2._ops._declare.families import ArrayFamily, Parts, Pointwise
@@ -193,6 +193,37 @@ def test_kernels_of_the_language_run_as_steps(declaration: Declaration) -> None:
             source, turns, _ = source_and_turns(step)
             assert "launched(" in source and turns > 0
         assert steps
+
+
+def test_loops_whose_turns_do_not_meet_are_spread_out() -> None:
+    from mindtorch_v2._kernels.language import kernel, like, parallel, read
+
+    @kernel
+    def apart(out, x):
+        for row in parallel(out.shape[0], out.shape[1]):
+            for j in range(out.shape[1]):
+                total = like(0, x)
+                for k in range(x.shape[2]):
+                    total += x[row, j, k]
+                out[row, j] = total
+
+    @kernel
+    def running(out, x):
+        for row in parallel(out.shape[0], out.shape[1]):
+            total = like(0, x)
+            for j in range(out.shape[1]):
+                total += x[row, j, 0]
+                out[row, j] = total
+
+    @kernel
+    def back(out, x):
+        for row in parallel(out.shape[0], out.shape[1]):
+            for j in range(out.shape[1]):
+                out[row, j] = x[row, j, 0] + (out[row, j - 1] if j > 0 else 0)
+
+    for written, wanted in ((apart, True), (running, False), (back, False)):
+        made = spread_out(read(written, {"out": ("f32", 2, "s"), "x": ("f32", 3, "s")}, {}, {}))
+        assert ("own_turn" in made.variables) is wanted, written.function.__name__
 
 
 # operator -> the most steps that a program of its samples may have

@@ -9,7 +9,7 @@ import functools
 import importlib
 import importlib.util
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -116,7 +116,7 @@ def source_and_turns(step: Ran) -> tuple[str, int, list[Any]]:
         shapes[name] = shape
         geometry += [*(shape or (1,)), *(strides or (0,))]
     numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(step.arrays) :]}
-    made = read(written, given, numbers, constants)
+    made = spread_out(read(written, given, numbers, constants))
     values = dict(zip(numbers, step.numbers, strict=True))
     turns = _turns(made, shapes, values)
     text = cuda.kernel_source(made).replace('extern "C" __global__ void run(', "__device__ inline void run(")
@@ -142,6 +142,83 @@ def _entry(made: ir.Kernel, numbers: Mapping[str, str], count: int) -> str:
     return (f"struct geometry_t {{ int64 v[{max(count, 1)}]; }};\n"
             f'extern "C" __global__ void launched({addresses}, geometry_t geometry{given}) {{\n    {body}\n'
             f"    run({called});\n}}\n")
+
+
+# turns --------------------------------------------------------------------------------------------------------------
+
+
+def spread_out(made: ir.Kernel) -> ir.Kernel:
+    """The kernel with a turn for each turn of the loop within its parallel loop, where these do not meet either."""
+    at = next((i for i, s in enumerate(made.body) if isinstance(s, ir.Loop) and s.work is not None), None)
+    if at is None:
+        return made
+    outer = made.body[at]
+    *before, inner = outer.body
+    if not isinstance(inner, ir.Loop) or not all(isinstance(s, ir.Set) for s in before) or not _is_apart(inner):
+        return made
+    set_before = {outer.name, *(s.name for s in before)}
+    if any(node.op == "load" or node.op == "var" and node.data in set_before for node in inner.stop.walk()):
+        return made
+    turn, count = (ir.Node("var", "i64", (), name) for name in ("own_turn", "own_count"))
+    body = [ir.Set(outer.name, ir.Node("floordiv", "i64", (turn, count))), *before,
+            ir.Set(inner.name, ir.Node("mod", "i64", (turn, count))), *inner.body]
+    counted = ir.Set("own_count", ir.Node("max", "i64", (inner.stop, ir.const(1, "i64"))))
+    loop = ir.Loop("own_turn", outer.start, ir.Node("mul", "i64", (outer.stop, inner.stop)), outer.step, body,
+                   ir.const(1, "i64"))
+    spread = [*made.body[:at], counted, loop, *made.body[at + 1 :]]
+    names = made.variables | {"own_turn": "i64", "own_count": "i64"}
+    return ir.Kernel(made.name, made.arrays, made.numbers, spread, names)
+
+
+def _is_apart(loop: ir.Loop) -> bool:
+    """Whether no turn of a loop reads what another one writes: variables, or elements of arrays."""
+    if loop.start.op != "const" or loop.start.data or loop.step.op != "const" or loop.step.data != 1:
+        return False
+    stored: set[str] = set()
+    loaded: set[str] = set()
+    carried: list[str] = []
+    written = {s.name for s in _statements(loop.body) if isinstance(s, (ir.Set, ir.Loop))}
+
+    def look(node: ir.Node, known: set[str]) -> None:
+        for each in node.walk():
+            if each.op == "load":
+                loaded.add(each.data.name)
+            elif each.op == "var" and each.data in written and each.data not in known:
+                carried.append(each.data)
+
+    def follow(body: Sequence[Any], known: set[str]) -> bool:
+        for s in body:
+            if isinstance(s, ir.Set):
+                look(s.value, known)
+                known.add(s.name)
+            elif isinstance(s, ir.Store):
+                for node in (*s.index, s.value):
+                    look(node, known)
+                own = any(node.op == "var" and node.data == loop.name for node in s.index)
+                if s.array.length or s.combine is None and not own:
+                    return False
+                stored.add(s.array.name)
+            elif isinstance(s, ir.Loop):
+                for node in (s.start, s.stop, s.step):
+                    look(node, known)
+                if not follow(s.body, known | {s.name}):
+                    return False
+            elif isinstance(s, ir.If):
+                look(s.condition, known)
+                if not (follow(s.then, set(known)) and follow(s.otherwise or (), set(known))):
+                    return False
+            else:
+                return False
+        return True
+
+    return follow(loop.body, {loop.name}) and not carried and not stored & loaded
+
+
+def _statements(body: Sequence[Any]) -> Iterator[Any]:
+    for s in body:
+        yield s
+        for inner in (getattr(s, "body", None), getattr(s, "then", None), getattr(s, "otherwise", None)):
+            yield from _statements(inner or ())
 
 
 _WHOLE: dict[str, Callable[..., int]] = {
