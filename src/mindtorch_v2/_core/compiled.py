@@ -4,12 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 
-def _not_yet(kernel: Any, *args: Any, **constants: Any) -> bool:
+def _not_yet(name: str, *args: Any, **constants: Any) -> bool:
     return False
 
 
 class Machine:
-    """`launched(kernel, *arrays_and_numbers, **constants)`: whether a kernel of the language ran as machine code."""
+    """`launched(name, *arrays_and_numbers, **constants)`: whether a kernel of _kernels/library ran as machine code.
+
+    "random.below" is `below` of random.py there.
+    """
 
     launched: Callable[..., bool] = staticmethod(_not_yet)
 

@@ -14,7 +14,6 @@ from typing import Self
 import ml_dtypes
 import numpy as np
 
-from .._kernels.library import random as kernels
 from .box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
 from .compiled import machine
 from .dtype import complex32
@@ -231,10 +230,12 @@ def uniform(
     first, extent = float(kind.type(low)), float(kind.type(high) - kind.type(low))
     unit = 2.0**64 if kind == FLOAT64 and max(extent, abs(first)) > 2.0**900 else 1.0  # products are split in parts
 
+    limit = high if kind == dtype else float(dtype.type(high))
+
     def draw(count: int) -> np.ndarray:
         words = generator.words(2 * count if kind == FLOAT64 else count)
         made = np.empty(count, dtype)
-        if unit == 1 and machine.launched(kernels.uniforms, made, words, first, extent, low, high,
+        if unit == 1 and machine.launched("random.uniforms", made, words, first, extent, low, limit,
                                           rounded=kind != dtype):
             return made
         values = _as_doubles(words) if kind == FLOAT64 else _as_floats(words)
@@ -263,7 +264,7 @@ def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: floa
     def normals_of(words: np.ndarray) -> np.ndarray:
         if wide == 1:
             made = np.empty((len(words) // BLOCK, BLOCK), FLOAT32)
-            if machine.launched(kernels.block_normals, made, words.reshape(-1, BLOCK), mean, std):
+            if machine.launched("random.block_normals", made, words.reshape(-1, BLOCK), mean, std):
                 return _narrowed(made.reshape(-1), dtype)
         normals = normals_of_blocks(_as_floats(words) if wide == 1 else _as_doubles(words))
         if mean != 0 or std != 1:
@@ -300,7 +301,7 @@ def _paired_normals(generator: Generator, count: int) -> np.ndarray:
         return np.concatenate(([kept], _paired_normals(generator, count - 1)))
     words = generator.words(2 * (count + count % 2))
     made = np.empty((len(words) // 4, 2))
-    if machine.launched(kernels.paired_normals, made, words.reshape(-1, 4)):
+    if machine.launched("random.paired_normals", made, words.reshape(-1, 4)):
         normals = made.reshape(-1)
     elif count < BLOCK:
         uniforms = _as_doubles(words)
@@ -415,7 +416,7 @@ def bernoulli_scalar(generator: Generator, shape: Sequence[int], p: float) -> np
 
     def draw(count: int) -> np.ndarray:
         words, made = generator.words(2 * count), np.empty(count, bool)
-        return made if machine.launched(kernels.below, made, words, bound) else _double_bits(words) < bound
+        return made if machine.launched("random.below", made, words, bound) else _double_bits(words) < bound
 
     return _in_chunks(math.prod(shape), np.dtype(bool), draw).reshape(shape)
 

@@ -103,11 +103,12 @@ def _copied(target: Any, source: Any) -> bool:
     return copied(target, source)
 
 
-def _launched(kernel: Any, *args: Any, **constants: Any) -> bool:
-    from .jit.calls import launched
+def _launched(name: str, *args: Any, **constants: Any) -> bool:
+    """See _core/compiled.py."""
+    from .jit.calls import launched_by_name
 
-    compiled.machine.launched = launched
-    return launched(kernel, *args, **constants)
+    compiled.machine.launched = launched_by_name
+    return launched_by_name(name, *args, **constants)
 
 
 if machine.available():

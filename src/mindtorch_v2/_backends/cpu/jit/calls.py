@@ -6,6 +6,7 @@ a kernel was wanted often, or for much; large arrays wait for it.
 
 import functools
 import hashlib
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -84,6 +85,16 @@ def launched(written: kernel, *args: Any, **constants: Any) -> bool:
         if call(*args):
             return True
     return _wanted(written, args, constants)
+
+
+@functools.cache
+def _named(name: str) -> kernel:
+    module, _, function = name.partition(".")
+    return getattr(importlib.import_module(f"{_LIBRARY}library.{module}"), function)
+
+
+def launched_by_name(name: str, *args: Any, **constants: Any) -> bool:
+    return launched(_named(name), *args, **constants)
 
 
 def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
