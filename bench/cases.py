@@ -7,7 +7,8 @@ Case = Callable[[Any], Callable[[], Any]]
 SMALL: dict[str, Case] = {}
 LARGE: dict[str, Case] = {}
 TRAINING: dict[str, Case] = {}
-GROUPS = {"small": SMALL, "large": LARGE, "training": TRAINING}
+INFERENCE: dict[str, Case] = {}
+GROUPS = {"small": SMALL, "large": LARGE, "training": TRAINING, "inference": INFERENCE}
 
 
 def case(group: dict[str, Case], name: str) -> Callable[[Case], Case]:
@@ -138,7 +139,7 @@ def chain_large(torch: Any) -> Callable[[], Any]:
 
 
 def training(name: str) -> Callable[[Callable[[Any], tuple[Any, Any, Any]]], Callable]:
-    """A decorator for functions that make a model, an input and a target: the case is one step of AdamW on them."""
+    """A decorator for functions that make a model, an input and a target: a step of AdamW on them, and a prediction."""
 
     def add(build: Callable[[Any], tuple[Any, Any, Any]]) -> Callable:
         def make(torch: Any) -> Callable[[], Any]:
@@ -156,7 +157,18 @@ def training(name: str) -> Callable[[Callable[[Any], tuple[Any, Any, Any]]], Cal
 
             return step
 
-        TRAINING[name] = make
+        def make_prediction(torch: Any) -> Callable[[], Any]:
+            torch.manual_seed(0)
+            model, x, _ = build(torch)
+            model.eval()
+
+            def predict() -> Any:
+                with torch.no_grad():
+                    return model(x)
+
+            return predict
+
+        TRAINING[name], INFERENCE[name] = make, make_prediction
         return build
 
     return add
