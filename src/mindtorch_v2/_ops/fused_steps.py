@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._backends.interface import Backend
+from .._backends.interface import Backend, named_kernel
 from .._core.dtype import FLOAT, REDUCED
 from .._core.tensor import Tensor
 from .._dispatch.registry import Operator
@@ -21,6 +21,7 @@ from ._declare.rules import check_writable
 Step = Callable[..., None]
 BLOCK = 1 << 15  # elements that are stepped at a time
 _PLAIN = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
+_COMPUTED = _PLAIN | set(REDUCED)
 
 
 class _Passes(threading.local):
@@ -43,6 +44,8 @@ class FusedStep(Family):
         arrays_in = 2 + self.state_lists
         first_option = arrays_in + self.counts
         names = schema.names[first_option:-2]
+        own = operator.declaration.kernels.get(backend.type)
+        compile_step = None if own is None else named_kernel(backend.type, own)
 
         def kernel(*args: Any) -> None:
             lists = [args[0], *(tensors for tensors in args[1:arrays_in] if tensors)]
@@ -53,9 +56,12 @@ class FusedStep(Family):
             options = dict(zip(names, given, strict=True))
             numbers = [step.item() for step in args[arrays_in]] if self.counts else [None] * len(args[0])
             steps = {number: self.prepare(number, **options) for number in set(numbers)}
+            launches = {} if compile_step is None else {n: compile_step(n, **options) for n in steps}
             for number, *tensors in zip(numbers, *lists, strict=True):
                 arrays = [backend.array_of(tensor) for tensor in tensors]
-                if scale is None and _is_little(arrays):
+                if scale is None and _lie_alike(arrays) and launches and launches[number](*arrays):
+                    pass
+                elif scale is None and _is_little(arrays):
                     steps[number](xp, *arrays)
                 else:
                     _check(tensors, schema.base_name)
@@ -77,6 +83,15 @@ def _check(tensors: Sequence[Tensor], name: str) -> None:
         if tensor.dtype is not kind:
             raise RuntimeError(f"expected scalar type {kind.scalar_name} but found {tensor.dtype.scalar_name}")
     check_writable(tensors[0])
+
+
+def _lie_alike(arrays: list[Any]) -> bool:
+    """Whether all arrays have one floating type and lie row by row."""
+    kind = arrays[0].dtype
+    for array in arrays:
+        if array.dtype is not kind or not array.flags.c_contiguous or not array.flags.writeable:
+            return False
+    return kind in _COMPUTED and arrays[0].size > 0
 
 
 def _is_little(arrays: list[Any]) -> bool:
@@ -199,16 +214,17 @@ _MIXED_PRECISION = "Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"
 
 op(f"_fused_sgd_({_LISTS}, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor|Scalar lr,"
    f" float dampening, bool nesterov, bool maximize, bool is_first_step, {_MIXED_PRECISION}",
-   kernel=FusedStep(_sgd, 1, counts=False), public="torch", kernels={"cuda": "optim.sgd", "npu": "layers.fused_step"})
+   kernel=FusedStep(_sgd, 1, counts=False), public="torch",
+   kernels={"cpu": "optim.sgd", "cuda": "optim.sgd", "npu": "layers.fused_step"})
 
 for _name, _decoupled in (("_fused_adam_", False), ("_fused_adamw_", True)):
     op(f"{_name}({_LISTS}, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[]"
        " state_steps, *, Tensor|Scalar lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad,"
        f" bool maximize, {_MIXED_PRECISION}",
        kernel=FusedStep(_adam(_decoupled), 3), public="torch", mixes_devices=True,
-       kernels={"cuda": "optim.adam", "npu": "layers.fused_step"})
+       kernels={"cpu": f"optim.{_name[7:-1]}", "cuda": "optim.adam", "npu": "layers.fused_step"})
 
 op(f"_fused_adagrad_({_LISTS}, Tensor(c!)[] state_sums, Tensor[] state_steps, *, Tensor|Scalar lr, float lr_decay,"
    f" float weight_decay, float eps, bool maximize, {_MIXED_PRECISION}",
    kernel=FusedStep(_adagrad, 1), public="torch", mixes_devices=True,
-   kernels={"cuda": "optim.adagrad", "npu": "layers.fused_step"})
+   kernels={"cpu": "optim.adagrad", "cuda": "optim.adagrad", "npu": "layers.fused_step"})

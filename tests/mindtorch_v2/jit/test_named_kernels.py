@@ -241,3 +241,34 @@ def test_variance_of_numbers_far_from_zero():
     assert abs(torch.from_numpy(values).var().item() - exact) < 1e-5 * exact
     columns = torch.from_numpy(values.reshape(1000, 100)).var(0)
     assert abs(columns[7].item() - values[7::100].astype(float).var(ddof=1)) < 1e-6
+
+
+_STEPS = {
+    "_fused_sgd_": [dict(weight_decay=w, momentum=m, lr=0.1, dampening=d, nesterov=n, maximize=x, is_first_step=f)
+                    for w, m, d, n, x, f in ((0.0, 0.0, 0.0, False, False, False), (0.1, 0.0, 0.0, False, True, False),
+                                             (0.1, 0.9, 0.0, True, False, False), (0.0, 0.9, 0.3, False, False, False),
+                                             (0.0, 0.9, 0.3, False, True, True))],
+    "_fused_adam_": [dict(lr=0.01, beta1=0.9, beta2=0.99, weight_decay=w, eps=1e-8, amsgrad=False, maximize=x)
+                     for w in (0.0, 0.1) for x in (False, True)],
+    "_fused_adagrad_": [dict(lr=1, lr_decay=0.1, weight_decay=w, eps=1e-8, maximize=x)
+                        for w in (0.0, 0.1) for x in (False, True)],
+}  # fmt: skip
+_STEPS["_fused_adamw_"] = _STEPS["_fused_adam_"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", _STEPS)
+def test_steps_of_optimizers_give_the_same_bits(name: str, dtype: str) -> None:
+    declaration = DECLARATIONS[f"aten::{name}"]
+    family, own = declaration.family, named_kernel("cpu", declaration.kernels["cpu"])
+    rng = np.random.default_rng(0)
+    for options in _STEPS[name]:
+        number = 3.0 if family.counts else None
+        states = {"_fused_sgd_": int(options.get("momentum", 0) != 0), "_fused_adagrad_": 1}.get(name, 2)
+        arrays = [rng.standard_normal((5, 71)).astype(dtype) for _ in range(2)]
+        arrays += [rng.random((5, 71)).astype(dtype) for _ in range(states)]
+        expected = [array.copy() for array in arrays]
+        family.prepare(number, **options)(xp, *expected)
+        assert own(number, **options)(*arrays)
+        for array, other in zip(arrays, expected, strict=True):
+            assert array.tobytes() == other.tobytes()
