@@ -217,8 +217,13 @@ def _spherical_j0(xp: Any, self: Any) -> Any:
     return xp.where(xp.isinf(self), 0, xp.where(self == 0, 1, xp.sin(self) / self))
 
 
+def _airy_ai(xp: Any, self: Any) -> Any:
+    own = getattr(xp, "airy_ai", None)  # a function of a kernel
+    return xp.airy(self)[0] if own is None else own(self)
+
+
 _UNDIFFERENTIATED: dict[str, str | Callable] = {
-    "airy_ai": lambda xp, self: xp.airy(self)[0],
+    "airy_ai": _airy_ai,
     "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1",
     "modified_bessel_i0": _i0, "modified_bessel_i1": "i1", "modified_bessel_k0": "k0", "modified_bessel_k1": "k1",
     "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e", "spherical_bessel_j0": _spherical_j0,

@@ -219,6 +219,15 @@ SPECIAL: dict[str, tuple[tuple[Callable, ...], float, float]] = {
     "i0e": ((between(-8, 8), magnitudes(1e-30, 1e30), limits), 5, 10),
     "i1": ((between(-8, 8), between(-80, 80)), 5, 30),
     "i1e": ((between(-8, 8), magnitudes(1e-30, 1e30), limits), 5, 30),
+    "j0": ((between(-8, 8), between(-100, 100), limits), 8, 300),
+    "j1": ((between(-8, 8), between(-100, 100), limits), 8, 300),
+    "y0": ((between(0, 8), between(0, 100), magnitudes(1e-30, 1)), 20, 300),
+    "y1": ((between(0.1, 8), between(0.1, 100)), 20, 300),
+    "k0": ((between(0, 2), between(0, 90), magnitudes(1e-30, 1)), 20, 40),
+    "k1": ((between(0, 2), between(0, 90), magnitudes(1e-30, 1)), 20, 40),
+    "k0e": ((between(0, 2), between(0, 90), magnitudes(1e-30, 1e30)), 20, 40),
+    "k1e": ((between(0, 2), between(0, 90), magnitudes(1e-30, 1e30)), 20, 40),
+    "airy_ai": ((between(-10, 10), between(-30, 110), magnitudes(1e-30, 1)), 4, 4000),
     "entr": ((between(0, 10), magnitudes(1e-30, 1e30), limits), 4, 4),
     "trigamma": ((between(0.1, 10), between(0.1, 1e3)), 6, 8),
 }  # fmt: skip
@@ -228,9 +237,11 @@ SCIPY_NAMES = {"lgamma": "gammaln"}
 def expected_special(name: str, x: np.ndarray) -> np.ndarray:
     import scipy.special
 
-    return (
-        scipy.special.polygamma(1, x) if name == "trigamma" else getattr(scipy.special, SCIPY_NAMES.get(name, name))(x)
-    )
+    if name == "airy_ai":
+        return scipy.special.airy(x)[0]
+    if name == "trigamma":
+        return scipy.special.polygamma(1, x)
+    return getattr(scipy.special, SCIPY_NAMES.get(name, name))(x)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -266,6 +277,11 @@ def test_limits_of_special_functions() -> None:
         "ndtri": {0.0: -np.inf, 1.0: np.inf, -0.5: np.nan, 1.5: np.nan, 0.5: 0.0},
         "i0": {np.inf: np.nan, 1e4: np.inf, 0.0: 1.0},
         "i1e": {np.inf: 0.0, 0.0: 0.0},
+        "j0": {0.0: 1.0, np.inf: np.nan, -np.inf: np.nan},
+        "y0": {0.0: -np.inf, -1.0: np.nan, np.inf: np.nan},
+        "y1": {0.0: -np.inf, -1.0: np.nan, np.inf: np.nan},
+        "k1": {0.0: np.inf, -1.0: np.nan, np.inf: 0.0},
+        "airy_ai": {np.inf: np.nan, -np.inf: np.nan, 200.0: 0.0},
     }.items():
         for kind in TYPES:
             got = computed(name, kind, np.array([*values, np.nan]))

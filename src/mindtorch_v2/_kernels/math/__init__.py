@@ -6,6 +6,7 @@ Most are straight-line code, so that a loop over them becomes vector code. What 
 from ..language import function
 from . import (
     bessel,
+    cylinder,
     division,
     errors,
     exponential,
@@ -15,9 +16,10 @@ from . import (
     orthogonal,
     power,
     trigonometric,
-)  # fmt: skip
+)
 
-_MODULES = (bessel, division, errors, exponential, gamma, incomplete_gamma, logarithm, orthogonal, power, trigonometric)
+_MODULES = (bessel, cylinder, division, errors, exponential, gamma, incomplete_gamma, logarithm, orthogonal, power,
+            trigonometric)  # fmt: skip
 FUNCTIONS: dict[str, function] = {
     name: written for module in _MODULES for name, written in vars(module).items() if isinstance(written, function)
 }

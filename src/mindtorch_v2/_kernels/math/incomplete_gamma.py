@@ -19,7 +19,7 @@ from ..language import (
     unrolled,
 )
 from .common import polynomial
-from .gamma import LGAMMA_F32, LGAMMA_F64, STIRLING_F32, STIRLING_F64, lgamma_positive
+from .gamma import LGAMMA_F32, LGAMMA_F64, STIRLING_F64
 from .logarithm import log_rest_f64
 
 # Temme's uniform expansion: for each power of 1 / a, what stands before it as a series in eta
@@ -46,11 +46,15 @@ _TERMS = 2000
 def gamma_density(a, x, *, accuracy):
     """x**a * exp(-x) / gamma(a + 1)."""
     value = x
-    if a < 10.0:
-        if accuracy > 1e-12:
-            value = exp(a * log(x) - x - lgamma_positive(a + 1.0, LGAMMA_F32, STIRLING_F32))
-        else:
-            value = exp(a * log(x) - x - lgamma_positive(a + 1.0, LGAMMA_F64, STIRLING_F64))
+    if a < 8.0:  # gamma(a + 1) = product * gamma(2 + u)
+        below = a < 0.5
+        u = a if below else a - 1.0
+        product = 1.0 / (a + 1.0) if below else abs(copysign(1.0, a))
+        while u > 0.5:
+            product *= u + 1.0
+            u -= 1.0
+        rest = u * (polynomial(u, LGAMMA_F32) if accuracy > 1e-12 else polynomial(u, LGAMMA_F64))
+        value = exp(a * log(x) - x - rest) / product
     else:
         u = (x - a) / a
         rest = log_rest_f64(u) if u > -0.29 and u < 0.41 else log(x / a) - u
