@@ -5,9 +5,8 @@ from typing import Any
 
 from .._core.device import contiguous_format
 from .._core.dtype import INT, int64
-from .._core.tensor import Tensor, tracked_view, wrap, wrapped_dim
-from .._dispatch.keys import REQUIRES_GRAD, VIEW_MASK, DispatchKey
-from .._dispatch.registry import Operator
+from .._core.tensor import Tensor, wrap, wrapped_dim
+from .._dispatch.schema import Argument
 from ._declare.aten import LEAF
 from ._declare.batch import Call, Result, along_dimensions, one_by_one
 from ._declare.families import View, computes, moves, view, views
@@ -25,47 +24,10 @@ class PartView(View):
     """A view that may begin elsewhere: `part(ndarray, *arguments)` is NumPy's, with its offset in bytes; or None."""
 
     def __init__(self, geometry: Callable, part: Callable) -> None:
-        super().__init__(geometry)
-        self.part = part
+        super().__init__(geometry, names={"part": part})
 
-    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        made, part = super().kernels(operator), self.part
-        general = made[DispatchKey.CPU]
-
-        def kernel(source: Tensor, *args: Any) -> Tensor:
-            found = part(source._array, *args)
-            if found is None or _may_wake(source):
-                return general(source, *args)
-            return tracked_view(source, found[0], source._offset + found[1], operator, args)
-
-        return made | {DispatchKey.CPU: kernel}
-
-
-class PieceViews(View):
-    """Several such views: `pieces(ndarray, *arguments)` gives them all, or None."""
-
-    def __init__(self, geometry: Callable, pieces: Callable) -> None:
-        super().__init__(geometry, several=True)
-        self.pieces = pieces
-
-    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        made, pieces = super().kernels(operator), self.pieces
-        general = made[DispatchKey.CPU]
-
-        def kernel(source: Tensor, *args: Any) -> tuple[Tensor, ...]:
-            found = pieces(source._array, *args)
-            if found is None or _may_wake(source):
-                return general(source, *args)
-            begin = source._offset
-            return tuple([tracked_view(source, array, begin + offset, operator, args, nr)
-                          for nr, (array, offset) in enumerate(found)])
-
-        return made | {DispatchKey.CPU: kernel}
-
-
-def _may_wake(source: Tensor) -> bool:
-    """Whether this is a view whose base came to need grad, which the general kernel has to look into."""
-    return bool(source._keys & VIEW_MASK and source._base._keys & REQUIRES_GRAD)  # type: ignore[union-attr]
+    def _expression(self, arguments: Sequence[Argument]) -> str:
+        return f"part(a{''.join(f', {a.name}' for a in arguments[1:])})"
 
 
 def _select(self: Tensor, dim: int, index: int) -> Geometry:
@@ -270,20 +232,6 @@ def _unbind(self: Tensor, dim: int) -> list[Geometry]:
     return [(shape_left, strides_left, i * step) for i in range(shape[dim])]
 
 
-def _rows(array: Any, dim: int) -> list | None:
-    if not array.size or not -array.ndim <= dim < array.ndim:
-        return None
-    lead, step = (_FULL,) * (dim % array.ndim), array.strides[dim]
-    return [(array[(*lead, i, ...)], i * step) for i in range(array.shape[dim])]
-
-
-def _blocks(array: Any, split_size: int, dim: int) -> list | None:
-    if not array.size or split_size <= 0 or not 0 <= dim < array.ndim:
-        return None
-    lead, step = (_FULL,) * dim, array.strides[dim]
-    return [(array[(*lead, slice(at, at + split_size))], at * step) for at in range(0, array.shape[dim], split_size)]
-
-
 def _joined_grads(grads: Sequence[Tensor | None], shapes: Sequence[tuple[int, ...]], join: Callable,
                   dim: int) -> Tensor:
     """The gradients of pieces put together; zeros for a piece that has none."""
@@ -309,7 +257,7 @@ def _unbind_grad(grads: Any, self_shape: tuple[int, ...], dim: int) -> Tensor:
 
 _split_evenly = function_of(op(
    "split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]",
-   kernel=PieceViews(_split, _blocks), grad=dict(self=_split_grad), public="",
+   kernel=views(_split), grad=dict(self=_split_grad), public="",
    samples=cases(case(t(5, 2), 2), case(t(2, 5), 2, -1), case(t(0, 3), 0), case(t(2, 3), 4),
                  error(RuntimeError, "split expects split_size be non-negative, but got split_size=-1", t(2, 3), -1),
                  error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2",
@@ -323,7 +271,7 @@ op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tenso
                                      "dimension 0), "
                        "but got split_sizes=[1, 2]", t(2, 3), (1, 2))))
 op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
-   kernel=PieceViews(_unbind, _rows), grad=dict(self=_unbind_grad),
+   kernel=views(_unbind), grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),
                  error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())), aten="int")
 

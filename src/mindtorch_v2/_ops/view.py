@@ -118,7 +118,7 @@ def _view(self: Tensor, size: tuple[int, ...]) -> Geometry:
 
 def _reshaped(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
     """NumPy's view of an array in row-major order; None where the geometry has to say more."""
-    if not array.flags.c_contiguous or array.strides[-1] != array.itemsize:
+    if not array.ndim or not array.flags.c_contiguous or array.strides[-1] != array.itemsize:
         return None
     made = array.reshape(size)
     if 1 in array.shape and made.shape == array.shape:  # which NumPy leaves alone, with any stride of a size of 1

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._autograd.node import VersionCounter
-from ..._autograd.views import creation_now, wake
+from ..._autograd.views import MULTI_OUTPUT, creation_now, wake
 from ..._backends.interface import (
     Backend,
     accelerator_among,
@@ -39,6 +39,7 @@ from ..._core.dtype import (
     get_default_dtype,
 )
 from ..._core.geometry import contiguous_strides
+from ..._core.planning import Unplannable, plans
 from ..._core.tensor import Tensor, tracked_view, wrap, wrap_meta
 from ..._dispatch.callers import call_bound, compile_function
 from ..._dispatch.keys import (
@@ -53,10 +54,10 @@ from ..._dispatch.keys import (
     unusual,
 )
 from ..._dispatch.registry import Lazy, Operator, PerKeys, refuse_mixed, registry
-from ..._dispatch.schema import NUMBERS, Schema
+from ..._dispatch.schema import NUMBERS, Argument, Schema
 from .out import CASTABLE, EXACT
-from .plans import Planned, can_be_planned, checked_call, composite_plan, tried, twin_of
-from .quick import functional_source, inplace_source, view_source
+from .plans import Planned, can_be_planned, checked_call, composite_plan, key_part, tried, twin_of
+from .quick import functional_source, inplace_source, planned_view_source, view_source
 from .rules import (
     Spec,
     broadcast_shape,
@@ -598,7 +599,7 @@ class View(Family):
         return (lambda array: [_ndarray(shape, kind, array, at, strides) for shape, kind, at, strides in views]), (0,)
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        geometry, array_view = self.geometry, self.array
+        geometry = self.geometry
 
         def one(source: Tensor, *args: Any) -> Tensor:
             if source._keys & VIEW_MASK and wake(source):
@@ -619,27 +620,55 @@ class View(Family):
                 views.append(tracked_view(source, shown, offset, operator, args, nr))
             return tuple(views)
 
-        def quick() -> Callable:
-            scope = {
-                "array_view": array_view,
-                "general": one,
-                "operator": operator,
-                "modes": modes, "unusual": unusual,
-                "new": _new,
-                "Tensor": Tensor,
-                "VersionCounter": VersionCounter,
-                "creation_now": creation_now,
-                "__opname__": f"{operator.name} cpu",
-                **self.names,
-            }
-            name = operator.schema.base_name
-            expression = array_view if isinstance(array_view, str) else None
-            return compile_function(name, view_source(name, operator.schema.arguments, expression), scope)
-
         kernel = many if self.several else one
         operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
-        made = dict.fromkeys(BACKENDS, kernel)
-        return made if array_view is None else made | {DispatchKey.CPU: Lazy(quick)}
+        return dict.fromkeys(BACKENDS, kernel) | {DispatchKey.CPU: Lazy(lambda: self._on_cpu(operator, kernel))}
+
+    def _on_cpu(self, operator: Operator, general: Callable) -> Callable:
+        """The kernel that makes views by NumPy, or of geometries that it remembers."""
+        name, arguments, geometry = operator.schema.base_name, operator.schema.arguments, self.geometry
+        known: dict[tuple, Any] = {}
+        plans.append(known)
+
+        def remember(key: tuple | None, source: Tensor, *args: Any) -> Any:
+            if key is not None and key not in known:
+                if len(known) >= 256:
+                    known.clear()
+                known[key] = found_out(source, args)
+            return general(source, *args)
+
+        def found_out(source: Tensor, args: tuple) -> tuple | None:
+            array = source._array
+            try:
+                made = tried(geometry, *twin_of((source, *args)))
+            except Unplannable:
+                return None
+            if any(0 in shape for shape, *_ in (made if self.several else [made])) or len(made) > 64:
+                return None
+            own = array.flags.c_contiguous and array.dtype.isbuiltin == 1  # then it is a buffer for NumPy
+            if self.several:
+                return own, array.dtype, made
+            return own, made[3] if len(made) > 3 else array.dtype, made[:3]
+
+        scope = {
+            "array_view": self.array, "operator": operator, "find": known.get, "remember": remember,
+            "modes": modes, "unusual": unusual, "new": _new, "Tensor": Tensor, "ndarray": _ndarray,
+            "VersionCounter": VersionCounter, "creation_now": creation_now, "MULTI_OUTPUT": MULTI_OUTPUT,
+            "__opname__": f"{operator.name} cpu", **self.names,
+        }  # fmt: skip
+        key = ", ".join(map(key_part, arguments))
+        kernel = compile_function(name, planned_view_source(name, arguments, key, several=self.several), dict(scope))
+        expression = self._expression(arguments)
+        if expression is None:
+            return kernel
+        return compile_function(name, view_source(name, arguments, expression), {**scope, "general": kernel})
+
+    def _expression(self, arguments: Sequence[Argument]) -> str | None:
+        """The expression of NumPy's view and its offset."""
+        if self.array is None:
+            return None
+        called = f"array_view(a{''.join(f', {a.name}' for a in arguments[1:])})"
+        return f"{self.array if isinstance(self.array, str) else called}, 0"
 
 
 def view(geometry: Callable, array: "Callable | str | None" = None, **names: Any) -> View:

@@ -61,7 +61,7 @@ def _signed_zero(value: Any) -> Any:
 _LAYOUT = "{0}._array.shape, {0}._array.strides, {0}._array.dtype"
 
 
-def _key_part(argument: Argument) -> str:
+def key_part(argument: Argument) -> str:
     """The expression of what a plan depends on in one argument."""
     name = argument.name
     absent = f"None if {name} is None else " * argument.optional
@@ -140,7 +140,7 @@ class Planned:
         names = ", ".join(self.operator.schema.names)
         return [
             "try:",
-            f"    _key = {', '.join(map(_key_part, self.operator.schema.arguments))},",
+            f"    _key = {', '.join(map(key_part, self.operator.schema.arguments))},",
             "    _plan = _find(_key)",
             "except (TypeError, AttributeError):",  # arguments of other kinds than kernels mostly get
             "    _key = _plan = None",

@@ -150,38 +150,91 @@ def _function(name: str, names: str, lines: list[str]) -> str:
     return f"def {name}({names}):\n{body}\n"
 
 
-def view_source(name: str, arguments: Sequence[Argument], array_view: str | None) -> str:
-    """The kernel of a view that NumPy makes: `tracked_view` of _core/tensor.py, written out.
+def view_source(name: str, arguments: Sequence[Argument], expression: str) -> str:
+    """The kernel of a view: `tracked_view` of _core/tensor.py, written out. Its own names begin with an underscore.
 
-    `array_view` is an expression of the array `a` and the arguments; without one the scope has a function so named.
-
-    Where NumPy's way does not serve (None, an error, no elements, a view whose base came to need grad), `general` does.
+    `expression`, of the array `a` and the arguments, gives an array and its offset in bytes, or None. Where that does
+    not serve (None, an error, no elements, a view whose base came to need grad), `general` does.
     """
-    first, rest = arguments[0].name, "".join(f", {a.name}" for a in arguments[1:])
-    given = "(" + "".join(f"{a.name}, " for a in arguments[1:]) + ")"
-    return f"""def {name}({first}{rest}):
+    first, names = arguments[0].name, ", ".join([a.name for a in arguments])
+    return f"""def {name}({names}):
     a = {first}._array
-    try: array = {array_view or f"array_view(a{rest})"}
-    except (ValueError, IndexError, OverflowError): array = None
-    base = {first}._base
-    woken = base is not None and base._keys & {REQUIRES_GRAD | DUAL_MASK} and {first}._keys & {VIEW_MASK}
-    if array is None or not array.size or woken or {first}._keys & {INFERENCE_MASK}:
-        return general({first}{rest})
-    counter = {first}._counter
-    if counter is None: counter = {first}._counter = VersionCounter()
-    made = new(Tensor)
-    made._array = array
-    made._counter = counter
-    if base is None:
-        made._base = {first}
-        made._view_step = (None, operator, {given}, None)
-    else:
-        made._base = base
-        made._view_step = ({first}._view_step, operator, {given}, None)
-        if {first}._storage is not None: made._storage = {first}._storage
-    made._keys = {first}._keys & {BACKEND_MASK | INFERENCE_MASK} | {VIEW_MASK}
-    if {first}._offset: made._offset = {first}._offset
-    if counter.value: made._edge_version = counter.value
-    if {first}._creation or unusual.threads and not modes.grad_enabled: made._creation = creation_now({first})
-    return made
+    try: _shown, _offset = {expression}
+    except (ValueError, IndexError, OverflowError, TypeError): _shown = None
+    _base = {first}._base
+    if _shown is None or not _shown.size or {_unusual(first)}: return general({names})
+{_view_setup(first)}
+    _made = new(Tensor)
+    _made._array = _shown
+{_view_fields(arguments, "None", "    ")}
+    if unusual.threads and not modes.grad_enabled or {first}._creation: _made._creation = creation_now({first})
+    return _made
 """
+
+
+def planned_view_source(name: str, arguments: Sequence[Argument], key: str, *, several: bool) -> str:
+    """The kernel of a view, or of several, whose geometries are remembered for the layout of the array.
+
+    `remember` finds them out, and makes the call the general way.
+    """
+    first, names = arguments[0].name, ", ".join([a.name for a in arguments])
+    head = f"""def {name}({names}):
+    try:
+        _key = {key},
+        _found = find(_key)
+    except TypeError: _key = _found = None
+    _base = {first}._base
+    if not _found or {_unusual(first)}: return remember(_key, {names})
+    _own, _kind, _views = _found
+{_view_setup(first)}
+    _buffer, _begin = ({first}._array, 0) if _own else ({first}._shared_storage().buffer, {first}._offset)
+"""
+    if not several:
+        return head + f"""    _shape, _strides, _offset = _views
+    _made = new(Tensor)
+    _made._array = ndarray(_shape, _kind, _buffer, _begin + _offset, _strides)
+{_view_fields(arguments, "None", "    ")}
+    if unusual.threads and not modes.grad_enabled or {first}._creation: _made._creation = creation_now({first})
+    return _made
+"""
+    return head + f"""    _nr, _all, _creation = 0, [], MULTI_OUTPUT
+    if unusual.threads and not modes.grad_enabled or {first}._creation: _creation = creation_now({first}, True)
+    for _shape, _strides, _offset in _views:
+        _made = new(Tensor)
+        _made._array = ndarray(_shape, _kind, _buffer, _begin + _offset, _strides)
+{_view_fields(arguments, "_nr", "        ")}
+        _made._creation = _creation
+        _all.append(_made)
+        _nr += 1
+    return tuple(_all)
+"""
+
+
+def _unusual(first: str) -> str:
+    """The condition that a view's source is an inference tensor, or a view whose base came to need grad."""
+    woken = f"_base is not None and _base._keys & {REQUIRES_GRAD | DUAL_MASK} and {first}._keys & {VIEW_MASK}"
+    return f"{first}._keys & {INFERENCE_MASK} or {woken}"
+
+
+def _view_setup(first: str) -> str:
+    """Lines that set what all views of one call share."""
+    return f"""    _counter = {first}._counter
+    if _counter is None: _counter = {first}._counter = VersionCounter()
+    _step = _storage = None
+    if _base is None: _base = {first}
+    else: _step, _storage = {first}._view_step, {first}._storage
+    _keys = {first}._keys & {BACKEND_MASK} | {VIEW_MASK}"""
+
+
+def _view_fields(arguments: Sequence[Argument], nr: str, indent: str) -> str:
+    """Lines that set the fields of a view."""
+    given = "(" + "".join(f"{a.name}, " for a in arguments[1:]) + ")"
+    lines = ["_made._counter = _counter",
+             "_made._base = _base",
+             f"_made._view_step = (_step, operator, {given}, {nr})",
+             "_made._keys = _keys",
+             f"_offset += {arguments[0].name}._offset",
+             "if _offset: _made._offset = _offset",
+             "if _storage is not None: _made._storage = _storage",
+             "if _counter.value: _made._edge_version = _counter.value"]
+    return "\n".join(indent + line for line in lines)
