@@ -631,11 +631,12 @@ class View(Family):
         plans.append(known)
 
         def remember(key: tuple | None, source: Tensor, *args: Any) -> Any:
+            made = general(source, *args)
             if key is not None and key not in known:
                 if len(known) >= 256:
                     known.clear()
                 known[key] = found_out(source, args)
-            return general(source, *args)
+            return made
 
         def found_out(source: Tensor, args: tuple) -> tuple | None:
             array = source._array
