@@ -189,6 +189,12 @@ def reached() -> Iterator[dict[str, list[tuple]]]:
     # what no sample does
     torch.nn.functional.batch_norm(torch.ones(2, 3), torch.zeros(3), torch.ones(3), training=True)
     torch.native_dropout(torch.ones(2, 3, requires_grad=True), 0.5, True)[0].sum().backward()
+    scores, classes = torch.tensor([[0.5, 2.0, -1.0], [1.0, 0.0, 3.0]], requires_grad=True), torch.tensor([2, 0])
+    for reduction in ("none", "mean", "sum"):
+        for p in (1, 2):
+            torch.nn.functional.multi_margin_loss(scores, classes, p, reduction=reduction).sum().backward()
+        listed = torch.tensor([[2, 0, -1], [1, -1, 0]])
+        torch.nn.functional.multilabel_margin_loss(scores, listed, reduction=reduction).sum().backward()
     for name, kernel in kernels.items():
         registry.register_kernel(name, DispatchKey.CPU, kernel)
     yield seen

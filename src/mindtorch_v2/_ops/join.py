@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from .._backends.interface import Backend
-from .._core.device import META, channels_last, channels_last_3d, contiguous_format
+from .._core.device import META, contiguous_format
 from .._core.dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
 from .._core.storage import MOST_DIMS, refuse_rank
 from .._core.tensor import Tensor, element_strides, wrap, wrapped_dim
 from .._dispatch.registry import Operator, registry
 from ._declare.batch import Call, Result, Rule, dynamic_shape, in_front, shifted, spread
-from ._declare.families import ArrayFamily, moves
+from ._declare.families import ArrayFamily, Parts, moves
 from ._declare.op import composite, function_of, op
 from ._declare.out import JOINED
 from ._declare.rules import Spec, common_dtype, copied_strides, shape_text, type_text
@@ -530,7 +530,7 @@ constant_pad_nd: Callable = function_of(op(
    samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3),
                                                                                                    (1, 1, 1, 1))),
    batch=in_front,
-   out=None))
+   out=None, kernels={"cpu": "pad.constant_pad_nd"}))
 
 _PADDED_INPUTS = ("Supported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last "
                   "dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: "
@@ -543,6 +543,62 @@ def _mirrored(index: Tensor, n: int) -> Tensor:
 
 _PADDED_PLACES = {"reflect": _mirrored, "replicate": lambda index, n: index.clamp(0, n - 1), "circular": lambda index,
                   n: index.remainder(n)}
+
+
+def _padded_places_spec(self: Tensor, pad: tuple[int, ...], mode: str) -> Spec:
+    shape, made = self._array.shape, list(self._array.shape)
+    for i in range(len(pad) // 2):
+        d, left, right = len(shape) - 1 - i, pad[2 * i], pad[2 * i + 1]
+        n = shape[d]
+        if mode == "reflect" and (left >= n or right >= n):
+            raise RuntimeError(f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input "
+                               f"dimension, but got: padding ({left}, {right}) at dimension {d} of input "
+                               f"{shape_text(shape)}")
+        if mode == "circular" and (left > n or right > n):
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        made[d] = n + left + right
+        if made[d] < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {made[d]}: "
+                               f"{shape_text((*shape[:d], made[d], *shape[d + 1 :]))}")
+    plain = mode == "circular" or len(pad) == 2 or self._device == META
+    return Spec(tuple(made), self.dtype, None if plain else suggested_strides(self, tuple(made)))
+
+
+def _places_along(n: int, left: int, right: int, mode: str, device: Any) -> Tensor:
+    """For each element of a padded dimension the one of the dimension that stands there."""
+    skipped = 0
+    if mode == "circular":  # what negative padding cuts off is not in the circle
+        skipped, n = max(-left, 0), n + min(left, 0) + min(right, 0)
+        left, right = max(left, 0), max(right, 0)
+    places = _PADDED_PLACES[mode](_arange(-left, n + right, device=device), n)
+    return places + skipped if skipped else places
+
+
+def _padded_by_parts(self: Any, pad: tuple[int, ...], mode: str) -> Any:
+    for i in range(len(pad) // 2):
+        d = self.dim() - 1 - i
+        self = self.index_select(d, _places_along(self.shape[d], pad[2 * i], pad[2 * i + 1], mode, self._device))
+    return self
+
+
+def _padded_backward_by_parts(grad: Any, size: tuple[int, ...], pad: tuple[int, ...], mode: str) -> Any:
+    for i in reversed(range(len(pad) // 2)):
+        d = grad.dim() - 1 - i
+        zeros = grad.new_zeros((*grad.shape[:d], size[d], *grad.shape[d + 1 :]))
+        grad = zeros.index_add(d, _places_along(size[d], pad[2 * i], pad[2 * i + 1], mode, grad._device), grad)
+    return grad
+
+
+
+_padded_backward = function_of(op(
+    "_padded_places_backward(Tensor grad, int[] size, int[] pad, str mode) -> Tensor", public="",
+    kernel=Parts(lambda grad, size, pad, mode: Spec(tuple(size), grad.dtype, suggested_strides(grad, tuple(size)))),
+    kernels={"cpu": "pad.padded_places_backward"}, decomposition=_padded_backward_by_parts, linear=True,
+    grad=dict(grad=lambda grad, pad, mode: _padded_places(grad, pad, mode))))
+_padded_places: Callable = function_of(op(
+    "_padded_places(Tensor self, int[] pad, str mode) -> Tensor", public="", kernel=Parts(_padded_places_spec),
+    kernels={"cpu": "pad.padded_places"}, decomposition=_padded_by_parts, linear=True,
+    grad=dict(self=lambda grad, self_shape, pad, mode: _padded_backward(grad, self_shape, pad, mode))))
 
 
 @composite("pad(Tensor self, int[] pad, str mode=\"constant\", float? value=None) -> Tensor", public="nn.functional",
@@ -575,27 +631,4 @@ def _pad(self, pad, mode, value):
         rank = len(pad) // 2
         raise RuntimeError(f"Expected {rank + 1}D or {rank + 2}D (batch mode) tensor with possibly 0 batch size and "
                            f"other non-zero dimensions for input, but got: {shape_text(self._array.shape)}")
-    result = self
-    for i in range(len(pad) // 2):
-        d, left, right = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
-        n = self._array.shape[d]
-        if mode == "reflect" and (left >= n or right >= n):
-            raise RuntimeError(f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input "
-                               f"dimension, but got: padding ({left}, {right}) at dimension {d} of input "
-                               f"{shape_text(self.shape)}")
-        if mode == "circular" and (left > n or right > n):
-            raise RuntimeError("Padding value causes wrapping around more than once.")
-        skipped = 0
-        if mode == "circular":  # what negative padding cuts off is not in the circle
-            skipped, n = max(-left, 0), n + min(left, 0) + min(right, 0)
-            left, right = max(left, 0), max(right, 0)
-        if n + left + right < 0:
-            made = (*self.shape[:d], n + left + right, *self.shape[d + 1 :])
-            raise RuntimeError(f"Trying to create tensor with negative dimension {n + left + right}: "
-                               f"{shape_text(made)}")
-        places = _PADDED_PLACES[mode](_arange(-left, n + right, device=self._device), n)
-        result = result.index_select(d, places + skipped if skipped else places)
-    if (mode != "circular" and len(pad) > 2 and self._device != META
-            and suggested_strides(self, self._array.shape) is not None):
-        return result.contiguous(memory_format=channels_last if ndim == 4 else channels_last_3d)
-    return result
+    return _padded_places(self, pad, mode)

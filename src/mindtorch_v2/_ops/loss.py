@@ -9,12 +9,15 @@ from typing import Any
 
 from .._core.dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
 from .._core.tensor import Tensor
+from .._dispatch.callers import compile_function
+from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
-from ._declare.batch import Call, Result, elementwise
-from ._declare.families import computes
+from ._declare.batch import Call, Result, elementwise, one_by_one
+from ._declare.families import Parts, computes
 from ._declare.formulas import on_arrays
 from ._declare.op import composite, function_of, op
+from ._declare.recorded import gradients_by_parts, once, recorded_gradients
 from ._declare.rules import (
     Spec,
     anywhere,
@@ -32,7 +35,7 @@ from ._declare.rules import (
 from ._declare.samples import case, cases, error, t
 from ._declare.samples import values as numbers
 from .matmul import check_same_scalar
-from .pool import in_strides
+from .pool import in_strides, without_defaults
 
 NONE, MEAN, SUM = range(3)
 _log_sigmoid = function_of(registry.get("log_sigmoid"))
@@ -365,6 +368,7 @@ def same_batch(batch: int, target: Sequence[int]) -> None:
 
 
 def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, ...], lowest: int) -> None:
+    """Raises for shapes and types that will not do; classes are looked at where the loss is computed."""
     if self.dim() > 2 or 0 in self.shape[-1:]:
         raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
                            f"{shape_text(self.shape)}")
@@ -377,22 +381,43 @@ def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, 
                            f"{shape_text(target.shape)}. Input has shape {shape_text(self.shape)}.")
     if target.dtype is not int64:
         raise RuntimeError(f"expected scalar type Long but found {target.dtype.scalar_name}")
-    classes = self.shape[-1] if self.dim() else 1
-    if target.device.type == "cpu" and anywhere((target < lowest) | (target >= classes)):
-        raise RuntimeError("argument #2 'target' is out of range" if lowest < 0 else "target out of range")
     if not self.dtype.is_floating_point or self.dtype in COMPUTE:
+        _check_classes(self, target, lowest)
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{self.dtype.scalar_name}'")
 
 
-@composite("multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int"
-           " reduction=1) -> Tensor", public="_nn",
-           samples=cases(case(t(3, 4), numbers([0, 3, 1])),
-                         case(t(3, 4), numbers([0, 3, 1]), 2, 0.5, t(4, low=0.1, grad=False)),
-                         case(t(4), numbers(2), reduction=0), case(t(3, 4), numbers([0, 3, 1]), reduction=0),
-                         error(RuntimeError, "only p == 1 and p == 2 supported", t(3, 4), numbers([0, 3, 1]), 3)),
-           aten=LEAF,
-           autocast="float32")
-def _multi_margin_loss(self, target, p, margin, weight, reduction):
+def _check_classes(self: Any, target: Any, lowest: int) -> None:
+    classes = self.shape[-1] if self.dim() else 1
+    if target.device.type == "cpu" and anywhere((target < lowest) | (target >= classes)):
+        raise RuntimeError("argument #2 'target' is out of range" if lowest < 0 else "target out of range")
+
+
+def _declare_margin_loss(name: str, settings: str, infer: Callable, composed: Callable, samples: Callable) -> None:
+    """A loss of scores and classes, and its backward: a kernel each, or the composed function."""
+    arguments = f"Tensor self, Tensor target, {settings}"
+
+    def backward_by_parts(grad_output, self, *rest):
+        return gradients_by_parts(lambda x: (composed(x, *rest),), (self,), (grad_output,), (True,))[0]
+
+    backward = function_of(op(
+        f"{name}_backward(Tensor grad_output, {without_defaults(arguments)}) -> Tensor", public="",
+        kernel=Parts(lambda grad_output, self, *rest: Spec(self._array.shape, self.dtype)),
+        kernels={"cpu": f"loss.{name}_backward"}, decomposition=backward_by_parts, batch=one_by_one))
+
+    def gradient(grad, self, *rest):
+        if modes.grad_enabled:
+            return recorded_gradients(lambda x: (composed(x, *rest),), (self,), (grad,), (True,))[0]
+        return backward(grad, self, *rest)
+
+    names = ", ".join([part.split()[-1] for part in without_defaults(arguments).split(", ")])
+    formula = compile_function("formula", f"def formula(grad, {names}):\n    return gradient(grad, {names})\n",
+                               {"gradient": gradient, "__opname__": f"{name} derivative"})
+    op(f"{name}({arguments}) -> Tensor", public="_nn", kernel=Parts(infer), kernels={"cpu": f"loss.{name}"},
+       decomposition=composed, grad=dict(self=once(formula)), samples=samples, autocast="float32")
+
+
+def _multi_margin_spec(self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None,
+                       reduction: int) -> Spec:
     check_constant("multi_margin_loss", weight=weight)
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
@@ -401,6 +426,12 @@ def _multi_margin_loss(self, target, p, margin, weight, reduction):
         raise RuntimeError(f"inconsistent weight size, expected {self.shape[-1]} but got {shape_text(weight.shape)}")
     if weight is not None:
         check_same_scalar(self.dtype, weight.dtype)
+    return Spec(target._array.shape if reduction == NONE else (), self.dtype)
+
+
+def _multi_margin_loss(self: Any, target: Any, p: Any, margin: Any, weight: Any, reduction: int) -> Any:
+    _multi_margin_spec(self, target, p, margin, weight, reduction)
+    _check_classes(self, target, 0)
     scores, classes = self.reshape(-1, *self.shape[-1:] or (1,)), target.reshape(-1, 1)
     short = (margin - scores.gather(1, classes) + scores).relu()
     if p == 2:
@@ -408,14 +439,26 @@ def _multi_margin_loss(self, target, p, margin, weight, reduction):
     if weight is not None:
         short = short * weight[classes]
     losses = short.scatter(1, classes, 0).sum(1) / scores.size(1)
-    return reduced(losses.reshape(target.shape) if reduction == NONE else losses, reduction)
+    return reduced(losses.reshape(target.shape).clone() if reduction == NONE else losses, reduction)
 
 
-@composite("multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
-           samples=cases(case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]])), case(t(4), numbers([3, 0, -1, 1])),
-                         case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]]), 0)), autocast="float32")
-def _multilabel_margin_loss(self, target, reduction):
+_declare_margin_loss(
+    "multi_margin_loss", "Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1", _multi_margin_spec,
+    _multi_margin_loss,
+    cases(case(t(3, 4), numbers([0, 3, 1])),
+          case(t(3, 4), numbers([0, 3, 1]), 2, 0.5, t(4, low=0.1, grad=False)),
+          case(t(4), numbers(2), reduction=0), case(t(3, 4), numbers([0, 3, 1]), reduction=0),
+          error(RuntimeError, "only p == 1 and p == 2 supported", t(3, 4), numbers([0, 3, 1]), 3)))
+
+
+def _multilabel_margin_spec(self: Tensor, target: Tensor, reduction: int) -> Spec:
     _check_margin_targets("multilabel_margin_loss", self, target, tuple(self.shape), -1)
+    return Spec(self._array.shape[:-1] if reduction == NONE else (), self.dtype)
+
+
+def _multilabel_margin_loss(self: Any, target: Any, reduction: int) -> Any:
+    _multilabel_margin_spec(self, target, reduction)
+    _check_classes(self, target, -1)
     scores = self.reshape(-1, *self.shape[-1:] or (1,))
     classes = target.reshape(scores.shape)
     listed = (classes < 0).cumsum(1) == 0  # the first negative number ends a list
@@ -424,4 +467,10 @@ def _multilabel_margin_loss(self, target, reduction):
     short = (1 - scores.gather(1, places).unsqueeze(2) + scores.unsqueeze(1)).relu()
     counted = listed.unsqueeze(2) & ~is_target.unsqueeze(1)
     losses = (short * counted).sum((1, 2)) / scores.size(1)
-    return reduced(losses.reshape(self.shape[:-1]) if reduction == NONE else losses, reduction)
+    return reduced(losses.reshape(self.shape[:-1]).clone() if reduction == NONE else losses, reduction)
+
+
+_declare_margin_loss(
+    "multilabel_margin_loss", "int reduction=1", _multilabel_margin_spec, _multilabel_margin_loss,
+    cases(case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]])), case(t(4), numbers([3, 0, -1, 1])),
+          case(t(2, 4), numbers([[3, 0, -1, 1], [2, -1, 0, 0]]), 0)))

@@ -401,7 +401,7 @@ _DILATED = _WINDOW + "int[{n}] dilation=1, bool ceil_mode=False"
 with_indices: dict[int, Callable] = {}
 
 
-def _required(settings: str) -> str:
+def without_defaults(settings: str) -> str:
     """A schema's arguments without their defaults, as a backward takes them."""
     return re.sub(r"=[^,]+", "", settings.replace("]? ", "] "))
 
@@ -431,7 +431,7 @@ def _declare_max_pool(rank: int) -> None:
     words = {2: "2dWithIndices", 3: "3dWithArgmax"}[rank]
     shown = "kernel_size, stride|[], padding, dilation, ceil_mode"
     backward = function_of(op(
-        f"{name}_with_indices_backward(Tensor grad_output, Tensor self, {_required(settings)}, Tensor indices)"
+        f"{name}_with_indices_backward(Tensor grad_output, Tensor self, {without_defaults(settings)}, Tensor indices)"
         " -> Tensor",
         kernel=computes(backward_spec, backward_array), public="", kernels={"cpu": f"pool.{name}_backward"},
         npu=f"aclnnMaxPool{words}Backward(grad_output, self, indices, {shown.replace('|[]', '')}, out)",
@@ -641,7 +641,7 @@ def _declare_avg_pool(rank: int) -> None:
     row = ("kernel_size, stride|[], padding, ceil_mode, count_include_pad, divisor_override|0"
            + (", cubeMathType=0" if rank == 2 else ""))
     backward = function_of(op(
-        f"{name}_backward(Tensor grad_output, Tensor self, {_required(settings)}) -> Tensor", public="",
+        f"{name}_backward(Tensor grad_output, Tensor self, {without_defaults(settings)}) -> Tensor", public="",
         kernel=computes(backward_spec, backward_array), kernels={"cpu": f"pool.{name}_backward"},
         npu=f"aclnnAvgPool{rank}dBackward(grad_output, self, {row.replace('|[]', '')}, out)",
         grad=dict(grad_output=lambda grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override:
