@@ -77,7 +77,7 @@ def _embedding_each(call: Call) -> Result:
 _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool "
                 "sparse=False) -> Tensor",
    kernel=moves(_embedding_spec, _rows_at),
-   kernels={"cuda": "embedding.embedding", "npu": "index.embedding"},
+   kernels={"cpu": "index.embedding", "cuda": "embedding.embedding", "npu": "index.embedding"},
    npu="aclnnEmbedding(weight, indices, out)",
    grad=dict(weight=_embedding_grad),
    samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
@@ -144,7 +144,7 @@ _DENSE_BACKWARD = op(
    "embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool "
    "scale_grad_by_freq) -> Tensor",
    kernel=computes(_dense_backward_spec, _summed_rows),
-   kernels={"cuda": "embedding.embedding_backward"},
+   kernels={"cpu": "index.embedding_backward", "cuda": "embedding.embedding_backward"},
    npu="aclnnEmbeddingDenseBackward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq, out) empty=0",
    grad=dict(grad_output=_dense_backward_grad),
    public="",

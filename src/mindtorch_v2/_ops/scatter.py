@@ -31,7 +31,7 @@ from ._declare.batch import (
 from ._declare.families import moves
 from ._declare.formulas import on_arrays
 from ._declare.op import composite, function_of, op
-from ._declare.rules import Spec, anywhere, at_hand, broadcast_shape, check_overlap, check_writable, shape_text
+from ._declare.rules import Spec, at_hand, broadcast_shape, check_overlap, check_writable, shape_text
 from ._declare.samples import bools, case, cases, error, ints, t, values
 from ._declare.updates import LITTLE, Updates, combine_at, on_flat
 from .copy import stored_number
@@ -183,7 +183,7 @@ def _index_put_each(call: Call) -> Result:
 
 op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
    kernel=Updates(_check_index_put, _index_put, expanded="tensor[indices] = tensor"),
-   kernels={"cuda": "index.index_put", "npu": "index.prepare_put"},
+   kernels={"cpu": "index.index_put", "cuda": "index.index_put", "npu": "index.prepare_put"},
    npu="aclnnIndexPutImpl(self, indices, values, accumulate, unsafe=True)", mixes_devices=True,
    grad=dict(self=_index_put_grad, values=lambda grad, indices: index_with(grad, indices)),
    samples=cases(case(t(3, 4), [values([0, 2])], t(2, 4)), case(t(3, 4), [values([0, 2])], t()),
@@ -293,7 +293,7 @@ def _update_each(call: Call) -> Result:
 
 op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
    kernel=Updates(_check_index_add, _index_add, preserves=False),
-   kernels={"cuda": "index.index_add", "npu": "index.prepare_along"},
+   kernels={"cpu": "index.index_add", "cuda": "index.index_add", "npu": "index.prepare_along"},
    npu="aclnnIndexAdd(self, dim, index, source, alpha, out)",
    grad=dict(self=lambda grad: grad,
              source=lambda grad, dim, index, source_shape, alpha: _scaled(_rows_of(grad, dim, index, source_shape),
@@ -348,7 +348,7 @@ def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
 
 op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
    kernel=Updates(_check_index_copy, _index_copy, preserves=False, memory_first=True),
-   kernels={"cuda": "index.index_copy", "npu": "index.prepare_along"},
+   kernels={"cpu": "index.index_copy", "cuda": "index.index_copy", "npu": "index.prepare_along"},
    npu="aclnnInplaceIndexCopy(self, dim, index, source)",
    grad=dict(self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
              source=lambda grad, dim, index, source_shape: _rows_of(grad, dim, index, source_shape)),
@@ -447,7 +447,7 @@ def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         check_writable(self)
         check_overlap(self, index, same=False)
     size = self.shape[at] if self.dim() else 1
-    if index.device.type == "cpu" and anywhere((index < 0) | (index >= size)):
+    if index.device.type == "cpu" and not in_range(np, index._array, size):
         raise IndexError("index out of range in self")
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
@@ -544,7 +544,7 @@ def _scatter_overload(schema: Schema, values: Sequence[Any]) -> str:
 op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
    resizes_expanded=False,
    kernel=Updates(_check_scatter, _write_scatter, preserves=False),
-   kernels={"cuda": "index.scatter"},
+   kernels={"cpu": "index.scatter", "cuda": "index.scatter"},
    npu=("aclnnInplaceScatter(self, dim, index, src, reduce=0)",
         "aclnnInplaceScatterValue(self, dim, index, src, reduce=0)"),
    grad=dict(self=lambda grad, dim, index: grad.scatter(dim, index, 0), src=lambda grad, dim,
@@ -569,7 +569,7 @@ _write_legacy = _scattered(lambda xp, flat, places, src, reduce: combine_at(xp, 
 op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str reduce) -> Tensor",
    resizes_expanded=False,
    kernel=Updates(_check_legacy, _write_legacy, preserves=False),
-   kernels={"cuda": "index.scatter"},
+   kernels={"cpu": "index.scatter_legacy", "cuda": "index.scatter"},
    npu=("aclnnInplaceScatter(self, dim, index, src, reduce{replace,add,multiply})",
         "aclnnInplaceScatterValue(self, dim, index, src, reduce{replace,add,multiply})"),
    samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add"),
@@ -580,7 +580,7 @@ op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    resizes_expanded=False,
    kernel=Updates(_check_scatter, _scattered(lambda xp, flat, places, src: combine_at(xp, "add", flat, places, src)),
                   preserves=False),
-   kernels={"cuda": "index.scatter"},
+   kernels={"cpu": "index.scatter_add", "cuda": "index.scatter"},
    npu="aclnnInplaceScatter(self, dim, index, src, reduce=1)",
    grad=dict(self=lambda grad: grad, src=lambda grad, dim, index: grad.gather(dim, index)),
    samples=cases(case(t(3, 4), 1, ints(3, 2, high=4), t(3, 2)), case(t(3), 0, values([2, 2]), t(2)),
@@ -670,7 +670,7 @@ def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Ten
 op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
    resizes_expanded=False,
    kernel=Updates(_check_scatter_reduce, _scattered(_reduce_at), preserves=False),
-   kernels={"cuda": "index.scatter_reduce"},
+   kernels={"cpu": "index.scatter_reduce", "cuda": "index.scatter_reduce"},
    npu="aclnnScatterReduce(self, dim, index, src, reduce{replace,sum,prod,amax,amin,mean}, include_self, out)",
    grad={"self, src": _scatter_reduce_grad},
    samples=cases(*(case(t(3, 4), 1, values([[0, 0], [2, 3], [1, 1]]), t(3, 2), reduce, include_self=include_self)
@@ -812,7 +812,7 @@ def _put_grad(grad: Tensor, index: Tensor, source_shape: tuple[int, ...], accumu
 
 op("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
    kernel=Updates(_check_put, _put),
-   kernels={"cuda": "index.put"},
+   kernels={"cpu": "index.put", "cuda": "index.put"},
    npu="aclnnInplacePut(self, index, source, accumulate)",
    grad=dict(self=_put_grad,
              source=lambda grad, index, source_shape: grad.take(index).reshape(source_shape)),

@@ -1,0 +1,221 @@
+"""Reading and writing at indices by compiled kernels.
+
+Each gives None for what NumPy has to do: also where an index is outside, for which the generic functions have words.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...._core.dtype import OF_ARRAY, REDUCED
+from ...._core.threads import get_num_threads
+from ...._dispatch.schema import NUMBERS
+from ...._kernels.library import index as kernels
+from ...._ops._declare.rules import Spec
+from ...._ops.copy import stored_number
+from ...._ops.scatter import start_value
+from ..jit.calls import launched
+from .arrays import movable, takes_halves, zeros_for_sums
+
+_SHARED = 1 << 15  # elements from which on several threads write
+_FOLDS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+def _along(array: Any, dim: int) -> Any:
+    """The array as (outer, places, inner)."""
+    shape = array.shape
+    if not shape:
+        return array.reshape(1, 1, 1)
+    return array.reshape(math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
+
+
+def _is_inside(index: Any, low: int, high: int) -> bool:
+    bad = np.zeros(1, np.int64)
+    return launched(kernels.find_outside, bad, index.reshape(-1), low, high) and not bad[0]
+
+
+def _fits(shape: tuple, places: tuple, dim: int) -> bool:
+    """Whether all dimensions but one have the same size."""
+    return len(shape) == len(places) and shape[:dim] == places[:dim] and shape[dim + 1 :] == places[dim + 1 :]
+
+
+def _parts(elements: int, rows: int) -> int:
+    """Among how many threads rows are shared out."""
+    return 1 if elements < _SHARED else max(1, min(get_num_threads(), rows))
+
+
+def _folds_exactly(kind: np.dtype) -> bool:
+    """Whether elements of the type are folded in it; half precision is rounded at other times."""
+    return kind.kind in "fiu" and kind not in REDUCED
+
+
+# reading -------------------------------------------------------------------------------------------------------------
+
+
+def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    dim = dim % self.ndim if self.ndim else 0
+    if not index.size or not _fits(self.shape, index.shape, dim):
+        return None
+    out, bad = np.empty(index.shape, self.dtype), np.zeros(1, np.int64)
+    made = _along(movable(out), dim)
+    done = launched(kernels.gather, made, bad, _along(movable(self), dim), _along(index, dim),
+                    single=made.shape[2] == 1)
+    return out if done and not bad[0] else None
+
+
+def index_select(self: Any, dim: int, index: Any, spec: Spec) -> Any:
+    if not self.ndim or not self.size or not index.size:
+        return None
+    dim, out, bad = dim % self.ndim, np.empty(spec.shape, self.dtype), np.zeros(1, np.int64)
+    made = _along(movable(out), dim)
+    done = launched(kernels.take_rows, made, bad, _along(movable(self), dim), index.reshape(-1),
+                    single=made.shape[2] == 1)
+    return out if done and not bad[0] else None
+
+
+def take(self: Any, index: Any) -> Any:
+    if not self.size or not index.size:
+        return None
+    out, bad = np.empty(index.shape, self.dtype), np.zeros(1, np.int64)
+    done = launched(kernels.take, movable(out).reshape(-1), bad, movable(self).reshape(-1), index.reshape(-1))
+    return out if done and not bad[0] else None
+
+
+# writing -------------------------------------------------------------------------------------------------------------
+
+
+def _scattered(self: Any, dim: int, index: Any, src: Any, fold: str) -> bool | None:
+    """Folds elements into their places; True if that is done."""
+    dim = dim % self.ndim if self.ndim else 0
+    if not self.flags.c_contiguous or not _fits(self.shape, index.shape, dim):
+        return None
+    if fold != "put" and not _folds_exactly(self.dtype):
+        return None
+    one = src.__class__ in NUMBERS or src.size == 1
+    if src.__class__ in NUMBERS:
+        src = np.array(stored_number(src, OF_ARRAY[self.dtype]), self.dtype)
+    elif src.shape != index.shape:
+        if src.ndim != index.ndim:
+            return None
+        src = src[tuple([slice(n) for n in index.shape])]
+    if fold == "put":
+        self, src = movable(self), movable(src)
+    if src.dtype != self.dtype or not _is_inside(index, 0, self.shape[dim] if self.ndim else 1):
+        return None
+    target, src = _along(self, dim), src.reshape(1, 1, 1) if one else _along(src, dim)
+    return launched(kernels.scatter, target, _along(index, dim), src, fold=fold, one=one,
+                    single=target.shape[2] == 1) or None
+
+
+def scatter(self: Any, dim: int, index: Any, src: Any) -> bool | None:
+    return _scattered(self, dim, index, src, "put") if index.size else True
+
+
+def scatter_legacy(self: Any, dim: int, index: Any, src: Any, reduce: str) -> bool | None:
+    return _scattered(self, dim, index, src, reduce) if index.size else True
+
+
+def scatter_add(self: Any, dim: int, index: Any, src: Any) -> bool | None:
+    return _scattered(self, dim, index, src, "add") if index.size else True
+
+
+def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> bool | None:
+    if not index.size or not include_self or reduce == "mean":
+        return _scatter_reduce_anew(self, dim, index, src, reduce, include_self) if index.size else True
+    return _scattered(self, dim, index, src, _FOLDS[reduce])
+
+
+def _scatter_reduce_anew(self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> bool | None:
+    """As `scatter_reduce` where the elements themselves do not count, or numbers of them do."""
+    at = dim % self.ndim if self.ndim else 0
+    if not self.flags.c_contiguous or not _folds_exactly(self.dtype) or not _fits(self.shape, index.shape, at):
+        return None
+    made = self.copy()  # until all is known to go well
+    if not include_self and not _scattered(made, dim, index, start_value(reduce, self.dtype), "put"):
+        return None
+    if not _scattered(made, dim, index, src, _FOLDS[reduce]):
+        return None
+    if reduce == "mean":
+        counts = np.zeros(self.shape, np.int64)
+        if not _scattered(counts, dim, index, 1, "add") or not launched(
+                kernels.finish_means, _along(made, at), _along(counts, at), own=int(include_self),
+                whole=self.dtype.kind != "f"):
+            return None
+    self[...] = made
+    return True
+
+
+def _rows_folded(self: Any, dim: int, index: Any, src: Any, factor: Any, fold: str, low: int = 0) -> bool | None:
+    """Folds rows into those that a vector of indices names; True if that is done."""
+    if not self.flags.c_contiguous or not self.ndim or src.dtype != self.dtype:
+        return None
+    rows, given, index = _along(self, dim), _along(src, dim), index.reshape(-1)
+    if given.shape[1] != index.size or not _is_inside(index, low, rows.shape[1]):
+        return None
+    return launched(kernels.fold_rows, rows, index, given, _parts(src.size, rows.shape[1]), factor, fold=fold,
+                    scaled=factor != 1) or None
+
+
+def index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any) -> bool | None:
+    if not _folds_exactly(self.dtype) or alpha != 1 and alpha.__class__ is not int or not source.size:
+        return None
+    return _rows_folded(self, dim % max(self.ndim, 1), index, source, int(alpha), "add")
+
+
+def index_copy(self: Any, dim: int, index: Any, source: Any) -> bool | None:
+    if not source.size or source.ndim != self.ndim:
+        return None
+    return _rows_folded(movable(self), dim % max(self.ndim, 1), index, movable(source), 1, "put")
+
+
+def put(self: Any, index: Any, source: Any, accumulate: bool) -> bool | None:
+    if not self.flags.c_contiguous or not index.size or not self.size or accumulate and not _folds_exactly(self.dtype):
+        return None
+    if not _is_inside(index, -self.size, self.size):
+        return None
+    target, source = (self, source) if accumulate else (movable(self), movable(source))
+    return launched(kernels.fold_places, target.reshape(-1), index.reshape(-1), source.reshape(-1),
+                    _parts(source.size, self.size), fold="add" if accumulate else "put") or None
+
+
+def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> bool | None:
+    """Values added at indices of the first dimension, or of both of a matrix."""
+    if not accumulate or not self.size or not values.size or not _folds_exactly(self.dtype):
+        return None
+    first = indices[0]
+    if any(index is None or index.dtype.kind != "i" or index.shape != first.shape for index in indices):
+        return None
+    if values.shape != (*first.shape, *self.shape[len(indices) :]) or values.dtype != self.dtype:
+        return None
+    if len(indices) == 1:
+        rows = values.reshape(first.size, *self.shape[1:])
+        return _rows_folded(self, 0, first, rows, 1, "add", -self.shape[0])
+    if self.ndim != 2 or not all(_is_inside(i, -n, n) for i, n in zip(indices, self.shape, strict=True)):
+        return None
+    return launched(kernels.add_at_pairs, self, first.reshape(-1), indices[1].reshape(-1), values.reshape(-1),
+                    _parts(values.size, len(self))) or None
+
+
+# rows of a table -----------------------------------------------------------------------------------------------------
+
+
+def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool, spec: Spec) -> Any:
+    if not weight.size or not indices.size:
+        return None
+    out, bad = np.empty(spec.shape, weight.dtype), np.zeros(1, np.int64)
+    moved = movable(out).reshape(1, indices.size, weight.shape[1])
+    done = launched(kernels.take_rows, moved, bad, movable(weight).reshape(1, *weight.shape), indices.reshape(-1),
+                    single=False)
+    return out if done and not bad[0] else None
+
+
+@takes_halves
+def embedding_backward(grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool,
+                       spec: Spec) -> Any:
+    if scale_grad_by_freq or not grad_output.size:
+        return None
+    out, rows = zeros_for_sums(spec.shape, grad_output.dtype), grad_output.reshape(indices.size, spec.shape[1])
+    done = launched(kernels.sum_rows, out, indices.reshape(-1), rows, _parts(rows.size, num_weights),
+                    padding_idx if padding_idx >= 0 else -1)
+    return out if done else None
