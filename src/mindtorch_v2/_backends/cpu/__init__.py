@@ -64,6 +64,13 @@ class Namespace:
     linear = staticmethod(matrices.linear)
 
     @functools.cached_property
+    def map_along(self) -> Any:
+        """Linear maps along one dimension, as `_ops/interpolation.py` has them, by compiled kernels."""
+        from .kernels.resample import map_along
+
+        return map_along
+
+    @functools.cached_property
     def fft(self) -> Any:
         """Fourier transforms, SciPy's: NumPy's, but many of one length at a time."""
         from . import fourier
