@@ -5,11 +5,9 @@ a kernel was wanted often, or for much; large arrays wait for it.
 """
 
 import functools
-import hashlib
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,18 +123,6 @@ def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
     return call(*args)
 
 
-@functools.cache
-def _sources() -> str | None:
-    """A digest of all files that machine code of kernels is made by; None where these are no files."""
-    digest = hashlib.blake2b(digest_size=20)
-    try:
-        for file in sorted(Path(llvm.__file__).parent.rglob("*.py")):
-            digest.update(file.read_bytes())
-    except OSError:
-        return None
-    return digest.hexdigest()
-
-
 def _maker(
     written: kernel, arrays: Sequence[np.ndarray], constants: dict[str, Any]
 ) -> tuple[Callable[[], str] | None, Callable[[], str | None] | None]:
@@ -157,7 +143,7 @@ def _maker(
     numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(arrays) :]}
 
     def known_as() -> str | None:
-        parts = [_sources(), _told(written), *map(_told, constants.values())]
+        parts = [machine.sources(), _told(written), *map(_told, constants.values())]
         return None if None in parts else f"{parts} {given} {numbers} {list(constants)}"
 
     return lambda: llvm.module_of(read(written, given, numbers, constants)), known_as

@@ -12,6 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,9 +160,22 @@ def _compiler() -> _Compiler:
 
 
 @functools.cache
+def sources() -> str | None:
+    """A digest of all files that machine code of kernels is made by; None where these are no files."""
+    digest = hashlib.blake2b(digest_size=20)
+    try:
+        for file in (*sorted(Path(llvm.__file__).parent.rglob("*.py")), *sorted(Path(__file__).parent.glob("*.py"))):
+            digest.update(file.read_bytes())
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+@functools.cache
 def _runtime() -> dict[str, int]:
     """The addresses of the functions that kernels share."""
-    return load(threads.runtime_ir(), threads.FUNCTIONS) | load(llvm.shared_functions(), llvm.SHARED)
+    shared = load(llvm.shared_functions, llvm.SHARED, known_as=lambda: f"shared {sources()}" if sources() else None)
+    return load(threads.runtime_ir(), threads.FUNCTIONS) | shared
 
 
 def _address(name: str) -> int | None:
@@ -226,6 +240,7 @@ def callable_from(address: int, name: str) -> Callable[..., Any]:
 # in the background ---------------------------------------------------------------------------------------------------
 
 _SWITCH = 5e-5  # seconds
+_usual = sys.getswitchinterval()
 _Job = tuple[
     Callable[[], str],
     Sequence[str],
@@ -263,24 +278,28 @@ def _start_worker() -> None:
 
 def _work() -> None:
     """Does the first job; the next one is another thread's."""
-    global _worker
+    global _worker, _usual
     ir, names, done, known_as, is_needed = _jobs[0]
     # The main thread hands the interpreter over after this time; between any two calls of LLVM's it is asked for it.
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(min(interval, _SWITCH))
+    _usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(_usual, _SWITCH))
     try:
         if is_needed():
             done(load(ir, names, known_as=known_as))
     except Exception as error:  # the kernel stays uncompiled, the next ones are wanted all the same
         warnings.warn(f"a kernel could not be compiled, and is computed by NumPy: {error}", stacklevel=1)
     finally:
-        if sys.getswitchinterval() == _SWITCH:
-            sys.setswitchinterval(interval)
+        _restore_interval()
         with _queueing:
             _jobs.popleft()
             _worker = None
             if _jobs:
                 _start_worker()
+
+
+def _restore_interval() -> None:
+    if sys.getswitchinterval() == _SWITCH:
+        sys.setswitchinterval(_usual)
 
 
 def _before_fork() -> None:
@@ -297,6 +316,7 @@ def _after_fork_in_child() -> None:
     """The child has no worker. It does the jobs itself when it asks for another one."""
     global _worker
     _worker = None
+    _restore_interval()
     _after_fork()
 
 

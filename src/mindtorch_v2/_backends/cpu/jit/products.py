@@ -9,6 +9,7 @@ from ...._core import threads
 from ...._kernels.language import function, read_function
 from ...._kernels.llvm import Module
 from .calls import Code
+from .machine import sources
 
 __all__ = ["PRODUCT"]
 
@@ -599,6 +600,12 @@ def ir() -> str:
     return "\n".join([module.text(), *calls, _PARTS, _ENTRY])
 
 
+def _known_as() -> str | None:
+    """What the IR depends on."""
+    made_by, found = sources(), threads.blas()
+    return made_by and f"product {made_by} {found and found.integers}"
+
+
 # `call(a, b, out=None, bias=None, turned=False)`, once it is there, is `a @ b + bias`, in `out` if that is given, with
 # `b` transposed if it is `turned`; None for what BLAS cannot take: other types, layouts, or nothing to multiply.
-PRODUCT = Code(ir)
+PRODUCT = Code(ir, _known_as)
