@@ -60,7 +60,7 @@ class Text:
 
     def __init__(self, indent: int = 1) -> None:
         self.lines: list[str] = []
-        self.known: dict[int, str] = {}
+        self.known: dict[int, tuple[Node, str]] = {}
         self.count = 0
         self.indent = indent
         self.declared: set[str] = set()
@@ -72,15 +72,16 @@ class Text:
     def value(self, node: Node) -> str:
         """A C expression of the node's value; what is not a name or a number gets one."""
         known = self.known.get(id(node))
-        if known is None:
-            known = self._text(node)
-            if node.args:
-                self.count += 1
-                self.line(f"{C_TYPES[node.type]} v{self.count} = {known};")
-                known = f"v{self.count}"
-            if node.op != "var":
-                self.known[id(node)] = known
-        return known
+        if known is not None:
+            return known[1]
+        text = self._text(node)
+        if node.args:
+            self.count += 1
+            self.line(f"{C_TYPES[node.type]} v{self.count} = {text};")
+            text = f"v{self.count}"
+        if node.op != "var":
+            self.known[id(node)] = node, text  # with the node, whose id would be another's if it were gone
+        return text
 
     def _text(self, node: Node) -> str:
         op, kind = node.op, node.type

@@ -183,7 +183,7 @@ class Body:
         self.blocks: dict[str, str] = {}
         self.types: dict[str, str] = {}
         self.scratch: set[str] = set()
-        self.known: dict[int, str] = {}
+        self.known: dict[int, tuple[Node, str]] = {}
 
     def begin(self, variables: dict[str, str]) -> None:
         self.types = variables
@@ -349,10 +349,10 @@ class Body:
         """The text of an expression's value."""
         known = self.known.get(id(node))
         if known is None:
-            known = self._value(node)
+            known = node, self._value(node)
             if node.op != "const":
-                self.known[id(node)] = known
-        return known
+                self.known[id(node)] = known  # with the node, whose id would be another's if it were gone
+        return known[1]
 
     def _value(self, node: Node) -> str:
         op, kind = node.op, node.type
