@@ -17,7 +17,8 @@ from mindtorch_v2._ops._declare.rules import Spec
 pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
 
 NAMED = {name: d for name, d in DECLARATIONS.items() if isinstance(d.family, ArrayFamily)
-         and d.kernels.get("cpu", "onednn").partition(".")[0] in ("reduce", "softmax", "norm", "scan", "class_loss")}
+         and d.kernels.get("cpu", "onednn").partition(".")[0] in ("reduce", "softmax", "norm", "scan", "class_loss",
+                                                                     "order", "products")}
 FLOATS = ("float64", "float16", "bfloat16")
 TYPES = (*FLOATS, "int64", "int32", "uint8", "bool")
 

@@ -1,0 +1,149 @@
+"""Compiled loops that have no samples of their own: distances, histograms, searches, sparse products, sorted rows."""
+
+import math
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu.jit import calls, machine
+from mindtorch_v2._backends.cpu.kernels import distance, histogram, order, products, sparse
+from mindtorch_v2._ops._declare.rules import Spec
+
+pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
+RNG = np.random.default_rng(3)
+SPEC = Spec((), torch.float32)  # of which only the strides, none here, are looked at
+EXPONENTS = (0.0, 0.5, 1.0, 2.0, 3.0, math.inf)
+
+
+@pytest.fixture(autouse=True)
+def compile_at_once(monkeypatch):
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+
+
+def lengths(apart: np.ndarray, p: float) -> np.ndarray:
+    return np.linalg.norm(apart, p, -1) if p else (apart != 0).sum(-1)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_distances(p: float, kind: str) -> None:
+    close = 1e-5 if kind == "float32" else 1e-12
+    x, y = (RNG.standard_normal(shape).astype(kind) for shape in ((2, 1, 5, 3), (3, 4, 3)))
+    y[..., 0, 1] = x[0, 0, 0, 1]
+    for a, b in ((x, y), (x.swapaxes(-1, -2).copy().swapaxes(-1, -2), y), (x[0, 0], y[0])):
+        apart = a[..., :, None, :] - b[..., None, :, :]
+        np.testing.assert_allclose(distance.cdist(a, b, p, None), lengths(apart, p), rtol=close, atol=close)
+    rows = x[0, 0]
+    pairs = [(i, j) for i in range(5) for j in range(i + 1, 5)]
+    expected = [lengths(rows[i] - rows[j], p) for i, j in pairs]
+    np.testing.assert_allclose(distance.pdist(rows, p), expected, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_slopes_of_distances_are_those_of_their_parts(p: float) -> None:
+    x, y = (torch.tensor(RNG.standard_normal(shape), requires_grad=True) for shape in ((5, 3), (4, 3)))
+    grad = torch.tensor(RNG.standard_normal((5, 4)))
+    parts = x.unsqueeze(1) - y
+    expected = torch.autograd.grad((parts.norm(p, -1) * grad).sum(), (x, y)) if p else (x * 0, y * 0)
+    made = torch.cdist(x, y, p).detach().numpy()
+    for found, wanted in zip((distance.cdist_backward(grad.numpy(), x.detach().numpy(), y.detach().numpy(), p, made),
+                              distance.cdist_backward(grad.mT.numpy(), y.detach().numpy(), x.detach().numpy(), p,
+                                                      made.T)), expected, strict=True):  # fmt: skip
+        np.testing.assert_allclose(found, wanted.detach().numpy(), atol=1e-12)
+    first, second = np.triu_indices(5, 1)
+    weights = torch.tensor(RNG.standard_normal(10))
+    apart = x[torch.tensor(first)] - x[torch.tensor(second)]
+    wanted = torch.autograd.grad((apart.norm(p, 1) * weights).sum(), x)[0] if p else x * 0
+    rows = x.detach().numpy()
+    found = distance.pdist_backward(weights.numpy(), rows, p, distance.pdist(rows, p))
+    np.testing.assert_allclose(found, wanted.detach().numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("density", [False, True])
+def test_histograms(density: bool, weighted: bool) -> None:
+    rows = RNG.standard_normal((300, 2))
+    rows[:20] = np.round(rows[:20])
+    rows[0, 0] = math.nan
+    edges = [np.linspace(-1.0, 2.0, 5), np.array([-2.0, 0.0, 0.5, 3.0])]
+    weight = RNG.random(300) if weighted else None
+    expected, _ = np.histogramdd(rows[1:], edges, weights=None if weight is None else weight[1:], density=density)
+    np.testing.assert_allclose(histogram.histogram(rows, edges, weight, density), expected, atol=1e-12)
+    np.testing.assert_array_equal(histogram.bounds(rows[1:], 2), [rows[1:].min(0), rows[1:].max(0)])
+    assert np.isnan(histogram.bounds(rows, 2)[:, 0]).all()
+    for made, count in zip(histogram.edges(rows, (4, 1), (-1.0, 2.0, 3.0, 7.0)), (5, 2), strict=True):
+        assert made.shape == (count,)
+    np.testing.assert_allclose(histogram.edges(rows, (7,), (-1.0, 2.0))[0], np.linspace(-1.0, 2.0, 8), atol=1e-15)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int32", "uint8"])
+def test_short_rows_are_sorted_and_searched(kind: str) -> None:
+    array = (RNG.standard_normal((3, 64, 2)) * 9).astype(kind)
+    if kind.startswith("float"):
+        array[0, ::7] = math.nan
+    ascending = np.argsort(array, 1, kind="stable")
+    for descending in (False, True):
+        values, indices = order.sort(array, 1, descending, True, (SPEC, SPEC))
+        expected = ascending if not descending else 63 - np.argsort(array[:, ::-1], 1, kind="stable")[:, ::-1]
+        np.testing.assert_array_equal(indices, expected)
+        np.testing.assert_array_equal(values, np.take_along_axis(array, indices, 1))
+        best = order.topk(array, 5, 1, descending, True)
+        np.testing.assert_array_equal(best[0], values[:, :5])
+        np.testing.assert_array_equal(best[1], indices[:, :5])
+    assert order.sort(np.zeros((2, 65)), 1, False, True, (SPEC, SPEC)) is None
+    np.testing.assert_array_equal(order.kthvalue(array, 10, 1, False)[1], ascending[:, 9])
+    whole = np.nan_to_num(array)
+    np.testing.assert_array_equal(order.median(whole, 1, True)[0], np.sort(whole, 1)[:, 31:32])
+    if kind.startswith("float"):
+        found, at = order.median(array, 1, False)
+        assert np.isnan(found[0]).all() and (at[0] == 0).all() and not np.isnan(found[1:]).any()
+        numbers = np.sort(array[0], 0)[: (~np.isnan(array[0, :, 0])).sum()]
+        np.testing.assert_array_equal(order.nanmedian(array, 1, False)[0][0], numbers[(len(numbers) - 1) // 2])
+    bounds, wanted = np.sort(whole[0, :9, 0]), whole[1, :, 0]
+    for right in (False, True):
+        side = "right" if right else "left"
+        np.testing.assert_array_equal(order.bucketize(wanted, bounds, False, right),
+                                      np.searchsorted(bounds, wanted, side))  # fmt: skip
+        rows = np.sort(whole[:, :9, 0], -1)
+        made = order.searchsorted(rows, whole[:, 9:20, 1], True, right, None, None)
+        assert made.dtype == np.int32
+        for i in range(3):
+            np.testing.assert_array_equal(made[i], np.searchsorted(rows[i], whole[i, 9:20, 1], side))
+
+
+def test_the_most_frequent_element_is_the_smallest_of_such() -> None:
+    values, indices = order.mode(np.array([[3, 1, 3, 1, 2], [2, 2, 5, 5, 5]]), 1, False)
+    assert values.tolist() == [1, 5] and indices.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_products_of_compressed_matrices(reduce: str) -> None:
+    dense = RNG.standard_normal((6, 5)) * (RNG.random((6, 5)) < 0.5)
+    dense[2] = 0
+    starts = np.concatenate(([0], np.cumsum((dense != 0).sum(1))))
+    columns, values, other = np.nonzero(dense)[1], dense[dense != 0], RNG.standard_normal((5, 3))
+    expected = np.zeros((6, 3))
+    for i in range(6):
+        products_of_row = values[starts[i] : starts[i + 1], None] * other[columns[starts[i] : starts[i + 1]]]
+        if len(products_of_row):
+            expected[i] = getattr(np, reduce)(products_of_row, 0)
+    np.testing.assert_allclose(sparse.csr_product(starts, columns, values, other, reduce), expected, atol=1e-12)
+    assert sparse.csr_product(starts, columns + 3, values, other, reduce) is None
+    assert sparse.csr_product(starts + 1, columns, values, other, reduce) is None
+
+
+def test_elements_of_a_product_at_the_places_of_a_sparse_matrix() -> None:
+    left, right = RNG.standard_normal((3, 4)), RNG.standard_normal((5, 4))
+    starts, others = np.array([0, 2, 2, 3]), np.array([1, 4, 0])
+    expected = (left @ right.T)[[0, 0, 2], [1, 4, 0]]
+    np.testing.assert_allclose(sparse.csr_sampled(starts, others, left, right, True), expected)
+    np.testing.assert_allclose(sparse.csr_sampled(starts, others, right, left, False), expected)
+    assert sparse.csr_sampled(starts, others + 4, left, right, True) is None
+
+
+@pytest.mark.parametrize("kind", ["float32", "int32", "uint8"])
+def test_cross_products_wrap_as_numpys_do(kind: str) -> None:
+    a, b = ((RNG.random((4, 3, 2)) * 100).astype(kind) for _ in range(2))
+    expected = np.cross(a, b, axis=1).astype(kind)
+    np.testing.assert_allclose(products.cross(a, b, 1, Spec((4, 3, 2), torch.float32)), expected, rtol=1e-4)
