@@ -110,12 +110,15 @@ def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None
 _dimensions = range  # which PyTorch's argument hides
 
 
-def _counts_spec(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Spec:
+def _counts_spec(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool, even: bool) -> Spec:
     return Spec(tuple([e._array.shape[0] - 1 for e in edges]), self.dtype)
 
 
-def _counts(xp: Any, self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
-    """How many rows, or how much weight, falls between the edges; the last bin of a dimension is closed."""
+def _counts(xp: Any, self: Any, edges: Sequence[Any], weight: Any, density: bool, even: bool) -> Any:
+    """How many rows, or how much weight, falls between the edges; the last bin of a dimension is closed.
+
+    That the bins are `even`, of equal width, is for kernels to know.
+    """
     sizes = [e.shape[0] - 1 for e in edges]
     total, rows = math.prod(sizes), self.reshape(-1, len(sizes))
     place, inside = xp.zeros(rows.shape[0], xp.int64), xp.ones(rows.shape[0], bool)
@@ -135,7 +138,7 @@ def _counts(xp: Any, self: Any, edges: Sequence[Any], weight: Any, density: bool
 
 
 _counted = function_of(op(
-    "_histogram_counts(Tensor self, Tensor[] edges, Tensor? weight, bool density) -> Tensor",
+    "_histogram_counts(Tensor self, Tensor[] edges, Tensor? weight, bool density, bool even) -> Tensor",
     kernel=moves(_counts_spec, _counts), kernels={"cpu": "histogram.histogram"}, public=""))
 
 
@@ -151,7 +154,8 @@ _counted = function_of(op(
 def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any:
     _check(self, weight, (self.numel(), 1), None if weight is None else (weight.numel(),))
     _check_edges(self, (bins,))
-    return named_result("histogram", ("hist", "bin_edges"))(_counted(self, (bins,), weight, density), bins.clone())
+    counts = _counted(self, (bins,), weight, density, False)
+    return named_result("histogram", ("hist", "bin_edges"))(counts, bins.clone())
 
 
 @composite("histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool "
@@ -164,7 +168,7 @@ def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any
 def _histogram_of_count(self: Any, bins: int, range: Any, weight: Any, density: bool) -> Any:
     _check(self, weight, (self.numel(), 1), None if weight is None else (weight.numel(),))
     edges = _equal_edges(self, (bins,), range, 1)
-    return named_result("histogram", ("hist", "bin_edges"))(_counted(self, edges, weight, density), edges[0])
+    return named_result("histogram", ("hist", "bin_edges"))(_counted(self, edges, weight, density, True), edges[0])
 
 
 # several dimensions --------------------------------------------------------------------------------------------------
@@ -179,7 +183,7 @@ def _histogramdd_of_edges(self: Any, bins: Sequence[Any], range: Any, weight: An
         raise RuntimeError(f"torch.histogramdd: expected {dims} sequences of bin edges for a {dims}-dimensional "
                            f"histogram but got {len(bins)}")
     _check_edges(self, bins)
-    return _HISTOGRAMDD(_counted(self, bins, weight, density), tuple([edges.clone() for edges in bins]))
+    return _HISTOGRAMDD(_counted(self, bins, weight, density, False), tuple([edges.clone() for edges in bins]))
 
 
 @composite(f"histogramdd.int_bins(Tensor self, int bins, {_ARGUMENTS}", public="torch")
@@ -193,4 +197,4 @@ def _histogramdd_of_counts(self: Any, bins: Sequence[int], range: Any, weight: A
     if len(bins) != dims:
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     edges = _equal_edges(self, bins, range, dims)
-    return _HISTOGRAMDD(_counted(self, edges, weight, density), tuple(edges))
+    return _HISTOGRAMDD(_counted(self, edges, weight, density, True), tuple(edges))

@@ -62,7 +62,7 @@ def _addr_array(xp: Any, self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any,
 
 op("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    apart="vec1 vec2", aligned="self", resizes_expanded=False, inplace=True,
-   kernel=moves(_addr_spec, _addr_array),
+   kernel=moves(_addr_spec, _addr_array), kernels={"cpu": "products.addr"},
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
              vec1=lambda grad, vec2, alpha: scaled(grad.mv(conj(vec2)), alpha),
              vec2=lambda grad, vec1, alpha: scaled(grad.t().mv(conj(vec1)), alpha)),
@@ -204,7 +204,8 @@ def _kron_by_parts(self: Any, other: Any) -> Any:
 
 
 op("kron(Tensor self, Tensor other) -> Tensor", apart="self other",
-   kernel=moves(_kron_spec, _kron_array), decomposition=_kron_by_parts, batch=decomposed,
+   kernel=moves(_kron_spec, _kron_array), kernels={"cpu": "products.kron"},
+   decomposition=_kron_by_parts, batch=decomposed,
    grad=dict(self=lambda grad, other, self_shape: _kron_share(grad, other, self_shape, True),
              other=lambda grad, self, other_shape: _kron_share(grad, self, other_shape, False)), linear="each",
    samples=cases(case(t(2, 3), t(4, 2)), case(t(2, 3), t(4)), case(t(2), t(2, 2))), out=CASTABLE._replace(by="mul"))

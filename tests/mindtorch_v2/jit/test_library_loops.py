@@ -66,10 +66,11 @@ def test_histograms(density: bool, weighted: bool) -> None:
     rows = RNG.standard_normal((300, 2))
     rows[:20] = np.round(rows[:20])
     rows[0, 0] = math.nan
-    edges = [np.linspace(-1.0, 2.0, 5), np.array([-2.0, 0.0, 0.5, 3.0])]
     weight = RNG.random(300) if weighted else None
-    expected, _ = np.histogramdd(rows[1:], edges, weights=None if weight is None else weight[1:], density=density)
-    np.testing.assert_allclose(histogram.histogram(rows, edges, weight, density), expected, atol=1e-12)
+    for edges, even in (([np.linspace(-1.0, 2.0, 5), np.array([-2.0, 0.0, 0.5, 3.0])], False),
+                        ([np.linspace(-1.0, 2.0, 4), np.linspace(-2.0, 2.0, 21)], True)):  # fmt: skip
+        expected, _ = np.histogramdd(rows[1:], edges, weights=None if weight is None else weight[1:], density=density)
+        np.testing.assert_allclose(histogram.histogram(rows, edges, weight, density, even), expected, atol=1e-12)
     np.testing.assert_array_equal(histogram.bounds(rows[1:], 2), [rows[1:].min(0), rows[1:].max(0)])
     assert np.isnan(histogram.bounds(rows, 2)[:, 0]).all()
     for made, count in zip(histogram.edges(rows, (4, 1), (-1.0, 2.0, 3.0, 7.0)), (5, 2), strict=True):

@@ -4,17 +4,15 @@ from ..language import ceil, function, kernel, like, parallel, pow, sqrt
 
 
 @function
-def combined(total, apart, p, norm):
-    """What is known of a distance with one more coordinate."""
+def summand(apart, p, norm):
+    """What one coordinate adds to a distance."""
     if norm == "zero":
-        return total + min(ceil(abs(apart)), 1)
+        return min(ceil(abs(apart)), 1)
     if norm == "one":
-        return total + abs(apart)
+        return abs(apart)
     if norm == "two":
-        return total + apart * apart
-    if norm == "largest":
-        return max(total, abs(apart))
-    return total + pow(abs(apart), p)
+        return apart * apart
+    return pow(abs(apart), p)
 
 
 @function
@@ -50,7 +48,11 @@ def cdist(out, x1, x2, p: float, *, norm):
         for j in range(columns):
             total = like(0, out)
             for k in range(width):
-                total = combined(total, x1[b, i, k] - x2[b, j, k], p, norm)
+                apart = x1[b, i, k] - x2[b, j, k]
+                if norm == "largest":
+                    total = max(total, abs(apart))
+                else:
+                    total += summand(apart, p, norm)
             out[b, i, j] = finished(total, p, norm)
 
 
@@ -74,7 +76,11 @@ def pdist(out, x, p: float, *, norm):
         for j in range(i + 1, rows):
             total = like(0, out)
             for k in range(width):
-                total = combined(total, x[i, k] - x[j, k], p, norm)
+                apart = x[i, k] - x[j, k]
+                if norm == "largest":
+                    total = max(total, abs(apart))
+                else:
+                    total += summand(apart, p, norm)
             out[start + j] = finished(total, p, norm)
 
 

@@ -1,6 +1,6 @@
 """Counting elements by the bins that they fall into."""
 
-from ..language import fma, kernel, like, parallel
+from ..language import fma, int64, kernel, like, parallel
 
 
 @kernel
@@ -30,19 +30,30 @@ def edges(out, low: float, high: float):
 
 
 @kernel
-def bins_along(place, rows, edges, dim):
-    """Multiplies places by the number of bins of a dimension and adds each row's bin; -1 for what lies outside."""
+def bins_along(place, rows, edges, dim, *, even):
+    """Multiplies places by the number of bins of a dimension and adds each row's bin; -1 for what lies outside.
+
+    Bins of equal width (`even`) are found by a division and a look at their neighbours, others by halving.
+    """
     count = edges.shape[0] - 1
+    scale = count / (edges[count] - edges[0])
     for i in parallel(place.shape[0], 32):
         x = rows[i, dim]
         if x >= edges[0] and x <= edges[count]:
             low, high = 0, count  # the last edge is of the last bin
-            while high - low > 1:
-                middle = (low + high) // 2
-                if edges[middle] <= x:
-                    low = middle
-                else:
-                    high = middle
+            if even:
+                low = max(min(int64((x - edges[0]) * scale), count - 1), 0)
+                while low > 0 and edges[low] > x:
+                    low -= 1
+                while low < count - 1 and edges[low + 1] <= x:
+                    low += 1
+            else:
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    if edges[middle] <= x:
+                        low = middle
+                    else:
+                        high = middle
             if place[i] >= 0:
                 place[i] = place[i] * count + low
         else:

@@ -23,11 +23,11 @@ def edges(self: Any, bins: Sequence[int], limits: Sequence[float]) -> Any:
     return made
 
 
-def histogram(self: Any, edges: Sequence[Any], weight: Any, density: bool) -> Any:
+def histogram(self: Any, edges: Sequence[Any], weight: Any, density: bool, even: bool) -> Any:
     rows, sizes = self.reshape(-1, len(edges)), [len(e) - 1 for e in edges]
     place = np.zeros(len(rows), np.int64)
     for d, edge in enumerate(edges):
-        if not launched(written.bins_along, place, rows, edge, d):
+        if not launched(written.bins_along, place, rows, edge, d, even=even):
             return None
     made = np.zeros(math.prod(sizes), rows.dtype)
     weights = place if weight is None else weight.reshape(-1)
