@@ -85,15 +85,16 @@ def _attempted(own: Callable, generic: Callable) -> Callable:
     halves, wants_spec = getattr(own, "takes_halves", False), "spec" in parameters_of(own)
     takes_spec = "spec" in parameters_of(generic)
 
-    def attempted(xp: Any, *args: Any, spec: Any = None) -> Any:
-        made = own(*args, spec=spec) if wants_spec else own(*args)
-        if made is not None:
-            return made
+    def otherwise(xp: Any, *args: Any, spec: Any = None) -> Any:
         if halves:
             args = tuple([_widened(a) for a in args])
         return generic(xp, *args, spec=spec) if takes_spec else generic(xp, *args)
 
-    attempted.own, attempted.takes_halves = own, halves  # type: ignore[attr-defined]
+    def attempted(xp: Any, *args: Any, spec: Any = None) -> Any:
+        made = own(*args, spec=spec) if wants_spec else own(*args)
+        return otherwise(xp, *args, spec=spec) if made is None else made
+
+    attempted.own, attempted.otherwise, attempted.takes_halves = own, otherwise, halves  # type: ignore[attr-defined]
     return attempted
 
 

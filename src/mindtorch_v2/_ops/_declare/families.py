@@ -238,13 +238,19 @@ class ArrayFamily(Family):
                 passed.append(f"{a.name} if {absent}{a.name}.__class__ in NUMBERS else {one}")
             else:
                 passed.append(f"None if {a.name} is None else {one}" if a.optional else one)
+        own = getattr(array, "own", None)
+        quick = [*passed, "spec=spec"] if own is not None and "spec" in parameters_of(own) else [*passed]
         if "spec" in parameters_of(array):
             passed.append("spec=spec")
         if "operator" in parameters_of(array):
             passed.append("operator=operator")
-        return f"array(xp, {', '.join(passed)})", {
-            "array": array, "xp": backend.xp, "NUMBERS": NUMBERS, "widened": functools.partial(self.widened, backend),
-            "operator": operator,
+        call = f"array(xp, {', '.join(passed)})"
+        if own is not None and take == taken:
+            call = f"(_made if (_made := own({', '.join(quick)})) is not None else {call})"
+            array = array.otherwise
+        return call, {
+            "array": array, "own": own, "xp": backend.xp, "NUMBERS": NUMBERS, "operator": operator,
+            "widened": functools.partial(self.widened, backend),
         }
 
     def described(self, operator: Operator) -> Callable:

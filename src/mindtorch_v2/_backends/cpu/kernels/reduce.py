@@ -109,6 +109,10 @@ class Fold:
         self.middle = launches(again, library.total_itself)
         self.last = launches(again, finish)
 
+    def partial(self, kind: Any) -> Any:
+        """The type of results on the way to one of a type."""
+        return np.float64 if self.wide else np.float32 if kind in REDUCED else kind
+
     def _extreme_rows(self, mapped: Any, start: Any) -> Callable:
         launch = prepared(library.extreme_rows, element=mapped, combine=self.extreme, start=start)
         return lambda made, x, rows, n, parts, width, count, p: launch(made, x, rows, n, parts, width)
@@ -163,39 +167,51 @@ def _divided(step: Step, threads: int) -> list[tuple[Step, int]]:
 # operators -----------------------------------------------------------------------------------------------------------
 
 
-def _kind_of(x: Any) -> str:
+@functools.cache
+def _kind_of(dtype: np.dtype) -> str:
     """The kind of numbers that is computed with: "u" for uint64 alone, smaller ones become int64."""
-    kind = "f" if x.dtype in REDUCED else x.dtype.kind
-    return "i" if kind == "u" and x.itemsize < 8 else kind
+    kind = "f" if dtype in REDUCED else dtype.kind
+    return "i" if kind == "u" and dtype.itemsize < 8 else kind
 
 
 class Folding:
     """The kernel of an operator: a fold for each kind of array ("f", "i", "u", "b"), of which some may be missing."""
 
-    takes_halves = True
-
     def __init__(self, **folds: Fold) -> None:
         self.folds = folds
+        self._known: dict[Any, Fold | None] = {}  # by type of element
+
+    def fold_of(self, kind: np.dtype) -> Fold | None:
+        try:
+            return self._known[kind]
+        except KeyError:
+            self._known[kind] = self.folds.get(_kind_of(kind))
+            return self._known[kind]
 
     def __call__(self, x: Any, axes: tuple[int, ...] | None, spec: Spec, p: float = 0.0) -> Any:
-        fold = self.folds.get(_kind_of(x))
+        fold, kind = self.fold_of(x.dtype), spec.dtype.np
         if fold is None:
             return None
-        found = in_order(x, axes)
+        if not x.flags.c_contiguous:
+            return self._of_strided(fold, x, axes, spec, p)
+        steps = steps_of(x.shape, axes)
+        made = np.empty(spec.shape, kind)
+        return made if steps and fold(made, x, steps, fold.partial(kind), p) else None
+
+    def _of_strided(self, fold: Fold, x: Any, axes: tuple[int, ...] | None, spec: Spec, p: float) -> Any:
+        found, kind = in_order(x, axes), spec.dtype.np
         if found is None:
             return None
         x, axes, order = found
         steps = steps_of(x.shape, axes)
         if not steps:
             return None
-        kind = spec.dtype.np
-        partial = np.float64 if fold.wide else np.float32 if kind in REDUCED else kind
         if not order or axes is None or len(spec.shape) < 2:
             made = np.empty(spec.shape, kind)
-            return made if fold(made, x, steps, partial, p) else None
+            return made if fold(made, x, steps, fold.partial(kind), p) else None
         kept = [d for i, d in enumerate(order) if i not in axes]
         made = np.empty([x.shape[order.index(d)] for d in kept], kind)
-        if not fold(made, x, steps, partial, p):
+        if not fold(made, x, steps, fold.partial(kind), p):
             return None
         return np.ascontiguousarray(made.transpose([kept.index(d) for d in sorted(kept)])).reshape(spec.shape)
 
@@ -210,7 +226,7 @@ class Folding:
             at = dim[0] % len(shape)
             made = np.empty(shape[:at] + ((1,) if keepdim else ()) + shape[at + 1 :], x.dtype)
             steps = steps_of(shape, (at,))
-        return made if steps and fold(made, x, steps, np.float64 if fold.wide else x.dtype) else None
+        return made if steps and fold(made, x, steps, fold.partial(x.dtype)) else None
 
 
 def _of_dims(folding: Folding) -> Callable:
@@ -227,7 +243,7 @@ def _of_dims(folding: Folding) -> Callable:
 
 
 def _axes(dim: Any) -> tuple[int, ...] | None:
-    return (dim,) if dim.__class__ is int else tuple(dim) if dim else None
+    return dim or None if dim.__class__ is tuple else (dim,) if dim.__class__ is int else tuple(dim) if dim else None
 
 
 _ADDED = Fold(library.itself, library.sum_of, 0, wide=True)
@@ -311,7 +327,7 @@ class _Places:
         threads = get_num_threads() if x.size >= SHARED else 1
         if inner > 1:
             return (values, places) if self.columns(values, places, x, *step, width_of(step, threads)) else None
-        rows = self.rows[_kind_of(x)]
+        rows = self.rows[_kind_of(x.dtype)]
         if outer > 1 or threads == 1:
             return (values, places) if rows(values, places, x, outer, n, 1, n) else None
         width = -(-n // (4 * threads))
@@ -357,7 +373,7 @@ _POWER_NORM = Folding(f=Fold(library.powered, library.sum_of, 0, library.root_of
 
 @takes_halves
 def vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any, *, spec: Spec) -> Any:
-    if dtype is not None and dtype.np != x.dtype or _kind_of(x) != "f":
+    if dtype is not None and dtype.np != x.dtype or _kind_of(x.dtype) != "f":
         return None
     return _NORMS.get(ord, _POWER_NORM)(x, _axes(dim), spec, float(ord))
 
@@ -374,12 +390,14 @@ class _Moments:
         self.merge = prepared(library.merge_moments, deviation=deviation)
 
     def __call__(self, x: Any, dim: Any, correction: Any, shape: tuple[int, ...]) -> tuple[Any, Any] | None:
-        found = in_order(x, _axes(dim)) if _kind_of(x) == "f" else None
-        if found is None:
+        kept, axes = x, _axes(dim)
+        if _kind_of(x.dtype) != "f":
             return None
-        kept, axes, order = found
-        if order and axes is not None:
-            kept, axes = np.ascontiguousarray(x), _axes(dim)
+        if not x.flags.c_contiguous:
+            found = in_order(x, axes)
+            if found is None:
+                return None
+            kept = np.ascontiguousarray(x) if found[2] and axes is not None else found[0]
         steps = steps_of(kept.shape, axes)
         if len(steps) > 1:  # the folded dimensions behind the others
             last = {d % x.ndim for d in axes or ()}
