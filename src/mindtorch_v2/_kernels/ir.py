@@ -84,7 +84,10 @@ def cast(node: Node, kind: str) -> Node:
         return node
     if node.op == "const":
         value = node.data
-        if kind in ("f32", "f64", "weak"):
+        if kind == "f32":
+            with np.errstate(over="ignore"):
+                return const(float(np.float32(value)), kind)
+        if kind in ("f64", "weak"):
             return const(float(value), kind)
         if kind != "bool" and node.type not in FLOATS:
             return const(int(value), kind)
