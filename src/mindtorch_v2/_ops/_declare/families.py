@@ -247,7 +247,7 @@ class ArrayFamily(Family):
         call = f"array(xp, {', '.join(passed)})"
         if own is not None and take == taken:
             call = f"(_made if (_made := own({', '.join(quick)})) is not None else {call})"
-            array = array.otherwise
+            array = array.otherwise  # type: ignore[attr-defined]
         return call, {
             "array": array, "own": own, "xp": backend.xp, "NUMBERS": NUMBERS, "operator": operator,
             "widened": functools.partial(self.widened, backend),
