@@ -262,6 +262,14 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
     return Spec(shape, kind)
 
 
+def _addmm_array(xp: Any, self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+    if alpha == 1 and beta == 1 and self.shape == mat2.shape[1:]:
+        linear = getattr(xp, "linear", None)  # the CPU's, which adds while it has the product in cache
+        if linear is not None:
+            return linear(mat1, mat2.T, self)
+    return _combined(xp.dot(mat1, mat2), self, beta, alpha)
+
+
 class _AddsProduct(ArrayFamily):
     """A product added to `self`, which in place must have the product's size itself."""
 
@@ -283,8 +291,7 @@ class _AddsProduct(ArrayFamily):
 
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    aligned="self",
-   kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha:
-                       _combined(xp.dot(mat1, mat2), self, beta, alpha)),
+   kernel=_AddsProduct(_addmm_spec, _addmm_array),
    kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
@@ -538,16 +545,20 @@ def _quick_linear(xp: Any) -> Callable:
         kind = a.dtype
         if kind is not w.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
             return None
-        if a.ndim != 2 or w.ndim != 2 or a.shape[1] != w.shape[1]:
+        shape, features = a.shape, w.shape
+        if len(shape) < 2 or len(features) != 2 or shape[-1] != features[1]:
             return None
         if bias is None:
             b = None
         else:
             b = bias._array
-            if b.dtype is not kind or b.shape != w.shape[:1]:
+            if b.dtype is not kind or b.shape != features[:1]:
                 return None
         made = _new(Tensor)
-        made._array = multiplied(a, w, b)
+        if len(shape) == 2:
+            made._array = multiplied(a, w, b)
+        else:
+            made._array = multiplied(_rows(a), w, b).reshape(shape[:-1] + features[:1])
         return made
 
     return quick
