@@ -12,7 +12,16 @@ from ._declare.batch import along_one, decomposed
 from ._declare.families import computes, moves
 from ._declare.op import composite, function_of, op
 from ._declare.out import CASTABLE, Out
-from ._declare.rules import Spec, broadcast_shape, c_name, common_dtype, number_array, shape_text, unwatched
+from ._declare.rules import (
+    Spec,
+    broadcast_shape,
+    c_name,
+    common_dtype,
+    number_array,
+    pointwise_strides,
+    shape_text,
+    unwatched,
+)
 from ._declare.samples import case, cases, error, t
 from .copy import stored_number
 from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear, scaled
@@ -44,10 +53,16 @@ def _addr_spec(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) 
             raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
         if kind.category == FLOAT and number.__class__ is complex:
             stored_number(number, kind)
-    return Spec((*rows, *columns), kind)
+    shape = (*rows, *columns)
+    return Spec(shape, kind, pointwise_strides(shape, [self]))
 
 
 def _addr_array(xp: Any, self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any, spec: Spec) -> Any:
+    made = _added_product(self, vec1, vec2, beta, alpha, spec)
+    return made if spec.strides is None else xp.asarray(made, order="F")  # the columns of `self` are contiguous
+
+
+def _added_product(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any, spec: Spec) -> Any:
     kind = spec.dtype.np
     self, vec1, vec2 = (x if x.dtype == kind else x.astype(kind) for x in (self, vec1, vec2))
     if spec.dtype.category == BOOL:

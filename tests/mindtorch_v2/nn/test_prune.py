@@ -64,7 +64,8 @@ def test_how_much_is_pruned(function, arguments, zeros):
 
 
 def test_the_channel_of_smallest_norm_goes():
-    assert prune.ln_structured(layer(NUMBERS), "weight", 1, 1, 1).weight.tolist() == [[0, -5, 2], [0, 0.5, -3]]
+    numbers = [[1.0, -5.0, 2.0], [3.0, 0.5, -3.0]]
+    assert prune.ln_structured(layer(numbers), "weight", 1, 1, 1).weight.tolist() == [[0, -5, 2], [0, 0.5, -3]]
     assert prune.ln_structured(layer(NUMBERS), "weight", 1, 1, 0).weight.tolist() == [[1, -5, 2], [0, 0, 0]]
 
 

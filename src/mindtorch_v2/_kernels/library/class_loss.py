@@ -57,7 +57,7 @@ def spread_gradient(each: flat, grad: flat, target: flat, weight: flat, count, c
     for i in range(count):
         own = weight_of(weight, target, i, classes, ignored, weighted)
         g = float64(grad[i if reduction == NONE else 0]) * own
-        each[i] = (g / total if own != 0 else g) if reduction == MEAN else g
+        each[i] = (g / total if target[i] != ignored else 0.0) if reduction == MEAN else g
 
 
 @kernel

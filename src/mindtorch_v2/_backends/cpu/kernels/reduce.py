@@ -234,8 +234,8 @@ def _of_dims(folding: Folding) -> Callable:
 
     @takes_halves
     def kernel(x: Any, dim: Any, keepdim: bool, dtype: Any = None, *, spec: Spec) -> Any:
-        if dtype is not None and dtype.np != x.dtype:
-            return None
+        if dtype is not None and dtype.np != x.dtype or dim == () and x.shape == spec.shape:
+            return None  # of no dimensions, `any` and `all` fold nothing
         return folding(x, _axes(dim), spec)
 
     kernel.quick = folding.quick  # type: ignore[attr-defined]
