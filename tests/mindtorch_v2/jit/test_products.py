@@ -99,6 +99,42 @@ def test_what_is_not_numbers_for_blas_is_left_to_numpy(product):
         assert product(*arguments) is None
 
 
+def test_another_blas_is_left_alone(monkeypatch):
+    monkeypatch.setattr(threads, "blas", lambda: None)
+    refuses = machine.callable_from(machine.load(products.ir(), ["entry"], persistent=False)["entry"], "product")
+    assert refuses(numbers(3, 3), numbers(3, 3)) is None
+
+
+def test_a_blas_with_narrow_integers(tmp_path):
+    """SciPy's OpenBLAS has 32 bits; sizes that these cannot hold are left to NumPy, of which a small limit shows."""
+    program = """
+import numpy as np
+import scipy.linalg
+from mindtorch_v2._backends.cpu.jit import products
+from mindtorch_v2._core import threads
+paths = [path for path in threads._loaded() if "scipy.libs" in path]
+if paths:
+    threads._loaded = lambda: paths
+    assert threads.blas().integers == 32
+def made():
+    return machine.callable_from(machine.load(products.ir(), ["entry"], persistent=False)["entry"], "product")
+torch.set_num_threads(2)
+product, good = made(), []
+for m, k, n in ((3, 4, 5), (1, 4, 5), (4, 5, 1), (150, 120, 130)):
+    a, b = np.random.rand(m, k), np.random.rand(k, n)
+    good.append(np.allclose(product(a, b), a @ b))
+    good.append(np.allclose(product(a.astype("f4"), b.astype("f4")), a @ b, rtol=1e-4))
+products._LIMITS = {32: 100, 64: 100}
+product = made()
+for shapes in (((99, 9), (9, 99)), ((100, 9), (9, 9)), ((9, 100), (100, 9)), ((9, 9), (9, 100))):
+    good.append(product(*map(np.ones, shapes)) is None)
+good.append(product(np.ones((9, 200))[:, :9], np.ones((9, 9))) is None)
+good.append(product(np.ones((9, 9)), np.ones((9, 9)), np.ones((9, 200))[:, :9]) is None)
+print(good)
+"""
+    assert printed(program, tmp_path) == f"{[True] * 8 + [False] + [True] * 5}\n"
+
+
 def test_openblas_has_its_own_number_of_threads_afterwards(product):
     before = torch.get_num_threads()
     try:

@@ -14,6 +14,7 @@ from .machine import sources
 __all__ = ["PRODUCT"]
 
 _MOST = 32  # dimensions
+_LIMITS = {32: 1 << 31, 64: 1 << 62}  # of BLAS's integers
 _THREADS = 64  # that may call OpenBLAS at once: it is built for so many
 _SHARE = 1 << 18  # multiplications that are worth a thread
 VECTOR = 1 << 18  # as many of one row or column are left to kernels, where there are several threads
@@ -38,6 +39,13 @@ def leading(rows, columns, down, right, size):
     else:
         made = 0
     return made
+
+
+@function
+def takes(rows, columns, inner, first, second, limit):
+    """Whether BLAS takes matrices of these sizes and leading dimensions: its integers are below the limit."""
+    most = max(max(rows, columns), max(inner, max(abs(first), abs(second))))
+    return first != 0 and second != 0 and most < limit
 
 
 @function
@@ -434,9 +442,7 @@ matrices:
 layouts:
   %lda = call i64 @leading(i64 %m, i64 %k, i64 %a.strides.before, i64 %a.strides.last, i64 %size)
   %ldb = call i64 @leading(i64 %k, i64 %n, i64 %b.down, i64 %b.right, i64 %size)
-  %a.takes = icmp ne i64 %lda, 0
-  %b.takes = icmp ne i64 %ldb, 0
-  %takes = and i1 %a.takes, %b.takes
+  %takes = call i1 @takes(i64 %m, i64 %n, i64 %k, i64 %lda, i64 %ldb, i64 LIMIT)
   br i1 %takes, label %batch, label %refused
 batch:
   %d = phi i64 [0, %layouts], [%d1, %sized]
@@ -533,8 +539,10 @@ made:
 {_array_fields("c")}
 {_last("c")}
   %ldc = call i64 @leading(i64 %m, i64 %n, i64 %c.strides.before, i64 %c.strides.last, i64 %size)
-  %c.takes = icmp sgt i64 %ldc, 0
-  br i1 %c.takes, label %steps, label %returned
+  %c.takes = call i1 @takes(i64 %m, i64 %n, i64 %k, i64 %ldc, i64 %ldc, i64 LIMIT)
+  %c.plain = icmp sgt i64 %ldc, 0
+  %c.good = and i1 %c.takes, %c.plain
+  br i1 %c.good, label %steps, label %returned
 returned:
   call void @Py_DecRef(ptr %c)
   br label %refused
@@ -593,11 +601,12 @@ def ir() -> str:
         return _REFUSES
     wide = found.integers == 64
     module = Module()
-    for written, count in ((leading, 5), (part_shape, 3), (team_size, 5), (is_for_others, 5)):
+    for written, count in ((leading, 5), (part_shape, 3), (team_size, 5), (is_for_others, 5), (takes, 6)):
         module.function(read_function(written, written.function.__name__, ["i64"] * count))
     kinds = {"int": "i64" if wide else "i32", "narrow": "bitcast i64" if wide else "trunc i64"}
     calls = [_CALLS.format(letter=letter, type=name, **kinds) for letter, name in (("s", "float"), ("d", "double"))]
-    return "\n".join([module.text(), *calls, _PARTS, _ENTRY])
+    limit = str(_LIMITS[found.integers])
+    return "\n".join([module.text(), *calls, _PARTS, _ENTRY.replace("LIMIT", limit)])
 
 
 def _known_as() -> str | None:
