@@ -361,6 +361,7 @@ class _Frame:
     def __init__(self, reader: _Reader, written: _Written, scope: dict[str, Any], suffix: str) -> None:
         self.reader, self.written, self.scope, self.suffix = reader, written, scope, suffix
         self.returned: Any = None
+        self.given: list[ir.Set] = []  # what sets the value that is returned
         counts: dict[str, int] = {}
         for tree in ast.walk(written.tree):
             if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store):
@@ -427,8 +428,13 @@ class _Frame:
             return
         reader, name = self.reader, f"returned{self.suffix}_"
         node = reader.node(value)
-        self.returned = reader.variable(name, node.type)
-        self.emit(ir.Set(name, ir.cast(node, self.returned.type)))
+        kind = max((reader.variables.get(name, node.type), node.type), key=_RANK.__getitem__)
+        reader.variables[name] = kind
+        self.returned = reader.variable(name, kind)
+        self.given.append(ir.Set(name, node))
+        for given in self.given:  # those before may have been of a narrower type
+            given.value = ir.cast(given.value, kind)
+        self.emit(self.given[-1])
         if self.branched:
             self.left = name
             self.emit(ir.Exit(name))
