@@ -437,3 +437,39 @@ def test_addmm_asks_for_one_type_before_it_asks_for_matrices() -> None:
 def test_matmul_says_first_what_the_type_of_out_should_be(left: Any, right: Any, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         torch.matmul(torch.ones(left, dtype=torch.int64), torch.ones(right), out=torch.empty(0, dtype=torch.float64))
+
+
+def test_many_rows_have_the_distances_of_few() -> None:
+    rng = np.random.default_rng(2)
+    x, y = (torch.tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((40, 3), (5, 3)))
+    many, each = torch.cdist(x, y), torch.stack([torch.cdist(row, y)[0] for row in x.split(1)])
+    assert type(many.grad_fn).__name__ == "EuclideanDistBackward0"
+    assert type(torch.cdist(x[:4], y).grad_fn).__name__ == "CdistBackward0"
+    torch.testing.assert_close(many, each)
+    for found, wanted in zip(*(torch.autograd.grad((made**2).sum(), (x, y)) for made in (many, each)), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_the_copy_that_triangular_solve_returns_has_a_gradient() -> None:
+    A = torch.tensor([[2.0, 1.0], [0.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    b = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+    solution, copied = torch.triangular_solve(b, A)
+    assert solution.stride() == (1, 2) and copied.stride() == (1, 2)
+    (solution.sum() + (copied * 3).sum()).backward()
+    assert A.grad.tolist() == [[2.875, 2.75], [3.0, 2.9375]]
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("factors", [3, 2])
+def test_products_of_reflectors_are_differentiated_twice(kind: torch.dtype, factors: int) -> None:
+    torch.manual_seed(1)
+    A = torch.randn(4, 3, dtype=kind, requires_grad=True)
+    tau = torch.randn(factors, dtype=kind, requires_grad=True)
+    assert torch.autograd.gradcheck(torch.linalg.householder_product, (A, tau))
+    assert torch.autograd.gradgradcheck(torch.linalg.householder_product, (A, tau))
+    if factors == 3:
+        other = torch.randn(4, 2, dtype=kind, requires_grad=True)
+        for transpose in (False, True):
+            assert torch.autograd.gradcheck(lambda *x, t=transpose: torch.ormqr(*x, True, t), (A, tau, other))
+            assert torch.autograd.gradcheck(lambda a, b, c, t=transpose: torch.ormqr(a, b, c.mT, False, t),
+                                            (A, tau, other))  # fmt: skip

@@ -153,3 +153,14 @@ def test_transforms_by_scipys_front_and_by_its_loops_agree(order: tuple[int, ...
         for one, other in zip(expected, found, strict=True):
             assert one.shape == other.shape and one.strides == other.strides
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("shape", [(190, 181), (65536,), (40, 30, 50)])
+def test_large_real_inputs_have_all_coefficients(shape: tuple[int, ...], norm: str) -> None:
+    x = RNG.standard_normal(shape)
+    for given in (x, x.T):
+        made = torch.fft.fft(torch.from_numpy(given), dim=0, norm=norm)
+        np.testing.assert_allclose(made.numpy(), np.fft.fft(given, axis=0, norm=norm), atol=1e-9)
+        made = torch.fft.fftn(torch.from_numpy(given), norm=norm)
+        np.testing.assert_allclose(made.numpy(), np.fft.fftn(given, norm=norm), atol=1e-9)
