@@ -31,8 +31,23 @@ _DISTINCT = values([[3.0, 1.0, 5.0, -2.0, 4.0], [2.0, 9.0, -7.0, 6.0, 8.0]])
 _SMALL = 4096
 
 
+def _found_in_rows(xp: Any, array: Any, dim: int, find: Callable[[Any], Any]) -> Any:
+    """`find(rows)` of all rows along a dimension; what it finds in each lies along the dimension again."""
+    if array.ndim < 2:
+        return find(array)
+    moved = xp.moveaxis(array, dim, -1)
+    found = xp.by_rows(find, xp.ascontiguousarray(moved).reshape(-1, moved.shape[-1]))
+    return xp.moveaxis(found.reshape(*moved.shape[:-1], found.shape[-1]), -1, dim)
+
+
 def sorting_indices(xp: Any, array: Any, dim: int, descending: bool) -> Any:
     """Indices that sort along `dim`, equal elements in the order they have; NaN counts as the largest."""
+    if array.size <= _SMALL:
+        return _sorting_indices(xp, array, dim, descending)
+    return _found_in_rows(xp, array, dim, lambda rows: _sorting_indices(xp, rows, -1, descending))
+
+
+def _sorting_indices(xp: Any, array: Any, dim: int, descending: bool) -> Any:
     if array.size > _SMALL and array.dtype.itemsize == 4:
         return _packed_indices(xp, array, dim, descending)
     if descending:
@@ -139,8 +154,8 @@ def _topk(xp: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) -> 
     length = self.shape[dim]
     if 0 < k < length:
         pivot = length - k if largest else k - 1
-        part = xp.argpartition(self, pivot, dim)
-        indices = xp.take(part, xp.arange(pivot, length) if largest else xp.arange(k), dim)
+        best = slice(pivot, length) if largest else slice(k)
+        indices = _found_in_rows(xp, self, dim, lambda rows: xp.argpartition(rows, pivot, -1)[..., best])
     else:
         indices = xp.broadcast_to(xp.arange(k).reshape([-1 if d == dim % self.ndim else 1 for d in range(self.ndim)]),
                                   [k if d == dim % self.ndim else n for d, n in enumerate(self.shape)])
@@ -170,7 +185,9 @@ def _refuse_unordered(self: Tensor, kernel: str) -> None:
 
 def _kth_index(xp: Any, array: Any, k: int, dim: int) -> Any:
     """Indices of the k-th smallest, counted from zero, with size one along `dim`."""
-    return xp.take(xp.argpartition(array, k, dim), [k], dim)
+    if array.size <= _SMALL:
+        return xp.take(xp.argpartition(array, k, dim), [k], dim)
+    return _found_in_rows(xp, array, dim, lambda rows: xp.argpartition(rows, k, -1)[..., k : k + 1])
 
 
 def _kthvalue_spec(self: Tensor, k: int, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
@@ -291,7 +308,7 @@ def _mode(xp: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """The smallest of the most frequent elements, at its last place."""
     if not self.ndim:
         return self.copy(), xp.zeros((), xp.int64)
-    rows = xp.sort(xp.moveaxis(self, dim, -1), -1)
+    rows = xp.moveaxis(_found_in_rows(xp, self, dim, lambda rows: xp.sort(rows, -1)), dim, -1)
     place = xp.broadcast_to(xp.arange(rows.shape[-1]), rows.shape)
     starts = xp.ones(rows.shape, bool)
     starts[..., 1:] = rows[..., 1:] != rows[..., :-1]

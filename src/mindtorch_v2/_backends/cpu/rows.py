@@ -1,8 +1,17 @@
-"""Sums of rows by index. NumPy's add.at and reduceat take one step a row; a product with a sparse matrix does not."""
+"""Sums of rows by index. NumPy's add.at and reduceat take one step a row; a product with a sparse matrix does not.
 
+And rows shared out over threads, for NumPy's functions that let other threads run meanwhile, as its sorts do.
+"""
+
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from ..._core.threads import get_num_threads
+
+_SHARE = 1 << 16  # elements that are worth a thread
 
 
 def _check_inside(name: str, numbers: Any, end: int) -> None:
@@ -33,3 +42,29 @@ def bag_sums(table: Any, indices: Any, starts: Any, factors: Any) -> Any:
 
     factors = np.ones(len(indices), table.dtype) if factors is None else factors
     return scipy.sparse.csr_array((factors, indices, starts), shape=(len(starts) - 1, len(table))) @ table
+
+
+def by_rows(function: Callable[[Any], Any], rows: Any) -> Any:
+    """`function(rows)`, which works on each row alone, by as many threads as there is work for."""
+    team = min(rows.size // _SHARE, len(rows), get_num_threads())
+    if team < 2:
+        return function(rows)
+    parts = np.array_split(rows, team)
+    made: list[Any] = [None] * team
+    failures: list[BaseException] = []
+
+    def run(i: int) -> None:
+        try:
+            made[i] = function(parts[i])
+        except BaseException as failure:  # raised below, in the thread that asked
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(1, team)]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return np.concatenate(made)

@@ -1,0 +1,71 @@
+"""Sorting and what is found by it in arrays that are shared out over threads, against NumPy."""
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu.rows import by_rows
+
+RNG = np.random.default_rng(4)
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("shape, dim", [((700, 300), 1), ((300, 700), 0), ((20, 90, 120), 1)])
+@pytest.mark.usefixtures("three_threads")
+def test_rows_on_several_threads(shape: tuple[int, ...], dim: int, kind: str) -> None:
+    array = (RNG.standard_normal(shape) * 100).astype(kind)
+    x, ordered = torch.from_numpy(array), np.argsort(array, dim, kind="stable")
+    values, indices = x.sort(dim=dim, stable=True)
+    np.testing.assert_array_equal(indices.numpy(), ordered)
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(array, ordered, dim))
+    assert values.is_contiguous() and indices.is_contiguous()
+    largest = np.flip(np.sort(array, dim), dim)
+    np.testing.assert_array_equal(x.topk(70, dim)[0].numpy(), largest.take(range(70), dim))
+    np.testing.assert_array_equal(x.kthvalue(33, dim)[0].numpy(), values.numpy().take(32, dim))
+    np.testing.assert_array_equal(x.median(dim)[0].numpy(), values.numpy().take((shape[dim] - 1) // 2, dim))
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_a_failure_in_any_thread_is_raised() -> None:
+    rows = np.zeros((6, 1 << 16))
+    rows[5] = 1
+
+    def refuse_ones(part: np.ndarray) -> np.ndarray:
+        if part.any():
+            raise ValueError("a one")
+        return part + 2
+
+    with pytest.raises(ValueError, match="a one"):
+        by_rows(refuse_ones, rows)
+    assert (by_rows(refuse_ones, rows[:5]) == 2).all()
+
+
+def test_the_mode_of_long_rows_is_the_smallest_of_the_most_frequent() -> None:
+    x = torch.arange(3000) % 1000
+    values, indices = x.mode()
+    assert values.item() == 0 and x[indices].item() == 0
+    unknown = torch.full((100,), float("nan"))
+    assert unknown.mode()[0].isnan()
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])
+def test_quantiles_with_and_without_a_graph_agree(interpolation: str) -> None:
+    x = torch.tensor(RNG.standard_normal((4, 7)))
+    x[1, 2] = float("nan")
+    for q in (0.3, torch.tensor([0.1, 0.75, 1.0], dtype=torch.float64)):
+        for dim in (None, 0, 1):
+            for function in (torch.quantile, torch.nanquantile):
+                for keepdim in (False, True):
+                    options = dict(dim=dim, keepdim=keepdim, interpolation=interpolation)
+                    plain, recorded = function(x, q, **options), function(x.clone().requires_grad_(), q, **options)
+                    torch.testing.assert_close(plain, recorded.detach(), equal_nan=True)
+                    steps = ([s for n, s in zip(y.shape, y.stride(), strict=True) if n > 1] for y in (plain, recorded))
+                    assert next(steps) == next(steps)
