@@ -220,3 +220,16 @@ def test_modules_with_dual_parameters() -> None:
     with fwAD.dual_level():
         made = torch.func.functional_call(net, {"weight": fwAD.make_dual(weight, torch.ones_like(weight))}, X)
         same(fwAD.unpack_dual(made).tangent, np.full(2, X.numpy().sum()))
+
+
+def test_tangents_pass_composites_that_were_called_often() -> None:
+    """What is remembered of calls without tangents does not serve those with them."""
+    weight = torch.tensor([0.5])
+    for _ in range(30):
+        torch.prelu(X.reshape(1, 3).float(), weight)
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(X, V)
+        same(fwAD.unpack_dual(dual.reshape(1, 3)).tangent, V.reshape(1, 3).numpy())
+        slope = torch.prelu(dual.reshape(1, 3).float(), weight)
+        expected = torch.where(X > 0, V, V * 0.5).reshape(1, 3)
+        np.testing.assert_allclose(fwAD.unpack_dual(slope).tangent.numpy(), expected.numpy(), rtol=1e-6)

@@ -206,8 +206,8 @@ def _rule_of(operator: Operator) -> Callable | None:
 
 
 def _forward_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
-    if DispatchKey.FuncTorch in operator.kernels:  # written as other operators, which see the tangents
-        return below
+    if DispatchKey.FuncTorch in operator.kernels:  # written as other operators, which see the tangents; plans do not
+        return operator.kernels[DispatchKey.FuncTorch]
     if operator.declaration is not None and operator.declaration.by_parts is not None:
         return operator.declaration.by_parts
     arguments = operator.schema.arguments

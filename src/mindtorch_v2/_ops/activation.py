@@ -12,7 +12,7 @@ from .._dispatch.registry import Operator
 from ._declare.aten import LEAF, Aten, first
 from ._declare.batch import called, in_front
 from ._declare.families import Composite, blockwise, computes, moves, pointwise
-from ._declare.formulas import elementwise
+from ._declare.formulas import elementwise, on_arrays
 from ._declare.op import PUBLIC, composite, function_of, op
 from ._declare.out import AS_OPERAND, FOUND
 from ._declare.rules import Spec, floating
@@ -115,13 +115,13 @@ LEAKY_RELU = op("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
 functional(LEAKY_RELU, "leaky_relu(Tensor input, Scalar negative_slope=0.01, Any inplace=False) -> Tensor",
            underscore=True)
 
-_PRELU_KERNEL = op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
+_prelu_kernel = function_of(op("_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
    kernel=pointwise(lambda xp, self, weight: xp.where(self > 0, self, self * weight), excluding=NOT_FLOATING,
                     named="prelu_cpu"),
    grad=dict(self=elementwise(lambda xp, grad, self, weight: xp.where(self > 0, grad, weight * grad)),
              weight=elementwise(lambda xp, grad, self: xp.where(self > 0, 0, self * grad))),
    public="", inplace=False, samples=cases(case(t(2, 3), t(3)), case(t(2, 3), t(1))),
-   decomposition=lambda self, weight: self.where(self > 0, self * weight))
+   decomposition=lambda self, weight: self.where(self > 0, self * weight)))
 
 
 def _check_prelu(self: Tensor, weight: Tensor) -> None:
@@ -145,11 +145,12 @@ def _check_prelu(self: Tensor, weight: Tensor) -> None:
            out=None, autocast="lower")
 def _prelu(self, weight):
     _check_prelu(self, weight)
+    shape = tuple(weight.shape)
     if weight.numel() == 1:
-        weight = weight.reshape(()) if not self.dim() else weight.reshape((1,) * self.dim())
+        shape = (1,) * self.dim()
     elif self.dim() > 1:
-        weight = weight.reshape((1, -1, *(1,) * (self.dim() - 2)))
-    return call_bound(_PRELU_KERNEL, (self, weight))
+        shape = (1, weight.numel(), *(1,) * (self.dim() - 2))
+    return _prelu_kernel(self, weight if weight.shape == shape else weight.reshape(shape))
 
 
 def _slopes_spec(self: Tensor, lower: float, upper: float, generator: Any) -> Spec:
@@ -386,20 +387,44 @@ MISH = op("mish(Tensor self) -> Tensor",
 functional(MISH, "mish(Tensor input, Any inplace=False) -> Tensor")
 
 
-@composite("glu(Tensor self, int dim=-1) -> Tensor", public="nn.functional",
-           samples=cases(case(t(2, 4)), case(t(4, 3), dim=0),
-                         error(RuntimeError, "Halving dimension must be even, but dimension 1 is size 3", t(2, 3)),
-                         error(RuntimeError, "glu does not support scalars because halving size must be even", t())),
-           aten=LEAF, python="dim")
-def _glu(self, dim):
-    if not self.dim():
+def _glu_spec(self: Tensor, dim: int) -> Spec:
+    shape = self._array.shape
+    if not shape:
         raise RuntimeError("glu does not support scalars because halving size must be even")
-    size, at = self.size(dim), dim % self.dim()
+    size, at = self.size(dim), dim % len(shape)
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {at} is size {size}")
     if not self.dtype.is_floating_point:
         raise NotImplementedError(f'"glu_cpu" not implemented for \'{self.dtype.scalar_name}\'')
-    return self.narrow(dim, 0, size // 2) * self.narrow(dim, size // 2, size // 2).sigmoid()
+    return Spec((*shape[:at], size // 2, *shape[at + 1 :]), self.dtype)
+
+
+def _glu(xp: Any, self: Any, dim: int) -> Any:
+    value, gate = xp.split(self, 2, dim)
+    made = xp.exp(-gate)
+    made += 1
+    return xp.divide(value, made, out=made)
+
+
+@on_arrays
+def _glu_grad(xp: Any, grad: Any, self: Any, dim: int) -> Any:
+    value, gate = xp.halves(self, dim)
+    opened = 1 / (1 + xp.exp(-gate))
+    of_value = grad * opened
+    return xp.concatenate((of_value, of_value * value * (1 - opened)), dim)
+
+
+def _glu_by_parts(self: Any, dim: int) -> Any:
+    value, gate = self.chunk(2, dim)
+    return value * gate.sigmoid()
+
+
+op("glu(Tensor self, int dim=-1) -> Tensor", public="nn.functional",
+   kernel=computes(_glu_spec, _glu), grad=dict(self=_glu_grad),
+   samples=cases(case(t(2, 4)), case(t(4, 3), dim=0),
+                 error(RuntimeError, "Halving dimension must be even, but dimension 1 is size 3", t(2, 3)),
+                 error(RuntimeError, "glu does not support scalars because halving size must be even", t())),
+   decomposition=_glu_by_parts, python="dim")
 
 
 # gelu ----------------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from ._declare.batch import (
     with_samples,
 )
 from ._declare.families import ArrayFamily, moves
+from ._declare.formulas import elementwise
 from ._declare.op import composite, function_of, op
 from ._declare.out import Out
 from ._declare.rules import Spec, at_hand, broadcast_shape, common_dtype, pointwise_strides, shape_text
@@ -602,8 +603,8 @@ where: Callable = function_of(op(
    kernel=Chooses(_where_spec, _where, widen=False),
    kernels={"cuda": "index.where"},
    npu="aclnnSWhere(condition, self:out, other:out, out)",
-   grad=dict(self=lambda grad, condition: where(condition, grad, 0), other=lambda grad,
-             condition: where(condition, 0, grad)),
+   grad=dict(self=elementwise(lambda xp, grad, condition: xp.where(condition, grad, 0)),
+             other=elementwise(lambda xp, grad, condition: xp.where(condition, 0, grad))),
    samples=cases(case(bools(2, 3), t(2, 3), t(2, 3)), case(bools(3), t(2, 1), t()), case(bools(2, 3), t(2, 3), 1.5),
                  case(bools(2, 3), 1, t(3)), case(bools(2), 1, 0), case(bools(0, 2), t(2), t(2)),
                  case(bools(2), t(2), ints(2)),

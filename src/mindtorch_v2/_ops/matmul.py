@@ -15,6 +15,7 @@ from ._declare.aten import LEAF, Aten
 from ._declare.batch import Call, Result, aligned, one_by_one
 from ._declare.families import ArrayFamily, computes
 from ._declare.flops import Flops, addmm_flop, linear_flop, mm_flop, weight_grad_flop
+from ._declare.formulas import on_arrays
 from ._declare.op import composite, function_of, op
 from ._declare.out import EXACT, Out, refusal
 from ._declare.rules import Spec, broadcast_shape, c_name, check_at_least_1d, number_array, shape_text, type_text
@@ -224,11 +225,29 @@ def _added(call: Call, product: Any) -> Result:
     return call.written(product)
 
 
+@on_arrays
+def of_left(xp: Any, grad: Any, mat2: Any) -> Any:
+    """What the left factor of a product gets of its gradient."""
+    return grad @ mat2.conj().mT
+
+
+@on_arrays
+def of_matrix(xp: Any, grad: Any, vec: Any) -> Any:
+    """What a matrix gets of the gradient of its product with a vector."""
+    return grad.reshape((-1, 1)) * vec.conj()
+
+
+@on_arrays
+def of_right(xp: Any, grad: Any, mat1: Any) -> Any:
+    """What the right factor of a product gets of its gradient."""
+    return mat1.conj().mT @ grad
+
+
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
    kernel=_Quick(_mm_spec, lambda xp, self, mat2: xp.dot(self, mat2), _quick_mm),
    kernels={"cuda": "matmul.product"},
    npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
-   grad=dict(self=lambda grad, mat2: grad.mm(conj(mat2).t()), mat2=lambda grad, self: conj(self).t().mm(grad)),
+   grad=dict(self=of_left, mat2=lambda grad, self: of_right(grad, self)),
    samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)),
                  case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
@@ -295,8 +314,8 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
    kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
-             mat1=lambda grad, mat2, alpha: scaled(grad.mm(conj(mat2).t()), alpha),
-             mat2=lambda grad, mat1, alpha: scaled(conj(mat1).t().mm(grad), alpha)),
+             mat1=lambda grad, mat2, alpha: scaled(of_left(grad, mat2), alpha),
+             mat2=lambda grad, mat1, alpha: scaled(of_right(grad, mat1), alpha)),
    inplace=True,
    samples=cases(case(t(2, 4), t(2, 3), t(3, 4)), case(t(4), t(2, 3), t(3, 4), beta=0.5, alpha=2),
                  case(t(2, 4), t(2, 3), t(3, 4), beta=0),
@@ -345,7 +364,7 @@ _OUT_OF_DOT = Out("exact", "result dtype {given} does not match input dtype {mad
 op("mv(Tensor self, Tensor vec) -> Tensor",
    kernel=computes(_mv_spec, lambda xp, self, vec: xp.dot(self, vec)),
    npu="aclnnMv(self, vec, out, cubeMathType=0) empty=0",
-   grad=dict(self=lambda grad, vec: grad.outer(conj(vec)), vec=lambda grad, self: conj(self).t().mv(grad)),
+   grad=dict(self=of_matrix, vec=lambda grad, self: of_right(grad, self)),
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
                  error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))),
    out=_OUT_OF_MV, linear="each",
@@ -365,8 +384,8 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
                        _combined(xp.dot(mat, vec), self, beta, alpha)),
    npu="aclnnAddmv(self, mat, vec, alpha, beta, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
-             mat=lambda grad, vec, alpha: scaled(grad.outer(conj(vec)), alpha),
-             vec=lambda grad, mat, alpha: scaled(conj(mat).t().mv(grad), alpha)),
+             mat=lambda grad, vec, alpha: scaled(of_matrix(grad, vec), alpha),
+             vec=lambda grad, mat, alpha: scaled(of_right(grad, mat), alpha)),
    inplace="addmv_",
    samples=cases(case(t(2), t(2, 3), t(3)), case(t(1), t(2, 3), t(3), beta=0.5, alpha=2), case(t(), t(2, 3), t(3)),
                  case(t(2), t(2, 0), t(0), beta=0),
@@ -437,8 +456,7 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
    kernel=computes(_bmm_spec, _batched),
    kernels={"cuda": "matmul.product"},
    npu="aclnnBatchMatMul(self, mat2, out, cubeMathType=0) empty=0",
-   grad=dict(self=lambda grad, mat2: grad.bmm(conj(mat2).transpose(1, 2)),
-             mat2=lambda grad, self: conj(self).transpose(1, 2).bmm(grad)),
+   grad=dict(self=of_left, mat2=lambda grad, self: of_right(grad, self)),
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(0, 3, 4), t(0, 4, 5)), case(t(2, 3, 0), t(2, 0, 5)),
                  case(t(4, 3, 2, layout="transposed"), t(4, 2, 3, layout="sliced")),
                  error(RuntimeError, "batch1 must be a 3D tensor", t(2, 3), t(2, 3, 4)),
@@ -474,8 +492,8 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnBaddbmm(self, batch1, batch2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
-             batch1=lambda grad, batch2, alpha: scaled(grad.bmm(conj(batch2).transpose(1, 2)), alpha),
-             batch2=lambda grad, batch1, alpha: scaled(conj(batch1).transpose(1, 2).bmm(grad), alpha)),
+             batch1=lambda grad, batch2, alpha: scaled(of_left(grad, batch2), alpha),
+             batch2=lambda grad, batch1, alpha: scaled(of_right(grad, batch1), alpha)),
    inplace=True,
    samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
                                                       "size (5) at "
@@ -707,8 +725,7 @@ _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
    kernel=computes(_broadcast_spec, _batched),
    kernels={"cuda": "matmul.product"},
    npu="aclnnMatmul(self, other, out, cubeMathType=0) empty=0",
-   grad=dict(self=lambda grad, other: batch_matmul(grad, conj(other).transpose(-1, -2)),
-             other=lambda grad, self: batch_matmul(conj(self).transpose(-1, -2), grad)),
+   grad=dict(self=lambda grad, other: of_left(grad, other), other=lambda grad, self: of_right(grad, self)),
    public="",
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(2, 1, 3, 4), t(5, 4, 2)), case(t(3, 4), t(2, 4, 5))),
    linear="each", batch=_product_each, aten=Aten(parts=_batch_matmul_parts), autocast="lower",

@@ -42,6 +42,9 @@ class _Tensors:
     def astype(self, x: Any, kind: Any) -> Any:
         return x.to(kind)
 
+    def halves(self, x: Any, dim: int) -> Any:
+        return x.chunk(2, dim)
+
     def iscomplexobj(self, x: Any) -> bool:
         return x.dtype.is_complex
 
@@ -86,6 +89,9 @@ class _Arrays:
 
     def astype(self, x: Any, kind: Any) -> Any:
         return x.astype(kind)
+
+    def halves(self, x: Any, dim: int) -> Any:
+        return np.split(x, 2, dim)
 
     def broadcast_to(self, x: Any, shape: tuple[int, ...]) -> Any:
         return np.broadcast_to(x, shape).copy()
