@@ -215,6 +215,23 @@ class _Written:
         return made
 
     @functools.cached_property
+    def changing(self) -> set[str]:
+        """Names that have several values."""
+        counts: dict[str, int] = {}
+        for tree in ast.walk(self.tree):
+            if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store):
+                counts[tree.id] = counts.get(tree.id, 0) + 1
+            if isinstance(tree, ast.AugAssign) and isinstance(tree.target, ast.Name):
+                counts[tree.target.id] = 2
+        parameters = {a.arg for a in self.tree.args.args}
+        changing = {name for name, n in counts.items() if n > 1 or name in parameters}
+        for loop in ast.walk(self.tree):  # what a loop assigns may be read before it in the next turn
+            if isinstance(loop, (ast.For, ast.While)) and not _is_unrolled(loop):
+                changing |= {tree.id for part in loop.body for tree in ast.walk(part)
+                             if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store)}
+        return changing
+
+    @functools.cached_property
     def names(self) -> dict[str, Any]:
         """What the function finds outside of itself."""
         return {**vars(builtins), **self.function.__globals__, **inspect.getclosurevars(self.function).nonlocals}
@@ -362,19 +379,8 @@ class _Frame:
         self.reader, self.written, self.scope, self.suffix = reader, written, scope, suffix
         self.returned: Any = None
         self.given: list[ir.Set] = []  # what sets the value that is returned
-        counts: dict[str, int] = {}
-        for tree in ast.walk(written.tree):
-            if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store):
-                counts[tree.id] = counts.get(tree.id, 0) + 1
-            if isinstance(tree, ast.AugAssign) and isinstance(tree.target, ast.Name):
-                counts[tree.target.id] = 2
-        parameters = {a.arg for a in written.tree.args.args}
-        self.changing = {name for name, n in counts.items() if n > 1 or name in parameters}
-        for loop in ast.walk(written.tree):  # what a loop assigns may be read before it in the next turn
-            if isinstance(loop, (ast.For, ast.While)) and not _is_unrolled(loop):
-                self.changing |= {tree.id for part in loop.body for tree in ast.walk(part)
-                                  if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store)}
-        for name in sorted(parameters & self.changing):
+        self.changing = written.changing
+        for name in sorted({a.arg for a in written.tree.args.args} & self.changing):
             if isinstance(scope.get(name), (Node, int, float)):
                 self.assign(ast.Name(name, ast.Store()), scope[name])
 

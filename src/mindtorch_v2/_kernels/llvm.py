@@ -15,7 +15,7 @@ from .ir import Array, Node
 LLVM_TYPES = {"bool": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "weak": "double"}
 LLVM_TYPES |= {f"{k}{n}": f"i{n}" for k in "iu" for n in (8, 16, 32, 64)}
 _MEMORY = LLVM_TYPES | {"bool": "i8"}
-_VECTORS = (2, 4, 8, 16, 32)  # lengths that loops are made into
+_VECTORS = (2, 4, 8, 16)  # lengths that loops are made into
 _UNSIGNED = frozenset(("bool", "u8", "u16", "u32", "u64"))
 _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}

@@ -8,13 +8,15 @@ import numpy as np
 from . import ir, llvm
 from .ir import Array, Node, cast, const
 from .library import shapes
+from .math import FUNCTIONS
 from .trace import Expression
 
-# What an operation costs, in additions; all others cost one.
-_COSTS = dict.fromkeys(("div", "sqrt"), 4) | dict.fromkeys(
+# What an operation costs, in additions: functions of the language 24 unless it is known better, all else one.
+_COSTS = {name.removesuffix("_f32").removesuffix("_f64"): 24 for name in FUNCTIONS}
+_COSTS |= dict.fromkeys(("div", "sqrt"), 4) | dict.fromkeys(
     ("exp", "exp2", "log", "log2", "log10", "tanh", "sin", "cos", "erf", "expm1", "log1p", "sinh", "cosh", "asin",
-     "acos", "atan"), 8)
-_COSTS |= dict.fromkeys(("pow", "fmod", "lgamma", "digamma", "tan", "atan2", "erfinv", "erfc", "hypot"), 24)
+     "acos", "atan", "sigmoid", "hypot"), 8)
+_COSTS |= dict.fromkeys(("gammainc", "gammaincc", "zeta"), 300)
 
 
 def cost(node: Node) -> int:

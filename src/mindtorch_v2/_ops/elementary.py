@@ -357,18 +357,35 @@ def _polygamma_method(self, n):
     return call_bound(_POLYGAMMA, (n, self))
 
 
-@composite("mvlgamma(Tensor self, int p) -> Tensor", inplace=True, aliases=("special.multigammaln",),
-           samples=cases(case(t(2, 3, low=2, high=4), 2),
-                         error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)), out=CASTABLE,
-           aten=LEAF,
-           autocast=dict(accelerators="untouched"))
-def _mvlgamma(self, p):
+def _check_mvlgamma(self: Tensor, p: int) -> None:
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     if self.dtype.category == BOOL:
         raise RuntimeError("The input tensor may not be a boolean tensor.")
-    offsets = 0.5 - 0.5 * self.new_ones((p,), dtype=floating(self.dtype)[0]).cumsum(0)
-    return (self.unsqueeze(-1) + offsets).lgamma().sum(-1) + p * (p - 1) * 0.25 * math.log(math.pi)
+
+
+def _mvlgamma(xp: Any, self: Any, p: int) -> Any:
+    constant = p * (p - 1) * 0.25 * math.log(math.pi)
+    if p > 8:  # too many to be written out
+        return xp.gammaln(self[..., None] - (0.5 * xp.arange(p)).astype(self.dtype)).sum(-1) + constant
+    total = xp.gammaln(self)
+    for k in range(1, p):
+        total = total + xp.gammaln(self - 0.5 * k)
+    return total + constant
+
+
+def _shifted_for_mvlgamma(self: Tensor, p: int) -> Tensor:
+    return self.unsqueeze(-1) + (0.5 - 0.5 * self.new_ones((p,), dtype=floating(self.dtype)[0]).cumsum(0))
+
+
+op("mvlgamma(Tensor self, int p) -> Tensor",
+   kernel=pointwise(_mvlgamma, floating, excluding=(COMPLEX,), named="lgamma_vml_cpu", check=_check_mvlgamma),
+   grad=dict(self=lambda grad, self, p: grad * _shifted_for_mvlgamma(self, p).digamma().sum(-1)),
+   inplace=True, aliases=("special.multigammaln",), out=CASTABLE, autocast=dict(accelerators="untouched"),
+   samples=cases(case(t(2, 3, low=2, high=4), 2), case(t(3, low=6, high=9), 10),
+                 error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)),
+   decomposition=lambda self, p: (_shifted_for_mvlgamma(self, p).lgamma().sum(-1)
+                                  + p * (p - 1) * 0.25 * math.log(math.pi)))
 
 
 def _logit(xp: Any, self: Any, eps: float | None) -> Any:
