@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ._core.device import Size
+from ._core.dtype import dtype
 from ._core.tensor import Tensor
 from ._dispatch.callers import call_torch_function
 from ._dispatch.keys import PYTHON_MASK, changed_modes, modes, unusual
@@ -89,7 +91,7 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
     return call_torch_function(public_api, owners, args, kwargs, in_python=True)
 
 
-_NEVER_ASKED = frozenset((Tensor, str, int, float, bool, type(None)))
+_NEVER_ASKED = frozenset((Tensor, str, int, float, bool, type(None), tuple, list, Size, dtype))
 
 
 def overridable(function: Callable) -> Callable:
@@ -97,7 +99,11 @@ def overridable(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if unusual.threads or not all(a.__class__ in _NEVER_ASKED for a in args):
+        asks = unusual.threads
+        for value in args:
+            if value.__class__ not in _NEVER_ASKED:
+                asks = True
+        if asks:
             given = (*args, *kwargs.values())
             if has_torch_function(given):
                 return handle_torch_function(call, given, *args, **kwargs)

@@ -139,8 +139,11 @@ def _unless_int(name: str) -> str:
     return f"{name}.__class__ is not int or not -{_LARGE} < {name} < {_LARGE}"
 
 
-def _quick_check(argument: Argument) -> list[str]:
-    """Lines that leave for the slow path unless the argument is as kernels take it."""
+def _quick_check(argument: Argument, strict: bool) -> list[str]:
+    """Lines that leave for the slow path unless the argument is as kernels take it.
+
+    An integer becomes a floating number where that is wanted, unless `strict`: then another overload may take it.
+    """
     name, leave = argument.name, "return __slow__"
     unless_none = f"{name} is not None and " if argument.optional or argument.refuses_none else ""
     if argument.is_list:
@@ -166,6 +169,10 @@ def _quick_check(argument: Argument) -> list[str]:
         return [f"if {name} is not None:", *("    " + line for line in lines)] if argument.optional else lines
     if argument.type == "int":
         return [f"if {unless_none}({_unless_int(name)}): {leave}"]
+    if argument.type == "float" and not strict:
+        return [f"if {unless_none}{name}.__class__ is not float:",
+                f"    if {_unless_int(name)}: {leave}",
+                f"    {name} = float({name})"]
     if argument.type == "Scalar":
         return [f"if {name}.__class__ is int:",
                 f"    if not -{_LARGE} < {name} < {_LARGE}: {leave}",
@@ -219,7 +226,7 @@ def _holds_class(values: Sequence[Any]) -> bool:
 
 
 def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bool, checks: Sequence[str] = (),
-                   told: Collection[str] = ()) -> str:
+                   told: Collection[str] = (), strict: bool = False) -> str:
     """The source of a public function; `told` are keywords that, if written, count even where they are the default."""
     schema = operator.schema
     varargs = schema.varargs if schema.gathers(is_method) else None
@@ -263,7 +270,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
                  f"{varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]
     else:
         body += [f"if extra or {leave}: return {slow}"]
-    checks = [*checks, *(line for a in schema.arguments if not a.is_tensor for line in _quick_check(a))]
+    checks = [*checks, *(line for a in schema.arguments if not a.is_tensor for line in _quick_check(a, strict))]
     body += ["try:", *("    " + line for line in _key_lines(schema.arguments)), f"except AttributeError: return {slow}"]
     body += checks
     requested = next((a.name for a in schema.arguments if a.type == "Device"), None)
@@ -487,8 +494,8 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
         scope = _caller_scope(operator) | {"__bound_call__": otherwise}
 
         def source() -> str:
-            return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator),
-                                  told())
+            return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator), told(),
+                                  strict=True)
 
         return lazy_function(name, scope, _with_defaults(operator, scope, source), doc)
 

@@ -355,6 +355,14 @@ def parse_to(
             flags.get("non_blocking", False), flags.get("copy", False), wanted)
 
 
+_PLAIN_TARGETS = frozenset((str, bool, dtype, device, memory_format, type(None)))
+
+
+@functools.lru_cache(256, typed=True)
+def _parsed_to(*args: Any, **kwargs: Any) -> tuple:
+    return parse_to(args, kwargs)
+
+
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The tensor in another type or on another device; itself if nothing changes."""
     if len(args) == 1 and not kwargs:
@@ -363,7 +371,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             return converted(self, target)
         if target.__class__ is device or target.__class__ is str:
             return converted(self, None, device(target))
-    where, kind, non_blocking, copy, wanted = parse_to(args, kwargs)
+    for value in (*args, *kwargs.values()):
+        if value.__class__ not in _PLAIN_TARGETS:
+            where, kind, non_blocking, copy, wanted = parse_to(args, kwargs)
+            break
+    else:
+        where, kind, non_blocking, copy, wanted = _parsed_to(*args, **kwargs)
     return converted(self, kind, where, copy, wanted, non_blocking)
 
 

@@ -56,7 +56,7 @@ from ..._dispatch.keys import (
 from ..._dispatch.registry import Lazy, Operator, PerKeys, refuse_mixed, registry
 from ..._dispatch.schema import NUMBERS, Argument, Schema
 from .out import CASTABLE, EXACT
-from .plans import Planned, can_be_planned, checked_call, composite_plan, key_part, tried, twin_of
+from .plans import Planned, can_be_planned, checked_call, composite_plan, holds_halves, key_part, tried, twin_of
 from .quick import functional_source, inplace_source, planned_view_source, view_source
 from .rules import (
     Spec,
@@ -198,7 +198,7 @@ class ArrayFamily(Family):
         schema = operator.schema
         names = ", ".join(schema.names)
         taken = "{}._array" if backend.direct else "array_of({}, where)"
-        call, scope = self._array_expression(operator, backend, taken)
+        call, scope = self._array_expression(operator, backend, taken, widen=self.widen)
         place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
         body = _finishing(schema, call, f"finished({{}}, {{}}{where})")
         general = f"    spec = infer({names})\n{place}{body}"
@@ -207,24 +207,37 @@ class ArrayFamily(Family):
                   "__opname__": f"{operator.name} {backend.type}"}
         if not backend.direct or not can_be_planned(operator):
             return compile_function(schema.base_name, f"def {schema.base_name}({names}):\n{general}", scope)
-        prepare = _prepared(operator, body, scope)
-        operator.plans = Planned(operator, lambda args: prepare(tried(self.infer, *twin_of(args))), 2, general, scope)
+
+        @functools.cache
+        def prepare(halves: bool) -> Callable:
+            call, own = self._array_expression(operator, backend, taken, widen=halves)
+            return _prepared(schema, call, "finished", {**scope, **own, "__opname__": f"{operator.name} prepared"})
+
+        def make(args: tuple) -> Callable:
+            twins = twin_of(args)
+            return prepare(self._widens(twins))(tried(self.infer, *twins))
+
+        operator.plans = Planned(operator, make, 2, general, scope)
         return operator.plans.kernel()
+
+    def _widens(self, twins: Any) -> bool:
+        """Whether arrays of these layouts have to be brought to another type first."""
+        return self.widen and (self.widened is not _widened or holds_halves(twins))
 
     def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
         if type(self).kernel is not ArrayFamily.kernel and not self.only_arrays:
             return None
-        call, scope = self._array_expression(operator, backend_of("cpu"), "{}")
+        call, scope = self._array_expression(operator, backend_of("cpu"), "{}", widen=self._widens(args))
         scope |= {"finished": finished_array, "result_of": lambda _, arrays: arrays,
-                  "gathered": lambda *arrays: arrays}
-        prepare = _prepared(operator, _finishing(operator.schema, call, "finished({}, {})"), scope)
-        return prepare(tried(self.infer, *args)), range(len(args))
+                  "gathered": lambda *arrays: arrays, "__opname__": f"{operator.name} prepared"}
+        return _prepared(operator.schema, call, "array", scope)(tried(self.infer, *args)), range(len(args))
 
-    def _array_expression(self, operator: Operator, backend: Backend, taken: str) -> tuple[str, dict[str, Any]]:
+    def _array_expression(self, operator: Operator, backend: Backend, taken: str, *,
+                          widen: bool) -> tuple[str, dict[str, Any]]:
         """The call of the array function, and the names in it; `taken` is how the array of a tensor is taken."""
         schema = operator.schema
         array = backend.array_function(operator, self.array)
-        take = f"widened({taken})" if self.widen and not getattr(array, "takes_halves", False) else taken
+        take = f"widened({taken})" if widen and not getattr(array, "takes_halves", False) else taken
         passed = []
         for a in schema.arguments:
             one = take.format(a.name)
@@ -295,11 +308,19 @@ def _finishing(schema: Schema, call: str, finished: str) -> str:
     return f"    {', '.join(specs)} = spec\n    {', '.join(made)} = {call}\n    return gathered({', '.join(parts)})\n"
 
 
-def _prepared(operator: Operator, body: str, scope: dict[str, Any]) -> Callable:
-    """The function that gives, for a spec, the call that has it."""
-    name, names = operator.schema.base_name, ", ".join(operator.schema.names)
-    source = f"def prepared(spec):\n    def {name}({names}):\n{textwrap.indent(body, '    ')}    return {name}\n"
-    return compile_function("prepared", source, {**scope, "__opname__": f"{operator.name} prepared"})
+def _prepared(schema: Schema, call: str, kind: str, scope: dict[str, Any]) -> Callable:
+    """The function that gives, for a spec, the call that has it; its result is a tensor, or of kind "array"."""
+    name, names = schema.base_name, ", ".join(schema.names)
+    if len(schema.returns) > 1 or schema.returns[0].is_list:
+        body = textwrap.indent(_finishing(schema, call, "finished({}, {})"), "    ")
+    else:
+        wrapped = "        _tensor = new(Tensor)\n        _tensor._array = _made\n        return _tensor\n"
+        body = (f"        _made = {call}\n"
+                "        if _made.__class__ is not ndarray or _made.dtype is not _kind: return finished(_made, spec)\n"
+                + ("        return _made\n" if kind == "array" else wrapped))
+    source = (f"def prepared(spec):\n    _kind = getattr(getattr(spec, 'dtype', None), 'np', None)\n"
+              f"    def {name}({names}):\n{body}    return {name}\n")
+    return compile_function("prepared", source, {**scope, "ndarray": _ndarray, "new": _new, "Tensor": Tensor})
 
 
 def _widened(backend: Backend, array: Any) -> Any:

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..._core import planning
 from ..._core.device import CPU, META
+from ..._core.dtype import WIDER
 from ..._core.planning import Unplannable, planners
 from ..._core.tensor import Tensor, _disabled_torch_function_impl, wrap_meta
 from ..._dispatch.callers import compile_function
@@ -119,9 +120,10 @@ class Planned:
         self.failures = 0
         self.kernels: list[Callable] = []
 
-    def kernel(self) -> Callable:
-        """The kernel of a family that looks at arguments only."""
-        return self._kernel(self._looking_up(), {"__opname__": f"{self.operator.name} cpu"})
+    def kernel(self, *, forwards: bool = False) -> Callable:
+        """The kernel of a family that looks at arguments only; `forwards` if its general way is another function."""
+        own = {"__name__": __name__} if forwards else {}
+        return self._kernel(self._looking_up(), {"__opname__": f"{self.operator.name} cpu", **own})
 
     def kernel_of_parts(self, mask: int) -> Callable:
         """The kernel of a composite for calls with these keys: what modes or recording change is not planned."""
@@ -234,6 +236,11 @@ def twin_of(value: Any) -> Any:
             raise Unplannable
         return _as_twin(wrap_meta(array.shape, array.dtype, array.strides))
     return tuple(map(twin_of, value)) if value.__class__ in (tuple, list) else value
+
+
+def holds_halves(twins: Any) -> bool:
+    """Whether arrays of half precision are among arguments."""
+    return any(isinstance(t, Tensor) and t._array.dtype in WIDER for t in _each(twins))
 
 
 def _as_twin(tensor: Any) -> Any:

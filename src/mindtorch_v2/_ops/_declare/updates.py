@@ -9,10 +9,12 @@ from ..._backends.interface import Backend
 from ..._core.dtype import REDUCED
 from ..._core.tensor import Tensor, wrap
 from ..._core.warn import warn
+from ..._dispatch.callers import compile_function
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import Schema
 from ..copy import preserved_strides, uninitialised
 from .families import Family, meta_of, operand_positions
+from .plans import Planned, can_be_planned, tried, twin_of
 from .rules import Spec, at_hand, check_operands, check_writable, is_expanded, overlaps_itself, shape_text
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
@@ -53,8 +55,7 @@ class Updates(Family):
                 check(source, *args)
                 target = array.copy()
             else:
-                target = uninitialised(self.spec(source, args))
-                target[...] = array
+                target = _filled(self.spec(source, args), array)
             write(xp, target, *map(_ndarray_of, args))
             return wrap(target)
 
@@ -66,7 +67,29 @@ class Updates(Family):
                 write(xp, backend.array_of(made), *[_array_of(a, backend, where) for a in args])
             return made
 
-        return on_ndarrays if backend.direct else kernel
+        return self._planned(operator, on_ndarrays, write, xp) if backend.direct else kernel
+
+    def _planned(self, operator: Operator, on_ndarrays: Callable, write: Callable, xp: Any) -> Callable:
+        """A kernel that looks for plans: for layouts that were checked before, a copy is made and written to."""
+        if not can_be_planned(operator):
+            return on_ndarrays
+        first, *rest = operator.schema.arguments
+        name, names = operator.schema.base_name, ", ".join(operator.schema.names)
+        arrays = "".join(f", array_of({a.name})" if a.is_tensor else f", {a.name}" for a in rest)
+        copied = f"{first.name}._array.copy() if spec is None else filled(spec, {first.name}._array)"
+        source = (f"def prepared(spec):\n    def {name}({names}):\n        target = {copied}\n"
+                  f"        write(xp, target{arrays})\n        return wrap(target)\n    return {name}\n")
+        prepare = compile_function("prepared", source, {
+            "write": write, "xp": xp, "array_of": _ndarray_of, "wrap": wrap, "filled": _filled,
+            "__opname__": f"{operator.name} prepared"})
+
+        def make(args: tuple) -> Callable:
+            twin, *others = twin_of(args)
+            spec = tried(self.spec, twin, others)
+            return prepare(None if self.shape is None and args[0]._array.flags.c_contiguous else spec)
+
+        operator.plans = Planned(operator, make, 2, f"    return general({names})\n", {"general": on_ndarrays})
+        return operator.plans.kernel(forwards=True)
 
     def _write_on(self, operator: Operator, backend: Backend) -> Callable:
         """The function that stores, behind the device's own where an array function may have one."""
@@ -114,6 +137,13 @@ def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int
         warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
              f"this operation. This also applies to advanced indexing e.g. {expression}",
              stacklevel=stacklevel)
+
+
+def _filled(spec: Spec, array: np.ndarray) -> np.ndarray:
+    """An array of the spec's geometry with these elements."""
+    made = uninitialised(spec)
+    made[...] = array
+    return made
 
 
 def _ndarray_of(value: Any) -> Any:
