@@ -216,9 +216,12 @@ class Twin(Tensor):
             raise Unplannable
         return False
 
-    def detach(self) -> "Twin":
-        """Itself, since nothing is recorded."""
-        return self
+    def detach(self) -> Any:
+        """A result on the way is itself detached, since nothing is recorded; not an argument, nor a view."""
+        recorder = modes.__dict__.get("recorder")
+        if recorder is None or self._base is None and recorder.numbers.get(id(self)) not in recorder.inputs:
+            return self
+        return recorder.run(registry.get("detach"), (self,))
 
     def __bool__(self) -> bool:
         if "recorder" not in modes.__dict__ or self._array.size != 1:

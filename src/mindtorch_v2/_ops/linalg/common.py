@@ -4,13 +4,15 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..._core.device import META
 from ..._core.dtype import COMPUTE, FLOAT, dtype
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
 from ..._dispatch.levels import innermost
 from .._declare.op import return_type
-from .._declare.rules import Spec, at_hand
+from .._declare.rules import Spec
 from ..sort import laid_out
 
 
@@ -119,7 +121,7 @@ _FAILURES = {
 def check_info(name: str, info: Any) -> None:
     """Raises for the first matrix of a stack that has a code; `info` is a tensor or an array."""
     array = getattr(info, "_array", info)
-    if at_hand(array) and not (array.any() if array.ndim else array):
+    if array.__class__ is np.ndarray and not (array.any() if array.ndim else array):
         return
     info = innermost(info)
     if getattr(info, "_device", None) is META or not info.any():
