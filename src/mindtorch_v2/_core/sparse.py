@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._dispatch.keys import COMPRESSED_MASK, COO_MASK, SPARSE_MASK, modes
-from .device import Size, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from .device import CPU, Size, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from .tensor import Tensor, wrap
 
 LAYOUT_NAMES = {sparse_coo: "Sparse", sparse_csr: "SparseCsr", sparse_csc: "SparseCsc", sparse_bsr: "SparseBsr",
@@ -70,6 +70,9 @@ class SparseArray:
 
     def places(self) -> np.ndarray:
         """The indices as (batch and sparse dims, elements); IndexError if one lies outside of the shape."""
+        if self.values._device is not CPU:
+            raise NotImplementedError(f"a sparse tensor on device '{self.values._device}' can be made and turned dense, "
+                                      "what else there is takes one on the CPU")
         if self.layout is sparse_coo:
             found = self.parts[0]._array
         else:
@@ -124,6 +127,8 @@ def wrap_sparse(array: SparseArray) -> Tensor:
     made = object.__new__(Tensor)
     made._array = array
     made._keys = COO_MASK if array.layout is sparse_coo else COMPRESSED_MASK
+    if array.values._device is not CPU:
+        made._device = array.values._device
     return made
 
 

@@ -111,3 +111,27 @@ def test_singular_values_of_infinities() -> None:
     matrix = torch.eye(3, device="cuda")
     matrix[0, 0] = float("inf")
     assert torch.linalg.svdvals(matrix).isnan().all() and torch.linalg.matrix_rank(matrix) == 0
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_sparse_tensors_are_made_and_turned_dense(layout) -> None:
+    x = torch.tensor([[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 4.0, 0.0]])
+    made, wanted = x.cuda().to_sparse(layout=layout), x.to_sparse(layout=layout)
+    assert made.layout is layout and made.device.type == made.values().device.type == "cuda"
+    for ours, theirs in zip((*made._array.parts, made.values()), (*wanted._array.parts, wanted.values()), strict=True):
+        assert ours.device.type == "cuda" and ours.tolist() == theirs.tolist()
+    assert made.to_dense().device.type == "cuda" and made.to_dense().tolist() == x.tolist()
+    with pytest.raises(NotImplementedError, match="takes one on the CPU"):
+        made @ torch.ones(4, 2, device="cuda")
+
+
+def test_parts_of_complex_numbers_are_copied() -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    z = torch.complex(x, -x)
+    on_device = torch.complex(x.cuda(), -x.cuda())
+    assert torch.equal(on_device.cpu(), z) and torch.equal(on_device.t().contiguous().cpu(), z.t().contiguous())
+    assert torch.equal(x.cuda().t().to(torch.complex128).cpu(), x.t().to(torch.complex128))
+    assert torch.equal(on_device.t().to(torch.complex128).cpu(), z.t().to(torch.complex128))
+    filled = torch.zeros(3, 4, dtype=torch.bfloat16, device="cuda")
+    filled[:, ::2] = 1.5
+    assert filled.sum().item() == 9.0

@@ -34,8 +34,9 @@ from ..._dispatch.keys import DispatchKey
 from ..._dispatch.registry import Operator, PerOperator, registry
 from .._declare.families import Family
 from .._declare.op import function_of, op
-from .._declare.rules import Spec, check_result_fits, shape_text
+from .._declare.rules import Spec, at_hand, check_result_fits, shape_text
 from ..create import sparse_factories
+from . import on_device
 
 cat, zeros = (function_of(registry.get(name)) for name in ("cat", "zeros"))
 
@@ -79,11 +80,12 @@ class Layouts(Family):
     changes_layout = True
 
     def __init__(self, coo: Callable | None = None, compressed: Callable | None = None,
-                 dense: Callable | None = None) -> None:
-        self.by_key = {DispatchKey.CPU: dense, DispatchKey.SparseCPU: coo, DispatchKey.SparseCsrCPU: compressed}
+                 dense: Callable | None = None, cuda: Callable | None = None) -> None:
+        self.by_key = {DispatchKey.CPU: dense, DispatchKey.SparseCPU: coo, DispatchKey.SparseCsrCPU: compressed,
+                       DispatchKey.CUDA: cuda}
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        keys = (DispatchKey.CPU, DispatchKey.Meta, DispatchKey.NPU, *LAYOUT_KEYS)
+        keys = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, DispatchKey.NPU, *LAYOUT_KEYS)
         return {key: self.by_key.get(key) or refusal(operator, key.name) for key in keys}
 
 
@@ -252,8 +254,14 @@ def _to_dense_grad(grad: Tensor, self: Tensor, masked_grad: bool | None) -> Tens
     return _as_layout(grad, self)
 
 
+def _dense_of(self: Tensor, masked_grad: bool | None) -> Tensor:
+    if at_hand(self._array.values._array):
+        return wrap(dense_array(self))
+    return on_device.dense_of(self._array)
+
+
 _TO_DENSE = op("_to_dense(Tensor self, *, bool? masked_grad=None) -> Tensor", public="",
-   kernel=Layouts(*[lambda self, masked_grad: wrap(dense_array(self))] * 2),
+   kernel=Layouts(_dense_of, _dense_of),
    grad=dict(self=_to_dense_grad))
 
 
@@ -293,6 +301,8 @@ def _from_dense(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim:
             raise RuntimeError(f"{name}: dense_dim argument must be in [0,{ndim - 2}] range, but {dense_dim or 0} is "
                                "given")
         dims = batch + 2
+    if not at_hand(array):
+        return on_device.from_dense(self, layout, dims, batch)
     filled = (array != 0).any(tuple(range(dims, ndim)))
     if layout is sparse_coo:
         places = np.stack(filled.nonzero()) if dims else np.empty((0, int(filled)), np.int64)
@@ -323,7 +333,7 @@ def _from_sparse(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim
 
 _TO_SPARSE = op("_to_sparse(Tensor self, Layout layout, int? sparse_dim=None, int? dense_dim=None) -> Tensor",
    public="",
-   kernel=Layouts(_from_sparse, _from_sparse, _from_dense),
+   kernel=Layouts(_from_sparse, _from_sparse, _from_dense, _from_dense),
    grad=dict(self=lambda grad, self: _as_layout(grad, self)))
 
 
