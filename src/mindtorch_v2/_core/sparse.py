@@ -71,8 +71,8 @@ class SparseArray:
     def places(self) -> np.ndarray:
         """The indices as (batch and sparse dims, elements); IndexError if one lies outside of the shape."""
         if self.values._device is not CPU:
-            raise NotImplementedError(f"a sparse tensor on device '{self.values._device}' can be made and turned dense, "
-                                      "what else there is takes one on the CPU")
+            raise NotImplementedError(f"a sparse tensor on '{self.values._device}' can be made and turned dense; "
+                                      "anything else takes one on the CPU")
         if self.layout is sparse_coo:
             found = self.parts[0]._array
         else:

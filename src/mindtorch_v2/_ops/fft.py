@@ -27,7 +27,7 @@ PLAIN, BY_ROOT, BY_COUNT = range(3)
 
 
 @functools.lru_cache(4096)
-def _order(strides: tuple[int, ...], dim: tuple[int, ...], keep_last: bool = False) -> tuple[int, ...]:
+def transform_order(strides: tuple[int, ...], dim: tuple[int, ...], keep_last: bool = False) -> tuple[int, ...]:
     """The result's dimensions, outermost first: those not transformed, then the others, each by falling stride."""
     batch = [d for d in range(len(strides)) if d not in dim]
     inner, last = (dim[:-1], dim[-1:]) if keep_last else (dim, ())
@@ -49,13 +49,13 @@ def _c2c_spec(self: Tensor, dim: tuple[int, ...], normalization: int, forward: b
     kind, array = self.dtype, self._array
     if not kind.is_complex:
         raise RuntimeError("Expected a complex tensor as input of _fft_c2c, but got " + kind.scalar_name)
-    return Spec(array.shape, kind, _ordered_strides(array.shape, _order(array.strides, dim)))
+    return Spec(array.shape, kind, _ordered_strides(array.shape, transform_order(array.strides, dim)))
 
 
 def _c2c(xp: Any, self: Any, dim: tuple[int, ...], normalization: int, forward: bool) -> Any:
     if not dim:
         return self.copy("K")
-    return xp.fft.c2c(self, dim, forward, normalization, _order(self.strides, dim))
+    return xp.fft.c2c(self, dim, forward, normalization, transform_order(self.strides, dim))
 
 
 def _r2c_spec(self: Tensor, dim: tuple[int, ...], normalization: int, onesided: bool) -> Spec:
@@ -67,12 +67,12 @@ def _r2c_spec(self: Tensor, dim: tuple[int, ...], normalization: int, onesided: 
     shape, last = array.shape, dim[-1]
     if onesided:
         shape = _with_size(shape, last, shape[last] // 2 + 1)
-    return Spec(shape, kind.to_complex(), _ordered_strides(shape, _order(array.strides, dim, True)))
+    return Spec(shape, kind.to_complex(), _ordered_strides(shape, transform_order(array.strides, dim, True)))
 
 
 def _r2c(xp: Any, self: Any, dim: tuple[int, ...], normalization: int, onesided: bool) -> Any:
     transform = xp.fft.r2c if onesided else xp.fft.c2c
-    return transform(self, dim, True, normalization, _order(self.strides, dim, True))
+    return transform(self, dim, True, normalization, transform_order(self.strides, dim, True))
 
 
 def _r2c_grad(grad: Any, self_shape: Sequence[int], dim: Sequence[int], normalization: int, onesided: bool) -> Any:
@@ -85,16 +85,16 @@ def _r2c_grad(grad: Any, self_shape: Sequence[int], dim: Sequence[int], normaliz
 def _c2r_spec(self: Tensor, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Spec:
     shape, strides = self._array.shape, self._array.strides
     if dim[:-1]:  # those are transformed first, by themselves
-        strides = _ordered_strides(shape, _order(strides, dim[:-1]))
+        strides = _ordered_strides(shape, transform_order(strides, dim[:-1]))
     shape = _with_size(shape, dim[-1], last_dim_size)
-    return Spec(shape, self.dtype.to_real(), _ordered_strides(shape, _order(strides, dim[-1:])))
+    return Spec(shape, self.dtype.to_real(), _ordered_strides(shape, transform_order(strides, dim[-1:])))
 
 
 def _c2r(xp: Any, self: Any, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Any:
     # One dimension alone ends in real numbers: of several, an input without the symmetry would give others.
     if dim[:-1]:
         self = _c2c(xp, self, dim[:-1], normalization, False)
-    return xp.fft.c2r(self, dim[-1], last_dim_size, normalization, _order(self.strides, dim[-1:]))
+    return xp.fft.c2r(self, dim[-1], last_dim_size, normalization, transform_order(self.strides, dim[-1:]))
 
 
 def _c2r_grad(grad: Any, dim: Sequence[int], normalization: int) -> Any:
@@ -193,14 +193,17 @@ def _c2r_by_parts(self: Any, dim: Sequence[int], normalization: int, last_dim_si
 
 _fft_c2c = function_of(op(
     "_fft_c2c(Tensor self, int[] dim, int normalization, bool forward) -> Tensor", public="torch",
+    kernels={"cuda": "fft.c2c"},
     kernel=computes(_c2c_spec, _c2c),
     grad=dict(self=lambda grad, dim, normalization, forward: _fft_c2c(grad, dim, normalization, not forward)),
     decomposition=_c2c_by_parts))
 _fft_r2c = function_of(op(
     "_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor", public="torch",
+    kernels={"cuda": "fft.r2c"},
     kernel=computes(_r2c_spec, _r2c), grad=dict(self=_r2c_grad), decomposition=_r2c_by_parts))
 _fft_c2r = function_of(op(
     "_fft_c2r(Tensor self, int[] dim, int normalization, int last_dim_size) -> Tensor", public="torch",
+    kernels={"cuda": "fft.c2r"},
     kernel=computes(_c2r_spec, _c2r), grad=dict(self=_c2r_grad), decomposition=_c2r_by_parts))
 
 

@@ -24,7 +24,7 @@ def from_dense(self: Any, kind: layout, dims: int, batch: int) -> Tensor:
     if kind is sparse_coo:
         return coo(places, values, self._array.shape, True)
     if batch:
-        raise NotImplementedError(f"batches of layout {kind} are made on the CPU only, but the tensor is on {self.device}")
+        raise NotImplementedError(f"batches of layout {kind} are made on the CPU only, not on {self.device}")
     line, plain = (0, 1) if kind is sparse_csr else (1, 0)
     order = places[line].argsort(stable=True)
     places, values = places[:, order], values[order]
