@@ -13,7 +13,7 @@ from ._declare.aten import LEAF, Aten, first
 from ._declare.batch import decomposed
 from ._declare.families import computes
 from ._declare.op import composite, function_of, op
-from ._declare.rules import Spec, check_constant, shape_text
+from ._declare.rules import Spec, at_hand, check_constant, shape_text
 from ._declare.samples import case, cases, error, ints, t, values
 from .loss import MEAN, NONE, SUM, same_batch, unsupported
 
@@ -74,7 +74,9 @@ class _Classes:
         self.index, self.weights, self.ignored, self.shape = target, None, None, target.shape
         # Seen as unsigned, negative numbers are large: one comparison finds both kinds of strangers.
         unsigned = target.view(np.uint64) if target.dtype == np.int64 else target
-        if target.size and unsigned.max() >= classes:
+        if not at_hand(target):  # a device is not waited for
+            ignored = target == ignore_index
+        elif target.size and unsigned.max() >= classes:
             ignored = target == ignore_index
             wrong = target[(unsigned >= classes) & ~ignored]
             if wrong.size:

@@ -21,7 +21,7 @@ from .fuse import Traced, Untraceable
 from .kernels.extreme import best_launch, best_parts
 from .kernels.matmul import product_plan
 from .kernels.reduce import Folding
-from .launch import Launch, check, compiled, launch_kernel, lock, longs
+from .launch import ASSERTIONS, Launch, check, compiled, launch_kernel, lock, longs
 from .memory import allocate, source
 from .pointwise import launch_of
 from .recorder import Recorder, Result
@@ -47,6 +47,7 @@ extern "C" __global__ void take(const T* in, const int64* indices, T* out, int64
     int64 column = i % inner, at = i / inner % count, row = i / inner / count;
     int64 index = indices[ALONG ? i : at];
     if (index < 0) index += length;
+    CHECK(index >= 0 && index < length);
     out[i] = in[(row * length + index) * inner + column];
 }
 """
@@ -111,7 +112,9 @@ def _finding(step: Found) -> list[tuple[Launch, tuple[Place | None, ...]]]:
 def _taking(step: Taken) -> tuple[Launch, tuple[Place, ...]]:
     outer, length, count, inner = step.groups
     total, element = outer * count * inner, _RAW[step.source.kind.itemsize]
-    text = f"typedef {c_type(element)} T;\n#define ALONG {int(step.along)}\n{_TAKE}"
+    known = step.indices.buffer.data is not None  # when it was recorded, and right
+    check = "#define CHECK(holds)\n" if known else f"{ASSERTIONS}#define CHECK require\n"
+    text = f"typedef {c_type(element)} T;\n#define ALONG {int(step.along)}\n{check}{_TAKE}"
     launch = Launch(compiled(text, "take"), "qqq", (-(-total // 256),), (256,), longs(length, count, inner, total))
     return launch, (step.source, step.indices, step.target)
 
