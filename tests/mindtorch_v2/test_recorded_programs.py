@@ -40,13 +40,14 @@ REFUSED = (Untraceable, ArithmeticError, AssertionError, AttributeError, LookupE
 
 
 class Host:
-    """NumPy, SciPy's functions, and the polynomials that neither has."""
+    """NumPy, SciPy's functions, and what the library has beside these."""
 
     def __getattr__(self, name: str) -> Any:
-        if "polynomial" in name:
-            function = getattr(torch.special, name)
-            return lambda x, n: function(torch.from_numpy(np.array(x)), torch.from_numpy(np.array(n))).numpy()
-        return getattr(np, name, None) or getattr(scipy.special, name)
+        known = getattr(np, name, None) or getattr(scipy.special, name, None)
+        if known is not None:
+            return known
+        function = getattr(torch.special, name)
+        return lambda *arrays: function(*[torch.from_numpy(np.array(array)) for array in arrays]).numpy()
 
 
 class Replay:

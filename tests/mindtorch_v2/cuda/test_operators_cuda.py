@@ -22,7 +22,7 @@ SIGN_IS_FREE = frozenset(f"aten::{name}" for name in (
 # What the device computes by another formula than the CPU, with the tolerance that takes.
 LOOSE = {"aten::special_ndtri": 1e-4, "aten::histc": 1e-4}
 # What CuPy has nothing for: they say so.
-WITHOUT_KERNEL = frozenset(("aten::linalg_ldl_factor", "aten::linalg_ldl_factor_ex", "aten::special_airy_ai"))
+WITHOUT_KERNEL = frozenset(("aten::linalg_ldl_factor", "aten::linalg_ldl_factor_ex"))
 ON_CUDA = OnDevice("cuda", FOUND_IN_DATA, OTHER_STRIDES, SIGN_IS_FREE, LOOSE)
 
 
