@@ -14,9 +14,9 @@ from operator_cases import Call, Declaration
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cuda import fuse
 from mindtorch_v2._backends.cuda.fuse import Untraceable
+from mindtorch_v2._backends.cuda.recorded_arrays import Array
 from mindtorch_v2._backends.cuda.recorder import Recorder, Result, xp
 from mindtorch_v2._backends.cuda.recording import (
-    Array,
     Computed,
     Folded,
     Found,

@@ -14,7 +14,8 @@ from ..._ops._declare.rules import Spec
 from ..interface import Backend
 from .c_types import C_TYPES
 from .fuse import Untraceable
-from .recording import Array, Buffer, Node, Place, Program, Value, apply, current_program, product, recording
+from .recorded_arrays import Array, apply, product
+from .recording import Buffer, Node, Place, Program, Value, current_program, recording
 from .special import FUNCTIONS
 
 _LITTLE = 4096  # elements of an array that the host makes, since it may be kept as a constant

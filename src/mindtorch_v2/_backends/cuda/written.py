@@ -19,8 +19,9 @@ from ..._kernels import cuda, ir
 from ..._kernels.language import flat, kernel, read
 from ..interface import parameters_of
 from .fuse import Untraceable
+from .recorded_arrays import Array
 from .recorder import xp
-from .recording import Array, Buffer, Place, Ran, current_program
+from .recording import Buffer, Place, Ran, current_program
 
 _PREPARING = "mindtorch_v2._backends.cpu.kernels"
 # What is no kernel of the language, or one whose turns are long rows: a device has better ones.
