@@ -68,11 +68,15 @@ class SparseArray:
 
     # indices ---------------------------------------------------------------------------------------------------
 
-    def places(self) -> np.ndarray:
-        """The indices as (batch and sparse dims, elements); IndexError if one lies outside of the shape."""
+    def refuse_device(self) -> None:
+        """Raises for parts that are on a device: their arrays are not NumPy's."""
         if self.values._device is not CPU:
             raise NotImplementedError(f"a sparse tensor on '{self.values._device}' can be made and turned dense; "
                                       "anything else takes one on the CPU")
+
+    def places(self) -> np.ndarray:
+        """The indices as (batch and sparse dims, elements); IndexError if one lies outside of the shape."""
+        self.refuse_device()
         if self.layout is sparse_coo:
             found = self.parts[0]._array
         else:

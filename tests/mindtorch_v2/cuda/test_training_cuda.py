@@ -98,7 +98,7 @@ def test_steps_of_half_and_mixed_parameters_round_as_single_operators(name: str)
     for kind, ours, wanted in zip(kinds, made[1], made[0], strict=True):
         spacing = torch.finfo(kind).eps
         torch.testing.assert_close(ours, wanted, rtol=2 * spacing, atol=2 * spacing)
-        if kind.itemsize == 2:  # nearly all are the same to the bit
+        if kind.itemsize == 2 and name.startswith("ada"):  # nearly all are the same; a CPU rounds `alpha` too
             assert (ours != wanted).sum() <= 3
 
 

@@ -206,8 +206,10 @@ def _is_apart(loop: ir.Loop) -> bool:
                     return False
             elif isinstance(s, ir.If):
                 look(s.condition, known)
-                if not (follow(s.then, set(known)) and follow(s.otherwise or (), set(known))):
+                either, other = set(known), set(known)
+                if not (follow(s.then, either) and follow(s.otherwise or (), other)):
                     return False
+                known |= either & other
             else:
                 return False
         return True

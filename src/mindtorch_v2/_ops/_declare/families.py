@@ -299,8 +299,8 @@ def _finishing(schema: Schema, call: str, finished: str) -> str:
     """Lines that return what a call of an array function made, each result `finished` as the spec says."""
     count = len(schema.returns)
     if any(r.is_list for r in schema.returns):
-        each = f"None if s is None else {finished.format('m', 's')} for m, s in zip({call}, spec, strict=True)"
-        return f"    return result_of(operator, [{each}])\n"
+        each = f"None if s is None else {finished.format('m', 's')} for m, s in zip(_arrays, spec, strict=True)"
+        return f"    _arrays = {call}\n    return result_of(operator, [{each}])\n"
     if count == 1:
         return f"    return {finished.format(call, 'spec')}\n"
     made, specs = ([f"{letter}{i}" for i in range(count)] for letter in "ms")

@@ -86,7 +86,25 @@ class Layouts(Family):
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         keys = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, DispatchKey.NPU, *LAYOUT_KEYS)
-        return {key: self.by_key.get(key) or refusal(operator, key.name) for key in keys}
+        return {key: _of_host(self.by_key.get(key) or refusal(operator, key.name), key) for key in keys}
+
+
+def _of_host(kernel: Callable, key: DispatchKey = DispatchKey.SparseCPU) -> Callable:
+    """A kernel that looks at arrays, with a refusal of sparse tensors that are on a device."""
+    if key not in LAYOUT_KEYS or getattr(kernel, "composed", False) or kernel in _ON_DEVICES:
+        return kernel
+
+    @functools.wraps(kernel)
+    def guarded(*args: Any) -> Any:
+        for value in args:
+            if is_sparse(value):
+                value._array.refuse_device()
+        return kernel(*args)
+
+    return guarded
+
+
+_ON_DEVICES: list[Callable] = []  # kernels that take sparse tensors anywhere
 
 
 def composed(function: Callable) -> Callable:
@@ -99,6 +117,7 @@ def serves(name: str, coo: Callable | None = None, compressed: Callable | None =
     """Registers kernels of an operator for sparse layouts; its in-place form goes through them."""
     for key, kernel in zip(LAYOUT_KEYS, (coo, compressed), strict=True):
         if kernel is not None:
+            kernel = _of_host(kernel)
             registry.register_kernel(name, key, kernel)
             declaration = registry.get(name).declaration
             if declaration.inplace is not None:
@@ -259,6 +278,8 @@ def _dense_of(self: Tensor, masked_grad: bool | None) -> Tensor:
         return wrap(dense_array(self))
     return on_device.dense_of(self._array)
 
+
+_ON_DEVICES.append(_dense_of)
 
 _TO_DENSE = op("_to_dense(Tensor self, *, bool? masked_grad=None) -> Tensor", public="",
    kernel=Layouts(_dense_of, _dense_of),
