@@ -128,13 +128,13 @@ class _Quick(ArrayFamily):
     call that is not of that kind.
     """
 
-    def __init__(self, infer: Callable, array: Callable, quick: Callable) -> None:
+    def __init__(self, infer: Callable, array: Callable, quick: Callable | None) -> None:
         super().__init__(infer, array, widen=True)
         self.quick = quick
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
         general = super().kernel(operator, backend)
-        if not backend.direct:
+        if not backend.direct or self.quick is None:
             return general
         quick = self.quick(backend.xp)
 
@@ -281,19 +281,30 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
     return Spec(shape, kind)
 
 
-def _addmm_array(xp: Any, self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
-    if alpha == 1 and beta == 1 and self.shape == mat2.shape[1:]:
-        linear = getattr(xp, "linear", None)  # the CPU's, which adds while it has the product in cache
-        if linear is not None:
-            return linear(mat1, mat2.T, self)
-    return _combined(xp.dot(mat1, mat2), self, beta, alpha)
+def _quick_addmm(xp: Any) -> Callable:
+    multiplied = xp.linear
+
+    def quick(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor | None:
+        if beta != 1 or alpha != 1:
+            return None
+        bias, a, b = self._array, mat1._array, mat2._array
+        kind = a.dtype
+        if kind is not b.dtype or kind is not bias.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
+            return None
+        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or bias.shape != b.shape[1:]:
+            return None
+        made = _new(Tensor)
+        made._array = multiplied(a, b.T, bias)
+        return made
+
+    return quick
 
 
-class _AddsProduct(ArrayFamily):
+class _AddsProduct(_Quick):
     """A product added to `self`, which in place must have the product's size itself."""
 
-    def __init__(self, infer: Callable, array: Callable) -> None:
-        super().__init__(infer, array, widen=True)
+    def __init__(self, infer: Callable, array: Callable, quick: Callable | None = None) -> None:
+        super().__init__(infer, array, quick)
 
     @staticmethod
     def inplace_arguments(functional: Operator, target: Tensor, a: Tensor, b: Tensor, *factors: Any) -> tuple:
@@ -310,7 +321,8 @@ class _AddsProduct(ArrayFamily):
 
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
    aligned="self",
-   kernel=_AddsProduct(_addmm_spec, _addmm_array),
+   kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha:
+                       _combined(xp.dot(mat1, mat2), self, beta, alpha), _quick_addmm),
    kernels={"cuda": "matmul.sum_with_product"},
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
