@@ -162,6 +162,24 @@ def _quick_mm(xp: Any) -> Callable:
     return quick
 
 
+def _quick_batches(xp: Any, most: int = 64) -> Callable:
+    """For products of batches of the same sizes, of at most so many dimensions in all."""
+    product = xp.product
+
+    def quick(self: Tensor, other: Tensor) -> Tensor | None:
+        a, b = self._array, other._array
+        if a.shape[:-2] != b.shape[:-2] or not 3 <= a.ndim <= most:
+            return None
+        array = product(a, b)
+        if array is None:
+            return None
+        made = _new(Tensor)
+        made._array = array
+        return made
+
+    return quick
+
+
 # matrix and vector ---------------------------------------------------------------------------------------------------
 
 
@@ -465,7 +483,7 @@ def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
 
 
 op("bmm(Tensor self, Tensor mat2) -> Tensor",
-   kernel=computes(_bmm_spec, _batched),
+   kernel=_Quick(_bmm_spec, _batched, lambda xp: _quick_batches(xp, 3)),
    kernels={"cuda": "matmul.product"},
    npu="aclnnBatchMatMul(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=of_left, mat2=lambda grad, self: of_right(grad, self)),
@@ -734,7 +752,7 @@ def _batch_matmul_parts(self, other):
 
 
 _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
-   kernel=computes(_broadcast_spec, _batched),
+   kernel=_Quick(_broadcast_spec, _batched, _quick_batches),
    kernels={"cuda": "matmul.product"},
    npu="aclnnMatmul(self, other, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, other: of_left(grad, other), other=lambda grad, self: of_right(grad, self)),

@@ -63,6 +63,7 @@ class Namespace:
     dot = staticmethod(matrices.dot)
     matmul = staticmethod(matrices.matmul)
     linear = staticmethod(matrices.linear)
+    product = staticmethod(matrices.product)
 
     @functools.cached_property
     def map_along(self) -> Any:

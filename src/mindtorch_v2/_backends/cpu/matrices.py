@@ -6,7 +6,7 @@ import numpy as np
 
 from ..._core.threads import get_num_threads
 
-__all__ = ["dot", "linear", "matmul"]
+__all__ = ["dot", "linear", "matmul", "product"]
 
 
 class _Later:
@@ -62,6 +62,15 @@ def dot(a: Any, b: Any) -> Any:
         return a.dot(b)
     made = call(a, b)
     return _refused(a, b) if made is None else made
+
+
+def product(a: Any, b: Any) -> Any:
+    """`np.matmul(a, b)` of arrays of as many dimensions by machine code; None where that is not there or cannot."""
+    call = _product.call
+    if call is None:
+        _product.wanted(a.size)
+        return None
+    return call(a, b)
 
 
 def linear(rows: Any, weight: Any, bias: Any) -> Any:
