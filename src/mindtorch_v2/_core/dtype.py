@@ -102,7 +102,8 @@ _FEW = 1 << 10  # elements below which NumPy's loops are as quick as compiled on
 copiers: list[Callable[[np.ndarray, np.ndarray], bool]] = []
 
 
-def _copied(target: np.ndarray, source: np.ndarray) -> bool:
+def copied(target: np.ndarray, source: np.ndarray) -> bool:
+    """Whether compiled code wrote one array into the other."""
     return target.size >= _FEW and any(copy(target, source) for copy in copiers)
 
 
@@ -110,7 +111,7 @@ def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:
     """An array in another type."""
     if array.size >= _FEW and array.dtype != kind:
         made = np.empty_like(array, kind)
-        if _copied(made, array):
+        if copied(made, array):
             return made
     if array.dtype == complex32.np:
         wide = np.empty_like(array, np.complex64)
@@ -127,7 +128,7 @@ def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 def assign(target: np.ndarray, source: np.ndarray) -> None:
     """Writes an array into another of any type."""
-    if _copied(target, source):
+    if copied(target, source):
         return
     if complex32.np in (target.dtype, source.dtype) and target.dtype != source.dtype:
         source = cast(source, target.dtype)

@@ -462,6 +462,8 @@ class Body:
             return self.converted(self.line(f"bitcast i32 {wide} to float"), "f32", kind)
         if kind == "bf16":
             return self.narrowed(self.converted(value, source, "f32"))
+        if kind == "f16" and source not in ("f16", "f32"):  # all go by way of float32
+            return self.converted(self.converted(value, source, "f32"), "f32", kind)
         if a == b:
             return value
         floats = ("half", "float", "double")

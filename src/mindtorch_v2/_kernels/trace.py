@@ -313,12 +313,21 @@ def _extreme(test: str, of_nan: int) -> Composed:
     return compose
 
 
-def _logaddexp(a: Node, b: Node) -> Node:
-    high = _n("select", _n("gt", a, b), a, b)
-    apart = _n("neg", _n("abs", _n("sub", a, b)))
-    far = _n("add", high, _n("log1p", _n("exp", apart)))
-    same = _n("add", a, const(math.log(2), a.type))
-    return _n("select", _n("eq", a, b), same, _n("select", _or(_is_nan(a), _is_nan(b)), _n("add", a, b), far))
+_LOG2_E = 1 / math.log(2)
+
+
+def _logaddexp(power: str, log: str, scale: float) -> Composed:
+    """The logarithm of a sum of powers; `scale` turns the natural logarithm into that of their base."""
+
+    def compose(a: Node, b: Node) -> Node:
+        high = _n("select", _n("gt", a, b), a, b)
+        apart = _n("neg", _n("abs", _n("sub", a, b)))
+        more = _n(log, _n(power, apart))
+        far = _n("add", high, more if scale == 1 else _n("mul", more, const(scale, a.type)))
+        same = _n("add", a, const(math.log(2) * scale, a.type))
+        return _n("select", _n("eq", a, b), same, _n("select", _or(_is_nan(a), _is_nan(b)), _n("add", a, b), far))
+
+    return compose
 
 
 def _times_log(log: str) -> Composed:
@@ -373,7 +382,9 @@ _ARITHMETIC: dict[str, tuple] = {
     "fmax": (_extreme("ge", 1),), "fmin": (_extreme("le", 1),),
     "arctan2": ("atan2", "f"), "hypot": ("hypot", "f"), "copysign": ("copysign", "f"), "nextafter": ("nextafter", "f"),
     "bitwise_and": ("and", "biu"), "bitwise_or": ("or", "biu"), "bitwise_xor": ("xor", "biu"),
-    "logaddexp": (_logaddexp, "f"), "xlogy": (_times_log("log"), "f"), "xlog1py": (_times_log("log1p"), "f"),
+    "logaddexp": (_logaddexp("exp", "log1p", 1.0), "f"),
+    "logaddexp2": (_logaddexp("exp2", "log1p", _LOG2_E), "f"),
+    "xlogy": (_times_log("log"), "f"), "xlog1py": (_times_log("log1p"), "f"),
     "expit": (lambda x: _n("div", _one(x), _n("add", _one(x), _n("exp", _n("neg", x)))), "f"),
 }  # fmt: skip
 _TESTS: dict[str, "str | Composed"] = {
@@ -412,6 +423,13 @@ class Namespace:
         if value.program.waits:
             raise Untraceable
         return True
+
+    def broadcast(self, *values: Any) -> Symbol:
+        """What has the shape of all: each element is looked at alone."""
+        return next(v for v in values if isinstance(v, Symbol))
+
+    def isreal(self, x: Symbol) -> Symbol:
+        return Symbol(x.program, const(True, "bool"), _BOOL)
 
     def empty_like(self, value: Symbol) -> Symbol:
         return Symbol(value.program, const(0, _type(value.dtype.np)), value.np)

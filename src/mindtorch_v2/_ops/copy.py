@@ -22,6 +22,7 @@ from .._core.dtype import (
     as_dtype,
     cast,
     complex32,
+    copied,
     dtype,
     finfo,
     float8_e4m3fn,
@@ -214,6 +215,8 @@ def stored_number(value: Any, kind: dtype) -> Any:
 
 def store(xp: Any, target: Any, source: Any) -> None:
     """Writes an array into another of any type, with the casts of C."""
+    if target.__class__ is np.ndarray is source.__class__ and copied(target, source):
+        return
     kind, wanted = source.dtype, target.dtype
     if kind is not wanted:
         if kind == complex32.np or wanted == complex32.np:
@@ -254,11 +257,14 @@ class Copies(ArrayFamily):
         return super().kernel(operator, backend) if backend.direct else copied
 
 
+_LARGE = 1 << 14  # elements from which on copies are shared out among threads
+
+
 def _copied(xp: Any, self: Any, spec: Spec) -> Any:
     if not at_hand(self):  # it comes from another device
         self = self.to_host()
     kind, wanted = self.dtype, spec.dtype.np
-    if spec.strides is None:
+    if spec.strides is None and self.size < _LARGE:
         if kind is wanted:
             return self.copy()
         if kind not in REDUCED and wanted not in REDUCED and kind.kind not in "cV" and wanted.kind != "V":
