@@ -157,9 +157,10 @@ def fold_rows(out: flat, x: flat, rows, n, parts, width, count, p: float, *, ele
         first = row * n + (turn - row * parts) * width
         last = min(first + width, row * n + n)
         total = float64(start) if wide else like(start, element(like(0, x), p))
-        for block in range(first, last, BLOCK):
+        most = BLOCK if wide else max(last - first, 1)  # only sums lose digits; products would underflow in each block
+        for block in range(first, last, most):
             some = like(start, element(like(0, x), p))
-            for i in range(block, min(block + BLOCK, last)):
+            for i in range(block, min(block + most, last)):
                 some = combine(some, element(x[i], p))
             total = combine(total, some)
         out[turn] = finish(total, count, p)
@@ -178,8 +179,9 @@ def fold_columns(out: flat, x: flat, outer, n, inner, width, count, p: float, *,
         some = local(COLUMNS, element(like(0, x), p))
         for j in range(columns):
             totals[j] = start
-        for block in range(0, n, ROWS):
-            end = min(block + ROWS, n)
+        most = ROWS if wide else n
+        for block in range(0, n, most):
+            end = min(block + most, n)
             for j in range(columns):
                 some[j] = start
             for k in range(block, end - 3, 4):  # four at a time: `some` is loaded and stored less often
