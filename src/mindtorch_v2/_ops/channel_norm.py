@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from .._core.dtype import FLOAT, REDUCED, float32, int64
-from .._dispatch.keys import changed_modes
+from .._dispatch.keys import changed_modes, modes
 from ._declare.aten import LEAF
 from ._declare.op import composite
 from ._declare.rules import check_constant, shape_text
@@ -43,11 +43,21 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, ru
     count = input.numel() // max(input.shape[1], 1)
     unbiased = count / max(count - 1, 1)
     # Their versions do not count this, as in PyTorch: a call in eval mode that saved them can still be differentiated.
-    running_mean, running_var = (r if r is None else r.data for r in (running_mean, running_var))
-    with changed_modes(grad_enabled=False):
-        move = moved_statistics if running_mean is None or running_var is None else move_statistics
+    running_mean = None if running_mean is None else running_mean.data
+    running_var = None if running_var is None else running_var.data
+    move = moved_statistics if running_mean is None or running_var is None else move_statistics
+    if modes.grad_enabled:
+        with changed_modes(grad_enabled=False):
+            move(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
+    else:
         move(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
     return made
+
+
+def _constant(statistic: Any, kind: Any) -> Any:
+    """A statistic that nothing is derived by, in a type."""
+    statistic = statistic.detach() if statistic.requires_grad else statistic
+    return statistic if statistic.dtype is kind else statistic.to(kind)
 
 
 _BATCH_ARGUMENTS = ("Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool "
@@ -67,7 +77,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     told = next((x.dtype for x in (weight, bias, running_mean) if x is not None), input.dtype)
     if training:
         made, mean, rstd = _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)
-        return made, mean.detach().to(told), rstd.detach().to(told)
+        return made, _constant(mean, told), _constant(rstd, told)
     none = input.new_empty((0,), dtype=told)
     return batch_norm_by_running(input, weight, bias, running_mean, running_var, eps), none, none.clone()
 
