@@ -473,3 +473,11 @@ def test_products_of_reflectors_are_differentiated_twice(kind: torch.dtype, fact
             assert torch.autograd.gradcheck(lambda *x, t=transpose: torch.ormqr(*x, True, t), (A, tau, other))
             assert torch.autograd.gradcheck(lambda a, b, c, t=transpose: torch.ormqr(a, b, c.mT, False, t),
                                             (A, tau, other))  # fmt: skip
+
+
+def test_nothing_is_multiplied_by_reflectors_of_nothing() -> None:
+    for shape, left in (((5, 0), False), ((0, 5), True)):
+        made = torch.ormqr(torch.ones(0, 5), torch.ones(0), torch.ones(shape), left, True)
+        assert tuple(made.shape) == shape
+    batch = torch.ormqr(torch.ones(2, 3, 0), torch.ones(2, 0), torch.ones(2, 3, 4))
+    assert (batch == 1).all() and batch.shape == (2, 3, 4)

@@ -264,9 +264,10 @@ def reflected(A: Any, tau: Any, C: Any, left: bool, adjoint: bool) -> Any:
     if A.ndim == 2 and C.size and tau.size:
         return ormqr(side, trans, A[:, : len(tau)], tau, C, room)[0]
     made = in_columns(C)
-    given = _matrices(A[..., : tau.shape[-1]]), tau.reshape(-1, tau.shape[-1]) if tau.size else (), _one_by_one(made)
-    for vectors, factors, matrix in zip(*given, strict=True) if tau.size and made.size else ():
-        ormqr(side, trans, vectors, factors, matrix, room, True)
+    if made.size and tau.size:
+        given = _matrices(A[..., : tau.shape[-1]]), tau.reshape(-1, tau.shape[-1]), _one_by_one(made)
+        for vectors, factors, matrix in zip(*given, strict=True):
+            ormqr(side, trans, vectors, factors, matrix, room, True)
     return made
 
 
