@@ -195,6 +195,9 @@ def reached() -> Iterator[dict[str, list[tuple]]]:
             torch.nn.functional.multi_margin_loss(scores, classes, p, reduction=reduction).sum().backward()
         listed = torch.tensor([[2, 0, -1], [1, -1, 0]])
         torch.nn.functional.multilabel_margin_loss(scores, listed, reduction=reduction).sum().backward()
+    for reduce in ("sum", "mean", "prod", "max", "min"):
+        torch.segment_reduce(scores, reduce, lengths=torch.tensor([1, 0, 1])).sum().backward()
+        torch.segment_reduce(scores, reduce, offsets=torch.tensor([[0, 2, 3], [1, 1, 3]]), axis=1).sum().backward()
     for name, kernel in kernels.items():
         registry.register_kernel(name, DispatchKey.CPU, kernel)
     yield seen

@@ -6,11 +6,14 @@ from typing import Any
 from .._core.device import META
 from .._core.dtype import COMPLEX, FLOAT, INT, uint64
 from .._core.tensor import Tensor, wrapped_dim
+from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
-from ._declare.families import Composite, moves
+from ._declare.batch import one_by_one
+from ._declare.families import Composite, Parts, moves
 from ._declare.op import composite, function_of, op
 from ._declare.out import JOINED, Out
+from ._declare.recorded import gradients_by_parts, once, recorded_gradients
 from ._declare.rules import Spec
 from ._declare.samples import case, cases, error, ints, t, values
 from .join import constant_pad_nd
@@ -30,17 +33,18 @@ def _check_segments(data: Any, lengths: Any) -> None:
         raise RuntimeError("Expected segment_length >= 0 to be true, but got false.")
 
 
-def _ends(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) -> tuple[Any, Any]:
-    """Where segments begin and end along the axis."""
-    given = offsets if offsets is not None else lengths
+def _check_bounds(data: Any, given: Any, axis: int, name: str) -> None:
     if given.dtype.category != INT:
         raise NotImplementedError(f"\"_segment_reduce_lengths_cpu_kernel1\" not implemented for "
                                   f"'{given.dtype.scalar_name}'")
     if data.dim() < given.dim():
         raise RuntimeError("Expected data.dim() >= lengths_value.dim() to be true, but got false.")
     if axis != given.dim() - 1:
-        name = "lengths" if offsets is None else "offsets"
         raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of {name} but got {axis}.")
+
+
+def _ends(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) -> tuple[Any, Any]:
+    """Where segments begin and end along the axis."""
     if offsets is not None:
         begin, ends = offsets[..., :-1], offsets[..., 1:]
         _check_segments(data, ends - begin)
@@ -60,7 +64,7 @@ def _ends(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) -> tup
 def _folded(data: Any, segment: Any, dim: int, count: int, fold: str, initial: Any) -> Any:
     data = data.detach()
     base = data.new_full([count + 1 if d == dim else n for d, n in enumerate(data.shape)], initial)
-    return base.scatter_reduce(dim, segment, data, fold).narrow(dim, 0, count).contiguous()
+    return base.scatter_reduce(dim, segment, data, fold).narrow(dim, 0, count).clone()
 
 
 def _extreme_grad(grad: Any, data: Any, segment: Any, dim: int, count: int, result: Any) -> Any:
@@ -100,17 +104,14 @@ _segment_extreme, _segment_product = (function_of(op(
     for name, formula in (("extreme", _extreme_grad), ("product", _product_grad)))
 
 
-@composite("segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? "
-           "offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor", aliases=("_segment_reduce",),
-           samples=cases(*[case(t(5, 2), reduce, lengths=values([2, 0, 3]), initial=initial)
-                           for reduce in ("sum", "mean", "prod", "max", "min") for initial in (None, 1.5)],
-                         case(t(2, 5), "sum", lengths=values([[2, 3], [4, 1]]), axis=1),
-                         case(t(5), "max", offsets=values([0, 2, 5])),
-                         error(RuntimeError, "Either lengths or offsets must be defined.", t(3), "sum"),
-                         error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got x",
-                               t(3), "x", lengths=values([3]))), out=None, aten=LEAF)
-def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets: Any, axis: int, unsafe: bool,
-                    initial: Any) -> Any:
+def _check_floating(data: Any) -> None:
+    if data.dtype.category != FLOAT:
+        raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{data.dtype.scalar_name}'")
+
+
+def _segment_spec(data: Any, reduce: str, lengths: Any, indices: Any, offsets: Any, axis: int, unsafe: bool,
+                  initial: Any) -> Spec:
+    """What comes out; lengths are looked at where segments are folded."""
     if reduce not in _FOLDS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     at = wrapped_dim(axis, data.dim())
@@ -118,9 +119,22 @@ def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets:
         if indices is not None:
             raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-    starts, ends = _ends(data, lengths, offsets, at, unsafe)
+    given = lengths if offsets is None else offsets
+    _check_bounds(data, given, at, "lengths" if offsets is None else "offsets")
     if data.dtype.category != FLOAT:
-        raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{data.dtype.scalar_name}'")
+        _ends(data, lengths, offsets, at, unsafe)
+        _check_floating(data)
+    count = given._array.shape[-1] - (offsets is not None)
+    shape = data._array.shape
+    return Spec((*shape[:at], max(count, 0), *shape[at + 1 :]), data.dtype)
+
+
+def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets: Any, axis: int, unsafe: bool,
+                    initial: Any) -> Any:
+    _segment_spec(data, reduce, lengths, indices, offsets, axis, unsafe, initial)
+    at = wrapped_dim(axis, data.dim())
+    starts, ends = _ends(data, lengths, offsets, at, unsafe)
+    _check_floating(data)
     count, after = ends.shape[-1], data.dim() - at - 1
     place = _arange(data.shape[at], device=data._device).expand((*ends.shape[:-1], data.shape[at])).contiguous()
     segment = _searchsorted(ends.contiguous(), place, right=True)
@@ -132,13 +146,47 @@ def _segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets:
         function = _segment_product if fold == "prod" else _segment_extreme
         return function(data, segment, at, count, fold, empty if initial is None else initial)
     base = data.new_zeros([count + 1 if d == at else n for d, n in enumerate(data.shape)])
-    made = base.scatter_add(at, segment, data).narrow(at, 0, count).contiguous()
+    made = base.scatter_add(at, segment, data).narrow(at, 0, count).clone()
     made = made if initial is None else made + initial
     if reduce == "mean":
         sizes = (ends - starts).reshape((*ends.shape, *(1,) * after))
         none = made.new_full((), empty if initial is None else initial)
         made = _where(sizes == 0, none, made / sizes.clamp(min=1))
     return made
+
+
+def _segment_backward_by_parts(grad: Any, data: Any, result: Any, reduce: str, lengths: Any, offsets: Any, axis: int,
+                               initial: Any) -> Any:
+    return gradients_by_parts(lambda x: (_segment_reduce(x, reduce, lengths, None, offsets, axis, True, initial),),
+                              (data,), (grad,), (True,))[0]
+
+
+_segment_backward = function_of(op(
+    "_segment_reduce_backward(Tensor grad, Tensor data, Tensor result, str reduce, Tensor? lengths, Tensor? offsets, "
+    "int axis, Scalar? initial) -> Tensor", public="",
+    kernel=Parts(lambda grad, data, *rest: Spec(data._array.shape, data.dtype)),
+    kernels={"cpu": "segments.segment_reduce_backward"}, decomposition=_segment_backward_by_parts, batch=one_by_one))
+
+
+@once
+def _segment_grad(grad, data, reduce, lengths, offsets, axis, initial, result):
+    if modes.grad_enabled:
+        return recorded_gradients(lambda x: (_segment_reduce(x, reduce, lengths, None, offsets, axis, True, initial),),
+                                  (data,), (grad,), (True,))[0]
+    return _segment_backward(grad, data, result, reduce, lengths, offsets, axis, initial)
+
+
+op("segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int "
+   "axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor", aliases=("_segment_reduce",),
+   kernel=Parts(_segment_spec), kernels={"cpu": "segments.segment_reduce"}, decomposition=_segment_reduce,
+   grad=dict(data=_segment_grad), batch=one_by_one,
+   samples=cases(*[case(t(5, 2), reduce, lengths=values([2, 0, 3]), initial=initial)
+                           for reduce in ("sum", "mean", "prod", "max", "min") for initial in (None, 1.5)],
+                         case(t(2, 5), "sum", lengths=values([[2, 3], [4, 1]]), axis=1),
+                         case(t(5), "max", offsets=values([0, 2, 5])),
+                         error(RuntimeError, "Either lengths or offsets must be defined.", t(3), "sum"),
+                         error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got x",
+                               t(3), "x", lengths=values([3]))), out=None)
 
 
 @composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", public="torch",
