@@ -67,7 +67,7 @@ def test_a_missing_script_and_no_arguments_say_how_to_call_it():
 
 def test_info_lists_versions_and_devices():
     shown = run("-m", "mindtorch_v2", "info").stdout
-    for line in ("mindtorch_v2", "NumPy", "SciPy", "threads", "CUDA", "NPU"):
+    for line in ("mindtorch_v2", "NumPy", "SciPy", "kernels", "threads", "CUDA", "NPU"):
         assert line in shown
 
 

@@ -30,6 +30,16 @@ def _npu() -> str:
     return "available" if reason is None else f"no ({reason})"
 
 
+def _kernels() -> str:
+    from .._backends.cpu.jit import cache, machine
+
+    if os.environ.get("MINDTORCH_JIT") == "0":
+        return "not compiled (MINDTORCH_JIT is 0)"
+    if not machine.available():
+        return "not compiled (pip install llvmlite)" if _version("llvmlite") == "not installed" else "not compiled"
+    return f"compiled by llvmlite {_version('llvmlite')}, kept in {cache.directory()}"
+
+
 def _cuda() -> str:
     from .. import cuda
 
@@ -53,6 +63,7 @@ def describe() -> str:
         "ml_dtypes": _version("ml_dtypes"),
         "safetensors": _version("safetensors"),
         "oneDNN": _onednn(),
+        "kernels": _kernels(),
         "CPU cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         "threads": str(get_num_threads()),
         "CUDA": _cuda(),

@@ -4,6 +4,7 @@ import errno
 import importlib.util
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -234,6 +235,21 @@ def test_what_was_used_longest_ago_is_dropped_first(folder, monkeypatch):
     assert sum(path.stat().st_size for path in folder.glob("*.o")) <= 10_000
     assert "key7.o" in left and "key6.o" not in left and {f"key{number}.o" for number in (0, 8, 9, 10, 11)} <= left
     assert {"other", "key.o.4567"} <= left and "key.o.0123" not in left
+
+
+def test_a_folder_that_is_removed_meanwhile_is_made_anew(folder, monkeypatch):
+    monkeypatch.setattr(cache, "_uncounted", cache.LIMIT)
+    replace = os.replace
+
+    def replaced(*paths):
+        replace(*paths)
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    cache.write("key", b"code")
+    assert cache.read("key") is None and not folder.exists()
+    monkeypatch.setattr(os, "replace", replace)
+    assert cache.write("key", b"code") and cache.read("key") == b"code"
 
 
 # several processes ---------------------------------------------------------------------------------------------------

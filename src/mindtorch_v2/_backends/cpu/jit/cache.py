@@ -83,7 +83,11 @@ def write(key: str, code: bytes) -> bool:
 def _drop_oldest(folder: str) -> None:
     """Removes what exceeds the limit, and what writers that were killed left behind."""
     entries = []
-    for entry in os.scandir(folder):
+    try:
+        found = list(os.scandir(folder))
+    except OSError:
+        return  # somebody removed it all
+    for entry in found:
         try:
             facts = entry.stat()
             if entry.name.endswith(".o"):
