@@ -67,20 +67,20 @@ class set_grad_enabled(_ModeContext):
             raise TypeError(expected("set_grad_enabled", "enabled", "bool", mode, 1))
         self.previous = modes.grad_enabled
         self.mode = mode
-        modes.update(grad_enabled=mode)
+        modes.switch_grad(mode)
 
     def __call__(self, function: Callable) -> Callable:
-        modes.update(grad_enabled=self.previous)
+        modes.switch_grad(self.previous)
         return super().__call__(function)
 
     def clone(self) -> "set_grad_enabled":
         return set_grad_enabled(self.mode)
 
     def __enter__(self) -> None:
-        modes.update(grad_enabled=self.mode)
+        modes.switch_grad(self.mode)
 
     def __exit__(self, *exc: object) -> None:
-        modes.update(grad_enabled=self.previous)
+        modes.switch_grad(self.previous)
 
     def __repr__(self) -> str:
         return f"torch.autograd.grad_mode.{type(self).__name__}(mode={self.mode})"

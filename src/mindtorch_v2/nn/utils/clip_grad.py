@@ -91,8 +91,12 @@ def clip_grad_value_(parameters: _TensorOrTensors, clip_value: float, foreach: b
     if not gradients:
         raise RuntimeError("clip_grad_value_: none of the parameters has a gradient")
     with torch.no_grad():
-        for gradient in gradients:
-            gradient.clamp_(min=-limit, max=limit)
+        if all(type(gradient) is torch.Tensor and not gradient.is_sparse for gradient in gradients):
+            torch._foreach_clamp_min_(gradients, -limit)
+            torch._foreach_clamp_max_(gradients, limit)
+        else:
+            for gradient in gradients:
+                gradient.clamp_(min=-limit, max=limit)
 
 
 def _gradients(parameters: Any) -> list[torch.Tensor]:
