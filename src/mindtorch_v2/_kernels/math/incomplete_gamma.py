@@ -10,7 +10,6 @@ from ..language import (
     floor,
     function,
     inf,
-    lgamma,
     log,
     log1p,
     nan,
@@ -66,7 +65,7 @@ def gamma_density(a, x, *, accuracy):
 
 @function
 def lower_series(a, x, *, accuracy):
-    """The lower function for x that is not much larger than a."""
+    """The lower function over gamma_density for x that is not much larger than a."""
     term = abs(copysign(1.0, x))
     total = term
     below = a
@@ -76,7 +75,7 @@ def lower_series(a, x, *, accuracy):
         term *= x / below
         total += term
         n += 1
-    return total * gamma_density(a, x, accuracy=accuracy)
+    return total
 
 
 @function
@@ -91,14 +90,16 @@ def upper_series(a, x, *, accuracy):
         factor *= -x / n
         term = factor / (a + n)
         total += term
-    near = a * polynomial(a, LGAMMA_F64) - log1p(a)
-    power = a * log(x) - (near if a < 0.5 else lgamma(1.0 + a))
+    below = a < 0.5  # lgamma(1 + a) from that of 2 + u
+    u = a if below else a - 1.0
+    near = u * polynomial(u, LGAMMA_F64)
+    power = a * log(x) - (near - log1p(a) if below else near)
     return -expm1(power) - exp(power) * a * total
 
 
 @function
 def upper_fraction(a, x, *, accuracy):
-    """The upper function for x above a, by convergents of a continued fraction."""
+    """The upper function over gamma_density for x above a, by convergents of a continued fraction."""
     y = 1.0 - a
     z = x + y + 1.0
     k = 0.0 * x
@@ -120,7 +121,7 @@ def upper_fraction(a, x, *, accuracy):
         scale = 2.2e-16 if abs(next_above) > 4.5e15 else 1.0
         above_before, below_before = above * scale, below * scale
         above, below = next_above * scale, next_below * scale
-    return value * a * gamma_density(a, x, accuracy=accuracy)
+    return value * a
 
 
 @function
@@ -153,12 +154,14 @@ def incomplete(a, x, *, upper, accuracy):
     elif small and (upper or x > a and x > 1.0):
         made = upper_series(a, x, accuracy=accuracy)
         value = made if upper else 1.0 - made
-    elif x > a and x > (1.1 if upper else 1.0):
-        made = upper_fraction(a, x, accuracy=accuracy)
-        value = made if upper else 1.0 - made
     else:
-        made = lower_series(a, x, accuracy=accuracy)
-        value = 1.0 - made if upper else made
+        density = gamma_density(a, x, accuracy=accuracy)
+        beyond = x > a and x > (1.1 if upper else 1.0)
+        if beyond:
+            made = upper_fraction(a, x, accuracy=accuracy) * density
+        else:
+            made = lower_series(a, x, accuracy=accuracy) * density
+        value = made if beyond == upper else 1.0 - made
     return value
 
 
