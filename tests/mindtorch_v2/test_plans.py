@@ -220,3 +220,17 @@ def test_calls_with_many_layouts_forget_old_ones() -> None:
     for n in range(1, 400):
         torch.outer(torch.ones(n), torch.ones(2))
     assert len(registry.get("outer").plans.plans) <= 256
+
+
+def test_views_by_storage_see_where_a_tensor_begins() -> None:
+    x = torch.arange(12.0)
+    y = x[3:]
+    for _ in range(_CALLS):
+        assert y.as_strided((2, 2), (2, 1), 4).tolist() == [[4, 5], [6, 7]]
+        assert y.as_strided((2, 2), (2, 1)).tolist() == [[3, 4], [5, 6]]
+        assert torch.view_as_complex(x[2:4]).tolist() == 2 + 3j
+        with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
+            torch.view_as_complex(x[3:5])
+        assert x[2:4].view(torch.float64).shape == (1,)
+        with pytest.raises(RuntimeError, match="must be divisible by 2"):
+            x[3:5].view(torch.float64)

@@ -614,6 +614,10 @@ class View(Family):
 
     def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
         given = args[0]._array
+        try:
+            self._geometry_of_layout(args)
+        except Unplannable:
+            return None
         if given.strides != contiguous_strides(given.shape, given.itemsize):  # NumPy sees a buffer in no other order
             if not callable(self.array):
                 return None
@@ -651,9 +655,21 @@ class View(Family):
         operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
         return dict.fromkeys(BACKENDS, kernel) | {DispatchKey.CPU: Lazy(lambda: self._on_cpu(operator, kernel))}
 
+    def _geometry_of_layout(self, twins: Sequence[Any]) -> Any:
+        """What `geometry` gives for twins; Unplannable if that depends on where in its storage a tensor begins."""
+        made = tried(self.geometry, *twins)
+        elsewhere = twins[0]
+        begin, elsewhere._offset = elsewhere._offset, elsewhere._offset + 3 * elsewhere._array.itemsize
+        try:
+            if tried(self.geometry, *twins) != made:
+                raise Unplannable
+        finally:
+            elsewhere._offset = begin
+        return made
+
     def _on_cpu(self, operator: Operator, general: Callable) -> Callable:
         """The kernel that makes views by NumPy, or of geometries that it remembers."""
-        name, arguments, geometry = operator.schema.base_name, operator.schema.arguments, self.geometry
+        name, arguments = operator.schema.base_name, operator.schema.arguments
         known: dict[tuple, Any] = {}
         plans.append(known)
 
@@ -668,7 +684,7 @@ class View(Family):
         def found_out(source: Tensor, args: tuple) -> tuple | None:
             array = source._array
             try:
-                made = tried(geometry, *twin_of((source, *args)))
+                made = self._geometry_of_layout(twin_of((source, *args)))
             except Unplannable:
                 return None
             if any(0 in shape for shape, *_ in (made if self.several else [made])) or len(made) > 64:
