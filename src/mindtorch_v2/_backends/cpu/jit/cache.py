@@ -14,7 +14,9 @@ __all__ = ["LIMIT", "directory", "read", "write"]
 LIMIT = 256 << 20  # bytes kept in all; the entries that were used longest ago go first
 _CHECK = 32  # bytes of the checksum
 _DAY = 86400.0
-_uncounted = LIMIT  # bytes written since the entries were last counted; the first write of a process counts them
+_HOUR = 3600.0
+_COUNTED = "counted"  # a file as old as the last count of the entries, which takes long if there are many
+_uncounted = 0  # bytes that this process has written since it counted them
 
 
 def directory() -> str | None:
@@ -73,18 +75,26 @@ def write(key: str, code: bytes) -> bool:
             raise
     except OSError:
         return False
-    _uncounted += len(code)
-    if _uncounted > LIMIT // 16:
-        _uncounted = 0
+    first, _uncounted = _uncounted == 0, _uncounted + len(code)
+    if _uncounted > LIMIT // 16 or first and _is_old(os.path.join(folder, _COUNTED)):
+        _uncounted = len(code)
         _drop_oldest(folder)
     return True
+
+
+def _is_old(path: str) -> bool:
+    try:
+        return time.time() - os.stat(path).st_mtime > _HOUR
+    except OSError:
+        return True
 
 
 def _drop_oldest(folder: str) -> None:
     """Removes what exceeds the limit, and what writers that were killed left behind."""
     entries = []
     try:
-        found = list(os.scandir(folder))
+        with open(os.path.join(folder, _COUNTED), "wb"):
+            found = list(os.scandir(folder))
     except OSError:
         return  # somebody removed it all
     for entry in found:
