@@ -19,6 +19,18 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=",
 # Functions of C that go by other names; all others take an "f" at their end for float.
 _NAMES = {"abs": "fabs"}
 
+# Words of C++ that are names elsewhere.
+_WORDS = frozenset("""and asm auto bool break case catch char class const continue default delete do double else enum
+    explicit export extern false float for friend goto if inline int long mutable namespace new not operator or private
+    protected public register return short signed sizeof static struct switch template this throw true try typedef
+    typename union unsigned using virtual void volatile while xor""".split())
+
+
+def named(name: str) -> str:
+    """A variable's name in C."""
+    return name + "_" if name in _WORDS else name
+
+
 # What C has no function for.
 HEAD = r"""
 template <typename T> __device__ inline T floor_rest_of(T a, T b) {
@@ -88,7 +100,7 @@ class Text:
         if op == "const":
             return literal(node.data, kind)
         if op in ("arg", "var"):
-            return node.data
+            return named(node.data)
         if op == "dim":
             return f"{node.data[0]}.shape[{node.data[1]}]"
         if op == "load":
@@ -141,7 +153,7 @@ class Text:
         self.indent -= 1
 
     def _set(self, statement: ir.Set) -> None:
-        self.line(f"{statement.name} = {self.value(statement.value)};")
+        self.line(f"{named(statement.name)} = {self.value(statement.value)};")
 
     def _store(self, statement: ir.Store) -> None:
         array = statement.array
@@ -161,7 +173,7 @@ class Text:
         else:
             goes_on = f"{step} > 0 ? {turn} < {stop} : {turn} > {stop}"
         self.line(f"for (int64 {turn} = {start}; {goes_on}; {turn} += {step}) {{")
-        self.line(f"    {statement.name} = {turn};")
+        self.line(f"    {named(statement.name)} = {turn};")
         self.statements(statement.body)
         self.line("}")
 
@@ -210,11 +222,11 @@ def written_function(function: ir.Function) -> str:
     """A device function of the language."""
     text = Text(0)
     for name, kind in function.variables.items():
-        text.lines.append(f"    {C_TYPES[kind]} {name};")
+        text.lines.append(f"    {C_TYPES[kind]} {named(name)};")
     text.statements(function.body)
     text.indent = 1
     made = text.value(function.result)
-    given = ", ".join(f"{C_TYPES[kind]} {own}" for own, kind in function.parameters)
+    given = ", ".join(f"{C_TYPES[kind]} {named(own)}" for own, kind in function.parameters)
     body = "\n".join([*text.lines, f"    return {made};"])
     return f"__device__ inline {C_TYPES[function.result.type]} {function.name}({given}) {{\n{body}\n}}\n"
 
@@ -228,7 +240,7 @@ def kernel_source(kernel: ir.Kernel) -> str:
                       f"int64 stride[{max(a.ndim, 1)}]; }};\n" for a in kernel.arrays)
     text = Text(0)
     for name, kind in kernel.variables.items():
-        text.lines.append(f"    {C_TYPES[kind]} {name};")
+        text.lines.append(f"    {C_TYPES[kind]} {named(name)};")
     place = next((i for i, s in enumerate(kernel.body) if isinstance(s, ir.Loop) and s.work is not None), None)
     if place is None:
         text.statements(kernel.body)
@@ -237,11 +249,11 @@ def kernel_source(kernel: ir.Kernel) -> str:
         text.statements(kernel.body[:place])
         text.indent = 1
         stop = text.value(loop.stop)
-        text.line(f"{loop.name} = blockIdx.x * (int64)blockDim.x + threadIdx.x;")
-        text.line(f"if ({loop.name} >= {stop}) return;")
+        text.line(f"{named(loop.name)} = blockIdx.x * (int64)blockDim.x + threadIdx.x;")
+        text.line(f"if ({named(loop.name)} >= {stop}) return;")
         text.indent = 0
         text.statements(loop.body)
     given = ", ".join([*(f"{a.name}_t {a.name}" for a in kernel.arrays),
-                       *(f"{C_TYPES[kind]} {name}" for name, kind in kernel.numbers)])
+                       *(f"{C_TYPES[kind]} {named(name)}" for name, kind in kernel.numbers)])
     body = "\n".join(text.lines)
     return f'{HEAD}{structs}extern "C" __global__ void run({given}) {{\n{body}\n}}\n'

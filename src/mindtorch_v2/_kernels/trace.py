@@ -186,7 +186,7 @@ class Program:
 
     def has(self, op: str, kind: str) -> bool:
         """Whether there is an operation, or a function of that name: the device's own, C's, or the language's."""
-        if op in _OPERATIONS or op in C_LIBRARY:
+        if op in _OPERATIONS or op in _C_LIBRARY:
             return True
         if self.functions is not None:
             return op in self.functions
@@ -273,7 +273,7 @@ def _function(compose: "str | Composed", kinds: str = "biuf", gives: np.dtype | 
 # Operations of IR, and functions of the C library, in both floating types.
 _OPERATIONS = frozenset(("add", "sub", "mul", "div", "neg", "and", "or", "xor", "not", "abs", "floordiv", "mod", "crem",
                          "lt", "le", "gt", "ge", "eq", "ne", "sqrt", "floor", "ceil", "trunc", "rint", "copysign"))
-C_LIBRARY = frozenset(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
+_C_LIBRARY = frozenset(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
                         "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "pow", "cbrt", "erf",
                         "erfc", "lgamma", "hypot", "fmod", "nextafter"))
 

@@ -26,7 +26,7 @@ from .recording import Buffer, Place, Ran, current_program
 _PREPARING = "mindtorch_v2._backends.cpu.kernels"
 # What is no kernel of the language, or one whose turns are long rows: a device has better ones.
 _OTHERS = frozenset(("", "onednn", "reduce", "softmax", "norm", "sparse"))
-_FEW, _LONG = 1 << 13, 1 << 22  # turns that leave a device idle, and elements that should not be left to them
+_LONG = 1 << 20  # elements from which on threads that go along rows read and write too far apart
 _INT64 = np.dtype(np.int64)
 
 
@@ -130,7 +130,7 @@ def source_and_turns(step: Ran) -> tuple[str, int, list[Any]]:
 def _entry(made: ir.Kernel, numbers: Mapping[str, str], count: int) -> str:
     """The kernel that puts addresses and geometry together."""
     addresses = ", ".join(f"{cuda.C_TYPES[a.type]}* p{i}" for i, a in enumerate(made.arrays))
-    given = "".join(f", {'double' if kind == 'f64' else 'int64'} {name}" for name, kind in numbers.items())
+    given = "".join(f", {'double' if kind == 'f64' else 'int64'} {cuda.named(name)}" for name, kind in numbers.items())
     lines, at = [], 0
     for i, array in enumerate(made.arrays):
         lines.append(f"{array.name}_t {array.name}; {array.name}.data = p{i};")
@@ -138,7 +138,7 @@ def _entry(made: ir.Kernel, numbers: Mapping[str, str], count: int) -> str:
             for d in range(max(array.ndim, 1)):
                 lines.append(f"{array.name}.{part}[{d}] = geometry.v[{at}];")
                 at += 1
-    called = ", ".join([*(a.name for a in made.arrays), *numbers])
+    called = ", ".join([*(a.name for a in made.arrays), *map(cuda.named, numbers)])
     body = "\n    ".join(lines)
     return (f"struct geometry_t {{ int64 v[{max(count, 1)}]; }};\n"
             f'extern "C" __global__ void launched({addresses}, geometry_t geometry{given}) {{\n    {body}\n'
@@ -255,8 +255,8 @@ def _turns(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Mappin
             if value(statement.start) or value(statement.step) != 1:
                 raise Untraceable
             turns, work = int(value(statement.stop)), int(value(statement.work))
-            if turns < _FEW and turns * work > _LONG:
-                raise Untraceable  # CuPy does that with all of the device
+            if work > 1 and turns * work > _LONG:
+                raise Untraceable
             return turns
         if not isinstance(statement, ir.Set):
             raise Untraceable
