@@ -24,6 +24,7 @@ from ..._core import planning
 from ..._core.device import CPU, META
 from ..._core.dtype import WIDER
 from ..._core.planning import Unplannable, planners
+from ..._core.settled import is_settled
 from ..._core.tensor import Tensor, _disabled_torch_function_impl, wrap_meta
 from ..._dispatch.callers import compile_function
 from ..._dispatch.keys import (
@@ -180,7 +181,7 @@ class Planned:
         if len(self.seen) + len(self.plans) >= _MOST:
             self.seen.clear()
             self.plans.clear()
-        if not due:
+        if not due or is_settled():
             return plan
         if self.failures < _FAILURES:
             try:
