@@ -225,7 +225,7 @@ def _logcumsumexp_by_parts(self: Any, dim: int) -> Any:
 
 op("logcumsumexp(Tensor self, int dim) -> Tensor",
    aligned="self",
-   kernel=computes(_logcumsumexp_spec, _logcumsumexp),
+   kernel=computes(_logcumsumexp_spec, _logcumsumexp), kernels={"cpu": "scan.logcumsumexp"},
    grad=dict(self=_logcumsumexp_grad),
    samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
                  error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)),

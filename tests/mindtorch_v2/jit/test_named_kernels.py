@@ -184,6 +184,10 @@ def test_scans_along_rows_and_columns(shape, dim):
             assert compare(NAMED[f"aten::{name}"], (x, dim, None))
             assert compare(NAMED[f"aten::{name}"], (x, dim, torch.float64))
         if x.dtype.is_floating_point:
+            assert compare(NAMED["aten::logcumsumexp"], (x, dim))
+            for place, value in enumerate((-float("inf"), -float("inf"), float("inf"), float("inf"), float("nan"))):
+                x.view(-1)[place % x.numel()] = value
+                assert compare(NAMED["aten::logcumsumexp"], (x, dim))
             x.view(-1)[1] = float("nan")
         for name in ("cummax", "cummin"):
             assert compare(NAMED[f"aten::{name}"], (x, dim))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...._core.dtype import BOOL, COMPLEX, FLOAT
+from ...._kernels.language import logaddexp
 from ...._kernels.library import reduce, scan
 from ...._ops._declare.rules import Spec
 from ..jit.calls import prepared
@@ -14,7 +15,7 @@ from .reduce import contiguous
 from .softmax import along, columns_at_once
 
 
-def _running(combine: Any, start: int) -> Callable:
+def _running(combine: Any, start: float) -> Callable:
     launches = [[prepared(kernel, combine=combine, start=start, wide=wide) for kernel in
                  (scan.running_rows, scan.running_columns)] for wide in (False, True)]
 
@@ -35,6 +36,14 @@ def _running(combine: Any, start: int) -> Callable:
 
 
 cumsum, cumprod = _running(reduce.sum_of, 0), _running(reduce.product_of, 1)
+
+
+_logarithms = _running(logaddexp, -float("inf"))
+
+
+@takes_halves
+def logcumsumexp(x: Any, dim: int, *, spec: Spec) -> Any:
+    return _logarithms(x, dim, None, spec=spec)
 
 
 def _extremes(largest: bool) -> Callable:
