@@ -87,7 +87,8 @@ def test_the_kernel_gives_what_numpy_gives(name):
             compare(declaration, values)
 
 
-SHAPES = [((70000,), 0), ((300, 400), 1), ((300, 400), 0), ((40000, 3), 0), ((3, 900, 24), 1), ((5, 6, 7), 1)]
+SHAPES = [((70000,), 0), ((30, 2000), 1), ((9, 3), 1),
+          ((300, 400), 1), ((300, 400), 0), ((40000, 3), 0), ((3, 900, 24), 1), ((5, 6, 7), 1)]
 
 
 def reduced(name: str, array: np.ndarray, dim: int | None) -> tuple:

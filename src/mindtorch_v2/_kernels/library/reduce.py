@@ -24,6 +24,7 @@ from ..language import (
     pow,
     smaller,
     sqrt,
+    unrolled,
 )
 
 BLOCK = 4096  # elements of a row that are added in lanes before they go into the total
@@ -164,6 +165,21 @@ def fold_rows(out: flat, x: flat, rows, n, parts, width, count, p: float, *, ele
                 some = combine(some, element(x[i], p))
             total = combine(total, some)
         out[turn] = finish(total, count, p)
+
+
+@kernel
+def fold_short_rows(out: flat, x: flat, rows, n, count, p: float, *, element, combine, start, finish, wide):
+    """The same of rows of at most BLOCK elements, four at a time: none waits for the end of another."""
+    for turn in parallel((rows + 3) // 4, 4 * n):
+        some = local(4, element(like(0, x), p))
+        for r in unrolled(4):
+            some[r] = start
+        for k in range(n):
+            for r in unrolled(4):  # where fewer rows are left, the last is folded again
+                some[r] = combine(some[r], element(x[min(turn * 4 + r, rows - 1) * n + k], p))
+        for r in unrolled(4):
+            total = float64(some[r]) if wide else some[r]
+            out[min(turn * 4 + r, rows - 1)] = finish(total, count, p)
 
 
 @kernel

@@ -16,6 +16,7 @@ from .arrays import takes_halves
 
 _PLAIN = frozenset((float32.np, float64.np))
 SHARED = 1 << 15  # elements from which on several threads may work
+_SHORT = 1024  # elements of a row up to which several are folded together
 _FEW = 16  # columns next to each other that are too few for the lanes of a vector
 INF = float("inf")
 
@@ -101,7 +102,7 @@ class Fold:
 
         def launches(mapped: Any, ended: Any) -> tuple[Callable, Callable]:
             constants = dict(element=mapped, combine=combine, start=start, finish=ended, wide=wide)
-            rows = prepared(library.fold_rows, **constants) if extreme is None else self._extreme_rows(mapped, start)
+            rows = self._rows(constants) if extreme is None else self._extreme_rows(mapped, start)
             return rows, prepared(library.fold_columns, **constants)
 
         self.whole = launches(element, finish)  # maps, combines, finishes
@@ -112,6 +113,17 @@ class Fold:
     def partial(self, kind: Any) -> Any:
         """The type of results on the way to one of a type."""
         return np.float64 if self.wide else np.float32 if kind in REDUCED else kind
+
+    def _rows(self, constants: dict[str, Any]) -> Callable:
+        """The launch that folds rows: several together where they are short and many."""
+        each, together = prepared(library.fold_rows, **constants), prepared(library.fold_short_rows, **constants)
+
+        def launch(made: Any, x: Any, rows: int, n: int, parts: int, width: int, count: int, p: float) -> bool:
+            if rows >= 8 and n <= _SHORT and parts == 1:
+                return together(made, x, rows, n, count, p)
+            return each(made, x, rows, n, parts, width, count, p)
+
+        return launch
 
     def _extreme_rows(self, mapped: Any, start: Any) -> Callable:
         launch = prepared(library.extreme_rows, element=mapped, combine=self.extreme, start=start)
