@@ -20,6 +20,7 @@ from . import machine
 _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first call, as tests want it
 _OFTEN, _MUCH = 8, 1 << 17  # calls, and elements in all, after which compiling begins in the background
 _DUE, _DUE_ELEMENTS = 32, 1 << 21  # calls, and elements in all, with which machine code takes over
+_DUE_SOON = 8  # calls, where many operators run in the place of the kernel; compiling begins with the first
 DUE_LATER = 200  # calls, where NumPy has a loop of its own, so that there is less to gain
 _LARGE = 1 << 19  # elements of one call that is worth waiting for the compiler
 
@@ -53,7 +54,7 @@ class Code:
         self._elements += elements
         if _AT_ONCE or self._wanted >= self._due or self._elements >= _DUE_ELEMENTS or elements >= _LARGE:
             self._take_over()
-        elif not self._begun and (self._wanted >= _OFTEN or self._elements >= _MUCH):
+        elif not self._begun and (self._wanted >= _OFTEN or self._elements >= _MUCH or self._due <= _DUE_SOON):
             self._begun = True
             if machine.available():
                 machine.load_in_background(self._make, ["entry"], self._done, self._known_as, self._is_needed)
@@ -75,6 +76,14 @@ class Code:
 
 _codes: dict[tuple, Code] = {}
 _ready: dict[Any, list[Call]] = {}  # machine code by kernel and constants, for arrays of whatever kinds there were
+
+
+_hurried: set[kernel] = set()
+
+
+def hurry(*kernels: kernel) -> None:
+    """Has machine code of these take over soon, since what runs in their place takes many times as long."""
+    _hurried.update(kernels)
 
 
 def launched(written: kernel, *args: Any, **constants: Any) -> bool:
@@ -108,13 +117,24 @@ def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
     return launch
 
 
-def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
+def note(written: kernel, *args: Any, **constants: Any) -> None:
+    """Notes that a kernel would have been launched, had the one before it been: so they get ready together."""
+    _call_for(written, args, constants)
+
+
+def _call_for(written: kernel, args: tuple, constants: dict[str, Any]) -> Call | None:
+    """The machine code for such arguments, if there is some."""
     arrays = [a for a in args if a.__class__ is np.ndarray]
     key = (written, *[(a.dtype, a.ndim, a.flags.c_contiguous, a.flags.aligned) for a in arrays], *constants.values())
     code = _codes.get(key)
     if code is None:
-        code = _codes[key] = Code(*_maker(written, arrays, constants))
-    call = code.wanted(max([a.size for a in arrays]))
+        due = _DUE_SOON if written in _hurried else _DUE
+        code = _codes[key] = Code(*_maker(written, arrays, constants), due=due)
+    return code.wanted(max([a.size for a in arrays]))
+
+
+def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
+    call = _call_for(written, args, constants)
     if call is None:
         return False
     calls = _ready.setdefault((written, *constants.values()) if constants else written, [])

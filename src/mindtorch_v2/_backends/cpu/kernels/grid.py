@@ -8,14 +8,15 @@ import numpy as np
 
 from ...._core.dtype import REDUCED, WIDER
 from ...._kernels.library import grid as kernels
-from ..jit.calls import launched
+from ..jit.calls import hurry, launched, note
 from .arrays import zeros_for_sums
 
+hurry(kernels.grid_taps, kernels.grid_sample, kernels.grid_sample_backward_input, kernels.grid_sample_backward_grid)
 _SIDES = {kernels.BILINEAR: 2, kernels.NEAREST: 1, kernels.BICUBIC: 4}
 
 
-def _taps(input: Any, points: Any, rank: int, mode: int, padding: int, align: bool, derives: bool) -> tuple | None:
-    """Places, weights and slopes of what the points are made of, and how many elements each is made of."""
+def _taps(input: Any, points: Any, rank: int, mode: int, padding: int, align: bool, derives: bool) -> tuple:
+    """Places, weights and slopes of what the points are made of, how many elements that is, and whether it is done."""
     count = _SIDES[mode] ** rank
     shape = (points.shape[0], count, points.shape[1])
     kind = WIDER.get(points.dtype, points.dtype)
@@ -24,7 +25,7 @@ def _taps(input: Any, points: Any, rank: int, mode: int, padding: int, align: bo
     depth, height, width = (1, *input.shape[2:])[-3:]
     done = launched(kernels.grid_taps, places, weights, slopes, points, depth, height, width, mode=mode,
                     padding=padding, align=align, rank=rank, derives=derives)
-    return (places, weights, slopes, count) if done else None
+    return places, weights, slopes, count, done
 
 
 def _flat(array: Any) -> Any:
@@ -40,13 +41,12 @@ def _sampler(rank: int) -> Callable:
     def sampled(input, grid, interpolation_mode, padding_mode, align_corners, spec):
         if input.dtype in REDUCED:  # PyTorch rounds after each step there, also coordinates
             return None
-        taps = _taps(input, _points(grid, rank), rank, interpolation_mode, padding_mode, bool(align_corners), False)
-        if taps is None:
-            return None
-        places, weights, _, count = taps
+        places, weights, _, count, done = _taps(input, _points(grid, rank), rank, interpolation_mode, padding_mode,
+                                                bool(align_corners), False)
         out = np.empty(spec.shape, input.dtype)
-        done = launched(kernels.grid_sample, _flat(out), _flat(input), places, weights, count=count, strict=rank == 3)
-        return out if done else None
+        launch = launched if done else note
+        return out if launch(kernels.grid_sample, _flat(out), _flat(input), places, weights, count=count,
+                             strict=rank == 3) else None
 
     return sampled
 
@@ -56,21 +56,19 @@ def _sampler_backward(rank: int) -> Callable:
         if grad_output.dtype != input.dtype:
             return None
         of_input, of_grid = output_mask
-        taps = _taps(input, _points(grid, rank), rank, interpolation_mode, padding_mode, bool(align_corners), of_grid)
-        if taps is None:
-            return None
-        places, weights, slopes, count = taps
+        places, weights, slopes, count, done = _taps(input, _points(grid, rank), rank, interpolation_mode,
+                                                     padding_mode, bool(align_corners), of_grid)
+        launch = launched if done else note
         grads, made, placed = _flat(grad_output), None, None
         if of_input:
             made = zeros_for_sums(input.shape, input.dtype)
-            if not launched(kernels.grid_sample_backward_input, _flat(made), grads, places, weights):
-                return None
+            done = launch(kernels.grid_sample_backward_input, _flat(made), grads, places, weights)
+            launch = launched if done else note
         if of_grid:
             placed = np.empty(grid.shape, grid.dtype)
-            if not launched(kernels.grid_sample_backward_grid, _points(placed, rank), grads, _flat(input), places,
-                            slopes, count=count, rank=rank):
-                return None
-        return made, placed
+            done = launch(kernels.grid_sample_backward_grid, _points(placed, rank), grads, _flat(input), places,
+                          slopes, count=count, rank=rank)
+        return (made, placed) if done else None
 
     return gradients
 

@@ -7,7 +7,10 @@ import numpy as np
 from ...._kernels.library import margin as kernels
 from ...._ops._declare.rules import Spec
 from ...._ops.loss import MEAN, NONE
-from ..jit.calls import launched
+from ..jit.calls import hurry, launched
+
+hurry(kernels.multi_margin, kernels.multi_margin_backward, kernels.multilabel_margin,
+      kernels.multilabel_margin_backward, kernels.folded)
 
 
 def _rows(scores: Any) -> Any:

@@ -8,8 +8,10 @@ from ...._kernels.library import pad as kernels
 from ...._ops._declare.rules import Spec
 from ...._ops.copy import stored_number
 from ...._ops.pool import in_strides
-from ..jit.calls import launched
+from ..jit.calls import hurry, launched
 from .arrays import Sizes, movable, volumes, zeros_for_sums
+
+hurry(kernels.pad, kernels.pad_backward)
 
 
 def _lefts(pad: Sizes) -> Sizes:

@@ -9,8 +9,9 @@ from ...._core.dtype import REDUCED
 from ...._kernels.library import segments as kernels
 from ...._ops._declare.rules import Spec
 from ...._ops.segments import _FOLDS
-from ..jit.calls import launched
+from ..jit.calls import hurry, launched
 
+hurry(kernels.segment_reduce, kernels.segment_reduce_backward)
 _NAMES = {"max": "amax", "min": "amin"}
 
 
