@@ -20,15 +20,16 @@ _SPINS = "GOMP_SPINCOUNT"
 def waiting_briefly() -> Iterator[None]:
     """Lets an OpenMP that is loaded inside wait for work by spinning shortly only, unless the user chose.
 
-    Its threads would otherwise keep cores from those of OpenBLAS for milliseconds, where OpenBLAS has its own: compiled
-    kernels share theirs with it. It looks when it is loaded.
+    It looks when it is loaded. By itself it spins for milliseconds, which on a machine that has other work, too, makes
+    its own threads wait for a core: steps took four times as long. A good part of one bridges what Python does between
+    two kernels. Where OpenBLAS multiplies on threads of its own, it needs the cores at once.
     """
     from .jit.machine import available
 
-    if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ or available() and blas() is not None:
+    if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ:
         yield
         return
-    os.environ[_SPINS] = "1000"
+    os.environ[_SPINS] = "10000" if available() and blas() is not None else "1000"
     try:
         yield
     finally:
