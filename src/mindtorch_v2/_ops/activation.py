@@ -356,7 +356,7 @@ def _log_sigmoid(xp: Any, self: Any) -> Any:
 
 op("log_sigmoid(Tensor self) -> Tensor",
    kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C")),
-   npu="aclnnLogSigmoid(self, out)",
+   npu="aclnnLogSigmoid(self, out)", kernels={"cpu": "activation.log_sigmoid"},
    grad=dict(self=elementwise(lambda xp, grad, self: grad / (1 + xp.exp(self)))),
    public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(),
    out=FOUND._replace(names="nn.functional.logsigmoid", resizes=True), batch=in_front,
