@@ -8,6 +8,7 @@ import re
 import pytest
 
 import mindtorch_v2
+from mindtorch_v2._dispatch.schema import MISSING
 from mindtorch_v2._ops._declare.op import DECLARATIONS, Declaration
 
 BACKENDS = pathlib.Path(mindtorch_v2.__file__).parent / "_backends"
@@ -55,6 +56,9 @@ def takes(node: ast.FunctionDef, declaration: Declaration) -> bool:
     kind = kind_of(node)
     if kind == MAKER:
         return [a.arg for a in node.args.args] == ["operator"]
+    if getattr(node.returns, "id", "") == "Launch":  # prepares a step of an optimizer: its number, and the options
+        options = [a for a in declaration.operator.schema.arguments if a.keyword_only and a.default is MISSING]
+        return len(node.args.args) == 1 + len(options)
     lead, without = KINDS.get(kind or "", (0, 0))
     lead += given_first(node)
     wanted = len(declaration.operator.schema.arguments) + lead - without
