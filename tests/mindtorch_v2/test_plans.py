@@ -9,10 +9,11 @@ import pytest
 from tests.mindtorch_v2.operator_cases import Call, arguments, bases, draws, each, good_calls, leaves, sampled
 
 import mindtorch_v2 as torch
-from mindtorch_v2._core.planning import forget_plans
+from mindtorch_v2._core.planning import Unplannable, forget_plans
 from mindtorch_v2._dispatch.keys import CPU_MASK
 from mindtorch_v2._dispatch.registry import registry
 from mindtorch_v2._ops._declare.op import DECLARATIONS, Declaration
+from mindtorch_v2._ops._declare.plans import tried
 
 _TYPES = ("float32", "bfloat16", "int64")
 _CALLS = 12  # with one layout, after which there is a plan if there ever will be
@@ -234,3 +235,10 @@ def test_views_by_storage_see_where_a_tensor_begins() -> None:
         assert x[2:4].view(torch.float64).shape == (1,)
         with pytest.raises(RuntimeError, match="must be divisible by 2"):
             x[3:5].view(torch.float64)
+
+
+def test_what_makes_tensors_on_the_default_device_is_not_planned() -> None:
+    with pytest.raises(Unplannable):
+        tried(torch.arange, 3)
+    assert tried(lambda: torch.arange(3, device="cpu")).tolist() == [0, 1, 2]
+    assert torch.arange(3).tolist() == [0, 1, 2]

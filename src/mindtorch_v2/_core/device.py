@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .planning import planners, refuse_in_plans
+
 DEVICE_TYPES = ["cpu", "cuda", "npu", "meta"]
 # PyTorch's other device types parse, so that a program may ask about them; nothing runs there.
 _FOREIGN_TYPES = ("mps", "xpu", "hpu", "xla", "vulkan", "mtia", "privateuseone", "ipu", "lazy")
@@ -116,6 +118,8 @@ _default = _DefaultDevice()
 
 def get_default_device() -> device:
     """The device on which tensors are made that name none."""
+    if planners:
+        refuse_in_plans()
     found = _default.stack[-1] if _default.stack else _fixed_default[0]
     if found.type != "cuda" or found.index is not None:
         return found
