@@ -52,7 +52,8 @@ class Code:
             return self.call
         self._wanted += 1
         self._elements += elements
-        if _AT_ONCE or self._wanted >= self._due or self._elements >= _DUE_ELEMENTS or elements >= _LARGE:
+        most = _MUCH if self._due <= _DUE_SOON else _DUE_ELEMENTS
+        if _AT_ONCE or self._wanted >= self._due or self._elements >= most or elements >= _LARGE:
             self._take_over()
         elif not self._begun and (self._wanted >= _OFTEN or self._elements >= _MUCH or self._due <= _DUE_SOON):
             self._begun = True

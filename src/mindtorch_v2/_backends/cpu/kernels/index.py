@@ -40,6 +40,11 @@ def _fits(shape: tuple, places: tuple, dim: int) -> bool:
     return len(shape) == len(places) and shape[:dim] == places[:dim] and shape[dim + 1 :] == places[dim + 1 :]
 
 
+def _is_vector(index: Any, dim: int) -> bool:
+    """Whether indices are those of one dimension, expanded to the others."""
+    return all(stride == 0 for d, stride in enumerate(index.strides) if d != dim)
+
+
 def _parts(elements: int, rows: int) -> int:
     """Among how many threads rows are shared out."""
     return 1 if elements < _SHARED else max(1, min(get_num_threads(), rows))
@@ -99,6 +104,9 @@ def _scattered(self: Any, dim: int, index: Any, src: Any, fold: str) -> bool | N
         if src.ndim != index.ndim:
             return None
         src = src[tuple([slice(n) for n in index.shape])]
+    if fold != "put" and not one and index.ndim > 1 and _is_vector(index, dim):
+        row = index[tuple([slice(None) if d == dim else 0 for d in range(index.ndim)])]
+        return _rows_folded(self, dim, row, src, 1, fold)
     if fold == "put":
         self, src = movable(self), movable(src)
     if src.dtype != self.dtype or not _is_inside(index, 0, self.shape[dim] if self.ndim else 1):

@@ -41,7 +41,7 @@ def _max_pool(rank: int) -> Callable:
         settings = _settings(self.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank, True)
         out, places = _empty(spec[0]), _empty(spec[1])
         done = launched(pool.max_pool, volumes(out, rank), volumes(places, rank), volumes(self, rank), *settings,
-                        lowest=_lowest(self.dtype), step=settings[5] if settings[5] < 3 else 0)
+                        lowest=_lowest(self.dtype), step=settings[5] if settings[5] < 5 else 0)
         return (in_strides(out, spec[0]), in_strides(places, spec[1])) if done else None
 
     return takes_halves(largest)
