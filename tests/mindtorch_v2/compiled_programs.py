@@ -102,8 +102,10 @@ def team():
 def started(program: str, cache: Path, **variables: str) -> subprocess.Popen:
     """A program of its own, with a folder for machine code, under way."""
     variables = {"PYTHONPATH": SOURCE, "PATH": os.environ["PATH"], "MINDTORCH_CACHE": str(cache), **variables}
-    return subprocess.Popen([sys.executable, "-c", _BEGIN + program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, env=variables)
+    # From Python 3.12 on a process that forks while it has threads is warned of it: what these programs are about.
+    quiet = ("-W", "ignore:This process:DeprecationWarning")
+    return subprocess.Popen([sys.executable, *quiet, "-c", _BEGIN + program], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env=variables)
 
 
 def printed(program: str | subprocess.Popen, cache: Path | None = None, **variables: str) -> str:
