@@ -198,6 +198,11 @@ def reached() -> Iterator[dict[str, list[tuple]]]:
     for reduce in ("sum", "mean", "prod", "max", "min"):
         torch.segment_reduce(scores, reduce, lengths=torch.tensor([1, 0, 1])).sum().backward()
         torch.segment_reduce(scores, reduce, offsets=torch.tensor([[0, 2, 3], [1, 1, 3]]), axis=1).sum().backward()
+    numbers = torch.arange(12.0).reshape(4, 3)
+    call_bound(INTERNAL["aten::_tensordot"].operator, (numbers[:2], numbers, (1,), (1,)))
+    for interpolation in ("linear", "lower", "nearest"):
+        call_bound(INTERNAL["aten::_quantiles"].operator, (numbers, torch.tensor([0.2, 0.7]), 1, False, interpolation,
+                                                           False))
     for name, kernel in kernels.items():
         registry.register_kernel(name, DispatchKey.CPU, kernel)
     yield seen

@@ -432,6 +432,7 @@ def _work(calls: list[Call], module: str, pipe: Any) -> None:
     warnings.simplefilter("ignore")
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the process
     os.dup2(sys.stdout.fileno(), 2)
+    torch.set_num_threads(1)  # its threads are the parent's: it would wait for them
     library = importlib.import_module(module)
     for call in calls:
         pipe.send("reference")

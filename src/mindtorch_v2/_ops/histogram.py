@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._core.device import META
-from .._core.dtype import COMPUTE, FLOAT, dtype
+from .._core.dtype import COMPUTE, FLOAT, dtype, int64
 from .._core.tensor import Tensor
+from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.families import moves
 from ._declare.op import composite, function_of, named_result, op
@@ -15,6 +16,8 @@ from ._declare.samples import case, cases, error, ints, t
 from .create import evenly_spaced
 from .unique import HISTOGRAM_OUT
 
+_linspace, _searchsorted, _where, _stack = (function_of(registry.get(f"aten::{name}"))
+                                            for name in ("linspace", "searchsorted", "where.self", "stack"))
 _HISTOGRAMDD = named_result("histogramdd", ("hist", "bin_edges"))
 
 
@@ -70,14 +73,18 @@ _bounds = function_of(op(
     "_histogram_bounds(Tensor self, int columns) -> Tensor",
     kernel=moves(lambda self, columns: Spec((2, columns), self.dtype),
                  lambda xp, self, columns: xp.stack([f(self.reshape(-1, columns), 0) for f in (xp.min, xp.max)])),
-    kernels={"cpu": "histogram.bounds"}, public=""))
+    kernels={"cpu": "histogram.bounds"}, public="",
+    decomposition=lambda self, columns: _stack((self.reshape(-1, columns).amin(0), self.reshape(-1, columns).amax(0)))))
 # Edges of bins of equal width, for each dimension between two limits.
 _edges_between = function_of(op(
     "_histogram_edges(Tensor self, int[] bins, float[] limits) -> Tensor[]",
     kernel=moves(lambda self, bins, limits: [Spec((count + 1,), self.dtype) for count in bins],
                  lambda xp, self, bins, limits, spec: [
                      evenly_spaced(xp, limits[2 * d], limits[2 * d + 1], count + 1, spec=spec[d])
-                     for d, count in enumerate(bins)]), kernels={"cpu": "histogram.edges"}, public=""))
+                     for d, count in enumerate(bins)]), kernels={"cpu": "histogram.edges"}, public="",
+    decomposition=lambda self, bins, limits: [
+        _linspace(limits[2 * d], limits[2 * d + 1], count + 1, dtype=self.dtype, device=self._device)
+        for d, count in enumerate(bins)]))
 
 
 def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None, dims: int) -> Sequence[Any]:
@@ -137,9 +144,30 @@ def _counts(xp: Any, self: Any, edges: Sequence[Any], weight: Any, density: bool
     return made
 
 
+def _counts_by_parts(self: Any, edges: Sequence[Any], weight: Any, density: bool, even: bool) -> Any:
+    sizes = [e.numel() - 1 for e in edges]
+    total = math.prod(sizes)
+    rows = self.reshape(-1, len(edges))
+    place, inside = rows.new_zeros(rows.shape[0], dtype=int64), None
+    for d, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
+        column = rows.select(1, d).contiguous()
+        fits = (column >= edge[0]) & (column <= edge[-1])
+        inside = fits if inside is None else inside & fits
+        place = place * size + (_searchsorted(edge, column, right=True) - 1).clamp(0, size - 1)
+    weights = rows.new_ones(rows.shape[0]) if weight is None else weight.reshape(-1)
+    counts = rows.new_zeros(total + 1).index_add(0, _where(inside, place, place.new_full((), total)), weights)
+    made = counts[:total].reshape(sizes)
+    if density:
+        made = made / made.sum()
+        for d, edge in enumerate(edges):
+            made = made / edge.diff().reshape([-1 if i == d else 1 for i in range(len(sizes))])
+    return made
+
+
 _counted = function_of(op(
     "_histogram_counts(Tensor self, Tensor[] edges, Tensor? weight, bool density, bool even) -> Tensor",
-    kernel=moves(_counts_spec, _counts), kernels={"cpu": "histogram.histogram"}, public=""))
+    kernel=moves(_counts_spec, _counts), kernels={"cpu": "histogram.histogram"}, public="",
+    decomposition=_counts_by_parts))
 
 
 # one dimension -------------------------------------------------------------------------------------------------------

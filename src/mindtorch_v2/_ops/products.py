@@ -122,9 +122,27 @@ def _contracted_array(xp: Any, self: Any, other: Any, left: Sequence[int], right
     return xp.dot(a, b).reshape(spec.shape)
 
 
+def _contracted_by_parts(self: Any, other: Any, left: tuple[int, ...], right: tuple[int, ...]) -> Any:
+    for d, e in zip(left, right, strict=True):
+        m, n = self.shape[d], other.shape[e]
+        if m == 1 and n != 1:  # a dimension of size 1 is broadcast
+            other = other.sum(e, keepdim=True, dtype=other.dtype)
+        elif n == 1 and m != 1:
+            self = self.sum(d, keepdim=True, dtype=self.dtype)
+    kept = tuple(d for d in range(self.dim()) if d not in left)
+    free = tuple(d for d in range(other.dim()) if d not in right)
+    inner = math.prod(self.shape[d] for d in left)
+    shape = tuple(self.shape[d] for d in kept) + tuple(other.shape[d] for d in free)
+    a = self.permute(kept + left).reshape(math.prod(self.shape[d] for d in kept), inner)
+    b = other.permute(right + free).reshape(inner, math.prod(other.shape[d] for d in free))
+    if math.prod(shape) == 1:
+        return a.reshape(inner).dot(b.reshape(inner)).reshape(shape)
+    return a.mm(b).reshape(shape)
+
+
 _contracted = function_of(op(
     "_tensordot(Tensor self, Tensor other, int[] left, int[] right) -> Tensor",
-    kernel=computes(_contracted_spec, _contracted_array), public=""))
+    kernel=computes(_contracted_spec, _contracted_array), public="", decomposition=_contracted_by_parts))
 
 
 @composite("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", public="",
@@ -149,21 +167,7 @@ def tensordot(self, other, dims_self, dims_other):
     if self.dtype.category >= FLOAT and len(set(left)) == len(left) and len(set(right)) == len(right) \
             and unwatched(self, other):
         return _contracted(self, other, left, right)
-    for d, e in zip(left, right, strict=True):
-        m, n = self.shape[d], other.shape[e]
-        if m == 1 and n != 1:  # a dimension of size 1 is broadcast
-            other = other.sum(e, keepdim=True, dtype=other.dtype)
-        elif n == 1 and m != 1:
-            self = self.sum(d, keepdim=True, dtype=self.dtype)
-    kept = tuple(d for d in range(self.dim()) if d not in left)
-    free = tuple(d for d in range(other.dim()) if d not in right)
-    inner = math.prod(self.shape[d] for d in left)
-    shape = tuple(self.shape[d] for d in kept) + tuple(other.shape[d] for d in free)
-    a = self.permute(kept + left).reshape(math.prod(self.shape[d] for d in kept), inner)
-    b = other.permute(right + free).reshape(inner, math.prod(other.shape[d] for d in free))
-    if math.prod(shape) == 1:
-        return a.reshape(inner).dot(b.reshape(inner)).reshape(shape)
-    return a.mm(b).reshape(shape)
+    return _contracted_by_parts(self, other, left, right)
 
 
 _tensordot: Callable = function_of(registry.get("tensordot"))

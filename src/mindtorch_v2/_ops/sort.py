@@ -398,22 +398,8 @@ def _quantiles_array(xp: Any, self: Any, q: Any, dim: int | None, keepdim: bool,
     return xp.moveaxis(xp.ascontiguousarray(made), -1, 0).reshape(spec.shape)
 
 
-_quantiles = function_of(op(
-    "_quantiles(Tensor self, Tensor q, int? dim, bool keepdim, str interpolation, bool ignore_nan) -> Tensor",
-    kernel=computes(_quantiles_spec, _quantiles_array), public=""))
-
-
-def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
+def _quantiles_by_parts(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool) -> Any:
     """The sorted rows read at fractional places."""
-    if not hasattr(q, "_keys"):
-        if q.__class__ is complex:
-            raise TypeError(expected("quantile", "q", "float", q))
-        if not 0 <= q <= 1:
-            raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q:g}")
-        q = self.new_full((), q)
-    _check_quantile(self, q, interpolation)
-    if unwatched(self, q):
-        return _quantiles(self, q, dim, keepdim, interpolation, ignore_nan)
     shape = [1] * self.dim() if dim is None else list(self.shape)
     at = None if dim is None else wrapped_dim(dim, self.dim())
     rows = self.reshape(-1) if at is None or not shape else self.movedim(at, -1)
@@ -434,6 +420,25 @@ def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: 
     if keepdim and shape:
         made = made.reshape(-1, *shape) if at is None else made.unsqueeze(at + 1)
     return made if q.dim() else made.squeeze(0)
+
+
+_quantiles = function_of(op(
+    "_quantiles(Tensor self, Tensor q, int? dim, bool keepdim, str interpolation, bool ignore_nan) -> Tensor",
+    kernel=computes(_quantiles_spec, _quantiles_array), public="", decomposition=_quantiles_by_parts))
+
+
+def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
+    """Checks what no kernel can, then the quantiles."""
+    if not hasattr(q, "_keys"):
+        if q.__class__ is complex:
+            raise TypeError(expected("quantile", "q", "float", q))
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q:g}")
+        q = self.new_full((), q)
+    _check_quantile(self, q, interpolation)
+    if unwatched(self, q):
+        return _quantiles(self, q, dim, keepdim, interpolation, ignore_nan)
+    return _quantiles_by_parts(self, q, dim, keepdim, interpolation, ignore_nan)
 
 
 for _name in ("quantile", "nanquantile"):

@@ -224,8 +224,14 @@ def _triangles_grad(grads: tuple, LU_data_shape: tuple) -> Any:
     return sum(parts[1:], parts[0])
 
 
+def _triangles_by_parts(LU_data: Any) -> tuple:
+    k = min(LU_data.shape[-2:])
+    lower = LU_data[..., :k].tril(-1)
+    return lower + identity_like(lower, lower.shape[-2]), LU_data[..., :k, :].triu()
+
+
 _triangles = function_of(op(
-    "_lu_triangles(Tensor LU_data) -> (Tensor L, Tensor U)",
+    "_lu_triangles(Tensor LU_data) -> (Tensor L, Tensor U)", decomposition=_triangles_by_parts,
     kernel=moves(_triangles_spec, lambda xp, LU_data: xp.lapack.lu_triangles(LU_data)),
     grad=dict(LU_data=_triangles_grad), batch=in_front, public=""))
 

@@ -98,10 +98,17 @@ def _old_grads(grads: tuple, A: Any, solution: Any, upper: bool, transpose: bool
     return of_b, of_a
 
 
+def _old_by_parts(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> tuple:
+    matrix, flipped = (A.mT, not upper) if transpose else (A, upper)
+    solution = solve_triangular(matrix, self, upper=flipped, unitriangular=unitriangular)
+    return solution, A.mT.expand((*solution.shape[:-2], *A.shape[-2:])).clone().contiguous().mT
+
+
 _OLD_ARGUMENTS = ("triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool "
                   "unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)")
 _old_solve = function_of(op("_" + _OLD_ARGUMENTS, kernel=computes(_old_spec, _old), grad={"self, A": _old_grads},
-                            node="TriangularSolveBackward0", batch=matrices, public=""))
+                            node="TriangularSolveBackward0", batch=matrices, public="",
+                            decomposition=_old_by_parts))
 
 
 @composite(_OLD_ARGUMENTS,
