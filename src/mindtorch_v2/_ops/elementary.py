@@ -381,7 +381,8 @@ def _shifted_for_mvlgamma(self: Tensor, p: int) -> Tensor:
 op("mvlgamma(Tensor self, int p) -> Tensor",
    kernel=pointwise(_mvlgamma, floating, excluding=(COMPLEX,), named="lgamma_vml_cpu", check=_check_mvlgamma),
    grad=dict(self=lambda grad, self, p: grad * _shifted_for_mvlgamma(self, p).digamma().sum(-1)),
-   inplace=True, aliases=("special.multigammaln",), out=CASTABLE, autocast=dict(accelerators="untouched"),
+   inplace=True, aliases=("special.multigammaln",), out=CASTABLE, aligned="", resizes_expanded=True,
+   autocast=dict(accelerators="untouched"),
    samples=cases(case(t(2, 3, low=2, high=4), 2), case(t(3, low=6, high=9), 10),
                  error(RuntimeError, "p has to be greater than or equal to 1", t(2), 0)),
    decomposition=lambda self, p: (_shifted_for_mvlgamma(self, p).lgamma().sum(-1)

@@ -38,7 +38,7 @@ def kron(self: Any, other: Any, spec: Any) -> Any:
 
 
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any, spec: Any) -> Any:
-    if not self.dtype == vec1.dtype == vec2.dtype or self.dtype.char not in "fd":
+    if not self.dtype == vec1.dtype == vec2.dtype or self.dtype.char not in "fd" or spec.strides is not None:
         return None
     made = np.empty(spec.shape, self.dtype)
     added = self if self.shape == spec.shape else np.broadcast_to(self, spec.shape)
