@@ -232,3 +232,22 @@ class Sizes:
 print([batch.tolist() for batch in DataLoader(Sizes(), batch_size=2, num_workers=2, multiprocessing_context="fork")])
 """
     assert printed(program, folder) == "[[1, 1], [1, 1]]\n"
+
+
+def test_python_threads_that_compile_first_at_once_find_one_library(folder):
+    """Each looks for the library of threads, which changes the environment for a moment, and loads what all share."""
+    program = """
+import threading
+torch.set_num_threads(2)
+sys.setswitchinterval(1e-6)
+sizes, begin = [], threading.Barrier(4)
+def work():
+    begin.wait()
+    call = team()
+    sizes.append(call())
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(sizes), all(size in (1, 2) for size in sizes))  # beside another's team, one works alone
+"""
+    assert printed(program, folder) == "4 True\n"

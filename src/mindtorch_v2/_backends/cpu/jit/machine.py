@@ -194,26 +194,23 @@ def load(
 
     `known_as` tells all that the IR depends on, so that it need not be made to be found on disk; None if nothing does.
     """
-    name = None if known_as is None else known_as()
-    if name is None and not isinstance(ir, str):
-        ir = ir()
-    key = hashlib.blake2b(f"{_identity()}\n{name or ir}".encode(), digest_size=20).hexdigest()
-    code = cache.read(key) if persistent else None
-    if code is None:
-        ir = ir if isinstance(ir, str) else ir()
-        with _compiling:
-            code = cache.read(key) if persistent else None  # another thread may have been at it
-            if code is None:
-                code = _compiler().object_code(ir)
-                if persistent:
-                    cache.write(key, code)
-    if elf.usable():
-        try:
-            found = elf.linked(code, _address)
-            return {name: found[name] for name in names}
-        except elf.Unsupported:
-            pass  # LLVM knows every kind
-    with _compiling:
+    with _compiling:  # one thread at a time: making IR, finding libraries and linking remember what they did
+        name = None if known_as is None else known_as()
+        if name is None and not isinstance(ir, str):
+            ir = ir()
+        key = hashlib.blake2b(f"{_identity()}\n{name or ir}".encode(), digest_size=20).hexdigest()
+        code = cache.read(key) if persistent else None
+        if code is None:
+            ir = ir if isinstance(ir, str) else ir()
+            code = _compiler().object_code(ir)
+            if persistent:
+                cache.write(key, code)
+        if elf.usable():
+            try:
+                found = elf.linked(code, _address)
+                return {name: found[name] for name in names}
+            except elf.Unsupported:
+                pass  # LLVM knows every kind
         return _compiler().link(code, ir if isinstance(ir, str) else ir(), names)
 
 
