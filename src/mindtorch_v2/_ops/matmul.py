@@ -243,10 +243,15 @@ def _added(call: Call, product: Any) -> Result:
     return call.written(product)
 
 
+def _turned(matrices: Any) -> Any:
+    """Transposed matrices; one of a tensor by `t`, which is what PyTorch's formulas call."""
+    return matrices.t() if matrices.ndim == 2 and hasattr(matrices, "t") else matrices.mT
+
+
 @on_arrays
 def of_left(xp: Any, grad: Any, mat2: Any) -> Any:
     """What the left factor of a product gets of its gradient."""
-    return grad @ mat2.conj().mT
+    return grad @ _turned(mat2.conj())
 
 
 @on_arrays
@@ -258,7 +263,7 @@ def of_matrix(xp: Any, grad: Any, vec: Any) -> Any:
 @on_arrays
 def of_right(xp: Any, grad: Any, mat1: Any) -> Any:
     """What the right factor of a product gets of its gradient."""
-    return mat1.conj().mT @ grad
+    return _turned(mat1.conj()) @ grad
 
 
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
