@@ -109,7 +109,7 @@ def copied(target: np.ndarray, source: np.ndarray) -> bool:
 
 def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:
     """An array in another type."""
-    if array.size >= _FEW and array.dtype != kind:
+    if copiers and array.size >= _FEW and array.dtype != kind:
         made = np.empty_like(array, kind)
         if copied(made, array):
             return made

@@ -587,13 +587,13 @@ class Expression:
     """What a pointwise function became: a node over parameters `t0` (elements) and `n1` (numbers), and its guards."""
 
     def __init__(self, compute: Callable, args: Sequence[Any], at: Sequence[int], kind: np.dtype,
-                 narrow: np.dtype | None = None, rounds_numbers: bool = False, *, waits: bool = False,
-                 functions: Container[str] | None = None) -> None:
+                 narrow: np.dtype | None = None, *, rounds: bool = False, rounds_numbers: bool = False,
+                 waits: bool = False, functions: Container[str] | None = None) -> None:
         """`args` with dtypes in the place of tensors; `at` are the operands' positions, computed with in `kind`.
 
-        `narrow` is the type of half precision that the operands have in common, if they have: what `compute` may round
-        to between steps, and numbers among the operands are, with `rounds_numbers`. `functions` are those that the
-        device has besides C's; those of the kernel language are used where it is left out.
+        `narrow` is the type of half precision that the operands have in common, if they have: what `compute` rounds to
+        between steps with `rounds`, and numbers among the operands are with `rounds_numbers`. `functions` are those that
+        the device has besides C's; those of the kernel language are used where it is left out.
         """
         program, values = Program(waits, functions), list(args)
         computed = _type(kind)
@@ -611,15 +611,10 @@ class Expression:
                     node = cast(cast(cast(node, "f32"), TYPES[narrow.name]), "f32")
                 values[i] = Number(program, f"n{i}", value, node, kind if i in at else None)
         options = {}
-        if narrow is not None and "rounded" in _parameters(compute):
+        if narrow is not None and rounds:
             options["rounded"] = lambda x: Symbol(program, cast(cast(x.node, TYPES[narrow.name]), computed), kind)
         made = compute(xp, *values, **options)
         if not isinstance(made, Symbol) or made.np is None or made.node is None:
             raise Untraceable
         self.node, self.result = made.node, made.np
         self.guards: list[Guard] = list({repr(g): g for g in program.guards}.values())
-
-
-def _parameters(function: Callable) -> tuple[str, ...]:
-    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

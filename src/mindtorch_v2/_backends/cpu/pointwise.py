@@ -46,7 +46,7 @@ class Compiled:
     def more(self, *args: Any) -> Any:
         """The result's array (in place: True), or None where NumPy has to compute it."""
         key = tuple([(v._array.shape, v._array.strides, v._array.dtype) if hasattr(v, "_array") else
-                     v.__class__ if v.__class__ in _COUNTED else v for v in args])
+                     v.__class__ if v.__class__ in _COUNTED else (v.__class__, v) for v in args])
         plans = self.plans.get(key)
         if plans is None:
             if len(self.plans) >= _PLANS:
@@ -113,8 +113,9 @@ class Compiled:
         if narrow is not None and any(hasattr(v, "_array") and not v._array.ndim and v._array.dtype != narrow
                                       for v in args):
             raise Untraceable  # a tensor without dimensions is rounded first
-        rounds = self.family.rounds_numbers
-        expression = Expression(self.family.compute, plain, at, kind.np, narrow, rounds, waits=True)
+        family = self.family
+        expression = Expression(family.compute, plain, at, kind.np, narrow, rounds=family.rounds,
+                                rounds_numbers=family.rounds_numbers, waits=True)
         # Calls with other numbers share the code if the trace is the same and only used its guards.
         key = (out, *kinds, *pattern, inner, expression.node.key(), *[repr(g) for g in expression.guards])
         known = self.codes.get(key)

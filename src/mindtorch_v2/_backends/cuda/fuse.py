@@ -46,7 +46,7 @@ class Traced:
         """`args` with dtypes in the place of tensors; `narrow` is what to round to between steps, if anything."""
         if kind.name not in C_TYPES:
             raise Untraceable
-        traced = Expression(compute, args, at, kind, narrow, functions=FUNCTIONS)
+        traced = Expression(compute, args, at, kind, narrow, rounds=True, functions=FUNCTIONS)
         self.kind, self.loads, self.made = kind, traced.loads, traced.result
         self.kinds = dict.fromkeys(traced.loads, kind)
         self.numbers = {i: "q" if letter == "i64" else "d" for i, letter in traced.numbers.items()}

@@ -4,8 +4,8 @@ A class that there is not, unless it is the one to ignore, is told by `wrong[0]`
 """
 
 from ..language import exp, flat, float64, function, inf, kernel, larger, like, local, log, parallel
+from .columns import COLUMNS
 
-COLUMNS = 256
 NONE, MEAN = 0, 1  # reductions; the third is the sum
 _EXPENSIVE = 8
 

@@ -1,6 +1,6 @@
 """Losses that want the scores of some classes to be ahead of all others by a margin: scores are (rows, classes)."""
 
-from ..language import kernel, like, parallel
+from ..language import function, kernel, like, parallel
 
 
 @kernel
@@ -43,19 +43,25 @@ def multi_margin_backward(out, bad, grad, scores, target, weight, margin: float,
             out[row, at] = -total
 
 
+@function
+def list_classes(listed, bad, target, row, classes):
+    """Puts 1 at the classes of a row up to the first negative one, and into `bad` where one is none."""
+    for k in range(classes):
+        if target[row, k] < -1 or target[row, k] >= classes:
+            bad[0] = 1
+    for k in range(classes):
+        at = target[row, k]
+        if at < 0 or at >= classes:
+            break
+        listed[row, at] = 1
+
+
 @kernel
 def multilabel_margin(losses, listed, bad, scores, target):
     """The loss of each row for the classes up to the first negative one; `listed` holds zeros, and is 1 at these."""
     classes = scores.shape[1]
     for row in parallel(scores.shape[0], 4 * classes):
-        for k in range(classes):
-            if target[row, k] < -1 or target[row, k] >= classes:
-                bad[0] = 1
-        for k in range(classes):
-            at = target[row, k]
-            if at < 0 or at >= classes:
-                break
-            listed[row, at] = 1
+        list_classes(listed, bad, target, row, classes)
         total = like(0, scores)
         for k in range(classes):
             at = target[row, k]
@@ -72,14 +78,7 @@ def multilabel_margin_backward(out, listed, bad, grad, scores, target, scale: fl
     """The gradient of scores; `out` and `listed` hold zeros."""
     classes = scores.shape[1]
     for row in parallel(scores.shape[0], 4 * classes):
-        for k in range(classes):
-            if target[row, k] < -1 or target[row, k] >= classes:
-                bad[0] = 1
-        for k in range(classes):
-            at = target[row, k]
-            if at < 0 or at >= classes:
-                break
-            listed[row, at] = 1
+        list_classes(listed, bad, target, row, classes)
         share = (grad[row] if each else grad[0]) * scale
         for k in range(classes):
             at = target[row, k]

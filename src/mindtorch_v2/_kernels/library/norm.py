@@ -5,10 +5,10 @@ totals are added in float64. Where a constant says that there is no weight or bi
 """
 
 from ..language import flat, float64, function, kernel, like, local, parallel, sqrt
+from .columns import COLUMNS
 
 BLOCK = 4096
 ROWS = 256
-COLUMNS = 256
 
 
 @function

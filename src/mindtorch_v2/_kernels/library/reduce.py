@@ -26,6 +26,7 @@ from ..language import (
     sqrt,
     unrolled,
 )
+from .columns import columns_of
 
 BLOCK = 4096  # elements of a row that are added in lanes before they go into the total
 ROWS = 256  # elements of a column
@@ -187,10 +188,7 @@ def fold_columns(out: flat, x: flat, outer, n, inner, width, count, p: float, *,
     """out[o, j]: the fold of x[o, :, j]; a turn takes `width` columns, at most COLUMNS."""
     blocks = (inner + width - 1) // width
     for turn in parallel(outer * blocks, n * min(width, inner)):
-        o = turn // blocks
-        first = (turn - o * blocks) * width
-        columns = min(width, inner - first)
-        at = o * n * inner + first
+        o, first, columns, at = columns_of(turn, blocks, width, n, inner)
         totals = local(COLUMNS, float64 if wide else element(like(0, x), p))
         some = local(COLUMNS, element(like(0, x), p))
         for j in range(columns):
@@ -267,10 +265,7 @@ def place_columns(values: flat, places: flat, x: flat, outer, n, inner, width, *
     """The same of columns."""
     blocks = (inner + width - 1) // width
     for turn in parallel(outer * blocks, n * min(width, inner)):
-        o = turn // blocks
-        first = (turn - o * blocks) * width
-        columns = min(width, inner - first)
-        at = o * n * inner + first
+        o, first, columns, at = columns_of(turn, blocks, width, n, inner)
         best = local(COLUMNS, x)
         where = local(COLUMNS, int64)
         for j in range(columns):
@@ -351,10 +346,7 @@ def moment_columns(made: flat, means: flat, x: flat, outer, n, inner, width, div
     """The same of columns."""
     blocks = (inner + width - 1) // width
     for turn in parallel(outer * blocks, 2 * n * min(width, inner)):
-        o = turn // blocks
-        first = (turn - o * blocks) * width
-        columns = min(width, inner - first)
-        at = o * n * inner + first
+        o, first, columns, at = columns_of(turn, blocks, width, n, inner)
         mean = local(COLUMNS, float64)
         squares = local(COLUMNS, float64)
         centre = local(COLUMNS, x)

@@ -1,8 +1,8 @@
 """Running sums, products and extrema along the n of [outer, n, inner]."""
 
 from ..language import flat, float64, int64, kernel, like, local, parallel, unrolled
+from .columns import COLUMNS, columns_of
 
-COLUMNS = 256
 _ROWS = 4  # rows that are gone through together: in one alone each step would wait for the one before
 
 
@@ -25,10 +25,7 @@ def running_rows(out: flat, x: flat, rows, n, *, combine, start, wide):
 def running_columns(out: flat, x: flat, outer, n, inner, width, *, combine, start, wide):
     blocks = (inner + width - 1) // width
     for turn in parallel(outer * blocks, 2 * n * min(width, inner)):
-        o = turn // blocks
-        first = (turn - o * blocks) * width
-        columns = min(width, inner - first)
-        at = o * n * inner + first
+        o, first, columns, at = columns_of(turn, blocks, width, n, inner)
         total = local(COLUMNS, float64 if wide else int64)
         for j in range(columns):
             total[j] = start
@@ -66,10 +63,7 @@ def extreme_rows(values: flat, places: flat, x: flat, rows, n, *, largest):
 def extreme_columns(values: flat, places: flat, x: flat, outer, n, inner, width, *, largest):
     blocks = (inner + width - 1) // width
     for turn in parallel(outer * blocks, 4 * n * min(width, inner)):
-        o = turn // blocks
-        first = (turn - o * blocks) * width
-        columns = min(width, inner - first)
-        at = o * n * inner + first
+        o, first, columns, at = columns_of(turn, blocks, width, n, inner)
         best = local(COLUMNS, x)
         place = local(COLUMNS, int64)
         for j in range(columns):

@@ -4,9 +4,9 @@ Elements are computed with in the type of the result. Where inner is 1, a row is
 else blocks of columns are.
 """
 
-from ..language import exp, flat, inf, isfinite, kernel, larger, like, local, log, parallel
+from ..language import exp, flat, function, inf, isfinite, kernel, larger, like, local, log, parallel
+from .columns import COLUMNS, columns_of
 
-COLUMNS = 256
 _EXPENSIVE = 8  # an exponential takes as long as so many additions
 
 
@@ -36,22 +36,25 @@ def softmax_rows(out: flat, x: flat, rows, n, *, logarithm):
                 out[i] = out[i] * scale
 
 
+@function
+def find_tops(top, total, out, x, at, n, inner, columns):
+    """The largest element of each column; the totals begin."""
+    for j in range(columns):
+        top[j] = -inf
+        total[j] = 0
+    for k in range(n):
+        for j in range(columns):
+            top[j] = larger(top[j], like(x[at + k * inner + j], out))
+
+
 @kernel
 def softmax_columns(out: flat, x: flat, outer, n, inner, width, *, logarithm):
     blocks = (inner + width - 1) // width
     for turn in parallel(outer * blocks, _EXPENSIVE * n * min(width, inner)):
-        o = turn // blocks
-        first = (turn - o * blocks) * width
-        columns = min(width, inner - first)
-        at = o * n * inner + first
+        o, first, columns, at = columns_of(turn, blocks, width, n, inner)
         top = local(COLUMNS, out)
         total = local(COLUMNS, out)
-        for j in range(columns):
-            top[j] = -inf
-            total[j] = 0
-        for k in range(n):
-            for j in range(columns):
-                top[j] = larger(top[j], like(x[at + k * inner + j], out))
+        find_tops(top, total, out, x, at, n, inner, columns)
         keeps = not logarithm and out.dtype != "float16" and out.dtype != "bfloat16"
         for k in range(n):
             for j in range(columns):
@@ -86,10 +89,7 @@ def backward_rows(out: flat, grad: flat, result: flat, rows, n, *, logarithm):
 def backward_columns(out: flat, grad: flat, result: flat, outer, n, inner, width, *, logarithm):
     blocks = (inner + width - 1) // width
     for turn in parallel(outer * blocks, (_EXPENSIVE if logarithm else 2) * n * min(width, inner)):
-        o = turn // blocks
-        first = (turn - o * blocks) * width
-        columns = min(width, inner - first)
-        at = o * n * inner + first
+        o, first, columns, at = columns_of(turn, blocks, width, n, inner)
         total = local(COLUMNS, result)
         for j in range(columns):
             total[j] = 0
@@ -121,18 +121,10 @@ def logsumexp_rows(out: flat, x: flat, rows, n):
 def logsumexp_columns(out: flat, x: flat, outer, n, inner, width):
     blocks = (inner + width - 1) // width
     for turn in parallel(outer * blocks, _EXPENSIVE * n * min(width, inner)):
-        o = turn // blocks
-        first = (turn - o * blocks) * width
-        columns = min(width, inner - first)
-        at = o * n * inner + first
+        o, first, columns, at = columns_of(turn, blocks, width, n, inner)
         top = local(COLUMNS, out)
         total = local(COLUMNS, out)
-        for j in range(columns):
-            top[j] = -inf
-            total[j] = 0
-        for k in range(n):
-            for j in range(columns):
-                top[j] = larger(top[j], like(x[at + k * inner + j], out))
+        find_tops(top, total, out, x, at, n, inner, columns)
         for j in range(columns):
             largest = top[j]
             top[j] = largest if isfinite(largest) else like(0, out)

@@ -65,7 +65,12 @@ class Code:
         if settled.is_settled() and not _AT_ONCE or self._make is None:
             return
         if self._ready is None and machine.available():
-            self._done(machine.load(self._make, ["entry"], known_as=self._known_as))
+            try:
+                self._done(machine.load(self._make, ["entry"], known_as=self._known_as))
+            except Exception as error:
+                if _AT_ONCE:
+                    raise
+                machine.warn_of(error)
         self.call, self._make = self._ready, None
 
     def _is_needed(self) -> bool:

@@ -266,6 +266,11 @@ def load_in_background(
         _start_worker()
 
 
+def warn_of(error: Exception) -> None:
+    """Says that a kernel stays without machine code."""
+    warnings.warn(f"a kernel could not be compiled, and is computed by NumPy: {error}", stacklevel=2)
+
+
 def _start_worker() -> None:
     global _worker
     if _worker is None:
@@ -284,7 +289,7 @@ def _work() -> None:
         if is_needed():
             done(load(ir, names, known_as=known_as))
     except Exception as error:  # the kernel stays uncompiled, the next ones are wanted all the same
-        warnings.warn(f"a kernel could not be compiled, and is computed by NumPy: {error}", stacklevel=1)
+        warn_of(error)
     finally:
         _restore_interval()
         with _queueing:
