@@ -592,8 +592,8 @@ class Expression:
         """`args` with dtypes in the place of tensors; `at` are the operands' positions, computed with in `kind`.
 
         `narrow` is the type of half precision that the operands have in common, if they have: what `compute` rounds to
-        between steps with `rounds`, and numbers among the operands are with `rounds_numbers`. `functions` are those that
-        the device has besides C's; those of the kernel language are used where it is left out.
+        between steps with `rounds`, and what numbers among the operands are rounded to with `rounds_numbers`.
+        `functions` are those that the device has besides C's; where left out, those of the kernel language are used.
         """
         program, values = Program(waits, functions), list(args)
         computed = _type(kind)
