@@ -1,23 +1,192 @@
-"""The module that `torch.compile(module)` gives."""
+"""Compiled functions: what is around a function or module that `torch.compile` was given."""
 
-from typing import Any
+import functools
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._dispatch.keys import modes
 from ..nn import Module
+from . import config
+from .backends.debugging import ExplainOutput
+from .backends.registry import lookup_backend
+from .decorators import checked_stance, innermost_fn
+from .state import DEFAULT_STANCE, current_stance, generation, state
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+_RECORDS = importlib.util.find_spec("._pipeline.record", __package__.rpartition(".")[0]) is not None
+_LOOKED_AT = 3  # calls after which a function of which nothing can be fused is no longer recorded
+
+
+class Settings(NamedTuple):
+    """What one call of torch.compile asked for."""
+
+    backend: Callable | None = None  # None: what is recorded is planned into kernels
+    name: str = "inductor"
+    fullgraph: bool = False
+    replays: bool = False  # without running Python
+    recompile_limit: int | None = None
+    dynamic: bool | None = None
+
+
+@contextmanager
+def outside(what: str, explanation: str, hints: list[str], context: str) -> Iterator[None]:
+    """A block in which nothing is recorded: the graph so far is run first. Refused where the function is to be one."""
+    pipe: Recording | None = state.pipe
+    if pipe is None:
+        state.running = False
+        try:
+            yield
+        finally:
+            state.running = True
+        return
+    pipe.ends_graph(what, explanation, hints, context, what)
+    with pipe.paused():
+        state.running, state.pipe = False, None
+        try:
+            yield
+        finally:
+            state.running, state.pipe = True, pipe
+
+
+def call_compiled(region: "Region", fn: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Calls a compiled function; the frames inside this one are the program's."""
+    if state.running or config._config["disable"]:
+        return fn(*args, **kwargs)  # part of the function that is being recorded
+    stance = "default"
+    if current_stance[0] is not DEFAULT_STANCE:
+        stance, _, backend = checked_stance()
+        if stance == "force_eager":
+            return fn(*args, **kwargs)
+        if backend is not None:
+            region = region.with_backend(backend)
+    if region.generation != generation[0]:
+        region.forget()
+    if region.replays is not None and stance == "default":
+        return region.replays(fn, args, kwargs)
+    return region.record(fn, args, kwargs, stance)
+
+
+class Region:
+    """What is known of a compiled function."""
+
+    def __init__(self, fn: Callable, settings: Settings) -> None:
+        self.fn, self.settings = fn, settings
+        self.others: dict[Any, Region] = {}
+        self.keeps = False  # every plan of a call, with source lines, for explaining
+        # whether to find out why elements are looked at
+        self.watches = settings.fullgraph or settings.backend is not None
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew, as after torch._dynamo.reset()."""
+        self.generation = generation[0]
+        self.plans: dict[int, tuple[Any, int, int]] = {}  # plan, calls in it, kernels they became; by the plan's id
+        self.graphs: dict[
+            int, dict[Any, Callable]
+        ] = {}  # what a backend made: by the graph's place in a call, and its key
+        self.kinds: dict[int, dict[Any, Any]] = {}  # likewise: the arguments that something was compiled for
+        self.seen: set[Any] = set()
+        self.limit_hit = self.gains_nothing = False
+        self.calls = 0
+        self.last: Recording | None = None
+        self.replays: Any = None
+
+    def with_backend(self, backend: Any) -> "Region":
+        """The same function for another backend."""
+        found = None if backend == "inductor" else lookup_backend(backend)
+        if found not in self.others:
+            self.others[found] = Region(self.fn, self.settings._replace(backend=found, replays=False))
+        return self.others[found]
+
+    def record(self, fn: Callable, args: tuple, kwargs: dict[str, Any], stance: str) -> Any:
+        """Calls the function, and runs what it does as few kernels."""
+        state.running = True
+        try:
+            if not _RECORDS or self.gains_nothing or modes.__dict__.get("pipeline") is not None:
+                return fn(*args, **kwargs)  # an outer pipeline records it
+            from .recording import Recording
+
+            pipe = state.pipe = Recording(self, args, kwargs, stance)
+            pipe.keeps = pipe.lines = self.keeps
+            with pipe:
+                result = fn(*args, **kwargs)
+            self._learn(pipe)
+            return result
+        finally:
+            state.running, state.pipe = False, None
+
+    def _learn(self, pipe: "Recording") -> None:
+        self.last = pipe
+        pipe.args, pipe.kwargs = (), {}
+        if self.calls < _LOOKED_AT and self.settings.backend is None and not self.settings.fullgraph:
+            self.calls += 1
+            if self.calls == _LOOKED_AT and not self.keeps and pipe.gain() < 0.1:
+                self.gains_nothing = True
+        if self.limit_hit and self.settings.backend is None:
+            self.gains_nothing = True
+
+
+def compiled(model: Any, settings: Settings) -> Any:
+    """The compiled form of a function or module."""
+    if isinstance(model, Module):
+        return OptimizedModule(model, settings)
+    if isinstance(model, type):
+        model.__call__ = compiled(model.__call__, settings)  # type: ignore[method-assign]
+        return model
+    if not callable(model):
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
+    fn = innermost_fn(model)
+    region = Region(fn, settings)
+
+    def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call_compiled(region, fn, args, kwargs)
+
+    if hasattr(fn, "__name__"):
+        functools.update_wrapper(compile_wrapper, fn)
+    compile_wrapper._torchdynamo_orig_callable = fn  # type: ignore[attr-defined]
+    compile_wrapper._torchdynamo_inline = fn  # type: ignore[attr-defined]
+    compile_wrapper._is_torch_compile = True  # type: ignore[attr-defined]
+    compile_wrapper._region = region  # type: ignore[attr-defined]
+    compile_wrapper.get_compiler_config = lambda: None  # type: ignore[attr-defined]
+    return compile_wrapper
 
 
 class OptimizedModule(Module):
-    """Runs the module it holds; everything else of that module is reached through it."""
+    """Runs the module it holds, compiled; everything else of that module is reached through it."""
+
+    _opt_mod_attributes = frozenset({"_orig_mod", "dynamo_ctx", "forward", "training", "__dict__"})
 
     def __init__(self, mod: Module, dynamo_ctx: Any = None) -> None:
         super().__init__()
         self._orig_mod = mod
+        self.dynamo_ctx = dynamo_ctx
+        self._initialize()
         self.training = mod.training
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._orig_mod(*args, **kwargs)
+    def _initialize(self) -> None:
+        mod, ctx = self._orig_mod, self.dynamo_ctx
+        object.__setattr__(
+            self, "forward", ctx(mod.__call__) if callable(ctx) else compiled(mod.__call__, ctx or Settings())
+        )
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._orig_mod.forward(*args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
+            return super().__call__(*args, **kwargs)
+        return self.forward(*args, **kwargs)
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self._orig_mod, self.dynamo_ctx)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "forward"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._initialize()
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":
@@ -25,6 +194,66 @@ class OptimizedModule(Module):
         return getattr(self._orig_mod, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "training" and "_orig_mod" in self.__dict__.get("_modules", ()):
+        if name in ("_orig_mod", "dynamo_ctx") or "_orig_mod" not in self.__dict__.get("_modules", ()):
+            super().__setattr__(name, value)
+        elif name == "training":
+            super().__setattr__(name, value)
             self._orig_mod.training = value
-        super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._opt_mod_attributes:
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._orig_mod  # type: ignore[operator, attr-defined]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+
+def optimize(
+    backend: Any = "inductor",
+    *,
+    nopython: bool = False,
+    disable: bool = False,
+    dynamic: bool | None = None,
+    recompile_limit: int | None = None,
+    **options: Any,
+) -> Callable:
+    """What compiles functions for a backend."""
+    found = None if backend == "inductor" else lookup_backend(backend)
+    name = backend if isinstance(backend, str) else getattr(backend, "__name__", str(backend))
+    if disable:
+        return lambda fn: fn
+    settings = Settings(found, name, nopython, False, recompile_limit, dynamic)
+    return lambda fn: compiled(fn, settings)
+
+
+optimize_assert = functools.partial(optimize, nopython=True)
+
+
+def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """A function of `f`'s arguments that calls it and tells its graphs, and what ended each."""
+
+    def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
+        graphs: list[Any] = []
+
+        def keeps(gm: Any, inputs: list[Any]) -> Callable:
+            graphs.append(gm)
+            return gm.forward
+
+        region = Region(innermost_fn(f), Settings(keeps, "explain"))
+        call_compiled(region, region.fn, args, kwargs)
+        assert region.last is not None
+        ops = [[node.target for node in gm.graph.nodes if node.op == "call_function"] for gm in graphs]
+        reasons = region.last.reasons
+        return ExplainOutput(graphs, len(graphs), max(len(graphs) - 1, 0), reasons, sum(map(len, ops)), ops, [])
+
+    return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

@@ -42,6 +42,8 @@ class ModuleCalls:
     forward: Callable[..., Any] = _forward_unimplemented
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
         if not (
             self._forward_hooks
             or self._forward_pre_hooks
@@ -56,13 +58,16 @@ class ModuleCalls:
         return self._call_with_hooks(args, kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        return ModuleCalls.__call__(self, *args, **kwargs)
+        """A call of the module that was not compiled."""
+        return self._call_with_hooks(args, kwargs)
 
     _wrapped_call_impl = _call_impl
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Takes torch.compile's arguments; calls go on running eagerly, with the same results."""
-        self._compiled_call_impl = self._call_impl
+        """Compiles calls of this module, in place; the arguments are torch.compile's."""
+        from ..._compile import compile
+
+        self._compiled_call_impl = compile(self._call_impl, *args, **kwargs)
 
     def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         called: set[int] = set()  # the ids of always_call hooks that already ran

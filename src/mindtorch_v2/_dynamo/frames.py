@@ -1,0 +1,60 @@
+"""Where a program is, and what it is about to do with elements."""
+
+import sys
+import traceback
+from types import FrameType
+
+_PACKAGE = __name__.partition(".")[0]
+# Functions that read elements to decide what the program does next: title, explanation, hints, context, reason.
+BRANCHING: dict[str, tuple[str, str, list[str], str, str]] = {
+    "__bool__": (
+        "Data-dependent branching",
+        "Detected data-dependent branching (e.g. `if my_tensor.sum() > 0:`). Dynamo does not support tracing "
+        "dynamic control flow.",
+        [
+            "This graph break is fundamental - it is unlikely that Dynamo will ever be able to trace through "
+            "your code. Consider finding a workaround.",
+            "Use `torch.cond` to express dynamic control flow.",
+        ],
+        "attempted to jump with TensorVariable()",
+        "generic_jump TensorVariable()",
+    ),
+    "tolist": (
+        "Tensor.tolist() with non-integer tensor",
+        "Dynamo currently does not support tracing `tolist()` on non-integer tensors.",
+        ["Ensure the input tensor to `tolist()` is an integer type (e.g., int8, int16, int32, int64)."],
+        "call_method TensorVariable() to_list",
+        "call_method TensorVariable() to_list",
+    ),
+}
+
+
+def called_from() -> tuple[str, FrameType | None]:
+    """The function of this library that the program called, and the program's frame."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == _PACKAGE:
+        name, frame = frame.f_code.co_name, frame.f_back
+    return name, frame
+
+
+def user_stack() -> traceback.StackSummary:
+    """The program's frames inside the compiled function, outermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    frames: list[traceback.FrameSummary] = []
+    while frame is not None and frame.f_code.co_name != "call_compiled":
+        code = frame.f_code
+        if (frame.f_globals.get("__name__") or "").partition(".")[0] != _PACKAGE:
+            _, end_lineno, colno, end_colno = list(code.co_positions())[frame.f_lasti // 2]
+            frames.append(
+                traceback.FrameSummary(
+                    code.co_filename,
+                    frame.f_lineno,
+                    code.co_name,
+                    end_lineno=end_lineno,
+                    colno=colno,
+                    end_colno=end_colno,
+                )
+            )
+        frame = frame.f_back
+    return traceback.StackSummary.from_list(frames[::-1])

@@ -1,0 +1,235 @@
+"""The recording of one call of a compiled function, and what becomes of it."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .._core.tensor import Tensor
+from .._dispatch.keys import PIPELINE_MASK, modes
+from .._logging import shows
+from .._pipeline.cache import plan_of
+from .._pipeline.record import Pipeline
+from .._pipeline.trace import Trace
+from . import config, exc
+from .backends.debugging import GraphCompileReason
+from .frames import BRANCHING, called_from, user_stack
+from .graphs import graph_module, tensor_on
+
+_log = logging.getLogger("torch._dynamo")
+_RECOMPILATION = (
+    "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/compile/programming_model.recompilation.html"
+)
+
+
+class Recording(Pipeline):
+    """What a compiled function calls is recorded in it, and run for the region's backend at each flush."""
+
+    def __init__(self, region: Any, args: tuple, kwargs: dict[str, Any], stance: str) -> None:
+        super().__init__()
+        self.region, self.args, self.kwargs, self.stance = region, args, kwargs, stance
+        self.position = 0  # of the next graph in the call
+        self.leaving = False
+        self.reasons: list[GraphCompileReason] = []
+        self.recorded = self.launched = 0  # calls, and kernels they became
+
+    # what ends a graph -----------------------------------------------------------------------------------------------
+
+    def __exit__(self, kind: Any, *exception: object) -> None:
+        self.leaving = True
+        super().__exit__(kind, *exception)
+
+    def flush(self) -> None:
+        """Runs what was recorded; elements that the program looks at end the graph."""
+        if not self.leaving and self.trace is not None and self.region.watches:
+            name, _ = called_from()
+            if name in BRANCHING:
+                self.ends_graph(*BRANCHING[name])
+        super().flush()
+
+    def ends_graph(self, what: str, explanation: str, hints: list[str], context: str, reason: str) -> None:
+        """Notes why a graph ends here; refuses it where the function is to be one graph."""
+        stack = user_stack()
+        if self.region.settings.fullgraph:
+            self.trace = None  # nothing of it is to run any more
+            raise exc.unsupported(what, explanation, hints, context, stack)
+        self.reasons.append(GraphCompileReason(reason, list(stack[-1:])))
+        if shows("graph_breaks"):
+            _log.warning(
+                "Graph break in user code at %s:%s\nGraph Break Reason: %s",
+                stack[-1].filename if stack else "?",
+                stack[-1].lineno if stack else "?",
+                what,
+            )
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A block in which calls run at once."""
+        self.flush()
+        include = modes.include
+        modes.update(include=include & ~PIPELINE_MASK)
+        try:
+            yield
+        finally:
+            modes.update(include=include)
+
+    def gain(self) -> float:
+        """The share of calls that need no kernel of their own."""
+        return (self.recorded - self.launched) / self.recorded if self.recorded else 0.0
+
+    # what becomes of it ----------------------------------------------------------------------------------------------
+
+    def compute(self, trace: Trace) -> Sequence[Any]:
+        """The arrays that the trace's outputs wait for."""
+        position, self.position = self.position, self.position + 1
+        region = self.region
+        if region.settings.backend is None:
+            plan = plan_of(trace)
+            if id(plan) not in region.plans:
+                self._admitted(position, lambda: _without_sizes(trace))
+                region.plans[id(plan)] = (
+                    plan,
+                    sum(entry.kind != "view" for entry in trace.entries),
+                    sum(step.kind != "view" for step in plan.steps),
+                )
+            _, recorded, launched = region.plans[id(plan)]
+            self.recorded += recorded
+            self.launched += launched
+            return super().compute(trace)
+        key = (trace.signature(), tuple(trace.numbers))
+        compiled = region.graphs.get(position, {}).get(key)
+        inputs = [tensor_on(array, trace.device) for array in trace.inputs.values()]
+        if compiled is None:
+            if not self._admitted(position, lambda: key):
+                return super().compute(trace)
+            compiled = region.graphs.setdefault(position, {})[key] = self._compiled(graph_module(trace), inputs)
+        return [made._array for made in compiled(*inputs)]
+
+    def _compiled(self, gm: Any, inputs: list[Tensor]) -> Callable:
+        backend = self.region.settings.backend
+        if shows("graph_code"):
+            _log.warning("TRACED GRAPH\n%s", gm.code)
+        try:
+            compiled = backend(gm, inputs)
+            if not callable(compiled):
+                raise AssertionError("compiler_fn did not return callable")
+        except exc.TorchDynamoException:
+            raise
+        except Exception as error:
+            raise exc.BackendCompilerFailed(backend, error) from error
+        return compiled
+
+    def _admitted(self, position: int, kind: Callable[[], Any]) -> bool:
+        """Whether something that was not compiled yet is to be; notes it then."""
+        region = self.region
+        known = region.kinds.setdefault(position, {})
+        key = kind()
+        if key in known:
+            return True
+        code = getattr(region.fn, "__code__", None) or getattr(type(region.fn).__call__, "__code__", None)
+        name, place = (code.co_name, exc.place(code)) if code is not None else (str(region.fn), "?")
+        given = described(region.fn, self.args, self.kwargs)
+        reason = difference(known[next(reversed(known))], given) if known else ""
+        if self.stance == "fail_on_recompile":
+            text = (
+                f"Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: "
+                f"'{place.rpartition(':')[0]}', function name: '{name}', line number: {place.rpartition(':')[2]}"
+            )
+            raise RuntimeError(
+                text + (f"\n    triggered by the following guard failure(s):\n    - {reason}" if known else "")
+            )
+        if self.stance == "eager_on_recompile":
+            return False
+        if self.stance == "eager_then_compile" and key not in region.seen:
+            region.seen.add(key)
+            return False
+        if known and config.error_on_recompile:
+            raise exc.RecompileError(
+                f"Recompiling function {name} in {place}\n    triggered by the following guard "
+                f"failure(s):\n    - {reason}"
+            )
+        limit = region.settings.recompile_limit or config.recompile_limit
+        if len(known) >= limit:
+            if not region.limit_hit:
+                region.limit_hit = True
+                _log.warning(
+                    "torch._dynamo hit config.recompile_limit (%s)\n   function: '%s' (%s)\n   last reason: %s\n"
+                    'To log all recompilation reasons, use TORCH_LOGS="recompiles".\nTo diagnose '
+                    "recompilation issues, see %s",
+                    limit,
+                    name,
+                    place,
+                    reason,
+                    _RECOMPILATION,
+                )
+            if region.settings.fullgraph:
+                raise exc.FailOnRecompileLimitHit("Hard failure due to fullgraph=True")
+            if config.fail_on_recompile_limit_hit:
+                raise exc.FailOnRecompileLimitHit("recompile_limit reached")
+            return False
+        if known and shows("recompiles"):
+            _log.warning(
+                "Recompiling function %s in %s\n    triggered by the following guard failure(s):\n    - %s",
+                name,
+                place,
+                reason,
+            )
+        known[key] = given
+        return True
+
+
+def _without_sizes(trace: Trace) -> tuple:
+    """What PyTorch would have compiled once for all sizes."""
+    return (*(entry.operator.name for entry in trace.entries), *((str(a.dtype), a.ndim) for a in trace.layouts))
+
+
+# arguments, to tell what changed --------------------------------------------------------------------------------------
+
+
+def described(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name: tensors as type, shape and whether they need gradients."""
+    try:
+        bound = dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        bound = {**{str(i): value for i, value in enumerate(args)}, **kwargs}
+    return {
+        str(name): (str(value.dtype).removeprefix("torch."), tuple(value.shape), value.requires_grad)
+        if isinstance(value, Tensor)
+        else repr(value)[:80]
+        for name, value in bound.items()
+    }
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What is different in the arguments of two calls."""
+    for name, old in before.items():
+        new = now.get(name)
+        if old == new:
+            continue
+        if isinstance(old, tuple) and isinstance(new, tuple):
+            if old[0] != new[0]:
+                return f"tensor '{name}' dtype mismatch. expected {_scalar_type(old[0])}, actual {_scalar_type(new[0])}"
+            if len(old[1]) != len(new[1]):
+                return f"tensor '{name}' rank mismatch. expected {len(old[1])}, actual {len(new[1])}"
+            if old[1] != new[1]:
+                at = next(i for i, (a, b) in enumerate(zip(old[1], new[1], strict=True)) if a != b)
+                return f"tensor '{name}' size mismatch at index {at}. expected {old[1][at]}, actual {new[1][at]}"
+            return f"tensor '{name}' requires_grad mismatch. expected requires_grad={int(old[2])}"
+        return f"{name} == {old}"
+    return "the function calls other operators than before"
+
+
+def _scalar_type(name: str) -> str:
+    return {
+        "float32": "Float",
+        "float64": "Double",
+        "float16": "Half",
+        "bfloat16": "BFloat16",
+        "int64": "Long",
+        "int32": "Int",
+        "int16": "Short",
+        "int8": "Char",
+        "uint8": "Byte",
+        "bool": "Bool",
+    }.get(name, name)
