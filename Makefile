@@ -6,11 +6,12 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits test test-npu test-cuda parity fuzz golden stubs bench bench-ops bench-cuda lint docs clean
+.PHONY: help demo demo-digits shim test test-npu test-cuda parity fuzz golden stubs bench bench-ops bench-cuda lint docs clean
 
 help:
 	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
 	@echo "make demo-digits  train a digit classifier and show what it learned"
+	@echo "make shim     build the wheels of the library and of a package torch that stands for it, into packaging/dist"
 	@echo "make test     run the test suite, without PyTorch"
 	@echo "make test-npu run the NPU's tests, on the simulator or with MINDTORCH_NPU=real on the hardware"
 	@echo "make test-cuda run the CUDA backend's tests, on a machine with an NVIDIA GPU and CuPy; skipped without"
@@ -30,6 +31,10 @@ demo: .venv/.ready
 
 demo-digits: .venv/.ready
 	@.venv/bin/python examples/digits.py
+
+shim: .venv/.ready
+	@.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir packaging/dist . packaging/torch-shim
+	@ls packaging/dist
 
 test: .venv/.ready
 	@.venv/bin/python -m pytest -q tests/mindtorch_v2

@@ -165,7 +165,7 @@ _ATTRIBUTES = {
     "_C": "DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
     "futures": "Future",
     "_compile": "compile",
-    "_compat.drop_in": "install",
+    "_compat.drop_in": "install uninstall",
     "_functorch.vmap": "vmap",
     "_higher_order_ops.cond": "cond",
     "_higher_order_ops.while_loop": "while_loop",

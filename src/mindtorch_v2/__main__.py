@@ -1,22 +1,33 @@
 """Runs a PyTorch program on this library.
 
-python -m mindtorch_v2 train.py --epochs 3    # a script that says `import torch`
+python -m mindtorch_v2 train.py --epochs 3    # a script that says `import torch`; processes it starts take it along
 python -m mindtorch_v2 -m package.train       # a module
+python -m mindtorch_v2 -c 'import torch'      # code; `-` reads it from standard input, `-i` asks for it
+python -m mindtorch_v2 accelerate launch x.py # a command of this environment
+python -m mindtorch_v2 activate               # from now on, `import torch` gives this library in the whole environment
+python -m mindtorch_v2 deactivate             # undoes that
+python -m mindtorch_v2 status                 # which torch programs get here
 python -m mindtorch_v2 info                   # versions, devices, threads, kernels found
 python -m mindtorch_v2 show softmax           # an operator: declaration, derivative, kernels, generated code
 python -m mindtorch_v2 stubs typings          # lets type checkers take `import torch` for this library
 """
 
+import io
 import os
 import runpy
+import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, ModuleType, TracebackType
+from typing import NoReturn
 
 from . import install
 
 USAGE = (
-    "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | info | show NAME | stubs FOLDER) [ARGUMENTS ...]\n"
+    "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | - | -i | COMMAND | activate | deactivate | status | "
+    "info | show NAME | stubs FOLDER | --version) [ARGUMENTS ...]\n"
 )
 
 
@@ -32,49 +43,135 @@ def _is_launcher(frame: FrameType) -> bool:
     return frame.f_globals.get("__name__") == "runpy" or frame.f_code.co_filename == __file__
 
 
+def _info() -> None:
+    from ._core.info import describe
+
+    print(describe())
+
+
+def _version() -> None:
+    from . import __version__
+    from ._core.info import version_of
+
+    print(f"mindtorch_v2 {version_of('mindtorch_v2')}, torch {__version__}")
+
+
+def _show(*names: str) -> None:
+    from ._show import describe_operator
+
+    if not names:
+        sys.exit(f"show which operator?\n{USAGE}")
+    try:
+        print("\n\n".join(map(describe_operator, names)))
+    except LookupError as error:
+        sys.exit(error.args[0])
+
+
+def _stubs(folder: str) -> None:
+    from ._compat.type_stubs import write_torch_stubs
+
+    print(f"{write_torch_stubs(Path(folder))} stubs written to {Path(folder) / 'torch'}")
+
+
+def _activate() -> None:
+    from ._compat import activation
+
+    print(activation.activate())
+
+
+def _deactivate() -> None:
+    from ._compat import activation
+
+    print(activation.deactivate())
+
+
+def _status() -> None:
+    from ._compat import activation
+
+    print(activation.status())
+
+
+# By word, with how many arguments it takes; a file of such a name can be run as ./info.
+_COMMANDS: dict[str, tuple[Callable[..., None], int | None]] = {
+    "info": (_info, 0),
+    "--version": (_version, 0),
+    "-V": (_version, 0),
+    "show": (_show, None),
+    "stubs": (_stubs, 1),
+    "activate": (_activate, 0),
+    "deactivate": (_deactivate, 0),
+    "status": (_status, 0),
+}
+
+
+def _run_as_main(code: CodeType, file: str | None = None) -> None:
+    """Runs code as the module `__main__`, where pickle and multiprocessing look for what it defines."""
+    main = ModuleType("__main__")
+    if file is not None:
+        main.__file__ = file
+    sys.modules["__main__"] = main
+    exec(code, vars(main))
+
+
+def _command(name: str) -> str | None:
+    """The file of a command that is written in Python, such as those of installed packages."""
+    found = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
+    if found is None:
+        return None
+    with open(found, "rb") as file:
+        return found if b"python" in file.readline(256).partition(b"#!")[2] else None
+
+
+def _interpreter(arguments: list[str]) -> NoReturn:
+    """Goes on as the interpreter itself, which asks for code better than a program could."""
+    if os.name == "posix":
+        os.execv(sys.executable, [sys.executable, *arguments])
+    sys.exit(subprocess.call([sys.executable, *arguments]))
+
+
 def main() -> None:
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE + str(__doc__).split("\n\n", 1)[1].rstrip())
         sys.exit(0 if arguments else 2)
-    if arguments[0] == "info":
-        from ._core.info import describe
-
-        print(describe())
-        return
-    if arguments[0] == "show":
-        from ._show import describe_operator
-
-        if len(arguments) < 2:
-            sys.exit(f"show which operator?\n{USAGE}")
-        try:
-            print("\n\n".join(map(describe_operator, arguments[1:])))
-        except LookupError as error:
-            sys.exit(error.args[0])
-        return
-    if arguments[0] == "stubs" and len(arguments) == 2:
-        from ._compat.type_stubs import write_torch_stubs
-
-        print(f"{write_torch_stubs(Path(arguments[1]))} stubs written to {Path(arguments[1]) / 'torch'}")
-        return
-    if arguments[0] in ("-m", "-c") and len(arguments) < 2:
-        sys.exit(f"Argument expected for the {arguments[0]} option\n{USAGE}")
+    first, rest = arguments[0], arguments[1:]
+    run, count = _COMMANDS.get(first, (None, None))
+    if run is not None and count in (None, len(rest)):
+        return run(*rest)
+    if first in ("-m", "-c") and not rest:
+        sys.exit(f"Argument expected for the {first} option\n{USAGE}")
     install()
+    if first == "-i" or (first == "-" and sys.stdin.isatty()):
+        _interpreter(arguments)
     sys.excepthook = _print_from_the_program_on
-    if arguments[0] == "-m":
-        sys.argv = arguments[1:]
+    if first == "-m":
+        sys.argv = rest
         sys.path[0] = os.getcwd()
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    elif arguments[0] == "-c":
-        sys.argv = ["-c", *arguments[2:]]
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif first in ("-c", "-"):
+        sys.argv = [first, *rest[first == "-c":]]
         sys.path[0] = ""
-        exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
+        source, name = (rest[0], "<string>") if first == "-c" else (sys.stdin.read(), "<stdin>")
+        _run_as_main(compile(source, name, "exec", dont_inherit=True))
     else:
-        if not os.path.exists(arguments[0]):
-            sys.exit(f"can't open file '{os.path.abspath(arguments[0])}': No such file or directory\n{USAGE}")
-        sys.argv = arguments
-        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
-        runpy.run_path(arguments[0], run_name="__main__")
+        _run_file(arguments)
+
+
+def _run_file(arguments: list[str]) -> None:
+    """Runs a script, a folder or archive with a `__main__`, or a command of the environment."""
+    script: str | None = arguments[0]
+    if not os.path.exists(arguments[0]):
+        script = _command(arguments[0])
+    if script is None:
+        sys.exit(f"can't open file '{os.path.abspath(arguments[0])}': No such file or directory\n{USAGE}")
+    sys.argv = [script, *arguments[1:]]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    if os.path.isdir(script) or script.endswith((".pyz", ".zip", ".pyc")):
+        runpy.run_path(script, run_name="__main__")
+    else:
+        with io.open_code(os.path.abspath(script)) as file:
+            code = compile(file.read(), script, "exec", dont_inherit=True)
+        _run_as_main(code, script)
 
 
 if __name__ == "__main__":

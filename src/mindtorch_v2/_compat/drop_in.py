@@ -1,15 +1,20 @@
 """`install()`: from then on `import torch`, and every submodule, gives this library."""
 
 import importlib
-import importlib.metadata
 import importlib.util
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
+from multiprocessing import spawn
 from types import ModuleType
 from typing import Any
 
 from .absent import absent_class, absent_function
+from .startup import mindtorch_v2_startup as startup
+
+STARTUP = os.path.dirname(os.path.abspath(startup.__file__))  # the folder that goes into children's PYTHONPATH
+_PREPARATION_DATA = spawn.get_preparation_data
 
 _OURS = __name__.partition(".")[0]
 _THEIRS = "torch"
@@ -24,22 +29,7 @@ _IMPORTED_ANYWAY = {
 }
 
 
-class _Distribution(importlib.metadata.Distribution):
-    """The package metadata that libraries ask for before they import torch."""
-
-    def read_text(self, filename: str) -> str | None:
-        version = str(sys.modules[_OURS].__version__).partition("+")[0]
-        return {
-            "METADATA": f"Metadata-Version: 2.1\nName: {_THEIRS}\nVersion: {version}\n",
-            "top_level.txt": f"{_THEIRS}\n",
-            "RECORD": "",
-        }.get(filename)
-
-    def locate_file(self, path: Any) -> Any:
-        return sys.modules[_OURS].__path__[0]
-
-
-class _Finder:
+class Finder(startup.Finder):
     """Finds `torch.x` as the module `mindtorch_v2.x`: one module object under two names."""
 
     @staticmethod
@@ -61,11 +51,6 @@ class _Finder:
                                       "no such module)", name=name)
         is_package = found is not None and found.submodule_search_locations is not None
         return ModuleSpec(name, _Loader(ours), is_package=is_package)  # type: ignore[arg-type]
-
-    @staticmethod
-    def find_distributions(context: Any = None) -> Iterator[importlib.metadata.Distribution]:
-        if context is None or context.name is None or context.name == _THEIRS:
-            yield _Distribution()
 
 
 class _Loader:
@@ -122,11 +107,8 @@ class _AbsentLoader:
         module.__getattr__ = absent  # type: ignore[method-assign]
 
 
-def install() -> None:
-    """Makes `import torch` give this library, in this process and for every module imported from now on.
-
-    RuntimeError if the real PyTorch is imported already: two libraries of one name would see each other's tensors.
-    """
+def install_here() -> None:
+    """Makes `import torch` give this library in this process only: children decide for themselves."""
     package = sys.modules[_OURS]
     present = sys.modules.get(_THEIRS)
     if present is package:
@@ -140,8 +122,41 @@ def install() -> None:
     sys.modules[_THEIRS] = package
     package.__name__ = _THEIRS
     _name_submodules()
-    sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
-    _install_in_children()
+    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+
+
+def install() -> None:
+    """Makes `import torch` give this library, in this process and those it starts, for every import from now on.
+
+    RuntimeError if the real PyTorch is imported already: two libraries of one name would see each other's tensors.
+    """
+    install_here()
+    os.environ[startup.VARIABLE] = "1"
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if STARTUP not in places:
+        os.environ["PYTHONPATH"] = os.pathsep.join([STARTUP, *filter(None, places)])
+    if sys.flags.ignore_environment:  # then multiprocessing starts children that ignore it too
+        spawn.get_preparation_data = _with_installation  # type: ignore[assignment]
+
+
+def uninstall() -> None:
+    """Takes `install()` back: the next `import torch` finds what is installed under that name, here and in children."""
+    package = sys.modules[_OURS]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not _is_ours(finder)]
+    if sys.modules.get(_THEIRS) is package:
+        for name in [name for name in sys.modules if name.partition(".")[0] in (_THEIRS, "functorch")]:
+            del sys.modules[name]
+    package.__name__ = _OURS
+    os.environ.pop(startup.VARIABLE, None)
+    places = [place for place in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if place not in ("", STARTUP)]
+    if places:
+        os.environ["PYTHONPATH"] = os.pathsep.join(places)
+    spawn.get_preparation_data = _PREPARATION_DATA
+
+
+def _is_ours(finder: Any) -> bool:
+    """Whether it finds torch here: the finder of this module, or that which ran at the start of the interpreter."""
+    return finder is Finder or getattr(finder, "__module__", "").endswith(startup.__name__.rpartition(".")[2])
 
 
 class _InstallFirst:
@@ -154,16 +169,9 @@ class _InstallFirst:
         return exec, (f"import sys; sys.path[:] = {self.path!r}; import {_OURS}; {_OURS}.install()",)
 
 
-def _install_in_children() -> None:
-    """Lets spawned processes install the library before they import the main program, which says `import torch`."""
-    from multiprocessing import spawn
-
-    original = spawn.get_preparation_data
-
-    def with_installation(name: str) -> dict[str, Any]:
-        data = original(name)
-        if name == "ignore":  # for the server that forks children: it must not import the program itself
-            data.pop("init_main_from_path", None)
-        return {**data, _OURS: _InstallFirst(data["sys_path"])}
-
-    spawn.get_preparation_data = with_installation  # type: ignore[assignment]
+def _with_installation(name: str) -> dict[str, Any]:
+    """What multiprocessing sends a spawned process; it installs the library before it imports the main program."""
+    data = _PREPARATION_DATA(name)
+    if name == "ignore":  # for the server that forks children: it must not import the program itself
+        data.pop("init_main_from_path", None)
+    return {**data, _OURS: _InstallFirst(data["sys_path"])}

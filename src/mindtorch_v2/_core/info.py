@@ -6,7 +6,8 @@ import platform
 import sys
 
 
-def _version(distribution: str) -> str:
+def version_of(distribution: str) -> str:
+    """The version of an installed package, or a word saying that it is none."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -36,8 +37,8 @@ def _kernels() -> str:
     if os.environ.get("MINDTORCH_JIT") == "0":
         return "not compiled (MINDTORCH_JIT is 0)"
     if not machine.available():
-        return "not compiled (pip install llvmlite)" if _version("llvmlite") == "not installed" else "not compiled"
-    return f"compiled by llvmlite {_version('llvmlite')}, kept in {cache.directory()}"
+        return "not compiled (pip install llvmlite)" if version_of("llvmlite") == "not installed" else "not compiled"
+    return f"compiled by llvmlite {version_of('llvmlite')}, kept in {cache.directory()}"
 
 
 def _cuda() -> str:
@@ -59,9 +60,9 @@ def describe() -> str:
         "mindtorch_v2": __version__,
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "NumPy": f"{np.__version__} with {blas['name']} {blas['version']}",
-        "SciPy": _version("scipy"),
-        "ml_dtypes": _version("ml_dtypes"),
-        "safetensors": _version("safetensors"),
+        "SciPy": version_of("scipy"),
+        "ml_dtypes": version_of("ml_dtypes"),
+        "safetensors": version_of("safetensors"),
         "oneDNN": _onednn(),
         "kernels": _kernels(),
         "CPU cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),

@@ -23,7 +23,7 @@ print(sys.argv[1:], __name__, torch.ones(2).sum().item())
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
-    source = str(Path(__file__).resolve().parents[2] / "src")
+    source = str(Path(__file__).resolve().parents[3] / "src")
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd,
                           env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""})
