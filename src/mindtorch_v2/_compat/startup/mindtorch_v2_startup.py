@@ -83,7 +83,7 @@ def _refusal(error: ImportError) -> str:
     hidden = f" The torch in {other.origin} was not taken for it." if other is not None else ""
     return (
         "`import torch` means mindtorch_v2 in this process: its environment is activated, or the program that "
-        f"started it runs on mindtorch_v2. But {sys.executable} cannot import mindtorch_v2 from {PLACE}: {error}.{hidden}"
+        f"started it runs on mindtorch_v2. But {sys.executable} cannot import it from {PLACE}: {error}.{hidden}"
         " Set MINDTORCH_AS_TORCH=0 for processes that are to use another torch."
     )
 
