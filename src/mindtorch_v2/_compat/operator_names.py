@@ -142,6 +142,9 @@ class OpOverloadPacket:
     def overloads(self) -> list[str]:
         return list(self._operators())
 
+    def op_overloads(self) -> list[OpOverload]:
+        return [getattr(self, name) for name in self.overloads()]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         operators = list(self._operators().values())
         for operator in operators:

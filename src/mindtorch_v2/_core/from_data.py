@@ -10,7 +10,7 @@ import numpy as np
 from .._backends import pins_memory
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import AUTOGRAD_MASK, INFERENCE_MASK, modes
+from .._dispatch.keys import AUTOGRAD_MASK, INFERENCE_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
 from .._ops.copy import converted, store
@@ -285,6 +285,8 @@ def _marked(made: Tensor) -> Tensor:
 def _placed(made: Tensor, where: Any, requires_grad: bool) -> Tensor:
     """A fresh CPU tensor on the device that a factory was asked for."""
     target = get_default_device() if where is None else device(where)
+    if modes.include & TORCH_DISPATCH_MASK:
+        made = call_bound(registry.get("aten::lift_fresh"), (made,))  # how modes see that there is a new tensor
     if target is not CPU:
         made = converted(made, None, target)
     return required(made) if requires_grad else made

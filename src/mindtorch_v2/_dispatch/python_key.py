@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from .callers import call_torch_function
-from .keys import PYTHON_MASK, DispatchKey, modes
+from .callers import call_bound, call_torch_function
+from .keys import PYTHON_MASK, DispatchKey, changed_modes, modes
 from .registry import Operator, PerOperator, registry
 
 
@@ -13,6 +13,10 @@ def torch_function_kernel(operator: Operator) -> Callable:
 
     def kernel(*values: Any) -> Any:
         schema = operator.schema
+        public: Any = operator.declaration.public if operator.declaration is not None else operator
+        if public is operator and operator.declaration is not None:  # no function of users: handlers do not see it
+            with changed_modes(exclude=modes.exclude | PYTHON_MASK):
+                return call_bound(operator, values)
         owners = [t for a, v in zip(schema.arguments, values, strict=True) if a.is_tensor
                   for t in (v if a.is_list and v is not None else (v,)) if getattr(t, "_keys", 0) & PYTHON_MASK]
         positional = len(schema.positional)
@@ -22,7 +26,6 @@ def torch_function_kernel(operator: Operator) -> Callable:
         for a, v in zip(schema.arguments[positional:], values[positional:], strict=True):
             if v is not a.default:
                 kwargs[a.name] = v
-        public: Any = operator.declaration.public if operator.declaration is not None else operator
         stack = modes.__dict__.get("function_modes")
         if stack:
             return call_function_mode(stack, public, owners, tuple(args), kwargs)

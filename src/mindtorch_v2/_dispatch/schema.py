@@ -68,6 +68,11 @@ class Argument:
     symbolic: bool = False  # whether PyTorch has it as SymInt
 
     @property
+    def is_out(self) -> bool:
+        """Whether it is written by keyword, as `out` is."""
+        return self.writes and self.keyword_only
+
+    @property
     def is_tensor(self) -> bool:
         return self.type in ("Tensor", "Tensor|Scalar")
 

@@ -1,5 +1,5 @@
-"""torch._subclasses: tensors without data that keep their device. No tensor here is one."""
+"""torch._subclasses: tensors without data that keep their device."""
 
-from .fake_tensor import FakeTensor, FakeTensorMode
+from .fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode, UnsupportedFakeTensorException
 
-__all__ = ["FakeTensor", "FakeTensorMode"]
+__all__ = ["DynamicOutputShapeException", "FakeTensor", "FakeTensorMode", "UnsupportedFakeTensorException"]

@@ -72,7 +72,7 @@ class ListOptimizer(Optimizer):
         """A counter, on the host unless the step runs as one kernel."""
         if group.get("capturable") or group.get("fused"):
             return torch.zeros((), dtype=torch.float32, device=parameter.device)
-        return torch.zeros((), dtype=_get_scalar_dtype())
+        return torch.tensor(0.0, dtype=_get_scalar_dtype())
 
     def _lists(self, group: dict[str, Any]) -> tuple[Tensors, Tensors, list[dict[str, Any]]]:
         """The group's parameters that have a gradient, the gradients, and the states."""

@@ -1,0 +1,3 @@
+"""torch._refs.nn: references of functions of networks."""
+
+__all__: list[str] = []

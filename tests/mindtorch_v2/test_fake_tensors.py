@@ -1,0 +1,159 @@
+"""Fake tensors, Meta twins of tensors, and references of operators. Expected texts are PyTorch's."""
+
+import copy
+import gc
+import importlib
+
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2 import _prims_common as common
+from mindtorch_v2 import _refs
+from mindtorch_v2._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeCopyMode,
+    FakeTensor,
+    FakeTensorDeviceMismatchError,
+    FakeTensorMode,
+    is_fake,
+    unset_fake_temporarily,
+)
+from mindtorch_v2._subclasses.meta_utils import MetaConverter, assert_metadata_eq
+
+
+def same(one, other):
+    assert one == other
+
+
+def test_factories_and_operators_give_fake_tensors_with_devices():
+    with FakeTensorMode():
+        x, y = torch.rand(3, 4), torch.empty(3, 4, device="cuda")
+        assert repr(x) == "FakeTensor(..., size=(3, 4))"
+        assert repr(y) == "FakeTensor(..., device='cuda:0', size=(3, 4))"
+        assert repr(torch.arange(10)) == "FakeTensor(..., size=(10,), dtype=torch.int64)"
+        assert (y + torch.tensor(2.0)).device == torch.device("cuda:0")
+        assert y.to("cpu").device.type == "cpu"
+        with pytest.raises(FakeTensorDeviceMismatchError, match="at least two devices, cpu and cuda:0"):
+            x + y
+        assert x.view(-1).untyped_storage() is x.untyped_storage()
+        assert x.t_().shape == (4, 3)
+        assert torch.nn.LSTM(3, 5)(torch.rand(2, 3, 3))[0].shape == (2, 3, 5)
+    assert isinstance(x + 1, FakeTensor) and is_fake(x)  # outside of the mode, too
+
+
+def test_what_depends_on_elements_is_refused_by_name():
+    with FakeTensorMode():
+        x = torch.rand(3)
+        for call, kind, name in (
+            (lambda: x.sum().item(), DataDependentOutputException, "aten._local_scalar_dense.default"),
+            (lambda: bool(x.sum() > 0), DataDependentOutputException, "aten._local_scalar_dense.default"),
+            (lambda: torch.equal(x, x), DataDependentOutputException, "aten.equal.default"),
+            (x.nonzero, DynamicOutputShapeException, "aten.nonzero.default"),
+            (lambda: x[x > 0], DynamicOutputShapeException, "aten.nonzero.default"),
+            (lambda: torch.unique(x), DynamicOutputShapeException, "aten._unique2.default"),
+            (lambda: torch.masked_select(x, x > 0), DynamicOutputShapeException, "aten.masked_select.default"),
+        ):
+            with pytest.raises(kind) as caught:
+                call()
+            assert str(caught.value) == name
+
+
+def test_single_numbers_are_known_until_something_unknown_is_written():
+    with FakeTensorMode():
+        count = torch.tensor(3)
+        assert (count + torch.tensor(4)).item() == 7
+        count += 1
+        assert count.item() == 4
+        count.copy_(torch.randint(5, ()))
+        with pytest.raises(DataDependentOutputException):
+            count.item()
+
+
+def test_real_tensors_must_be_converted():
+    mode, real = FakeTensorMode(), torch.ones(3)
+    with mode, pytest.raises(AssertionError, match=r"Found in aten.add.Tensor\(tensor\(\[...\], size=\(3,\)\), 1\)"):
+        real + 1
+    fake = mode.from_tensor(real)
+    assert mode.from_tensor(real) is fake
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert repr(real + 1) == "FakeTensor(..., size=(3,))"
+    with pytest.raises(AssertionError, match="Mixing fake modes NYI"):
+        FakeTensorMode().from_tensor(real) + fake
+    parameter = mode.from_tensor(torch.nn.Parameter(real))
+    assert isinstance(parameter, torch.nn.Parameter) and isinstance(parameter, FakeTensor)
+
+
+def test_a_training_step_without_elements():
+    mode, layer = FakeTensorMode(), torch.nn.Linear(4, 2)
+    with FakeCopyMode(mode):
+        fake = copy.deepcopy(layer)
+    assert repr(fake.weight) == "Parameter(FakeTensor(..., size=(2, 4), requires_grad=True))"
+    with mode:
+        out = fake(torch.rand(5, 4))
+        out.sum().backward()
+        torch.optim.AdamW(fake.parameters()).step()
+        with unset_fake_temporarily():
+            assert torch.ones(2).tolist() == [1.0, 1.0]
+    assert repr(out) == "FakeTensor(..., size=(5, 2), grad_fn=<AddmmBackward0>)"
+    assert repr(fake.weight.grad) == "FakeTensor(..., size=(2, 4))"
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.randn(4, requires_grad=True),
+    lambda: torch.randn(4, requires_grad=True).neg()[:],
+    lambda: torch.randn(4, requires_grad=True)[1:],
+    lambda: torch.randn(8).view(2, 4).requires_grad_().view(2, 2, 2),
+    lambda: torch.empty(2, 3, 4, 5, memory_format=torch.channels_last, requires_grad=True) + 2,
+    lambda: torch.empty_strided((2, 2), (4, 2), requires_grad=True),
+    lambda: torch.view_as_real(torch.randn(4, dtype=torch.complex64)),
+    lambda: torch.view_as_complex(torch.randn(4, 2)),
+    lambda: torch.randn(4).view(torch.int32),
+    lambda: torch.randn(2, 2, 4, dtype=torch.complex32)[:, 0],
+])
+def test_meta_twins_have_all_but_the_elements(make):
+    tensor = make()
+    convert = MetaConverter()
+    twin = convert(tensor)
+    assert twin.device.type == "meta" and convert(tensor) is twin and convert.successful()
+    assert_metadata_eq(same, twin, tensor)
+
+
+def test_meta_twins_share_storage_and_are_forgotten_with_the_tensors():
+    base = torch.zeros(6)
+    convert = MetaConverter()
+    first, second = convert(base), convert(base[2:])
+    assert first.untyped_storage() is second.untyped_storage() and second.storage_offset() == 2
+    del base, first, second
+    gc.collect()
+    assert len(convert.tensor_memo) == len(convert.storage_memo) == len(convert.describer.lookup_tensor) == 0
+    assert convert("text") == "text"
+
+
+def test_references_are_there_for_every_name_and_agree_with_the_operators():
+    for place in ("", ".nn.functional", ".special", ".linalg", ".fft", "._conversions"):
+        module = importlib.import_module(f"mindtorch_v2._refs{place}")
+        for name in module.__all__:
+            assert callable(getattr(module, name)), name
+    x = torch.randn(3, 4, dtype=torch.float64)
+    for ours, theirs in ((_refs.softmax(x, 1), x.softmax(1)), (_refs.addcmul(x, x, x, value=2), x + 2 * x * x),
+                         (_refs.nn.functional.gelu(x), torch.nn.functional.gelu(x)),
+                         (_refs.special.logit(x.sigmoid()), x), (_refs.var(x, 1), x.var(1)),
+                         (_refs.rpow(x, 2), 2**x), (_refs.linalg.norm(x), x.norm())):
+        torch.testing.assert_close(ours, theirs)
+    assert _refs.add(torch.ones(2, dtype=torch.int32), 1.5).dtype is torch.float32
+
+
+def test_questions_of_shapes_strides_and_types():
+    kind = common.ELEMENTWISE_TYPE_PROMOTION_KIND
+    half, whole = torch.ones(2, dtype=torch.half), torch.ones(2, dtype=torch.int32)
+    assert common.elementwise_dtypes(half, type_promotion_kind=kind.DEFAULT) == (torch.float32, torch.float16)
+    assert common.elementwise_dtypes(whole, type_promotion_kind=kind.INT_TO_FLOAT) == (torch.float32, torch.float32)
+    assert common.elementwise_dtypes(whole > 1, type_promotion_kind=kind.BOOL_TO_LONG) == (torch.int64, torch.int64)
+    assert common.canonicalize_dims(2, (-1, 0)) == (1, 0)
+    with pytest.raises(IndexError, match=r"expected to be in range of \[-2, 1\], but got 5"):
+        common.canonicalize_dim(2, 5)
+    assert common.make_channels_last_strides_for((2, 3, 4, 5)) == (60, 1, 15, 3)
+    assert common.invert_perm([2, 0, 1]) == [1, 2, 0]
+    with pytest.raises(RuntimeError, match=r"Stride mismatch! Strides are \(3, 1\) and \(1, 2\)"):
+        common.compare_tensor_meta(torch.empty(2, 3), torch.empty(3, 2).t(), check_strides=True)
