@@ -2,11 +2,13 @@
 #   .venv        the library and its tools, no PyTorch    (demo, test, lint, docs)
 #   .venv-torch  the library beside the real PyTorch      (parity, bench)
 #   .venv-cuda   the library with CuPy                    (test-cuda, where $(PYTHON) has no CuPy)
+#   .venv-docs   the library and what builds the site     (site, site-test)
 
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits shim test test-npu test-cuda parity fuzz golden stubs bench bench-ops bench-cuda lint docs clean
+.PHONY: help demo demo-digits shim test test-npu test-cuda parity fuzz golden stubs bench bench-ops bench-cuda lint docs site \
+        site-test clean
 
 help:
 	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
@@ -24,6 +26,7 @@ help:
 	@echo "make bench-cuda time it on an NVIDIA GPU, with a $(PYTHON) that has CuPy and PyTorch for CUDA"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     check the links of the documentation and run every example"
+	@echo "make site     build the documentation site in build/site/html; make site-test looks at it in Chromium"
 	@echo "make clean    remove the virtual environments and caches"
 
 demo: .venv/.ready
@@ -93,12 +96,19 @@ lint: .venv/.ready
 docs: .venv/.ready
 	@.venv/bin/python docs/check.py
 
+site: .venv-docs/.ready
+	@.venv-docs/bin/python tools/site/build.py
+
+site-test: .venv-docs/.ready
+	@.venv-docs/bin/python tools/site/browser.py
+
 # A stamp older than pyproject.toml means the dependencies may have changed: install again.
 .venv/.ready: EXTRAS = dev,plot,progress,jit
 .venv-torch/.ready: EXTRAS = parity,fast
 .venv-cuda/.ready: EXTRAS = dev,cuda
+.venv-docs/.ready: EXTRAS = docs,plot
 
-.venv/.ready .venv-torch/.ready .venv-cuda/.ready: pyproject.toml
+.venv/.ready .venv-torch/.ready .venv-cuda/.ready .venv-docs/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "mindtorch_v2 needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
 	    echo "Name a newer one, for example: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12"; exit 1; }
@@ -108,4 +118,4 @@ docs: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-torch .venv-cuda .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out
+	rm -rf .venv .venv-torch .venv-cuda .venv-docs build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out

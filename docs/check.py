@@ -2,9 +2,14 @@
 
 python docs/check.py            # all of it (make docs)
 python docs/check.py --links    # only the links
+python docs/check.py --page docs/backends.md   # the code of one document, in this process
+
+Blocks of `python` in a document make one program, blocks of `pycon` are compared with what they show. `python fragment`
+is not run: it is no program by itself.
 """
 
 import argparse
+import doctest
 import importlib.util
 import os
 import re
@@ -16,12 +21,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT = 180  # seconds for one example
-PROGRAMS = ("README.md", "docs/backends.md", "docs/drop_in.md")  # whose blocks of Python make one program each
 ARGUMENTS = {"train_gpt.py": ["--steps", "30"], "classify_images.py": ["--epochs", "2"]}
 PACKAGES = {"fine_tune.py": ["transformers", "accelerate"]}  # what an example needs beyond the library
 
 LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)")
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*(?: fragment)?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE_SPAN = re.compile(r"`[^`\n]+`")
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 
@@ -66,6 +70,38 @@ def failure(label: str, arguments: list[str]) -> str | None:
     return None if error is None else f"{label}:\n{error}"
 
 
+def code_of(document: Path) -> list[tuple[str, str, int]]:
+    """The blocks of a document that run: their kind, their text, and the line that they begin at."""
+    text = document.read_text(encoding="utf-8")
+    return [(found[1], found[2], text.count("\n", 0, found.start(2)) + 1) for found in FENCE.finditer(text)
+            if found[1] in ("python", "pycon")]  # fmt: skip
+
+
+def has_code(document: Path) -> bool:
+    return bool(code_of(document))
+
+
+def command_of_page(document: Path) -> list[str]:
+    """The arguments of Python that run a document's code."""
+    return [str(ROOT / "docs" / "check.py"), "--page", str(document)]
+
+
+def run_page(document: Path) -> None:
+    """Runs the code of a document: its blocks are one program."""
+    scope = {"__name__": "__main__"}
+    for kind, text, line in code_of(document):
+        name = f"{document.relative_to(ROOT)}, line {line}"
+        if kind == "python":
+            exec(compile(text, name, "exec"), scope)
+        else:
+            test = doctest.DocTestParser().get_doctest(text, scope, name, str(document), line)
+            report: list[str] = []
+            doctest.DocTestRunner().run(test, out=report.append, clear_globs=False)
+            scope.update(test.globs)
+            if report:
+                raise AssertionError("".join(report))
+
+
 def command(example: Path) -> list[str]:
     """The arguments of Python that run an example; one that says `import torch` goes through the library."""
     through = ["-m", "mindtorch_v2"] if re.search(r"^(import|from) torch\b", example.read_text(), re.MULTILINE) else []
@@ -75,15 +111,19 @@ def command(example: Path) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--links", action="store_true", help="check the links only")
+    parser.add_argument("--page", type=Path, help="run the code of this document")
     options = parser.parse_args()
+    if options.page is not None:
+        run_page(options.page.resolve())
+        return 0
 
     found = documents()
     problems: list[str | None] = [line for document in found for line in broken_links(document)]
     print(f"{'FAIL' if problems else 'ok  '} links of {len(found)} documents")
     if not options.links:
-        for name in PROGRAMS:
-            blocks = [code for language, code in FENCE.findall((ROOT / name).read_text()) if language == "python"]
-            problems.append(failure(f"{name}, {len(blocks)} blocks of code", ["-c", "\n".join(blocks)]))
+        for document in filter(has_code, found):
+            label = f"{document.relative_to(ROOT)}, {len(code_of(document))} blocks of code"
+            problems.append(failure(label, command_of_page(document)))
         for example in sorted((ROOT / "examples").glob("*.py")):
             label = str(example.relative_to(ROOT))
             missing = [name for name in PACKAGES.get(example.name, []) if importlib.util.find_spec(name) is None]

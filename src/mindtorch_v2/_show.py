@@ -82,14 +82,21 @@ def _derivative(declaration: Declaration) -> Iterator[str]:
         yield SOURCES[f"{operator.name} backward"].rstrip()
 
 
+def describe_kernels(operator: Operator) -> dict[DispatchKey, str]:
+    """What runs at each key that has a kernel."""
+    texts = {}
+    for key, kernel in operator.kernels.items():
+        if isinstance(kernel, Around):
+            texts[key] = "derived from the formulas, around the kernel below"
+        else:
+            texts[key] = _made_of(operator, key) if isinstance(kernel, Lazy) else _where(kernel)
+    return texts
+
+
 def _kernels(operator: Operator) -> Iterator[str]:
     """A line for the keys that have the same kernel."""
     by_text: dict[str, list[str]] = {}
-    for key, kernel in operator.kernels.items():
-        if isinstance(kernel, Around):
-            text = "derived from the formulas, around the kernel below"
-        else:
-            text = _made_of(operator, key) if isinstance(kernel, Lazy) else _where(kernel)
+    for key, text in describe_kernels(operator).items():
         by_text.setdefault(text, []).append(key.name)
     for text, keys in by_text.items():
         yield f"{', '.join(keys)}: {text}"
@@ -98,13 +105,16 @@ def _kernels(operator: Operator) -> Iterator[str]:
 def _made_of(operator: Operator, key: DispatchKey) -> str:
     """What a kernel that is made when first wanted will be made of."""
     declaration = operator.declaration
-    if key is DispatchKey.NPU:
-        rows = (declaration if declaration.inplace_of is None else declaration.inplace_of.declaration).npu
-        return "no row" if not rows else "; ".join((rows,) if isinstance(rows, str) else rows)
     functional = declaration if declaration.inplace_of is None else declaration.inplace_of.declaration
     if key.name.lower() in functional.kernels:
         return f"_backends/{key.name.lower()}/kernels: {functional.kernels[key.name.lower()]}"
     family = declaration.family
+    if key is DispatchKey.NPU and functional.npu:
+        return "; ".join((functional.npu,) if isinstance(functional.npu, str) else functional.npu)
+    if key is DispatchKey.NPU and not (operator.is_composite or family.is_view):
+        if functional.decomposition is None:
+            return "no row"
+        return f"other operators: {_where(functional.decomposition)}"
     return type(family).__name__ + (f" of {_where(family.written)}" if family.written else " as declared")
 
 
