@@ -25,6 +25,7 @@ from typing import NoReturn
 
 from . import install
 
+MPI_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID")  # variables that starters of MPI programs set
 USAGE = (
     "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | - | -i | COMMAND | activate | deactivate | status | "
     "info | show NAME | stubs FOLDER | --version) [ARGUMENTS ...]\n"
@@ -32,11 +33,16 @@ USAGE = (
 
 
 def _print_from_the_program_on(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints an error of the program without the lines of what started it."""
+    """Prints an error of the program without the lines of what started it, and leaves it to the launcher, if any."""
     shown = trace
     while shown is not None and _is_launcher(shown.tb_frame):
         shown = shown.tb_next
-    sys.__excepthook__(kind, error.with_traceback(trace if shown is None else shown), shown)
+    error = error.with_traceback(trace if shown is None else shown)
+    if "TORCHELASTIC_ERROR_FILE" in os.environ:
+        from .distributed.elastic.multiprocessing.errors import write_error
+
+        write_error(error)
+    sys.__excepthook__(kind, error, shown)
 
 
 def _is_launcher(frame: FrameType) -> bool:
@@ -140,6 +146,10 @@ def main() -> None:
         return run(*rest)
     if first in ("-m", "-c") and not rest:
         sys.exit(f"Argument expected for the {first} option\n{USAGE}")
+    if "RANK" not in os.environ and any(name in os.environ for name in MPI_RANKS):
+        from .distributed._environment import adopt_mpi_environment
+
+        adopt_mpi_environment()
     install()
     if first == "-i" or (first == "-" and sys.stdin.isatty()):
         _interpreter(arguments)

@@ -1,1 +1,1 @@
-"""The elastic launcher: one process does not fail and come back by itself."""
+"""The elastic launcher: what it says of processes that failed. The launcher itself is torch.distributed.run."""

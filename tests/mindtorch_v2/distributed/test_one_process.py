@@ -1,4 +1,4 @@
-"""torch.distributed with one process: groups, collectives, stores, the launcher, and what says that it needs more."""
+"""torch.distributed with one process: groups, collectives, modules, the launcher."""
 
 import os
 import subprocess
@@ -42,8 +42,8 @@ def test_without_a_group_everything_asks_for_one():
 
 
 @pytest.mark.parametrize("how", [
-    {"init_method": "tcp://127.0.0.1:29500"}, {"init_method": "file:///tmp/meeting"}, {"store": dist.HashStore()},
-    {"init_method": "tcp://127.0.0.1:29500?rank=0&world_size=1", "rank": -1, "world_size": -1},
+    {"init_method": "tcp://127.0.0.1:29533"}, {"init_method": "file:///tmp/meeting"}, {"store": dist.HashStore()},
+    {"init_method": "tcp://127.0.0.1:29533?rank=0&world_size=1", "rank": -1, "world_size": -1},
 ])
 def test_ways_to_a_group(how):
     dist.init_process_group("gloo", **{"rank": 0, "world_size": 1, **how})
@@ -80,14 +80,6 @@ def test_bad_ways_to_a_group(arguments, kind, text, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(kind, match=text):
         dist.init_process_group(**{"backend": "gloo", **arguments})
-    assert not dist.is_initialized()
-
-
-@pytest.mark.parametrize("how", [{"init_method": "tcp://127.0.0.1:29500"}, {"init_method": "file:///tmp/meeting"},
-                                 {"store": dist.HashStore()}])
-def test_several_processes_are_refused(how):
-    with pytest.raises(NotImplementedError, match="has no torch.distributed group of 2 processes. It runs one process"):
-        dist.init_process_group("gloo", rank=0, world_size=2, **how)
     assert not dist.is_initialized()
 
 
@@ -163,7 +155,7 @@ def test_sizes_types_and_roots_are_checked(world):
         dist.gather(given)
     with pytest.raises(ValueError, match="destination rank should not be the same as the rank of the current process"):
         dist.send(given, 0)
-    with pytest.raises(NotImplementedError, match="between processes"):
+    with pytest.raises(RuntimeError, match="rank 0 of 1 cannot exchange messages with rank 1"):
         dist.recv(given, 1)
 
 
@@ -212,34 +204,6 @@ def test_the_sampler_asks_the_group(world):
 # stores --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [dist.HashStore, lambda: dist.TCPStore("127.0.0.1", 0, 1, True),
-                                  lambda: dist.FileStore("meeting", 1),
-                                  lambda: dist.PrefixStore("p", dist.HashStore())])
-def test_stores_keep_values_and_count(make):
-    store = make()
-    store.set("a", "1")
-    assert (store.get("a"), store.add("n", 2), store.add("n", 3), store.get("n")) == (b"1", 2, 5, b"5")
-    assert store.check(["a", "n"]) and not store.check(["b"])
-    assert (store.compare_set("x", "", "y"), store.compare_set("x", "z", "w")) == (b"y", b"y")
-    assert store.delete_key("a") and not store.delete_key("a")
-    store.set_timeout(timedelta(milliseconds=20))
-    with pytest.raises(dist.DistStoreError, match="Wait timeout"):
-        store.get("a")
-
-
-def test_keys_of_a_prefix_store_are_in_the_other():
-    other = dist.HashStore()
-    dist.PrefixStore("p", other).set("q", b"1")
-    assert other.get("p/q") == b"1"
-
-
-def test_stores_of_other_processes_are_refused():
-    with pytest.raises(NotImplementedError, match="It runs one process"):
-        dist.TCPStore("127.0.0.1", 29500, 2, True)
-    with pytest.raises(NotImplementedError, match="It runs one process"):
-        dist.TCPStore("127.0.0.1", 29500, None, False)
-
-
 # the launcher --------------------------------------------------------------------------------------------------------
 
 SCRIPT = """
@@ -273,8 +237,6 @@ def test_the_launcher_starts_a_script_as_the_only_process(tmp_path, launch):
 
     done = run("--standalone", "--nproc_per_node=1")
     assert done.stdout == "0 1 0 ['--epochs', '2'] tensor([[3., 3.]])\n", done.stderr
-    assert "NotImplementedError: mindtorch_v2 has no launcher of 1 nodes with 2 processes each" in run(
-        "--nproc-per-node", "2").stderr
 
 
 def test_remote_calls_can_be_imported_and_say_that_they_are_not_here():
