@@ -1,8 +1,8 @@
 """The embedded engine: collectives of the processes of one host, over shared memory. Programs know it as `gloo`.
 
 All collectives are made of steps. In a step every rank writes into its slot, posts the step's number, and reads the
-slots of others once they have posted it too. Slots are used in turns, two of them a rank: who has posted a step has read
-all that was written two steps before. Long arrays go in chunks that stay in the processor's cache.
+slots of others once they have posted it too. Slots are used in turns, two of them a rank: who has posted a step has
+read all that was written two steps before. Long arrays go in chunks that stay in the processor's cache.
 """
 
 import atexit
