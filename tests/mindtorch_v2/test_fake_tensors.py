@@ -7,8 +7,8 @@ import importlib
 import pytest
 
 import mindtorch_v2 as torch
+from mindtorch_v2 import _decomp, _prims, _refs
 from mindtorch_v2 import _prims_common as common
-from mindtorch_v2 import _refs
 from mindtorch_v2._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -157,3 +157,18 @@ def test_questions_of_shapes_strides_and_types():
     assert common.invert_perm([2, 0, 1]) == [1, 2, 0]
     with pytest.raises(RuntimeError, match=r"Stride mismatch! Strides are \(3, 1\) and \(1, 2\)"):
         common.compare_tensor_meta(torch.empty(2, 3), torch.empty(3, 2).t(), check_strides=True)
+
+
+def test_tables_of_decompositions_come_from_the_declarations():
+    aten = torch.ops.aten
+    table = _decomp.get_decompositions([aten.softplus, aten.addcmul.default])
+    x = torch.linspace(-2, 2, 5, dtype=torch.float64)
+    torch.testing.assert_close(table[aten.softplus.default](x), torch.nn.functional.softplus(x))
+    assert _decomp.decomposition_table[aten.addcmul.default] is _refs.addcmul
+    assert aten.hstack.default not in _decomp.decomposition_table  # a composite: its parts are seen
+    mine: dict = {}
+    _decomp.register_decomposition([aten.sinc], mine)(torch.sin)
+    assert mine == {aten.sinc.default: torch.sin}
+    assert _prims.broadcast_in_dim(torch.ones(2), (3, 2, 4), [1]).shape == (3, 2, 4)
+    assert all(callable(getattr(_prims, name)) for name in _prims.__all__)
+    assert _prims.maximum_value(torch.int8) == 127

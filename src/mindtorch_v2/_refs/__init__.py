@@ -93,10 +93,20 @@ def reference(place: str, name: str) -> Callable:
     function = next((f for f in functions if callable(f) and not isinstance(f, type)), None)
     if function is None:
         raise AttributeError(f"module 'torch._refs{'.' if place else ''}{place}' has no attribute '{name}'")
-    operator = f"aten::{place}_{name}" if place in _PREFIXED else f"aten::{name}"
+    operator = operator_of(place, name)
     return _of_operator(registry.get(operator), function) if operator in registry else function
 
 
+def operator_of(place: str, name: str) -> str:
+    """What the operator behind a function is called."""
+    return f"aten::{place}_{name}" if place in _PREFIXED else f"aten::{name}"
+
+
+def module_of(place: str) -> Any:
+    return importlib.import_module(f"{__name__}.{place}" if place else __name__)
+
+
+PLACES = ("", "nn.functional", "special", "linalg", "fft")
 _MODULES = frozenset(("nn", "special", "linalg", "fft", "_conversions"))
 _PREFIXED = frozenset(("special", "linalg", "fft"))
 
