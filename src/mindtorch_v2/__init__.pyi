@@ -96,6 +96,7 @@ def _convert_indices_from_csr_to_coo(
     out: Tensor | None = None,
 ) -> Tensor: ...
 from . import _custom_ops as _custom_ops
+from . import _decomp as _decomp
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor: ...
 from . import _dynamo as _dynamo
 def _fft_c2c(
@@ -474,6 +475,7 @@ def _fused_sgd_(
     found_inf: Tensor | None = None,
 ) -> None: ...
 from . import _higher_order_ops as _higher_order_ops
+from . import _inductor as _inductor
 from . import _jit_internal as _jit_internal
 from . import _lobpcg as _lobpcg
 def _log_softmax_backward_data(
@@ -484,6 +486,7 @@ def _log_softmax_backward_data(
     *,
     out: Tensor | None = None,
 ) -> Tensor: ...
+from . import _logging as _logging
 from . import _lowrank as _lowrank
 def _lu_with_info(input: Tensor, pivot: _bool = True, check_errors: _bool = True) -> return_types._lu_with_info: ...
 @overload
@@ -518,6 +521,9 @@ def _pad_packed_sequence(
     padding_value: _Number,
     total_length: _int,
 ) -> tuple[Tensor, Tensor]: ...
+from . import _prims as _prims
+from . import _prims_common as _prims_common
+from . import _refs as _refs
 def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tensor: ...
 def _segment_reduce(
     data: Tensor,
