@@ -23,7 +23,6 @@ from .._dispatch.keys import (
     BACKEND_MASK,
     CPU_MASK,
     INFERENCE_MASK,
-    PIPELINE_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
     TORCH_DISPATCH_MASK,
@@ -612,9 +611,7 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
                   "parameters to None after use to break the cycle and avoid the leak.", 4)  # fmt: skip
     state = modes.__dict__
     previous, include = state["grad_enabled"], state["include"]
-    if include & PIPELINE_MASK:
-        modes.update(grad_enabled=create_graph, include=include & ~PIPELINE_MASK)
-    elif previous is not create_graph:
+    if previous is not create_graph:
         modes.switch_grad(create_graph)
     outer = state.get("backward_pass")
     state["backward_pass"] = task

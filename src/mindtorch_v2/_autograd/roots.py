@@ -7,7 +7,7 @@ from typing import Any
 
 from .._core.device import META
 from .._core.gradient_memory import ones_as
-from .._core.tensor import Tensor, flush_pending, wrap, wrap_meta
+from .._core.tensor import Tensor, wrap, wrap_meta
 from .._dispatch.callers import call_bound, call_torch_function
 from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, modes, unusual
 from .._dispatch.registry import registry
@@ -33,7 +33,6 @@ def attach() -> None:
 
 
 def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
-    flush_pending[0]()
     if create_graph.__class__ is not bool or retain_graph is not None:
         check_flags(retain_graph, create_graph)
     if inputs is not None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._backends.meta import MetaArray
 from .._dispatch.keys import FUNC_MASK, REQUIRES_GRAD, TORCH_DISPATCH_MASK
+from .deferred import Deferred
 from .geometry import is_dense
 
 _ndarray = np.ndarray
@@ -49,6 +50,9 @@ def is_ours(grad: Any, like: Any) -> bool:
     array = grad._array
     if array.__class__ is MetaArray:
         return array.strides == like.strides or not is_dense(like)
+    if array.__class__ is Deferred:
+        return (grad._edge is None and not grad._keys & REQUIRES_GRAD and sys.getrefcount(grad) <= OWN_REFERENCES
+                and array.is_alone() and array.strides == like.strides)
     if array.__class__ is not _ndarray:
         return (
             grad._edge is None and not grad._keys & REQUIRES_GRAD and sys.getrefcount(grad) <= OWN_REFERENCES
@@ -65,6 +69,8 @@ def owns_memory(grad: Any) -> bool:
     array = grad._array
     if grad._keys & TORCH_DISPATCH_MASK:
         return False
+    if array.__class__ is Deferred:
+        return grad._base is None and array.is_alone()
     if array.__class__ is not _ndarray:
         return grad._base is None and (array.__class__ is MetaArray
                                        or sys.getrefcount(array) <= 3 and _has_storage_alone(grad))

@@ -40,6 +40,7 @@ from .._dispatch.keys import (
 from .._dispatch.levels import LevelArray
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import LEAST, MOST
+from .deferred import Deferred
 from .device import CPU, META, Size, device, layout, strided
 from .dtype import CPP_NAMES, FLOAT, OF_ARRAY, WIDER, cast, dtype
 from .geometry import contiguous_strides, is_dense
@@ -107,7 +108,6 @@ class Tensor(TensorBase):
     _hooks: HookDict | None = None
     _post_accumulate_hooks: HookDict | None = None
     _accumulator: Any = None
-    _record: Any = None  # the pipeline's, while the value is not computed yet
     _tangent: tuple | None = None  # (dual level, tangent) of forward-mode differentiation
     _backward_hooks: Any = None
     __array_priority__ = 1000
@@ -237,8 +237,10 @@ class Tensor(TensorBase):
         """The storage, made now if nobody asked before."""
         storage = self._storage
         if storage is None:
-            if self._record is not None:
-                flush_pending[0]()
+            if self._array.__class__ is Deferred:
+                self._settle()
+                if self._storage is not None:
+                    return self._storage
             array = self._array
             if self._base is not None:
                 storage = self._base._shared_storage()
@@ -368,8 +370,6 @@ class Tensor(TensorBase):
 
     @property
     def grad_fn(self) -> Any:
-        if self._record is not None:
-            flush_pending[0]()
         edge = self._current_edge()
         return None if edge is None or edge[1] < 0 else edge[0]
 
@@ -414,7 +414,15 @@ class Tensor(TensorBase):
     @property
     def _pending(self) -> bool:
         """Whether a pipeline has recorded this tensor and not computed it yet."""
-        return self._record is not None
+        return self._array.__class__ is Deferred
+
+    def _settle(self) -> None:
+        """Computes what a pipeline has recorded."""
+        array = self._array
+        if array.__class__ is Deferred:
+            value = array.settled()
+            if self._array is array:  # nobody knew that this tensor shows it
+                self._array = value
 
     def _is_view(self) -> bool:
         return self._base is not None
@@ -428,7 +436,10 @@ class Tensor(TensorBase):
         if self._keys & TORCH_DISPATCH_MASK:
             return self._shallow_copy()
         made = _new(Tensor)
-        made._storage = self._shared_storage()  # first, since it gives an empty array PyTorch's strides
+        if self._array.__class__ is Deferred:
+            self._array.held_by(made)
+        else:
+            made._storage = self._shared_storage()  # first, since it gives an empty array PyTorch's strides
         made._array = self._array
         made._counter = self._version_counter
         made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK)
@@ -444,6 +455,7 @@ class Tensor(TensorBase):
         fields = fields_of(self)
         fields_of(made).update({n: v for n, v in fields.items() if n not in Tensor.__annotations__ or n in _OF_MEMORY})
         made._storage, made._counter = self._shared_storage(), self._version_counter
+        made._array = self._array
         made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK | SUBCLASS_MASK)
         return made
 
@@ -501,6 +513,8 @@ class Tensor(TensorBase):
             raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
         if self.requires_grad and new.dtype.category < FLOAT:
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+        self._settle()
+        new._settle()
         self._leave_storage()
         self._restrided = self._base is None
         self._array, self._storage, self._offset = new._array, new._shared_storage(), new._offset
@@ -610,6 +624,9 @@ class Tensor(TensorBase):
         array = self._array
         if array.__class__ is np.ndarray:
             return array
+        if array.__class__ is Deferred:  # of another thread's pipeline, or lost
+            self._settle()
+            return self._host_array(action)
         if self._keys & SPARSE_MASK and action == "item()":
             return self.detach().to_dense()._array if array.size == 1 else array  # type: ignore[attr-defined]
         return array.read(action) if self._keys & FUNC_MASK else array.to_host()

@@ -23,26 +23,27 @@ class DispatchKey(IntEnum):
     # Tensors of layout sparse_coo, and of sparse_csr and sparse_csc: their arrays hold other tensors (_core/sparse.py).
     SparseCPU = 5
     SparseCsrCPU = 6
+    # A call inside torch.pipeline(), which is recorded in the place of the device's kernel (_pipeline/).
+    Pipeline = 7
     # A tensor inside a transform of torch.func: its array wraps a tensor of the level below (_dispatch/levels.py).
-    FuncTorch = 7
+    FuncTorch = 8
     # A subclass of Tensor, or a mode, whose __torch_dispatch__ answers the call below autograd.
-    PythonDispatch = 8
+    PythonDispatch = 9
     # A tensor made in inference mode, or a call inside it: results are marked, writes from outside refused.
-    Inference = 9
-    Autograd = 10
-    AutogradMeta = 11
-    AutogradPrivateUse1 = 12
-    AutogradNPU = 13
-    AutogradCUDA = 14
-    AutogradCPU = 15
+    Inference = 10
+    Autograd = 11
+    AutogradMeta = 12
+    AutogradPrivateUse1 = 13
+    AutogradNPU = 14
+    AutogradCUDA = 15
+    AutogradCPU = 16
     # A view of a tensor that does not need grad. Its base may come to need it through an in-place write
     # on a sibling, and then so does the view: the key's kernel looks before the call goes on.
-    ADInplaceOrView = 16
+    ADInplaceOrView = 17
     # A tensor that carries a tangent (_autograd/forward.py).
-    ForwardAD = 17
-    Functionalize = 18
-    Autocast = 19
-    Pipeline = 20
+    ForwardAD = 18
+    Functionalize = 19
+    Autocast = 20
     # A call inside vmap: operators that draw random numbers ask what to do about it.
     FuncTorchVmapMode = 21
     # A subclass of Tensor, or a mode, whose __torch_function__ sees the call first.

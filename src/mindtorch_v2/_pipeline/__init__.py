@@ -11,9 +11,9 @@ views are eager's own, and only elements come later. A tensor that was recorded 
     pipe.keeps = True                       notes each flush in pipe.history, a list of (Trace, Plan); else the last one
     pipe.lines = True                       notes the source line of every entry, not only of those that may fail
 
-Trace (trace.py), what was recorded between two flushes. Values are numbered: inputs (arrays of tensors from outside) and
-results alike, in the order in which they came.
-    trace.layouts    [Layout(shape, strides in bytes, dtype)] by value
+Trace (trace.py), what was recorded between two flushes. Values are numbered, inputs (arrays of tensors from outside)
+and results alike, in the order in which they came.
+    trace.layouts    [Layout(shape, strides in bytes, dtype, device)] by value
     trace.inputs     {number: array}
     trace.entries    [Entry]: operator, arguments (in the schema's order, `Value(number)` for a tensor, `Free(position)`
                      for a number of `trace.numbers`), results (numbers), kind, where ("file.py:12" or None)
@@ -24,8 +24,8 @@ results alike, in the order in which they came.
 
 Plan (plan.py)
     plan_of(trace) -> Plan                  cache.py: the known one, or planner.planned(trace)
-    plan.run(inputs, numbers) -> [array]    inputs and numbers in the trace's order; results in the order of plan.outputs.
-                                            Inputs named in plan.writes are written in place
+    plan.run(inputs, numbers) -> [array]    inputs and numbers in the trace's order, results in that of plan.outputs;
+                                            inputs named in plan.writes are written in place
     plan.steps       [Step]: kind ("pointwise", "reduction", "row", "gather", "product", "view", "call"), entries
                      (indices into trace.entries), inputs, outputs (numbers), kernel (ir.Kernel or None), source(),
                      bytes, flops, seconds (of the last run while plan.timed is True)

@@ -1,9 +1,9 @@
 """A plan: the steps that compute what a trace recorded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .trace import Trace
+from .trace import Entry, Layout, Trace
 
 
 class Buffer(NamedTuple):
@@ -18,31 +18,59 @@ class Buffer(NamedTuple):
 class Step:
     """Entries that run together."""
 
-    kind: str
-    entries: Sequence[int]
-    inputs: Sequence[int]
-    outputs: Sequence[int]
     kernel: Any = None
+    group: Any = None  # how the kernel is launched (run.py)
     bytes: int = 0
     flops: int = 0
     seconds: float | None = None
+    text: Callable[[], str] | None = None
+
+    def __init__(self, kind: str, entries: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self.kind, self.entries, self.inputs, self.outputs = kind, list(entries), list(inputs), list(outputs)
 
     def source(self) -> str:
         """The kernel as text, or the calls."""
-        raise NotImplementedError
+        return "" if self.text is None else self.text()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.entries}: {self.inputs} -> {self.outputs}>"
+
+
+class Places:
+    """Where values lie: in which other value's memory, and how far into it."""
+
+    def __init__(self, plan: "Plan") -> None:
+        self.root: dict[int, int] = {}
+        self.offset: dict[int, int] = {}
+        for number in plan.inputs:
+            self.root[number], self.offset[number] = number, 0
+        for entry in plan.entries:
+            for number in [n for n in entry.results if n is not None]:
+                if entry.kind == "view":
+                    source: int = entry.arguments[0]
+                    self.root[number] = self.root[source]
+                    self.offset[number] = self.offset[source] + entry.recipe.offset
+                else:
+                    self.root[number], self.offset[number] = number, 0
 
 
 class Plan:
     """See the package."""
 
-    trace: Trace
-    steps: Sequence[Step]
-    outputs: Sequence[int]
-    writes: Sequence[int]
-    memory: Sequence[Buffer]
     peak: int = 0
     timed: bool = False
 
+    def __init__(self, trace: Trace) -> None:
+        self.entries: list[Entry] = trace.entries
+        self.layouts: list[Layout] = list(trace.layouts)
+        self.inputs: list[int] = list(trace.inputs)
+        self.outputs: tuple[int, ...] = trace.outputs
+        self.writes: list[int] = trace.writes
+        self.places = Places(self)
+        self.steps: list[Step] = []
+        self.memory: list[Buffer] = []
+        self.function: Callable[..., list[Any]]
+
     def run(self, inputs: Sequence[Any], numbers: Sequence[Any] = ()) -> list[Any]:
         """The arrays of `outputs`."""
-        raise NotImplementedError
+        return self.function(self, inputs, numbers)

@@ -1,27 +1,48 @@
 """A trace: what was recorded between two flushes, by numbers."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import math
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._core.deferred import Deferred
+from .._core.device import device
 from .._dispatch.registry import Operator
+
+if TYPE_CHECKING:
+    from .recipes import Recipe
 
 
 class Layout:
-    """Shape, strides in bytes and type of an array; there is one object of each, so that they compare by identity."""
+    """Shape, strides in bytes, type and device of an array; of each there is one object, compared by identity."""
 
-    __slots__ = ("dtype", "nbytes", "ndim", "shape", "size", "strides")
+    __slots__ = ("device", "dtype", "nbytes", "ndim", "shape", "size", "strides")
 
-    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> None:
-        self.shape, self.strides, self.dtype, self.ndim = shape, strides, dtype, len(shape)
-        self.size = 1
-        for n in shape:
-            self.size *= n
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, where: device) -> None:
+        self.shape, self.strides, self.dtype, self.device, self.ndim = shape, strides, dtype, where, len(shape)
+        self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
+
+    @property
+    def reach(self) -> int:
+        """The bytes from the first element to the end of the last."""
+        return sum([(n - 1) * s for n, s in zip(self.shape, self.strides)]) + self.dtype.itemsize
 
     def __repr__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"
+
+
+_layouts: dict[tuple, Layout] = {}
+
+
+def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, where: device) -> Layout:
+    """The one layout of a geometry on a device."""
+    key = shape, strides, dtype, where.type, where.index
+    known = _layouts.get(key)
+    if known is None:
+        known = _layouts[key] = Layout(tuple(shape), tuple(strides), dtype, where)
+    return known
 
 
 class Value(int):
@@ -37,25 +58,174 @@ class Entry(NamedTuple):
 
     operator: Operator
     arguments: tuple
-    results: tuple[int, ...]
-    kind: str  # "pointwise", "view", "write" (a pointwise one into its first operand's memory) or "call"
+    results: tuple[int | None, ...]
+    kind: str  # "pointwise", "write" (a pointwise one into its first operand's memory), "view", or "call"
     where: str | None
+    recipe: "Recipe"
 
     def operands(self) -> list[int]:
         """The values among the arguments."""
         return [v for a in self.arguments for v in (a if isinstance(a, tuple) else (a,)) if v.__class__ is Value]
 
 
-class Trace:
-    """See the package."""
+class _Input:
+    """Marks in a trace's items that the next one is the layout of an array from outside."""
 
-    layouts: Sequence[Layout]
-    inputs: dict[int, Any]
-    entries: Sequence[Entry]
-    numbers: Sequence[Any]
-    outputs: Sequence[int]
-    writes: Sequence[int]
-    device: Any
+
+class Trace:
+    """See the package. `items` is what a recorded call adds to: a recipe, then the numbers of its operands.
+
+    An argument that is a tensor by its schema has one item, None if it is none; a list of tensors one for each.
+    """
+
+    def __init__(self, flush: Any, lines: bool) -> None:
+        self.flush = flush
+        self.quick = None if lines else True  # a recipe that says the same is recorded without a look at the caller
+        self.values: list[Any] = []
+        self.layouts: list[Layout] = []
+        self.items: list[Any] = []
+        self.numbers: list[Any] = []
+        self.known: dict[int, int] = {}  # number of an input by the id of its array
+        self.inputs: dict[int, Any] = {}
+        self.written: set[int] = set()  # inputs that are written
+        self.shared: set[int] = set()  # values that views were made of
+        self.places: dict[int, tuple] = {}  # code and instruction of a caller, by the place of a recipe in `items`
+        self.outputs: tuple[int, ...] = ()
+
+    def input(self, tensor: Any) -> int:
+        """The number of a tensor's array from outside, or of an earlier recording."""
+        array = tensor._array
+        if array.__class__ is Deferred:
+            tensor._settle()
+            array = tensor._array
+        number = self.known.get(id(array))
+        if number is None:
+            number = self.known[id(array)] = len(self.values)
+            layout = layout_of(array.shape, array.strides, array.dtype, tensor._device)
+            self.inputs[number] = array
+            self.values.append(array)
+            self.layouts.append(layout)
+            self.items += (_Input, layout)
+        return number
+
+    def find_outputs(self) -> tuple[int, ...]:
+        """Notes the values that somebody holds now."""
+        count, values, held = sys.getrefcount, self.values, []
+        for number in range(len(values)):
+            if count(values[number]) > 2 and values[number].__class__ is Deferred:  # this list, and the count
+                held.append(number)
+        self.outputs = tuple(held)
+        return self.outputs
+
+    @property
+    def writes(self) -> list[int]:
+        return sorted(self.written)
 
     def signature(self) -> tuple:
-        raise NotImplementedError
+        """Equal for traces that one plan computes."""
+        return self.outputs, self._aliases(), *self.items
+
+    def _aliases(self) -> tuple:
+        """Which inputs lie in one memory, where one of them is written: groups of (number, offset in it)."""
+        if not self.written or len(self.inputs) < 2:
+            return ()
+        spans = sorted([(_address(array), number) for number, array in self.inputs.items()])
+        groups: list[tuple] = []
+        own: list[tuple[int, int]] = []
+        begin = end = -1
+        for start, number in spans:
+            if start >= end:
+                if len(own) > 1 and not self.written.isdisjoint([n for n, _ in own]):
+                    groups.append(tuple(own))
+                own, begin, end = [], start, start
+            own.append((number, start - begin))
+            end = max(end, start + self.layouts[number].reach)
+        if len(own) > 1 and not self.written.isdisjoint([n for n, _ in own]):
+            groups.append(tuple(own))
+        return tuple(groups)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The calls."""
+        made: list[Entry] = []
+        items, at, value, free = self.items, 0, 0, 0
+        while at < len(items):
+            recipe = items[at]
+            place = at
+            at += 1
+            if recipe is _Input:
+                at += 1
+                value += 1
+                continue
+            arguments: list[Any] = []
+            for part, is_tensor in zip(recipe.template, recipe.tensors, strict=True):
+                if part.__class__ is Slots and part.gaps:
+                    numbers = iter(items[at : at + len(part.gaps) - sum(part.gaps)])
+                    arguments.append(tuple([None if gap else Value(next(numbers)) for gap in part.gaps]))
+                    at += len(part.gaps) - sum(part.gaps)
+                    continue
+                if part.__class__ is not Slots:
+                    arguments.append(part)
+                elif part.free:
+                    arguments.append(Free(free))
+                    free += 1
+                else:
+                    arguments.append(Value(items[at]))
+                at += is_tensor
+            results = []
+            for layout in recipe.results:
+                results.append(None if layout is None else value)
+                value += layout is not None
+            where = self.places.get(place)
+            made.append(Entry(recipe.operator, tuple(arguments), tuple(results), recipe.kind,
+                              None if where is None else told(where), recipe))  # fmt: skip
+        return made
+
+
+class Slots(NamedTuple):
+    """In a recipe's template, what a recording brings: a value, a list of them (with `gaps`), a number."""
+
+    free: bool = False
+    gaps: tuple[bool, ...] = ()
+
+
+def _address(array: Any) -> int:
+    return array.__array_interface__["data"][0] if array.__class__ is np.ndarray else array.pointer
+
+
+# where a call was made -----------------------------------------------------------------------------------------------
+
+_PACKAGE = __name__.partition(".")[0]
+_outside: dict[int, Any] = {}  # code objects by id, or None for those of this package
+
+
+def place_of_caller() -> tuple:
+    """Code and instruction of the program's own line that is being run."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        known = _outside.get(id(code), code)
+        if known is code:
+            inside = (frame.f_globals.get("__name__", "") or "").partition(".")[0] == _PACKAGE
+            _outside[id(code)] = None if inside else code
+            _kept.append(code)
+            if not inside:
+                _outside[id(code)] = _OUTSIDE
+                return code, frame.f_lasti
+        elif known is _OUTSIDE:
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return ()
+
+
+_OUTSIDE = object()
+_kept: list[Any] = []  # code objects whose ids are known
+
+
+def told(place: tuple) -> str:
+    """A place as text."""
+    if not place:
+        return "an unknown place"
+    code, instruction = place
+    line = next((n for start, end, n in code.co_lines() if start <= instruction < end), None)
+    return f"{code.co_filename}:{line or code.co_firstlineno}"

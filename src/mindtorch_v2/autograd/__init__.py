@@ -19,7 +19,6 @@ from .._autograd.roots import input_tuple as _input_tuple
 from .._autograd.roots import root_gradients as _root_gradients
 from .._autograd.roots import several as _several
 from .._core.tensor import Tensor as _Tensor
-from .._core.tensor import flush_pending as _flush_pending
 from .._dispatch.callers import call_torch_function as _call_torch_function
 from .._dispatch.keys import PYTHON_MASK as _PYTHON_MASK
 from .._dispatch.keys import modes as _modes
@@ -114,7 +113,6 @@ def grad(
                        stacklevel=2)
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, create_graph, bool(allow_unused or materialize_grads))
-    _flush_pending[0]()
     _check_flags(retain_graph, create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     roots = _root_gradients(outputs, _tuple(grad_outputs, len(outputs)))

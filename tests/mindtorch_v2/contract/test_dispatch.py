@@ -115,7 +115,7 @@ def test_modes_bring_their_keys() -> None:
 
 def test_keys_come_in_the_order_in_which_they_are_served() -> None:
     every = list(DispatchKeySet(DispatchKey))
-    order = [DispatchKey.Pipeline, DispatchKey.Autocast, DispatchKey.Functionalize, DispatchKey.Autograd,
+    order = [DispatchKey.Autocast, DispatchKey.Functionalize, DispatchKey.Autograd, DispatchKey.Pipeline,
              DispatchKey.Meta, DispatchKey.NPU, DispatchKey.CUDA, DispatchKey.CPU]  # fmt: skip
     assert [key for key in every if key in order] == order
     autograd = [every.index(k) for k in (DispatchKey.AutogradCPU, DispatchKey.AutogradNPU, DispatchKey.AutogradMeta)]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._core.deferred import Deferred
 from ..._core.dtype import (
     BOOL,
     COMPUTE,
@@ -268,6 +269,9 @@ def shares_storage(one: Tensor, other: Tensor) -> bool:
     b = other if other._base is None or other._storage is not None else other._base
     if a._former_storages or b._former_storages:
         return one._shared_storage() is other._shared_storage()
+    if a._array.__class__ is Deferred:
+        x, y = a._array, b._array
+        return a is b or y.__class__ is Deferred and x.trace is y.trace and x.memory == y.memory
     return a is b or (a._storage is not None and a._storage is b._storage)
 
 

@@ -1,0 +1,82 @@
+"""Arrays whose elements come later: what a tensor has between its recording by a pipeline and the flush."""
+
+import weakref
+from typing import Any
+
+
+class Deferred:
+    """Geometry now, memory after a flush. Whoever asks for more than geometry causes the flush.
+
+    `trace` and `number` say which value of which recording it is; views have the number of the value whose memory they
+    show as their `root`, and begin `offset` bytes into it. Fields have class-level defaults, as a tensor's.
+    """
+
+    layout: Any
+    dtype: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    trace: Any
+    number: int
+    holder: Any  # weak, as the others
+    others: tuple = ()
+    root: int | None = None
+    offset: int = 0
+    value: Any = None
+    error: BaseException | None = None
+
+    @property
+    def ndim(self) -> int:
+        return self.layout.ndim
+
+    @property
+    def size(self) -> int:
+        return self.layout.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.layout.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    def held_by(self, tensor: Any) -> None:
+        """Lets another tensor show the same value."""
+        self.others = (*self.others, weakref.ref(tensor))
+
+    @property
+    def memory(self) -> int:
+        """The number of the value whose memory this is."""
+        return self.number if self.root is None else self.root
+
+    def is_alone(self) -> bool:
+        """Whether one tensor shows this memory, and no view of it was made."""
+        return not self.others and self.root is None and self.number not in self.trace.shared
+
+    def settled(self) -> Any:
+        """The array, computed now if it was not yet."""
+        if self.value is None:
+            if self.error is None:
+                self.trace.flush()
+            if self.error is not None:
+                raise RuntimeError(f"this tensor was never computed: {self.error}") from self.error
+        return self.value
+
+    def to_host(self) -> Any:
+        value = self.settled()
+        return value.to_host() if hasattr(value, "to_host") else value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.to_host()
+        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__array_interface__" or name in Deferred.__annotations__:
+            raise AttributeError(name)
+        return getattr(self.settled(), name)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.settled()[place]
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self.settled()[place] = value

@@ -1,0 +1,152 @@
+"""Kernels of groups: the expressions of several pointwise entries in one loop over elements."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._core.geometry import collapsed
+from .._kernels import ir
+from .._kernels.ir import Array, Node, cast, const
+from .._kernels.pointwise import CHUNK, _placed, cost
+from .trace import Layout
+
+_HALVES = ("f16", "bf16")
+
+
+class Operand(NamedTuple):
+    """An array of a kernel: the layout in which it is looked at, and where that begins in the array given, in bytes."""
+
+    name: str
+    layout: Layout
+    offset: int
+
+
+class Body:
+    """What a kernel does with one element: values by name, each computed once."""
+
+    def __init__(self) -> None:
+        self.statements: list[ir.Set] = []
+        self.types: dict[str, str] = {}
+        self.numbers: dict[str, str] = {}
+        self.cost = 0
+
+    def held(self, name: str) -> Node:
+        """A value that was computed or loaded."""
+        return Node("var", self.types[name], (), name)
+
+    def compute(self, name: str, expression: Any, operands: dict[int, str], numbers: dict[int, Any], kind: str) -> None:
+        """Adds a value of type `kind`: an expression of held values and of numbers, given or named."""
+        own = ir.TYPES[expression.kind.name]
+        placed = {f"t{i}": cast(self.held(operand), own) for i, operand in operands.items()}
+        for i, letter in expression.numbers.items():
+            value = numbers[i]
+            if isinstance(value, str):
+                self.numbers[value] = letter
+                placed[f"n{i}"] = Node("arg", letter, (), value)
+            else:
+                placed[f"n{i}"] = const(float(value) if letter == "f64" else int(value), letter)
+        node = _placed(expression.node, placed)
+        self.cost += cost(expression.node)
+        self._hold(name, cast(node, kind), kind)
+
+    def load(self, name: str, kind: str) -> None:
+        """Adds a value that comes out of memory."""
+        self.types[name] = "f32" if kind in _HALVES else kind
+
+    def _hold(self, name: str, value: Node, kind: str) -> None:
+        if kind in _HALVES:  # rounded as if it had been stored
+            value, kind = cast(value, "f32"), "f32"
+        self.statements.append(ir.Set(name, value))
+        self.types[name] = kind
+
+
+def geometry(shape: Sequence[int], operands: Sequence[Operand], outs: int) -> tuple[np.ndarray, str]:
+    """What the kernel wants to know of the arrays, and how elements of each follow each other in rows.
+
+    The first `outs` operands are written.
+    """
+    spread = []
+    for operand in operands:
+        layout = operand.layout
+        pad = len(shape) - layout.ndim
+        spread.append((0,) * pad + tuple([s if n != 1 else 0 for n, s in zip(layout.shape, layout.strides)]))
+    own = spread[0] if outs else ()
+    order = sorted(range(len(shape)), key=lambda d: (own[d] if own else 0, -d))
+    sizes, steps = collapsed(order, shape, spread)
+    length, rest = sizes[0], sizes[1:]
+    chunks = -(-length // CHUNK)
+    turns = chunks
+    for n in rest:
+        turns *= n
+    letters = []
+    for operand, strides in zip(operands, steps, strict=True):
+        step = strides[0]
+        letters.append("1" if step == operand.layout.dtype.itemsize else "0" if not step else "s")
+    outer = [v for d in range(1, len(sizes)) for v in (sizes[d], *(own[d] for own in steps))]
+    words = [length, chunks, len(rest), turns, *(own[0] for own in steps), *(o.offset for o in operands), *outer]
+    return np.array(words, np.int64), "".join(letters)
+
+
+def kernel(
+    body: Body, operands: Sequence[Operand], stored: Sequence[str], loaded: Sequence[str], letters: str
+) -> ir.Kernel:
+    """One loop over all elements: `stored` names the values of the first operands, `loaded` those of the others."""
+    arrays = [Array(f"a{k}", _type(o), 1, "raw") for k, o in enumerate(operands)]
+    known = Array("geometry", "i64", 1, "c")
+    count = len(arrays)
+
+    def var(name: str) -> Node:
+        return Node("var", "i64", (), name)
+
+    def whole(op: str, a: Node, b: Node) -> Node:
+        return Node(op, "i64", (a, b))
+
+    def entry(at: Node) -> Node:
+        return Node("load", "i64", (at,), known)
+
+    def number(value: int) -> Node:
+        return const(value, "i64")
+
+    row, step = number(4 + 2 * count), number(1 + count)
+    base = whole("add", row, whole("mul", var("d"), step))
+    walk: list[Any] = [ir.Set("size", entry(base)), ir.Set("own", whole("crem", var("rest"), var("size"))),
+                       ir.Set("rest", whole("cdiv", var("rest"), var("size")))]  # fmt: skip
+    walk += [ir.Set(f"at{k}", whole("add", var(f"at{k}"), whole("mul", var("own"), entry(
+        whole("add", base, number(1 + k)))))) for k in range(count)]  # fmt: skip
+
+    def place(k: int) -> Node:
+        if letters[k] == "0":
+            return var(f"at{k}")
+        stride = number(ir.SIZES[arrays[k].type]) if letters[k] == "1" else var(f"step{k}")
+        return whole("add", var(f"at{k}"), whole("mul", var("j"), stride))
+
+    outs = len(stored)
+    inner: list[Any] = [ir.Set(name, cast(Node("load", arrays[k].type, (place(k),), arrays[k]), body.types[name]))
+                        for k, name in enumerate(loaded, outs)]  # fmt: skip
+    inner += body.statements
+    inner += [ir.Store(arrays[k], (place(k),), body.held(name)) for k, name in enumerate(stored)]
+    turn: list[Any] = [
+        ir.Set("rest", whole("cdiv", var("turn"), var("chunks"))),
+        ir.Set("first", whole("mul", whole("crem", var("turn"), var("chunks")), number(CHUNK))),
+        *[ir.Set(f"at{k}", entry(number(4 + count + k))) for k in range(count)],
+        ir.Loop("d", number(0), var("rank"), number(1), walk),
+        ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
+        ir.Loop("j", var("first"), var("last"), number(1), inner),
+    ]
+    steps = [k for k in range(count) if letters[k] == "s"]
+    head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),
+                       ir.Set("rank", entry(number(2))),
+                       *[ir.Set(f"step{k}", entry(number(4 + k))) for k in steps]]  # fmt: skip
+    work = whole("mul", whole("min", var("length"), number(CHUNK)), number(max(body.cost, 1)))
+    loop = ir.Loop("turn", number(0), entry(number(3)), number(1), turn, work)
+    names = ["length", "chunks", "rank", "turn", "rest", "first", "last", "d", "j", "size", "own",
+             *(f"at{k}" for k in range(count)), *(f"step{k}" for k in steps)]  # fmt: skip
+    variables = dict.fromkeys(names, "i64") | body.types
+    return ir.Kernel("group", [*arrays, known], list(body.numbers.items()), [*head, loop], variables)
+
+
+def _type(operand: Operand) -> str:
+    kind = ir.type_of(operand.layout.dtype)
+    assert kind is not None
+    return kind

@@ -1,0 +1,271 @@
+"""From a trace to a plan: what nobody needs is left out, and pointwise entries are put together.
+
+Entries are taken in the order of the program. A step's place in the plan is that of its first entry, and an entry joins
+a step if it may as well happen there: what it reads is there already, and what it writes was not read in between.
+Values are told apart by their memory (`Place`): an entry that writes memory is as any other, except that what it writes
+may have been read before.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from .._kernels import ir
+from .fuse import Body, Operand, geometry, kernel
+from .plan import Plan, Step
+from .run import Group, function_of
+from .trace import Entry, Free, Layout, Trace, Value
+
+_MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
+
+
+class Place(NamedTuple):
+    """Where a value lies: memory, how far into it, and how."""
+
+    memory: int
+    offset: int
+    layout: Layout
+
+
+class Draft:
+    """A step in the making. A pointwise one has the shape that it runs over, and what it has loaded and computed."""
+
+    def __init__(self, index: int, shape: tuple[int, ...] | None) -> None:
+        self.index, self.shape = index, shape
+        self.entries: list[int] = []
+        self.body = Body()
+        self.loaded: dict[Place, tuple[str, int]] = {}  # name and a value of each place
+        self.content: dict[int, tuple[Place, str, int]] = {}  # by memory: what the step has put there
+        self.writes: dict[int, int] = {}  # memory that was there before: the value that is written through
+
+
+def planned(trace: Trace) -> Plan:
+    """The plan of a trace."""
+    plan = Plan(trace)
+    _Planner(plan, trace).fill()
+    plan.function = function_of(plan)
+    return plan
+
+
+class _Planner:
+    def __init__(self, plan: Plan, trace: Trace) -> None:
+        self.plan, self.places = plan, plan.places
+        self.memory: dict[int, int] = {}  # of the inputs that lie in one memory, the first stands for all
+        self.start: dict[int, int] = {}
+        for group in trace._aliases():
+            for number, offset in group:
+                self.memory[number], self.start[number] = group[0][0], offset
+        self.drafts: list[Draft] = []
+        self.last_write: dict[int, int] = {}  # by memory, the index of a step
+        self.last_read: dict[int, int] = {}
+        self.last_failing = -1
+        self.outside = {self._memory(n) for n in plan.inputs}
+        self.live = {self._memory(n) for n in plan.outputs}
+        self.needed = self._find_needed()
+
+    # values --------------------------------------------------------------------------------------------------------
+
+    def _memory(self, number: int) -> int:
+        root = self.places.root[number]
+        return self.memory.get(root, root)
+
+    def place(self, number: int) -> Place:
+        root = self.places.root[number]
+        return Place(self.memory.get(root, root), self.start.get(root, 0) + self.places.offset[number],
+                     self.plan.layouts[number])  # fmt: skip
+
+    def _find_needed(self) -> set[int]:
+        """The entries that somebody needs: all that may fail, and those whose memory is read or held afterwards."""
+        needed, memories = set(), set(self.live) | self.outside
+        for at in range(len(self.plan.entries) - 1, -1, -1):
+            entry = self.plan.entries[at]
+            touched = [self._memory(n) for n in (*entry.results, *_written(entry)) if n is not None]
+            if entry.kind == "view" or not entry.recipe.fails and memories.isdisjoint(touched):
+                continue
+            needed.add(at)
+            memories.update([self._memory(n) for n in entry.operands()])
+        return needed
+
+    # steps ---------------------------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        for at, entry in enumerate(self.plan.entries):
+            if at not in self.needed:
+                continue
+            if entry.recipe.expression is None or not self._joined(at, entry):
+                self._call(at, entry)
+        reads: dict[int, int] = {}
+        for draft in self.drafts:
+            for number in self._operands(draft):
+                memory = self._memory(number)
+                reads[memory] = max(reads.get(memory, -1), draft.index)
+        for draft in self.drafts:
+            self.plan.steps.append(self._step(draft, reads))
+
+    def _operands(self, draft: Draft) -> list[int]:
+        if draft.shape is None:
+            return [n for at in draft.entries for n in self.plan.entries[at].operands()]
+        return [number for _, number in draft.loaded.values()]
+
+    def _call(self, at: int, entry: Entry) -> None:
+        draft = Draft(len(self.drafts), None)
+        draft.entries.append(at)
+        self.drafts.append(draft)
+        for number in entry.operands():
+            self.last_read[self._memory(number)] = draft.index
+        for made in (*entry.results, *_written(entry)):
+            if made is not None:
+                self.last_write[self._memory(made)] = draft.index
+        if entry.recipe.fails:
+            self.last_failing = draft.index
+
+    def _joined(self, at: int, entry: Entry) -> bool:
+        """Puts a pointwise entry into a step, a new one if there is none for it; False if it has to run alone."""
+        expression = entry.recipe.expression
+        assert expression is not None
+        target = entry.arguments[0] if entry.kind == "write" else entry.results[0]
+        assert target is not None
+        made = self.place(target)
+        shape = made.layout.shape
+        operands = {i: self.place(entry.arguments[i]) for i in expression.loads}
+        if made.layout.device.type != "cpu" or _overlaps(made.layout) or not made.layout.size:
+            return False
+        if any(ir.type_of(p.layout.dtype) is None for p in (made, *operands.values())):
+            return False
+        first = self._earliest(entry, made, operands)
+        draft = None
+        for candidate in self._candidates(first, made, operands):
+            if candidate.shape == shape and self._fits(candidate, entry, made, operands):
+                draft = candidate
+                break
+        if draft is None:
+            draft = Draft(len(self.drafts), shape)
+            self.drafts.append(draft)
+            if not self._fits(draft, entry, made, operands):
+                self.drafts.pop()
+                return False
+        self._add(draft, at, entry, target, made, operands)
+        return True
+
+    def _earliest(self, entry: Entry, made: Place, operands: dict[int, Place]) -> int:
+        """The first step that an entry may be part of."""
+        first = max([self.last_write.get(p.memory, -1) for p in operands.values()], default=-1)
+        if entry.kind == "write":
+            first = max(first, self.last_read.get(made.memory, -1), self.last_write.get(made.memory, -1))
+            if made.memory in self.outside:  # what was written before a failure stays written, nothing after it is
+                first = max(first, self.last_failing + 1)
+        return max(first, 0)
+
+    def _candidates(self, first: int, made: Place, operands: dict[int, Place]) -> list[Draft]:
+        """Pointwise steps that an entry could join: those that have what it reads."""
+        found = []
+        wanted = {p.memory for p in (made, *operands.values())}
+        for draft in reversed(self.drafts[first:]):
+            if draft.shape is not None and (
+                not wanted.isdisjoint(draft.content) or any(p.memory in wanted for p in draft.loaded)
+            ):
+                found.append(draft)
+        return found
+
+    def _fits(self, draft: Draft, entry: Entry, made: Place, operands: dict[int, Place]) -> bool:
+        if len(draft.entries) >= _MOST_ENTRIES or len(draft.loaded) + len(draft.content) >= _MOST_ARRAYS:
+            return False
+        for place in operands.values():
+            known = draft.content.get(place.memory)
+            if known is not None and known[0] != place:
+                return False  # another part of it, or in another order
+        if entry.kind == "write":
+            known = draft.content.get(made.memory)
+            if known is not None and known[0] != made:
+                return False
+            read = [*draft.loaded, *operands.values()]
+            if any(p.memory == made.memory and p != made for p in read):
+                return False
+        return True
+
+    def _add(self, draft: Draft, at: int, entry: Entry, target: int, made: Place, operands: dict[int, Place]) -> None:
+        body, expression = draft.body, entry.recipe.expression
+        assert expression is not None
+        names: dict[int, str] = {}
+        for i, place in operands.items():
+            known = draft.content.get(place.memory)
+            if known is not None:
+                names[i] = known[1]
+                continue
+            if place not in draft.loaded:
+                name = f"x{len(draft.loaded)}"
+                draft.loaded[place] = name, entry.arguments[i]
+                body.load(name, ir.TYPES[place.layout.dtype.name])
+                self.last_read[place.memory] = max(self.last_read.get(place.memory, -1), draft.index)
+            names[i] = draft.loaded[place][0]
+        numbers: dict[int, Any] = {}
+        for i in expression.numbers:
+            value = entry.arguments[i]
+            numbers[i] = f"f{int(value)}" if value.__class__ is Free else value
+        name = f"v{at}"
+        body.compute(name, expression, names, numbers, ir.TYPES[made.layout.dtype.name])
+        if entry.kind == "write" and made.memory not in draft.content:
+            draft.writes[made.memory] = target
+        elif made.memory in draft.content:
+            target = draft.content[made.memory][2]
+        draft.content[made.memory] = made, name, target
+        draft.entries.append(at)
+        self.last_write[made.memory] = draft.index
+
+    # what a step becomes -------------------------------------------------------------------------------------------
+
+    def _step(self, draft: Draft, reads: dict[int, int]) -> Step:
+        plan = self.plan
+        if draft.shape is None:
+            entry = plan.entries[draft.entries[0]]
+            results = [n for n in entry.results if n is not None]
+            step = Step("call", draft.entries, entry.operands(), results)
+            step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, *step.outputs)])
+            step.text = lambda: _call_text(entry)
+            return step
+        kept = []
+        for memory, (place, name, number) in draft.content.items():
+            if memory in draft.writes or memory in self.live or reads.get(memory, -1) > draft.index:
+                kept.append((place, name, number))
+        kept.sort(key=lambda k: -k[0].layout.nbytes)
+        loaded = list(draft.loaded.items())
+        inputs = list(dict.fromkeys([number for _, (_, number) in loaded] + list(draft.writes.values())))
+        outputs = [number for place, _, number in kept if place.memory not in draft.writes]
+        step = Step("pointwise", draft.entries, inputs, outputs)
+        root, offset = self.places.root, self.places.offset
+        operands = [Operand(name, place.layout, offset[number]) for place, name, number in kept]
+        operands += [Operand(name, place.layout, offset[number]) for place, (name, number) in loaded]
+        words, letters = geometry(draft.shape, operands, len(kept))
+        stored, names = [name for _, name, _ in kept], [name for _, (name, _) in loaded]
+        step.kernel = kernel(draft.body, operands, stored, names, letters)
+        arrays = [root[number] for _, _, number in kept] + [root[number] for _, (_, number) in loaded]
+        frees = [int(name[1:]) for name in draft.body.numbers]
+        step.group = Group(words, arrays, frees, draft.shape)
+        step.bytes = sum([o.layout.nbytes for o in operands])
+        step.flops = draft.body.cost * math.prod(draft.shape)
+        step.text = lambda: _kernel_text(step.kernel)
+        return step
+
+
+def _written(entry: Entry) -> list[int]:
+    """The values whose memory an entry writes."""
+    return [v for i, _ in entry.recipe.written for v in [entry.arguments[i]] if v.__class__ is Value]
+
+
+def _overlaps(layout: Layout) -> bool:
+    """Whether elements share memory."""
+    reach = 0
+    for stride, n in sorted((s, n) for s, n in zip(layout.strides, layout.shape) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
+def _call_text(entry: Entry) -> str:
+    return f"{entry.operator.name}({', '.join(map(repr, entry.arguments))})"
+
+
+def _kernel_text(made: ir.Kernel) -> str:
+    from .._kernels import llvm
+
+    return llvm.module_of(made, exact=True)

@@ -1,0 +1,239 @@
+"""Recipes: what a call of an operator with arguments of certain layouts comes to, found out once."""
+
+import functools
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._backends.meta import MetaArray
+from .._core.dtype import FLOAT, REDUCED
+from .._core.planning import planners
+from .._core.tensor import Tensor
+from .._dispatch.keys import META_MASK, changed_modes
+from .._dispatch.registry import Operator
+from .._dispatch.schema import NUMBERS
+from .._kernels import ir
+from .._kernels.trace import Expression, Untraceable
+from .._ops._declare.batch import Draws
+from .._ops._declare.families import Pointwise
+from .._ops._declare.plans import Twin
+from .._ops._declare.rules import common_dtype
+from .trace import Layout, Slots, layout_of
+
+REAL = frozenset((int, float))
+# What `compute` may raise where it does what kernels cannot, since it is made for arrays.
+_UNTRACEABLE = (Untraceable, TypeError, AttributeError, ValueError, OverflowError, NotImplementedError)
+
+
+class Recipe:
+    """How a call is recorded.
+
+    `template` has a `Slots` in the place of each argument that a recording brings, and constants; `results` a layout
+    for each new value (None where an operator gives none); `written` the positions of arguments that are written and by
+    how much their versions grow; `returns` the position of the argument that comes back, if one does.
+    """
+
+    __slots__ = ("expression", "fails", "kind", "layout", "offset", "operator", "quick", "results", "returns",
+                 "several", "template", "tensors", "variants", "written")  # fmt: skip
+
+    def __init__(self, operator: Operator, kind: str, template: tuple, results: tuple[Layout | None, ...]) -> None:
+        self.operator, self.kind, self.template, self.results = operator, kind, template, results
+        self.layout = results[0] if results else None
+        self.tensors = tuple([a.is_tensor and not a.is_list for a in operator.schema.arguments])
+        self.quick = False  # whether it makes one new tensor, and cannot fail
+        self.expression: Expression | None = None
+        self.fails, self.offset = True, 0  # whether the call may fail when it is run; where a view begins in its source
+        self.written: tuple[tuple[int, int], ...] = ()
+        self.returns: int | None = None
+        self.several = False
+        self.variants: list[tuple[Callable[..., bool], Recipe]] | None = None  # by answers of numbers to guards
+
+    def __repr__(self) -> str:
+        return f"<{self.operator.name} {self.results}>"
+
+
+class Cut:
+    """The recipe of calls that are not recorded: what was recorded before runs, then they."""
+
+    kind = "cut"
+    quick = False
+    layout = variants = None
+
+
+CUT: Any = Cut()
+
+
+def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) -> Any:
+    """The recipe of a call, or CUT; at the positions in `free`, numbers that are not the default may change."""
+    schema = operator.schema
+    declaration = operator.declaration
+    if declaration is None or declaration.family.changes_layout:
+        return CUT
+    if any(a.type == "Generator" for a in schema.arguments) or isinstance(declaration.batch, Draws):
+        return CUT
+    found = _inferred(operator, args)
+    if found is None:
+        return CUT
+    results, written, returns, several = found
+    template = _template(args, free)
+    writes = operator.schema.writes
+    recipe = Recipe(operator, "call", template, results)
+    recipe.written, recipe.returns, recipe.several = written, returns, several
+    if not several and (len(results) == 1 and not written or writes and written == ((0, 1),) and returns == 0):
+        functional = declaration.inplace_of or operator
+        recipe.expression = _expression(
+            functional, args, args[0] if writes else None, args[0]._array.dtype if writes else results[0].dtype
+        )
+        if recipe.expression is not None:
+            fixed = {f"n{i}" for i, part in enumerate(template) if part.__class__ is not Slots}
+            recipe.expression.guards = [g for g in recipe.expression.guards if not fixed.issuperset(_named(g[0]))]
+            recipe.kind, recipe.fails = "write" if writes else "pointwise", False
+            recipe.quick = not writes
+    return recipe
+
+
+def _template(args: Sequence[Any], free: dict[int, Any]) -> tuple:
+    made: list[Any] = []
+    for i, value in enumerate(args):
+        if isinstance(value, Tensor):
+            made.append(Slots())
+        elif value.__class__ in (tuple, list) and any(isinstance(v, Tensor) for v in value):
+            gaps = tuple([v is None for v in value])
+            made.append(Slots(gaps=gaps))
+        elif i in free and value is not free[i] and value.__class__ in REAL:
+            made.append(Slots(True))
+        else:
+            made.append(value)
+    return tuple(made)
+
+
+# inference -----------------------------------------------------------------------------------------------------------
+
+
+def twin_of(tensor: Any) -> Any:
+    """A tensor with the geometry of one, and without memory."""
+    array = tensor._array
+    made = object.__new__(Twin)
+    made._array = MetaArray(array.shape, array.dtype, array.strides)
+    made._keys, made._device = META_MASK, tensor._device
+    return made
+
+
+def twins_of(args: Sequence[Any], twins: dict[int, Any]) -> list[Any]:
+    """Arguments with twins of tensors, one for each tensor."""
+
+    def twinned(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            if id(value) not in twins:
+                twins[id(value)] = twin_of(value)
+            return twins[id(value)]
+        return type(value)(map(twinned, value)) if value.__class__ in (tuple, list) else value
+
+    return list(map(twinned, args))
+
+
+def _inferred(operator: Operator, args: Sequence[Any]) -> tuple | None:
+    """Layouts of new results, what is written, what comes back, and whether that is several; None if it depends."""
+    twins: dict[int, Any] = {}
+    given = twins_of(args, twins)
+    planners.add(threading.get_ident())
+    try:
+        with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
+            made = operator.lookup(META_MASK)(*given)
+    except Exception:
+        return None  # the call itself says whether that was an error or only depends on data
+    finally:
+        planners.discard(threading.get_ident())
+    several = isinstance(made, (tuple, list))
+    where = next(iter(twins.values()))._device
+    known = {id(twin) for twin in twins.values()}
+    results: list[Layout | None] = []
+    returns: int | None = None
+    for value in made if several else (made,):
+        if value is None:
+            results.append(None)
+        elif id(value) in known:
+            returns = next((i for i, v in enumerate(given) if v is value), None)
+            if several or returns is None:
+                return None
+        elif not isinstance(value, Tensor) or value._array.__class__ is not MetaArray or value._base is not None:
+            return None
+        elif value._array.size <= 0 or min(value._array.shape, default=0) < 0:  # nothing, or who knows how much
+            return None
+        else:
+            array = value._array
+            results.append(layout_of(array.shape, array.strides, array.dtype, where))
+    written = tuple([(i, v._version) for i, v in enumerate(given) if isinstance(v, Tensor) and v._version])
+    if any(v._version for value in given if value.__class__ in (tuple, list) for v in value if isinstance(v, Tensor)):
+        return None
+    return tuple(results), written, returns, several
+
+
+# expressions ---------------------------------------------------------------------------------------------------------
+
+
+def _expression(operator: Operator, args: Sequence[Any], target: Any, made: Any) -> Expression | None:
+    """What a pointwise operator computes of an element; None if that cannot be written down."""
+    family = operator.declaration.family
+    moved = _MOVES.get(operator.schema.base_name)
+    try:
+        if moved is not None:
+            return moved(args, made)
+        if not isinstance(family, Pointwise) or (type(family).kernel, type(family).computed) != _OWN:
+            return None
+        given = twins_of(args, {})
+        spec, kind, at = family.plan(operator, given, None if target is None else given[0])
+        tensors = [i for i, v in enumerate(given) if isinstance(v, Tensor)]
+        if any(i not in at for i in tensors) or any(ir.type_of(given[i]._array.dtype) is None for i in tensors):
+            return None
+        if target is not None and tuple(spec.shape) != given[0]._array.shape or ir.type_of(spec.dtype.np) is None:
+            return None
+        if spec.dtype.category >= FLOAT and not any(given[i].dtype.category >= FLOAT for i in tensors):
+            return None  # the default type decides
+        common = common_dtype([given[i] for i in at]).np
+        narrow = common if common in REDUCED else None
+        if narrow is not None and any(not given[i]._array.ndim and given[i]._array.dtype != narrow for i in tensors):
+            return None  # a tensor without dimensions is rounded first
+        plain = [v._array.dtype if isinstance(v, Tensor) else v for v in given]
+        return Expression(family.compute, plain, at, kind.np, narrow, rounds=family.rounds,
+                          rounds_numbers=family.rounds_numbers, waits=True)
+    except _UNTRACEABLE:
+        return None
+
+
+_OWN = (Pointwise.kernel, Pointwise.computed)
+
+
+def _copied(args: Sequence[Any], made: Any) -> Expression | None:
+    """What copies and casts compute: the element of an operand, in another type where no digits of it are cut off."""
+    at = 1 if len(args) > 1 and isinstance(args[1], Tensor) else 0
+    source = args[at]._array.dtype
+    kind, other = ir.type_of(source), ir.type_of(made)
+    if kind is None or other is None or kind != other and other not in ("f16", "bf16", "f32", "f64"):
+        return None
+    plain = [None if i != at else source for i in range(len(args))]
+    return Expression(lambda xp, *values: values[at], plain, [at], _dtype("float32") if source in REDUCED else source)
+
+
+@functools.cache
+def _dtype(name: str) -> Any:
+    import numpy as np
+
+    return np.dtype(name)
+
+
+_MOVES: dict[str, Callable[..., Expression | None]] = dict.fromkeys(("copy_", "clone", "_to_copy"), _copied)
+
+
+_named = re.compile(r"\bn\d+\b").findall  # the numbers in a guard
+
+
+def guard_of(expression: Expression) -> Callable[..., bool] | None:
+    """Whether numbers answer as they did when an expression was traced; None if nothing was asked."""
+    from .._backends.cpu.pointwise import _guard
+
+    return _guard(expression)
+
+
+__all__ = ["CUT", "NUMBERS", "REAL", "Recipe", "guard_of", "recipe_for"]

@@ -1,0 +1,453 @@
+"""Recording: the kernels that write calls down in the place of computing them, and the block in which they do."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from .._autograd.views import wake
+from .._core.deferred import Deferred
+from .._core.planning import plans
+from .._core.tensor import Tensor, flush_pending, tracked_view
+from .._dispatch.callers import call_bound, compile_function
+from .._dispatch.keys import (
+    BACKEND_MASK,
+    CPU_MASK,
+    CUDA_MASK,
+    PIPELINE_MASK,
+    VIEW_MASK,
+    changed_modes,
+    modes,
+)
+from .._dispatch.registry import Operator
+from .._dispatch.schema import MISSING, NUMBERS, Argument
+from .._ops._declare.families import Pointwise, result_of
+from .._ops._declare.plans import _signed_zero, key_part
+from .._ops._declare.rules import shares_storage
+from .cache import plan_of
+from .plan import Plan
+from .recipes import CUT, REAL, Recipe, guard_of, recipe_for, twins_of
+from .trace import Trace, layout_of, place_of_caller, told
+
+_new = object.__new__
+_RECORDED = CPU_MASK | CUDA_MASK  # the devices whose calls are recorded
+# Errors that keep their type when the pipeline adds where the call was recorded.
+_REBUILT = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)
+_LONGEST = 4096  # calls after which a trace is run, so that memory is not kept for ever
+
+
+# the block -----------------------------------------------------------------------------------------------------------
+
+
+class Pipeline:
+    """One `with torch.pipeline()` block."""
+
+    def __init__(self) -> None:
+        self.keeps = self.lines = False
+        self.trace = Trace(self.flush, False)
+        self.history: list[tuple[Trace, Plan]] = []
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> "Pipeline":
+        flush_current()  # an outer pipeline's tensors are not ours to compute
+        self._previous = (modes.__dict__.get("pipeline"), modes.include)
+        modes.__dict__["pipeline"] = self
+        self.trace.quick = None if self.lines else True
+        modes.update(include=modes.include | PIPELINE_MASK)
+        return self
+
+    def __exit__(self, kind: Any, *exc: object) -> None:
+        outer, include = self._previous
+        modes.update(include=include)
+        try:
+            self.flush()
+        finally:
+            modes.__dict__["pipeline"] = outer
+
+    def __len__(self) -> int:
+        return len(self.trace.values) - len(self.trace.inputs)
+
+    def flush(self) -> None:
+        """Runs all recorded calls. An error empties the trace and stays with the results that now never come."""
+        with self._lock:
+            trace = self.trace
+            if not trace.items:
+                return
+            self.trace = Trace(self.flush, self.lines)
+            trace.find_outputs()
+            try:
+                with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
+                    plan = plan_of(trace)
+                    self.history = [*(self.history if self.keeps else ()), (trace, plan)]
+                    made = plan.run(list(trace.inputs.values()), trace.numbers)
+            except Exception as error:
+                self._fail(trace, error)
+            else:
+                _fill(trace, made)
+            finally:
+                trace.values = []
+
+    def _fail(self, trace: Trace, error: Exception) -> None:
+        at = getattr(error, "pipeline_entry", None)
+        name, where = "a recorded call", "an unknown place"
+        if at is not None:
+            entry = trace.entries[at]
+            name, where = entry.operator.name, entry.where or where
+        kind = type(error) if type(error) in _REBUILT else RuntimeError
+        failure = kind(f"{name}, recorded at {where}, failed when the pipeline was flushed: {error}")
+        for value in trace.values:
+            if value.__class__ is Deferred:
+                value.error = failure
+        raise failure from error
+
+
+def _fill(trace: Trace, arrays: list[Any]) -> None:
+    """Gives the tensors that wait for them their arrays, and those that share memory a storage."""
+    values = trace.values
+    together: dict[int, list[Tensor]] = {}
+    for number, array in zip(trace.outputs, arrays, strict=True):
+        deferred = values[number]
+        deferred.value = array
+        tensors = [t for ref in (deferred.holder, *deferred.others) if (t := ref()) is not None]
+        for tensor in tensors:
+            if tensor._array is deferred:
+                tensor._array = array
+        if deferred.others or deferred.root is not None:
+            together.setdefault(deferred.memory, []).extend(tensors)
+    for root, tensors in together.items():
+        if all(t._base is not None for t in tensors):
+            continue
+        first = values[root]
+        held = [t for ref in (first.holder, *first.others) if (t := ref()) is not None]
+        owner = held[0] if held else _owner(first, tensors[0])
+        storage = owner._shared_storage()
+        for tensor in (*held, *tensors):
+            if tensor._base is None:
+                tensor._storage = storage
+
+
+def _owner(deferred: Deferred, like: Tensor) -> Tensor:
+    """A tensor on memory of which only views are held."""
+    made = _new(Tensor)
+    made._array, made._keys, made._device = deferred.value, like._keys & BACKEND_MASK, like._device
+    return made
+
+
+def flush_current() -> None:
+    """Runs what this thread has recorded."""
+    pipe = modes.__dict__.get("pipeline")
+    if pipe is not None:
+        pipe.flush()
+
+
+# kernels -------------------------------------------------------------------------------------------------------------
+
+# Names of the generated functions' own begin with an underscore, as no argument's does.
+_OPERAND = """
+_array = {name}._array
+if _array.__class__ is Deferred and _array.trace is _trace:
+    _number_{at} = _array.number
+    _layout_{at} = _array.layout
+else:
+    _number_{at} = _trace.known.get(id(_array))
+    if _number_{at} is None: _number_{at} = _trace.input({name})
+    _layout_{at} = _trace.layouts[_number_{at}]
+"""
+_LIST = """
+_numbers_{at} = []
+_layouts = []
+for _item in {name}:
+    if _item is None:
+        _layouts.append(None)
+        continue
+    _array = _item._array
+    if _array.__class__ is Deferred and _array.trace is _trace: _number = _array.number
+    else:
+        _number = _trace.known.get(id(_array))
+        if _number is None: _number = _trace.input(_item)
+    _numbers_{at}.append(_number)
+    _layouts.append(_trace.layouts[_number])
+_layout_{at} = tuple(_layouts)
+"""
+_END = """
+try: _recipe = _recipes[{key}]
+except (KeyError, TypeError): _recipe = _miss(({key}), ({names},))
+if _recipe.quick is not _trace.quick:
+    return _other(_trace, _recipe, ({names},), ({flat}))
+_values = _trace.values
+_trace.items += _recipe, {flat}
+_deferred = _new(Deferred)
+_deferred.layout = _layout = _recipe.layout
+_deferred.shape = _layout.shape
+_deferred.strides = _layout.strides
+_deferred.dtype = _layout.dtype
+_deferred.trace = _trace
+_deferred.number = len(_values)
+_made = _new(Tensor)
+_made._array = _deferred
+_deferred.holder = _ref(_made)
+_values.append(_deferred)
+_trace.layouts.append(_layout){device}
+if _deferred.number > LONGEST: _trace.flush()
+return _made
+"""
+
+
+def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
+    """What takes the place of an operator's kernel in a pipeline; `below` is that kernel."""
+    backend = mask & BACKEND_MASK
+    schema, declaration = operator.schema, operator.declaration
+    if getattr(below, "composed", False) or operator.is_composite:
+        return below  # its parts are recorded
+    tensors = [a for a in schema.arguments if a.is_tensor]
+    if declaration is None or backend not in (CPU_MASK, CUDA_MASK) or not tensors:
+        return _cutting(below)
+    if declaration.family.is_view:
+        return _view_kernel(operator, below)
+    scope: dict[str, Any] = {
+        "modes": modes, "Deferred": Deferred, "Tensor": Tensor, "_new": _new, "_ref": weakref.ref, "NUMBERS": NUMBERS,
+        "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST, "__opname__": f"{operator.name} recorded",
+    }  # fmt: skip
+    recipes: dict[tuple, Any] = {}
+    plans.append(recipes)
+    free = {i: MISSING if a.is_tensor else a.default for i, a in enumerate(schema.arguments) if _is_free(operator, a)}
+    scope |= {f"_default_{a.name}": a.default for a in schema.arguments}
+    missing = _Missing(operator, recipes, free)
+    scope |= {"_recipes": recipes, "_miss": missing, "_other": _Others(operator, missing, _cutting(below))}
+    return compile_function(schema.base_name, _source(operator, backend), scope)
+
+
+def _first_tensor(*values: Any) -> Any:
+    for value in values:
+        for item in value if value.__class__ in (tuple, list) else (value,):
+            if isinstance(item, Tensor):
+                return item
+    raise TypeError("no tensor among the arguments")
+
+
+def _is_free(operator: Operator, argument: Argument) -> bool:
+    """Whether a number's value may differ between calls that are recorded alike."""
+    known = isinstance(operator.declaration.family, Pointwise) and not argument.is_list
+    return known and argument.type in ("Tensor|Scalar", "Scalar", "float")
+
+
+def _source(operator: Operator, backend: int) -> str:
+    schema = operator.schema
+    names = ", ".join(schema.names)
+    lines = ['_trace = modes.__dict__["pipeline"].trace']
+    keys, flat = [], []
+    for at, a in enumerate(schema.arguments):
+        name, free = a.name, _is_free(operator, a)
+        number = f"({name}.__class__, {name} or _zero({name}))"
+        if a.is_tensor:
+            own = (_LIST if a.is_list else _OPERAND).format(name=name, at=at).strip().splitlines()
+            keys.append(f"_layout_{at}")
+            flat.append(f"*_numbers_{at}" if a.is_list else f"_number_{at}")
+            otherwise = []
+            if a.optional:
+                empty = "()" if a.is_list else "None"
+                otherwise += [f"if {name} is None: _number{'s' * a.is_list}_{at}, _layout_{at} = {empty}, None", "el"]
+            if a.type == "Tensor|Scalar":
+                otherwise += [f"if {name}.__class__ in NUMBERS:", f"    _number_{at}, _layout_{at} = None, {number}"]
+                if free:
+                    otherwise += [f"    if {name}.__class__ in REAL:", f"        _layout_{at} = {name}.__class__",
+                                  f"        _trace.numbers.append({name})"]  # fmt: skip
+                otherwise.append("el")
+            if otherwise:
+                own = ["se:", *("    " + x for x in own)]
+                joined = "\n".join([*otherwise, ""]).replace("\nel\n", "\nel")
+                lines += (joined + "\n".join(own)).splitlines()
+            else:
+                lines += own
+        elif free:
+            lines += [f"if {name} is _default_{name}: _key_{at} = {name}",
+                      f"elif {name}.__class__ in REAL:", f"    _key_{at} = {name}.__class__",
+                      f"    _trace.numbers.append({name})", f"else: _key_{at} = {number}"]  # fmt: skip
+            keys.append(f"_key_{at}")
+        else:
+            keys.append(key_part(a))
+    where = f"\n_made._keys = {backend}\n_made._device = _layout.device" if backend != CPU_MASK else ""
+    end = _END.format(names=names, device=where, key=", ".join(keys) + ",", flat=", ".join(flat) + ",")
+    body = "\n".join("    " + line for line in (*lines, *end.strip().splitlines()))
+    return f"def {schema.base_name}({names}):\n{body}\n"
+
+
+class _Others:
+    """Records what is not one new tensor of a call that cannot fail."""
+
+    def __init__(self, operator: Operator, missing: "_Missing", cut: Callable) -> None:
+        self.operator, self.missing, self.cut = operator, missing, cut
+
+    def __call__(self, trace: Trace, recipe: Any, args: tuple, flat: tuple) -> Any:
+        if recipe.variants is not None:
+            recipe = self.missing.choose(recipe, args)
+        if recipe is CUT or recipe.written and not _check_write(trace, recipe, args):
+            return self.cut(*args)
+        if recipe.fails or not trace.quick:
+            trace.places[len(trace.items)] = place_of_caller()
+        trace.items += (recipe, *flat)
+        if recipe.returns is not None:
+            return args[recipe.returns]
+        like = _first_tensor(*args)
+        made = [None if layout is None else _result(trace, layout, like) for layout in recipe.results]
+        if len(trace.values) > _LONGEST:
+            trace.flush()
+        return result_of(self.operator, made) if recipe.several else made[0]
+
+
+class _Missing:
+    """Finds out, and remembers, the recipes that calls of an operator lack."""
+
+    def __init__(self, operator: Operator, recipes: dict[tuple, Any], free: dict[int, Any]) -> None:
+        self.operator, self.recipes, self.free = operator, recipes, free
+
+    def __call__(self, key: tuple, args: tuple) -> Any:
+        made = self._made(args)
+        if made is not CUT and made.expression is not None and made.expression.guards:
+            chooser = Recipe(self.operator, "variants", (), ())
+            chooser.variants = [(_guarding(made), made)]
+            made = chooser
+        if len(self.recipes) > 4096:
+            self.recipes.clear()
+        self.recipes[key] = made
+        return made
+
+    def choose(self, chooser: Recipe, args: tuple) -> Any:
+        """The recipe for numbers that answer like these."""
+        assert chooser.variants is not None
+        for guard, recipe in chooser.variants:
+            if guard(*args):
+                return recipe
+        made = self._made(args)
+        if made is CUT or made.expression is None or len(chooser.variants) >= 16:
+            return CUT
+        chooser.variants.append((_guarding(made), made))
+        return made
+
+    def _made(self, args: tuple) -> Any:
+        tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
+        if any(not t._array.size or t._keys & BACKEND_MASK not in (CPU_MASK, CUDA_MASK) for t in tensors):
+            return CUT
+        if len({t._device for t in tensors}) != 1:
+            return CUT
+        return recipe_for(self.operator, args, self.free)
+
+
+def _guarding(recipe: Recipe) -> Callable[..., bool]:
+    assert recipe.expression is not None
+    guard = guard_of(recipe.expression)
+    return guard if guard is not None else lambda *args: True
+
+
+def _cutting(below: Callable) -> Callable:
+    """A kernel that runs at once, after what was recorded."""
+
+    def kernel(*args: Any) -> Any:
+        flush_current()
+        for value in args:
+            for item in value if value.__class__ in (tuple, list) else (value,):
+                if isinstance(item, Tensor) and item._array.__class__ is Deferred:
+                    item._settle()
+        with changed_modes(include=modes.include & ~PIPELINE_MASK):
+            return below(*args)
+
+    return kernel
+
+
+def _check_write(trace: Trace, recipe: Recipe, args: tuple) -> bool:
+    """Whether a call's write can be recorded; counts versions, and notes inputs that are written."""
+    targets = [args[i] for i, _ in recipe.written]
+    for target in targets:
+        for value in args:
+            for other in value if value.__class__ in (tuple, list) else (value,):
+                if isinstance(other, Tensor) and other is not target and shares_storage(target, other):
+                    return False  # the kernel looks how they lie
+        array = target._array
+        if array.__class__ is not Deferred and not getattr(getattr(array, "flags", None), "writeable", True):
+            return False
+    for target, (_, count) in zip(targets, recipe.written, strict=True):
+        for _ in range(count):
+            target._bump_version()
+        array = target._array
+        if array.__class__ is not Deferred:
+            trace.written.add(trace.known[id(array)])
+    return True
+
+
+def _result(trace: Trace, layout: Any, like: Any) -> Tensor:
+    made = _new(Tensor)
+    made._array = _deferred(trace, layout)
+    made._array.holder = weakref.ref(made)
+    if like._keys & BACKEND_MASK != CPU_MASK:
+        made._keys, made._device = like._keys & BACKEND_MASK, layout.device
+    return made
+
+
+def _deferred(trace: Trace, layout: Any, root: int | None = None, offset: int = 0) -> Deferred:
+    made = _new(Deferred)
+    made.layout, made.shape, made.strides, made.dtype = layout, layout.shape, layout.strides, layout.dtype
+    made.trace, made.number, made.root, made.offset = trace, len(trace.values), root, offset
+    trace.values.append(made)
+    trace.layouts.append(layout)
+    return made
+
+
+def _view_kernel(operator: Operator, below: Callable) -> Callable:
+    """Views of arrays that are there are made at once; views of others are geometry."""
+    family = operator.declaration.family
+    cut = _cutting(below)
+    known: dict[tuple, Any] = {}
+    plans.append(known)
+
+    def kernel(source: Any, *args: Any) -> Any:
+        array = source._array
+        pipe = modes.__dict__["pipeline"]
+        if array.__class__ is not Deferred:
+            return below(source, *args)
+        if array.trace is not pipe.trace or any(isinstance(a, Tensor) for a in args):
+            return cut(source, *args)
+        if source._keys & VIEW_MASK and wake(source):
+            return call_bound(operator, (source, *args))
+        trace = array.trace
+        key = (array.layout, array.offset, repr(args) if args else None)
+        made = known.get(key)
+        if made is None:
+            try:
+                twin = twins_of((source,), {})[0]
+                twin._offset = source._offset
+                shown = family.geometry(twin, *args)
+            except Exception:
+                return cut(source, *args)
+            made = known[key] = [_view_recipe(operator, array, args, g) for g in (shown if family.several else [shown])]
+        if any(recipe is CUT for recipe, _ in made):
+            return cut(source, *args)
+        trace.shared.add(array.memory)
+        views = []
+        for nr, (recipe, offset) in enumerate(made):
+            trace.items += (recipe, array.number)
+            shown = _deferred(trace, recipe.layout, array.memory, array.offset + offset)
+            view = tracked_view(source, shown, source._offset + offset, operator, args, nr if family.several else None)
+            shown.holder = weakref.ref(view)
+            views.append(view)
+        return tuple(views) if family.several else views[0]
+
+    return kernel
+
+
+def _view_recipe(operator: Operator, array: Deferred, args: tuple, geometry: tuple) -> tuple[Any, int]:
+    """What a view is recorded as, and where it begins in its source, in bytes."""
+    shape, strides, offset, *kind = geometry
+    layout = layout_of(tuple(shape), tuple(strides), kind[0] if kind else array.dtype, array.layout.device)
+    if not layout.size:
+        return CUT, 0
+    recipe = Recipe(operator, "view", (), (layout,))
+    from .trace import Slots
+
+    recipe.template = (Slots(), *args)
+    recipe.fails = False
+    recipe.offset = offset
+    return recipe, offset
+
+
+flush_pending[0] = flush_current
+__all__ = ["Pipeline", "flush_current", "kernel_of", "told"]

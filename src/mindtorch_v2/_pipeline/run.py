@@ -1,0 +1,249 @@
+"""Running a plan: a function is written that calls its steps over arrays."""
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._core.geometry import contiguous_strides
+from .._core.storage import UntypedStorage
+from .._core.tensor import Tensor
+from .._dispatch.callers import compile_function
+from .._dispatch.keys import CPU_MASK, DEVICE_MASKS
+from .plan import Plan, Step
+from .trace import Entry, Free, Layout, Value
+
+_new = object.__new__
+
+
+def function_of(plan: Plan) -> Callable[..., list[Any]]:
+    """The function that runs a plan's steps."""
+    return _Written(plan).function()
+
+
+class Group(NamedTuple):
+    """How a step's kernel is launched: what it is told of the arrays, whose memory they are, and numbers by position.
+
+    The arrays are those that are written, the step's outputs made anew, then those that are read.
+    """
+
+    geometry: np.ndarray
+    arrays: list[int]
+    numbers: list[int]
+    shape: tuple[int, ...]
+
+
+class _Written:
+    """Writes the function down: `v3` is the array of value 3, `s3` the storage that views of it lie on."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.places = plan, plan.places
+        self.scope: dict[str, Any] = {"clock": time.perf_counter, "fail": _fail, "storage_of": storage_of,
+                                      "__opname__": "pipeline plan"}  # fmt: skip
+        self.lines: list[str] = []
+        self.made: set[int] = set(plan.inputs)
+        self.stored: set[int] = set()
+
+    def function(self) -> Callable[..., list[Any]]:
+        plan = self.plan
+        last = self._last_uses()
+        for at, step in enumerate(plan.steps):
+            if step.kind == "view":
+                continue
+            if step.group is None:
+                for number in step.inputs:
+                    self._have(number)
+            self.lines.append(f"at = {at}")
+            self.lines += self._calling(at, step) if step.group is None else self._launching(at, step)
+            self.made.update(step.outputs)
+            gone = [f"v{n}" for n in last.get(at, ()) if n in self.made]
+            gone += [f"s{n}" for n in last.get(at, ()) if n in self.stored]
+            if gone:
+                self.lines.append(f"del {', '.join(gone)}")
+                self.made.difference_update(last[at])
+                self.stored.difference_update(last[at])
+        for number in plan.outputs:
+            self._have(number)
+        result = ", ".join(f"v{n}" for n in plan.outputs)
+        given = "".join(f"v{n}, " for n in plan.inputs)
+        head = [f"{given}= inputs"] if plan.inputs else []
+        body = "\n".join("        " + line for line in (*self.lines, f"return [{result}]"))
+        start = "".join(f"    {line}\n" for line in (*head, "at = 0"))
+        source = (f"def run(plan, inputs, numbers):\n{start}    try:\n{body}\n"
+                  "    except Exception as error:\n        fail(plan, at, error)\n        raise\n")  # fmt: skip
+        return compile_function("run", source, self.scope)
+
+    def _last_uses(self) -> dict[int, list[int]]:
+        """The values that are looked at for the last time, by step."""
+        root, last = self.places.root, {}
+        for at, step in enumerate(self.plan.steps):
+            if step.kind == "view":
+                continue
+            for number in (*step.inputs, *step.outputs):
+                last[number] = last[root[number]] = at
+        kept = {root[n] for n in self.plan.outputs} | set(self.plan.outputs)
+        found: dict[int, list[int]] = {}
+        for number, at in last.items():
+            if number not in kept and number not in self.plan.inputs:
+                found.setdefault(at, []).append(number)
+        return found
+
+    def _have(self, number: int) -> None:
+        """Lines that make a view."""
+        if number in self.made:
+            return
+        root = self.places.root[number]
+        if root not in self.stored:
+            self.lines.append(f"s{root} = storage_of(v{root})")
+            self.stored.add(root)
+        layout = self.plan.layouts[number]
+        self.scope[f"l{number}"] = (layout.shape, layout.dtype, self.places.offset[number], layout.strides)
+        self.lines.append(f"v{number} = s{root}.array(*l{number})")
+        self.made.add(number)
+
+    def _launching(self, at: int, step: Step) -> list[str]:
+        """Lines that run a step's kernel, or its entries one by one where there is no machine code."""
+        group, plan = step.group, self.plan
+        size = math.prod(group.shape)
+        self.scope |= {f"code{at}": code_of(step.kernel), f"words{at}": group.geometry, "parts": _Parts(plan, step)}
+        self.scope[f"parts{at}"] = self.scope.pop("parts")
+        fresh = []
+        for number in step.outputs:
+            layout = plan.layouts[number]
+            self.scope[f"new{number}"] = allocation(layout)
+            fresh.append(f"v{number} = new{number}()")
+        arrays = [f"v{n}" for n in group.arrays]
+        numbers = "".join(f", numbers[{i}]" for i in group.numbers)
+        made = "".join(f"v{n}, " for n in step.outputs)
+        roots = "".join(f"v{self.places.root[n]}, " for n in step.inputs)
+        otherwise = f"{made + '= ' if made else ''}parts{at}(({roots}), numbers)"
+        return [f"code = code{at}.call or code{at}.wanted({size})", "done = False", "if code is not None:",
+                *("    " + line for line in fresh),
+                f"    done = code({', '.join(arrays)}, words{at}{numbers})",
+                "if not done:", f"    {otherwise}"]  # fmt: skip
+
+    def _calling(self, at: int, step: Step) -> list[str]:
+        return [line for at in step.entries for line in self._call(at, self.plan.entries[at])]
+
+    def _call(self, at: int, entry: Entry) -> list[str]:
+        """Lines that run one entry by its kernel on tensors."""
+        self.scope[f"call{at}"] = _kernel(self.plan, entry)
+        arguments = []
+        for i, value in enumerate(entry.arguments):
+            if value.__class__ is Value:
+                arguments.append(f"v{value}")
+            elif value.__class__ is Free:
+                arguments.append(f"numbers[{value}]")
+            elif value.__class__ is tuple and any(v.__class__ is Value for v in value):
+                arguments.append(f"[{', '.join('None' if v is None else f'v{v}' for v in value)}]")
+            else:
+                self.scope[f"c{at}_{i}"] = value
+                arguments.append(f"c{at}_{i}")
+        call = f"call{at}({', '.join(arguments)})"
+        results = [n for n in entry.results if n is not None]
+        return [f"{', '.join(f'v{n}' for n in results)}{',' * entry.recipe.several} = {call}" if results else call]
+
+
+_codes: dict[str, Any] = {}
+
+
+def code_of(kernel: Any) -> Any:
+    """What may become the machine code of a kernel: one for all that compute the same."""
+    from .._backends.cpu.jit.calls import Code
+    from .._kernels import llvm
+
+    key = repr((kernel.arrays, kernel.numbers, kernel.body))
+    known = _codes.get(key)
+    if known is None:
+        known = _codes[key] = Code(lambda: llvm.module_of(kernel, exact=True), due=8)
+    return known
+
+
+def allocation(layout: Layout) -> Callable[[], Any]:
+    """What makes arrays of a layout."""
+    if layout.strides == contiguous_strides(layout.shape, layout.dtype.itemsize):
+        return functools.partial(np.empty, layout.shape, layout.dtype)
+    shape, kind, size, strides = layout.shape, layout.dtype, layout.size, layout.strides
+    return lambda: np.ndarray(shape, kind, np.empty(size * kind.itemsize, np.uint8), 0, strides)
+
+
+class _Parts:
+    """The entries of a group, one by one."""
+
+    def __init__(self, plan: Plan, step: Step) -> None:
+        self.plan, self.step = plan, step
+        self.function: Callable | None = None
+
+    def __call__(self, arrays: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+        if self.function is None:
+            self.function = self._made()
+        return self.function(None, arrays, numbers)
+
+    def _made(self) -> Callable:
+        made, root = copy(self.plan), self.plan.places.root
+        made.inputs = [root[n] for n in self.step.inputs]
+        made.outputs = tuple(self.step.outputs)
+        made.steps = []
+        for at in self.step.entries:
+            entry = self.plan.entries[at]
+            made.steps.append(Step("call", [at], entry.operands(), [n for n in entry.results if n is not None]))
+        return function_of(made)
+
+
+def storage_of(array: Any) -> Any:
+    """What a root array lies on."""
+    return UntypedStorage.of_array(array) if array.__class__ is np.ndarray else array.storage
+
+
+def _kernel(plan: Plan, entry: Entry) -> Callable:
+    """An entry's kernel as a function of arrays."""
+    where = plan.layouts[entry.operands()[0]].device
+    mask = DEVICE_MASKS[where.type]
+    kernel = entry.operator.lookup(mask)
+    tensors = [i for i, v in enumerate(entry.arguments) if v.__class__ is Value]
+    lists = [i for i, v in enumerate(entry.arguments) if v.__class__ is tuple and any(x.__class__ is Value for x in v)]
+    layouts = [None if n is None else plan.layouts[n] for n in entry.results]
+
+    def wrapped(array: Any) -> Any:
+        made = _new(Tensor)
+        made._array = array
+        if mask != CPU_MASK:
+            made._keys, made._device = mask, where
+        return made
+
+    def run(*args: Any) -> Any:
+        values = list(args)
+        for i in tensors:
+            values[i] = wrapped(values[i])
+        for i in lists:
+            values[i] = [None if v is None else wrapped(v) for v in values[i]]
+        made = kernel(*values)
+        if not layouts:
+            return None
+        if made.__class__ is Tensor:
+            return _laid(made._array, layouts[0])
+        return [_laid(t._array, layout) for t, layout in zip(made, layouts, strict=True) if layout is not None]
+
+    return run
+
+
+def _laid(array: Any, layout: Layout | None) -> Any:
+    """An array that lies as was recorded."""
+    if layout is None or array.strides == layout.strides:
+        return array
+    if array.__class__ is not np.ndarray:
+        raise RuntimeError("a kernel gave its result other strides than it says")
+    made = np.ndarray(layout.shape, layout.dtype, np.empty(layout.reach, np.uint8), 0, layout.strides)
+    made[...] = array
+    return made
+
+
+def _fail(plan: Plan, at: int, error: Exception) -> None:
+    """Notes which entry raised."""
+    if plan is None:
+        return  # one of a group
+    error.pipeline_entry = plan.steps[at].entries[0]  # type: ignore[attr-defined]
