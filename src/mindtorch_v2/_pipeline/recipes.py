@@ -157,9 +157,7 @@ def _inferred(operator: Operator, args: Sequence[Any]) -> tuple | None:
             returns = next((i for i, v in enumerate(given) if v is value), None)
             if several or returns is None:
                 return None
-        elif not isinstance(value, Tensor) or value._array.__class__ is not MetaArray or value._base is not None:
-            return None
-        elif value._array.size <= 0 or min(value._array.shape, default=0) < 0:  # nothing, or who knows how much
+        elif not isinstance(value, Tensor) or value._array.__class__ is not MetaArray or value._base is not None or value._array.size <= 0 or min(value._array.shape, default=0) < 0:
             return None
         else:
             array = value._array
