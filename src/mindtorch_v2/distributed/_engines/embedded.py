@@ -20,7 +20,7 @@ from .mail import ANY, Mail, MailWork, mail_bytes
 from .segment import MARK, OTHER_MARK, STEP, TEXT, Segment
 
 CHUNK = 1 << 19  # bytes that a rank writes in a step
-DIRECT = 1 << 16  # arrays up to this size are reduced by every rank for itself, in one step
+DIRECT = 1 << 16  # arrays up to this size are reduced by every rank for itself, as are all between two ranks
 
 
 class EmbeddedEngine(HostEngine):
@@ -108,10 +108,11 @@ class EmbeddedEngine(HostEngine):
     def all_reduced(self, array: np.ndarray, op: Any) -> None:
         """Puts the joined values into the array."""
         join = combined(op)
-        if array.nbytes <= DIRECT:
-            self._own_slot(array.dtype)[: array.size] = array
-            self._post()
-            self._fold(array, 0, array.size, join)
+        if self._size == 2 or array.nbytes <= DIRECT:
+            for chunk in _chunks(array, CHUNK // array.itemsize):
+                self._own_slot(array.dtype)[: chunk.size] = chunk
+                self._post()
+                self._fold(chunk, 0, chunk.size, join)
             return
         count = max(CHUNK // array.itemsize // self._size, 1) * self._size
         results = CHUNK // array.itemsize + self._size  # where in a slot the results of the last chunk are
