@@ -1,6 +1,7 @@
 """Deterministic mode: the switches that torch.use_deterministic_algorithms sets, and what they ask of operators."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .dtype import BOOL, FLOAT, dtype, iinfo
@@ -14,16 +15,19 @@ _ISSUES = ("https://github.com/pytorch/pytorch/issues to help us prioritize addi
 class _Determinism:
     """The switches of the process; `fills` says whether memory that nothing was written to yet is filled."""
 
-    __slots__ = ("fill_uninitialized_memory", "fills", "mode", "warn_only")
+    __slots__ = ("fill_uninitialized_memory", "fills", "mode", "warn_only", "watchers")
 
     def __init__(self) -> None:
         self.fill_uninitialized_memory, self.fills, self.mode, self.warn_only = True, False, 0, False
+        self.watchers: list[Callable[[int], None]] = []  # devices whose own libraries have to be told the mode
 
     def set_mode(self, mode: int, warn_only: bool) -> None:
         """0 for any algorithm, 1 to warn of one whose results may not repeat, 2 to refuse it."""
         self.mode, self.warn_only = mode, warn_only
         self.fills = mode > 0 and self.fill_uninitialized_memory
         forget_plans()
+        for watcher in self.watchers:
+            watcher(mode)
 
     def set_fill(self, fill: bool) -> None:
         if fill.__class__ is not bool:

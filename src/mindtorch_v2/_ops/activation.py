@@ -58,7 +58,9 @@ THRESHOLD_BACKWARD = op("threshold_backward(Tensor grad_output, Tensor self, Sca
    npu="aclnnThresholdBackward(grad_output, self, threshold, out)",
    grad=dict(grad_output=lambda grad, self, threshold: _threshold_grad(grad, self, threshold),
              self=lambda grad: grad.new_zeros(grad.shape)),
-   public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)))
+   public="", samples=cases(case(t(2, 3), t(2, 3), 0.5)),
+   decomposition=lambda grad_output, self, threshold:
+       grad_output.new_zeros(()).where(self <= threshold, grad_output))
 _threshold_grad = function_of(THRESHOLD_BACKWARD)
 
 
@@ -74,7 +76,7 @@ RELU = op("relu(Tensor self) -> Tensor",
    npu="aclnnRelu(self, out)",
    grad=dict(self=lambda grad, result: _threshold_grad(grad, result, 0)),
    samples=lambda: [*unary()(), error(RuntimeError, "Boolean inputs not supported for relu", values([True]))], out=None,
-   inplace="relu_", keeps_zero=True)
+   inplace="relu_", keeps_zero=True, decomposition=lambda self: self.clamp_min(0))
 functional(RELU, "relu(Tensor input, Any inplace=False) -> Tensor", underscore=True)
 
 THRESHOLD = op("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",

@@ -99,11 +99,27 @@ def _along(parameter: Any, input: Any) -> Any:
     return parameter.reshape((-1,) + (1,) * (input.dim() - 2))
 
 
+def _over(input: Any) -> tuple[int, ...]:
+    """All dimensions but the channels."""
+    return (0, *range(2, input.dim()))
+
+
+def _batch_norm_by_parts(input, weight, bias, eps):
+    x = input.to(COMPUTE.get(input.dtype, input.dtype))
+    mean = x.mean(_over(x))
+    centre = x - _along(mean, x)
+    rstd = ((centre * centre).mean(_over(x)) + eps).rsqrt()
+    made = centre * _along(rstd, x)
+    made = made if weight is None else made * _along(weight, x)
+    return made if bias is None else made + _along(bias, x), mean, rstd
+
+
 # All three results have derivatives here, so that derivatives of any order come out right.
 batch_norm_with_statistics = function_of(op(
     "_batch_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> (Tensor output, Tensor mean, Tensor rstd)",
     kernel=computes(_specs, _normalised), public="",
-    kernels={"cpu": "norm.batch_norm", "cuda": "batch_norm.batch_norm"},
+    kernels={"cpu": "norm.batch_norm", "cuda": "batch_norm.batch_norm", "npu": "norm.batch_norm"},
+    decomposition=_batch_norm_by_parts,
     npu="aclnnBatchNorm(input, weight, bias, None, None, True, momentum=0.0, eps, output, mean, rstd)",
     grad={"input, weight, bias": _grad},
     samples=cases(case(t(4, 3), t(3), t(3), 1e-5), case(t(2, 3, 4), None, None, 1e-5),
@@ -147,6 +163,17 @@ def _gradients(xp: Any, grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
     return made, of_weight if output_mask[1] else None, of_bias if output_mask[2] else None
 
 
+def _gradients_by_parts(grad_out, input, weight, mean, rstd, eps, output_mask):
+    kind = COMPUTE.get(input.dtype, input.dtype)
+    grad, unit = grad_out.to(kind), (input.to(kind) - _along(mean, input)) * _along(rstd, input)
+    dims, made = _over(input), None
+    if output_mask[0]:
+        slope = grad if weight is None else grad * _along(weight, input)
+        made = slope - slope.mean(dims, True) - unit * (slope * unit).mean(dims, True)
+        made = made * _along(rstd, input)
+    return made, (grad * unit).sum(dims) if output_mask[1] else None, grad.sum(dims) if output_mask[2] else None
+
+
 def _backward_grad(grads, grad_out, input, weight, mean, rstd):
     dims = (0, *range(2, input.dim()))
     shown = [None if p is None else _along(p, input) for p in (*grads[1:], weight, mean, rstd)]
@@ -161,7 +188,8 @@ _BACKWARD = op(
    "_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, float eps, "
    "bool[3] output_mask) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(_backward_specs, _gradients),
-   kernels={"cpu": "norm.batch_norm_backward", "cuda": "batch_norm.batch_norm_backward"}, public="",
+   kernels={"cpu": "norm.batch_norm_backward", "cuda": "batch_norm.batch_norm_backward",
+            "npu": "norm.batch_norm_backward"}, public="", decomposition=_gradients_by_parts,
    npu="aclnnBatchNormBackward(grad_out, input, weight, None, None, mean, rstd, True, eps, output_mask, result, "
        "result1, result2)",
    grad={"grad_out, input, weight, mean, rstd": _backward_grad},

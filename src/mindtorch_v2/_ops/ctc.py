@@ -188,7 +188,7 @@ _CTC = op(f"_ctc_loss({_ARGUMENTS}, int blank=0, bool zero_infinity=False) -> (T
    kernel=computes(_ctc_specs, _ctc_array),
    npu="aclnnCtcLoss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, neg_log_likelihood, "
        "log_alpha)",
-   grad=dict(log_probs=_ctc_grad), public="")
+   kernels={"npu": "loss.ctc_loss"}, grad=dict(log_probs=_ctc_grad), public="")
 
 
 def _no_second_derivative(grad):

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._core.dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
 from .._core.geometry import contiguous_strides
 from .._core.tensor import Tensor, proper_dim
@@ -19,6 +21,7 @@ from ._declare.out import Out
 from ._declare.rules import Spec, at_hand, shape_text
 from ._declare.samples import Case, case, cases, error, t
 from .copy import suggested_strides, uninitialised
+from .interpolation import table_for
 from .join import constant_pad_nd
 
 maximum = function_of(registry.get("maximum"))
@@ -428,6 +431,28 @@ def _declare_max_pool(rank: int) -> None:
     def backward_array(xp, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices, spec):
         return in_strides(returned_to(xp, grad_output, indices, rank, self.shape), spec)
 
+    def by_parts(self, kernel_size, stride, padding, dilation, ceil_mode):
+        """The windows' elements side by side, and the largest of each."""
+        sizes = tuple(self.shape[-rank:])
+        windows = _windows(self.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank)
+        at = _elements(np, windows, sizes)
+        shape = (*self.shape[:-rank], *[w.results for w in windows])
+        planes = self.reshape((*self.shape[:-rank], math.prod(sizes)))
+        if not planes.numel():
+            return self.new_empty(shape), self.new_empty(shape, dtype=int64)
+        where = table_for(self, at.reshape(-1, math.prod([w.size for w in windows])))
+        shown = planes.index_select(-1, where.reshape((-1,))).reshape((*planes.shape[:-1], *where.shape))
+        largest, number = shown.max(-1)
+        indices = where.expand(shown.shape).gather(-1, number.unsqueeze(-1))
+        return largest.reshape(shape), indices.reshape(shape)
+
+    def backward_by_parts(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
+        if not grad_output.numel():
+            return grad_output.new_zeros(self.shape)
+        made = grad_output.new_zeros((*self.shape[:-rank], math.prod(self.shape[-rank:])))
+        flat = [each.reshape((*each.shape[:-rank], -1)) for each in (indices, grad_output)]
+        return made.scatter_add(-1, *flat).reshape(self.shape)
+
     words = {2: "2dWithIndices", 3: "3dWithArgmax"}[rank]
     shown = "kernel_size, stride|[], padding, dilation, ceil_mode"
     backward = function_of(op(
@@ -438,7 +463,7 @@ def _declare_max_pool(rank: int) -> None:
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank), *[(n,) * rank for n in (2, 2, 0, 1)], False,
                            t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False))),
-        batch=planewise(rank + 2)))
+        batch=planewise(rank + 2), decomposition=backward_by_parts))
 
     def grad(grads, self, kernel_size, stride, padding, dilation, ceil_mode, result1):
         steps = stride or kernel_size
@@ -449,7 +474,7 @@ def _declare_max_pool(rank: int) -> None:
         kernel=computes(specs, array), public="_nn",
         npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)",
         kernels={"cpu": f"pool.{name}", "cuda": "pool.max_pool"},
-        grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2)))
+        grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2), decomposition=by_parts))
 
     @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples), out=None,
                autocast=dict(cpu="float32") if rank == 3 else None)

@@ -192,17 +192,17 @@ _NORMAL_GRAD = {
 op("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
    aligned="mean", resizes_expanded=False,
    kernel=moves(_normal_spec, _normal_array), grad={"mean": _NORMAL_GRAD["mean"]},
-   kernels={"cuda": "random.normal_by", "npu": "random.normal_tensor_float"},
+   kernels={"cuda": "random.normal_by", "npu": "random.normal_of"},
    out=_NORMAL_OUT._replace(joins="mean"))
 op("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
    aligned="std",
    kernel=moves(_normal_spec, _normal_array), grad={"std": _NORMAL_GRAD["std"]},
-   kernels={"cuda": "random.normal_by", "npu": "random.normal_float_tensor"},
+   kernels={"cuda": "random.normal_by", "npu": "random.normal_of"},
    out=_NORMAL_OUT)
 op("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
    aligned="mean std",
    kernel=moves(_normal_spec, _normal_array), grad=_NORMAL_GRAD,
-   kernels={"cuda": "random.normal_by", "npu": "random.normal_tensors"},
+   kernels={"cuda": "random.normal_by", "npu": "random.normal_of"},
    out=_NORMAL_OUT)
 def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any, dtype: dtype | None,
                   *rest: Any) -> Spec:

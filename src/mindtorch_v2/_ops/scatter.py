@@ -718,6 +718,11 @@ def _masked_fill_each(call: Call) -> Result:
     return call.written(called("where.self", mask, number.to(target.dtype), target))
 
 
+def _masked_fill_by_parts(self, mask, value):
+    filled = value.to(self.dtype) if isinstance(value, Tensor) else self.new_full((), value)
+    return filled.where(mask, self)
+
+
 op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
    kernel=Updates(_check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False,
                   expanded="tensor[mask] = scalar"),
@@ -731,7 +736,7 @@ op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
                        ints(2), 1),
                  error(RuntimeError, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 "
                                      "dimension(s).", t(2),
-                       bools(2), t(1))), batch=_masked_fill_each, out=None)
+                       bools(2), t(1))), batch=_masked_fill_each, out=None, decomposition=_masked_fill_by_parts)
 
 
 def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:

@@ -158,7 +158,9 @@ _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, in
              output=lambda grad, grad_output, output, dim:
              grad * (grad_output - (grad_output * output).sum((dim,), True))
              - grad_output * (grad * output).sum((dim,), True)),
-   samples=_BACKWARD_CASES, batch=along_one, out=None)
+   samples=_BACKWARD_CASES, batch=along_one, out=None,
+   decomposition=lambda grad_output, output, dim, input_dtype:
+       output * (grad_output - (grad_output * output).sum((dim,), True)))
 _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
                        "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
@@ -166,7 +168,9 @@ _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor ou
    npu="aclnnLogSoftmaxBackward(grad_output, output, dim, out)",
    grad=dict(grad_output=lambda grad, output, dim: grad - (grad * output.exp()).sum((dim,), True),
              output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum((dim,), True)),
-   samples=_BACKWARD_CASES, batch=along_one)
+   samples=_BACKWARD_CASES, batch=along_one,
+   decomposition=lambda grad_output, output, dim, input_dtype:
+       grad_output - output.exp() * grad_output.sum((dim,), True))
 
 
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int) -> Tensor:

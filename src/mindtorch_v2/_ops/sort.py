@@ -9,6 +9,7 @@ from .._core.dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
 from .._core.geometry import contiguous_strides
 from .._core.tensor import Tensor, wrapped_dim
 from .._dispatch.argument_checks import expected
+from .._dispatch.callers import call_bound
 from ._declare.aten import Aten, if_given
 from ._declare.batch import Call, Result, against_a_set, of_all_elements, one_by_one
 from ._declare.families import computes
@@ -528,7 +529,8 @@ def _searchsorted_each(call: Call) -> Result:
     return call.run(call.full(0), call.full(1), *options), True
 
 
-op("searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool right=False, str? "
+_SEARCH = op(
+   "searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool right=False, str? "
    "side=None, Tensor? sorter=None) -> "
    "Tensor", kernel=computes(_search_spec, _search), public="torch",
    samples=cases(case(values([1.0, 3.0, 5.0]), t(2, 3, high=6)), case(values([1, 3, 5]), 3),
@@ -555,4 +557,6 @@ op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bo
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
                  error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),
                        t(2, 2))),
-   out=_PLACES_OUT._replace(tensors="self"), batch=against_a_set)
+   out=_PLACES_OUT._replace(tensors="self"), batch=against_a_set,
+   decomposition=lambda self, boundaries, out_int32, right:
+       call_bound(_SEARCH, (boundaries, self, out_int32, right, None, None)))

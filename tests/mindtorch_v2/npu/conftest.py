@@ -30,8 +30,8 @@ class Hardware:
 
 
 @contextmanager
-def running() -> Iterator[Any]:
-    """A freshly started machine; afterwards everything must have been given back."""
+def running(chip: str = "A2") -> Iterator[Any]:
+    """A freshly started machine with a chip; afterwards everything must have been given back."""
     from mindtorch_v2._backends.npu import runtime
 
     if REAL:
@@ -48,6 +48,7 @@ def running() -> Iterator[Any]:
         environment.setenv("ASCEND_HOME_PATH", str(machine.root))
         runtime.stop()
         machine.restart()
+        machine.chip = chip
         yield machine
         gc.collect()  # a caught exception holds the frames it passed, and what was allocated there
         runtime.stop()
@@ -60,6 +61,14 @@ def npu() -> Iterator[Any]:
     """A machine of a test's own: no duty may be neglected, and nothing left behind."""
     with running() as machine:
         yield machine
+
+
+@pytest.fixture
+def on_chip() -> Any:
+    """`on_chip("310P")` is a machine with that chip, for a `with`."""
+    if REAL:
+        pytest.skip("needs the simulator (chips)")
+    return running
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from simulator.build import C_TYPES, Prototype, operator_kinds, runtime_prototyp
 
 from mindtorch_v2._backends.npu import facts, rows
 from mindtorch_v2._backends.npu.hccl import PROTOTYPES as HCCL
-from mindtorch_v2._backends.npu.runtime import CHECKED, OTHERS
+from mindtorch_v2._backends.npu.runtime import CHECKED, OPTIONAL, OTHERS
 from mindtorch_v2._dispatch.schema import Schema
 
 SIZES = {
@@ -38,8 +38,8 @@ def agrees(declared: str, given: object) -> bool:
 
 @pytest.mark.parametrize("prototype", runtime_prototypes(), ids=lambda p: p.name)
 def test_the_binding_states_the_prototype(prototype: Prototype) -> None:
-    if prototype.name in CHECKED:
-        result, given = ctypes.c_int32, CHECKED[prototype.name]
+    if prototype.name not in OTHERS:
+        result, given = ctypes.c_int32, (CHECKED | OPTIONAL)[prototype.name]
     else:
         result, given = OTHERS[prototype.name]
     assert agrees(prototype.result, result)
@@ -48,7 +48,7 @@ def test_the_binding_states_the_prototype(prototype: Prototype) -> None:
 
 
 def test_every_bound_function_has_a_prototype() -> None:
-    assert {*CHECKED, *OTHERS} == {p.name for p in runtime_prototypes()}
+    assert {*CHECKED, *OPTIONAL, *OTHERS} == {p.name for p in runtime_prototypes()}
 
 
 def test_every_operator_of_the_table_can_be_bound() -> None:

@@ -11,7 +11,7 @@ from mindtorch_v2._backends.npu.array import NpuStorage, empty, from_host, to_ho
 from mindtorch_v2._backends.npu.errors import NpuError
 from mindtorch_v2._backends.npu.launch import launch
 from mindtorch_v2._backends.npu.memory import pinned_empty, pool_of
-from mindtorch_v2._backends.npu.streams import Stream, current_stream, set_stream, synchronize
+from mindtorch_v2._backends.npu.streams import Stream, current_stream, default_stream, set_stream, synchronize
 
 FLOAT = np.dtype(np.float32)
 
@@ -211,6 +211,6 @@ def test_the_machine_notices_wrong_pointers(npu: Any) -> None:
 def test_the_current_stream_is_the_threads_own(npu: Any) -> None:
     side = Stream()
     set_stream(side)
-    assert current_stream() == side and current_stream("npu:1").npu_stream == 0
-    set_stream(Stream(handle=None))
-    assert current_stream().npu_stream == 0
+    assert current_stream() == side and current_stream("npu:1") == default_stream("npu:1")
+    set_stream(default_stream())
+    assert current_stream() == default_stream()

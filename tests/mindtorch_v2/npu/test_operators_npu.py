@@ -18,6 +18,7 @@ from operator_cases import Call, Declaration
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.interface import named_kernel
 from mindtorch_v2._backends.npu import families as npu_kernels
+from mindtorch_v2._backends.npu.chips import Unsupported
 from mindtorch_v2._dispatch.dispatcher import dispatch
 from mindtorch_v2._ops._declare.families import Composite
 from mindtorch_v2._ops._declare.op import DECLARATIONS
@@ -183,8 +184,8 @@ def test_other_types(shared_npu: Any, dtype: str) -> None:
             try:
                 got = run(call, copies, "npu")
             except NotImplementedError as error:
-                named = any(part in str(error) for part in ("_npu\" not implemented", "_cpu", "has no element type"))
-                assert named, f"{call}: {error}"
+                named = any(part in str(error) for part in ("_cpu", "has no element type"))
+                assert named or isinstance(error, Unsupported), f"{call}: {error}"
                 refused += 1
                 continue
             compared += 1
@@ -199,7 +200,8 @@ def test_other_types(shared_npu: Any, dtype: str) -> None:
                 if not same:
                     differing.append(str(call))
     assert not differing
-    assert refused < 0.2 * compared  # products of matrices in int64 and float64, and what is made of them
+    # Products of matrices in int64 and float64, what is made of them, and what the documents list for no float64.
+    assert refused < (0.6 if dtype == "float64" else 0.2) * compared
 
 
 def test_the_share_of_operators_that_run() -> None:

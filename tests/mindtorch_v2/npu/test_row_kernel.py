@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from mindtorch_v2._backends.npu import kernel as kernel_module
-from mindtorch_v2._backends.npu.array import NpuArray, from_host, to_host
+from mindtorch_v2._backends.npu.array import NpuArray, empty, from_host, to_host
 from mindtorch_v2._backends.npu.errors import NpuError
 from mindtorch_v2._backends.npu.kernel import RowKernel
+from mindtorch_v2._backends.npu.launch import run
 from mindtorch_v2._backends.npu.rows import parse_rows, schema_types
 from mindtorch_v2._core.dtype import OF_ARRAY, dtype, float32
 from mindtorch_v2._dispatch.schema import Schema
@@ -69,7 +70,7 @@ def test_an_executor_is_made_once_and_follows_the_addresses(npu: Any) -> None:
     inputs = [Holder([i, i]) for i in range(10)]
     results = [add(x, y, 1) for x, y in zip(inputs, inputs[::-1], strict=True)]
     assert [to_host(r)[0] for r in results] == [9] * 10
-    assert npu.calls["aclnnAddGetWorkspaceSize"] == 2 and npu.calls["aclnnAdd"] == 10
+    assert npu.calls["aclnnAddGetWorkspaceSize"] == 1 and npu.calls["aclnnAdd"] == 10
     assert npu.counts()["executor"] == 1
 
 
@@ -222,15 +223,41 @@ def test_old_executors_make_room(npu: Any, monkeypatch: pytest.MonkeyPatch) -> N
         for n in range(1, 10):
             for _ in range(3):
                 assert to_host(add(Holder(np.ones(n)), 1, 1)).tolist() == [2] * n
-        assert npu.counts()["executor"] <= 4
+        assert npu.counts().get("executor", 0) <= 4  # CANN gives none away for a call that it has seen
 
 
-def test_the_host_cost_of_a_launch(npu: Any) -> None:
-    """Of one `a + b` on small tensors, less the simulator's time: the figure in docs is made with this."""
+def test_ever_new_numbers_keep_nothing(npu: Any) -> None:
+    """The bias corrections of an optimizer, say: after a few, executors are made only for those that come again."""
+    add, x = add_kernel().call, Holder([1, 2])
+    for i in range(40):
+        assert to_host(add(x, float(i), 1)).tolist() == [1 + i, 2 + i]
+    assert npu.counts()["executor"] == kernel_module.VARIANTS
+    for _ in range(3):
+        add(x, 39.0, 1)
+    assert npu.counts()["executor"] == kernel_module.VARIANTS  # it was seen before, and goes through CANN's cache
+
+
+def test_a_call_that_another_part_of_the_program_made_first(npu: Any) -> None:
+    """CANN then answers from its cache with an executor that cannot repeat; the call works without one."""
+    x = Holder([1.0, 2.0])
+    run("aclnnAdds", (x._array, 1, 1, empty((2,), np.dtype(np.float32), 0)))
+    add = add_kernel().call
+    for _ in range(4):
+        assert to_host(add(x, 1, 1)).tolist() == [2, 3]
+    assert npu.calls["aclSetAclOpExecutorRepeatable"] == 1 and "executor" not in npu.counts()
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["kept", "cached"])
+def test_the_host_cost_of_a_launch(npu: Any, keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one `a + b` on small tensors, less the simulator's time: the figures in docs are made with this.
+
+    Kept: with an executor that repeats. Cached: with two phases for each call, as where CANN refuses that.
+    """
+    monkeypatch.setattr(kernel_module, "_reuse", keeps)
     add, x, y = add_kernel().call, Holder(np.ones((2, 2))), Holder(np.ones((2, 2)))
     for _ in range(5):
         add(x, y, 1)
     with npu.muted():
         seconds = min(timeit.repeat(lambda: add(x, y, 1), number=2000, repeat=5)) / 2000
-    print(f"\nlaunch of aclnnAdd: {seconds * 1e6:.2f} us")
-    assert seconds < 20e-6  # a busy machine may be slow, but not that slow
+    print(f"\nlaunch of aclnnAdd, {'kept' if keeps else 'cached'}: {seconds * 1e6:.2f} us")
+    assert seconds < 200e-6  # a busy machine may be slow, but not that slow

@@ -163,7 +163,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, where: Any = None,
     """An uninitialised array; strides in bytes."""
     if strides is None:
         index = _index_of(where)
-        return fresh(contiguous_layout(shape, dtype, device_of(index)), pool_of(index), current.handles.get(index) or 0)
+        return fresh(contiguous_layout(shape, dtype, device_of(index)), pool_of(index), current.handles[index] or 0)
     array = NpuArray(shape, dtype, strides, NpuStorage(0, device=where))
     array.storage = NpuStorage(array.span(), device=where)
     return array

@@ -44,9 +44,10 @@ INTEGERS = frozenset(("int64", "uint64", "int32", "int8"))
 
 
 @functools.cache
-def _lines() -> dict[str, str]:
+def _lines() -> dict[str, list[str]]:
     text = Path(__file__).with_name("aclnn.tsv").read_text()
-    return dict(line.split("\t") for line in text.splitlines() if line and not line.startswith("#"))
+    rows = (line.split("\t") for line in text.splitlines() if line and not line.startswith("#"))
+    return {symbol: rest for symbol, *rest in rows}
 
 
 def symbols() -> tuple[str, ...]:
@@ -60,8 +61,14 @@ def signature(symbol: str) -> tuple[Parameter, ...]:
     line = _lines().get(symbol)
     if line is None:
         raise LookupError(f"{symbol} is not in aclnn.tsv: its C parameters are not known")
-    pairs = (part.split(":") for part in line.split())
+    pairs = (part.split(":") for part in line[0].split())
     return tuple(Parameter(name, kind.rstrip("?"), kind.endswith("?")) for name, kind in pairs)
+
+
+def limits_text(symbol: str) -> str:
+    """What aclnn.tsv says of the element types that an operator takes; nothing where that is not known."""
+    line = _lines().get(symbol, [])
+    return line[1] if len(line) > 1 else ""
 
 
 # aclDataType

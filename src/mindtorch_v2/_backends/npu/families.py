@@ -45,6 +45,7 @@ from ..._ops.copy import stored_number
 from ..._ops.create import Factory, _check_options, required
 from ..interface import named_kernel
 from .array import NpuArray, empty
+from .chips import Unsupported
 from .facts import signature, symbols
 from .kernel import RowKernel
 from .launch import run
@@ -112,10 +113,34 @@ def kernel_of(operator: Operator) -> Callable:
     family, named = declaration.family, _named(operator)
     row = None if declaration.npu is None else _row_kernel(operator, family)
     if named is None or getattr(named, "prepares", False):
-        return row or (refuse(operator) if declaration.decomposition is None else decomposed(operator))
+        if row is None:
+            return refuse(operator) if declaration.decomposition is None else decomposed(operator)
+        return _or_decomposed(operator, row)
     what = {"operator": operator, "row": row}
     kernel = unrecorded(functools.partial(named, *(what[name] for name in getattr(named, "given", ()))))
-    return _laid_out(operator, family, kernel) if isinstance(family, Pointwise) else kernel
+    return _or_decomposed(operator, _laid_out(operator, family, kernel) if isinstance(family, Pointwise) else kernel)
+
+
+def _or_decomposed(operator: Operator, kernel: Callable) -> Callable:
+    """The kernel, with the decomposition (if there is one) for calls that the chip does not take."""
+    if operator.declaration.decomposition is None:
+        return kernel
+    family, function = operator.declaration.family, operator.declaration.decomposition
+    parts = decomposed(operator, recorded=False)
+    if isinstance(family, Updates):
+        @unrecorded
+        def parts(source: Tensor, *args: Any) -> Tensor:
+            made = uninitialised(family.spec(source, args), source._device)
+            store(made, function(source, *args))
+            return made
+
+    def served(*args: Any) -> Any:
+        try:
+            return kernel(*args)
+        except Unsupported:
+            return parts(*args)
+
+    return served
 
 
 def _named(operator: Operator) -> Callable | None:
@@ -329,9 +354,6 @@ def _laid_out(operator: Operator, family: Pointwise, composed: Callable) -> Call
 def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
     rows = parsed_rows(operator)
     infer, schema = family.infer, operator.schema
-    on_matrix_units = any(slot.parameter.name == "cubeMathType" for row in rows for slot in row.slots)
-    if on_matrix_units or any("Pool" in row.symbol for row in rows):
-        infer = _for_types(operator, infer, _MATRIX_TYPES if on_matrix_units else _POOLED_TYPES)
     direct = _launcher(operator, infer, rows)
     wanted = [schema.index[name] for name in _CASTS.findall(_row_text(operator))]
     number_places = any(a.type == "Tensor|Scalar" for a in schema.arguments)
@@ -352,24 +374,6 @@ def _from_infer(operator: Operator, family: ArrayFamily) -> Callable:
         return result_of(operator, made) if several else made
 
     return kernel
-
-
-_MATRIX_TYPES = frozenset(("float32", "float16", "bfloat16"))
-_POOLED_TYPES = _MATRIX_TYPES | {"float64"}
-
-
-def _for_types(operator: Operator, infer: Callable, types: frozenset[str]) -> Callable:
-    """The inference of an operator that ACLNN has for some element types only."""
-
-    def checked(*args: Any) -> Any:
-        made = infer(*args)
-        spec = made if made.__class__ is Spec else next(s for s in made if s is not None)
-        if spec.dtype.name not in types and 0 not in spec.shape:
-            raise NotImplementedError(f"\"{operator.schema.base_name}_npu\" not implemented for "
-                                      f"'{spec.dtype.scalar_name}'")
-        return made
-
-    return checked
 
 
 # factories -----------------------------------------------------------------------------------------------------------
@@ -545,9 +549,13 @@ def inplace_kernel_of(operator: Operator, functional: Operator) -> Callable:
                 values = [cast(v, kind) if i in at and hasattr(v, "_array") else v for i, v in enumerate(all_args)]
                 named = dict(zip(names, values, strict=True))
                 if target._array.size and any(row.fits(named, _is_tensor) for row in in_place):
-                    direct(*values)
-                    target._bump_version()
-                    return target
+                    try:
+                        direct(*values)
+                    except Unsupported:  # the functional form may have another way
+                        pass
+                    else:
+                        target._bump_version()
+                        return target
         result = below(*all_args)
         check_result_fits(target, Spec(result._array.shape, result.dtype))
         if target._array.size:
@@ -569,7 +577,10 @@ def _inplace_update(operator: Operator, functional: Operator, family: Updates, b
     def kernel(target: Tensor, *args: Any) -> Tensor:
         check_update(family, operator, target, args)
         if writes:
-            update_write(functional)(target, *args)
+            try:
+                update_write(functional)(target, *args)
+            except Unsupported:
+                store(target, below(target, *args))
         elif target._array.size:
             store(target, below(target, *args))
         target._bump_version()

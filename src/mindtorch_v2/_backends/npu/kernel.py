@@ -2,8 +2,9 @@
 
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from ctypes import byref, c_uint64
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,31 @@ from ..._core.dtype import _Default as default
 from ..._dispatch.callers import compile_function
 from ..._dispatch.schema import NUMBERS
 from .array import NpuArray, empty, fresh
+from .chips import refusal, way_of
 from .errors import NpuError
-from .facts import INNER_STEP_FAILED, MAX_DIMS, Parameter
-from .launch import AclnnOperator, Descriptions, arrays_of, common_device, described, first_phase, operator_of, run
+from .facts import INNER_STEP_FAILED, MAX_DIMS, POINTER, Parameter
+from .launch import (
+    PHASE_ONE,
+    AclnnOperator,
+    Descriptions,
+    arrays_of,
+    common_device,
+    described,
+    first_phase,
+    operator_of,
+    run,
+)
 from .layout import Layout
 from .memory import Pool, pool_of
 from .rows import Row
-from .runtime import Runtime, at_stop, ended, started, thread
+from .runtime import Runtime, at_stop, ended, running, started, thread
 from .streams import current
 
 PLANS = 512  # kept for each kernel
 EXECUTORS = 4096  # kept in all
+VARIANTS = 8  # calls that differ in their numbers alone, for which executors are made at once
 INT64 = np.dtype(np.int64)
-HOT = 2  # a call of the same geometry is prepared for repetition when it comes for this time
+GONE = ("", 0)  # the answer of what was dropped while another thread was about to run it
 _reuse = os.environ.get("MINDTORCH_NPU_REUSE_EXECUTORS", "1") != "0"
 
 
@@ -71,6 +84,8 @@ class Repeatable:
     def run(self, addresses: list[int], pool: Pool, stream: int | None) -> tuple[str, int] | None:
         """Queues the work on other memory of the same geometry; the call that failed and its code, or None."""
         with self.lock:
+            if not self.executor:
+                return GONE
             known = self.addresses
             if addresses != known:
                 for i, address in enumerate(addresses):
@@ -102,26 +117,90 @@ class Repeatable:
                 self.descriptions.destroy()
 
 
-_repeatables: deque[Repeatable] = deque()  # oldest first
+class Prepared:
+    """What calls of one geometry share where no executor may be kept: numbers, lists, and how to describe tensors.
+
+    A call then is its two phases, a description of each tensor before them, and the end of these after them.
+    """
+
+    __slots__ = ("descriptions", "execute", "executor", "geometries", "lock", "operator", "places", "runtime", "values")
+
+    def __init__(self, runtime: Runtime, operator: AclnnOperator, arguments: Sequence[Any]) -> None:
+        self.runtime, self.operator, self.execute = runtime, operator, operator.execute
+        self.descriptions, self.lock, self.executor = Descriptions(runtime.functions), threading.Lock(), 1
+        self.values: list[Any] = []
+        self.places, self.geometries = [], []
+        for i, (parameter, value) in enumerate(zip(operator.parameters, arguments, strict=True)):
+            if parameter.is_tensor:
+                self.places.append(i)
+                self.geometries.append(value.layout.arguments)
+            self.values.append(None if parameter.is_tensor else self.descriptions.argument(parameter, value))
+        if operator.on_matrix_units is not None:
+            self.values[operator.on_matrix_units] = runtime.precision_of_products(operator.symbol)
+
+    def run(self, addresses: list[int], pool: Pool, stream: int | None) -> tuple[str, int] | None:
+        """Queues the work; the call that failed and its code, or None."""
+        with self.lock:
+            return self._run(addresses, pool, stream) if self.executor else GONE
+
+    def _run(self, addresses: list[int], pool: Pool, stream: int | None) -> tuple[str, int] | None:
+        functions, operator, values = self.runtime.functions, self.operator, self.values.copy()
+        create, size, executor = functions["aclCreateTensor"], c_uint64(), POINTER()
+        for i, geometry, address in zip(self.places, self.geometries, addresses, strict=True):
+            values[i] = create(*geometry, address)
+        try:
+            code = operator.prepare(*values, byref(size), byref(executor))
+            if code:
+                return operator.symbol + PHASE_ONE, code
+            block = None
+            if size.value:
+                try:
+                    block = pool.allocate(size.value, stream or 0)
+                except RuntimeError:
+                    functions["aclDestroyAclOpExecutor"](executor)
+                    raise
+            code = self.execute(block and block.address, size, executor, stream)
+            if block is not None:
+                pool.returned.append(block)
+            if code:
+                return operator.symbol, code
+            if self.runtime.blocking:
+                code = functions["aclrtSynchronizeStream"](stream)
+                if code:
+                    return "aclrtSynchronizeStream", code
+            return None
+        finally:
+            destroy = functions["aclDestroyTensor"]
+            for i in self.places:
+                destroy(values[i])
+
+    def destroy(self) -> None:
+        with self.lock:
+            alive, self.executor = self.executor, 0
+            if alive and not ended():
+                self.descriptions.destroy()
+
+
+_kept: deque[Repeatable | Prepared] = deque()  # oldest first
 
 
 class Plan:
     """What a call of one geometry needs: its row, its results, and where each tensor of the row comes from."""
 
-    __slots__ = ("device", "fill", "order", "out_layouts", "pool", "repeatable", "repeats", "row", "skip", "specs",
-                 "uses")  # fmt: skip
+    __slots__ = ("device", "fill", "once", "order", "out_layouts", "pool", "repeatable", "repeats", "row", "skip",
+                 "specs")  # fmt: skip
 
     row: Row
     device: int
     pool: Pool
     specs: tuple[Any, ...]
     out_layouts: tuple[Layout, ...] | None  # None where a result is not packed, or not wanted
-    repeats: bool  # whether an executor may be kept for it
+    repeats: bool  # whether something may be kept for it
+    once: bool  # a call with ever new numbers: nothing is kept before it comes again
     order: list[int] | None  # of the row's tensors among the call's tensors and results; None for the same order
     skip: bool
     fill: bool
-    uses: int
-    repeatable: Repeatable | None
+    repeatable: Repeatable | Prepared | None
 
 
 class RowKernel:
@@ -139,6 +218,7 @@ class RowKernel:
         self.arguments = tuple(types)
         self.results = tuple(results) if infer is not None else ()
         self.plans: dict[tuple, Plan] = {}
+        self.variants: Counter[tuple] = Counter()
         self.call = self._compiled(types)
         _kernels.append(self)
 
@@ -180,7 +260,7 @@ class RowKernel:
             "device, pool = plan.device, plan.pool",
             "if thread.ready != device:",
             "    started(device)",
-            "stream = current.handles.get(device)",
+            "stream = current.handles[device]",
             f"addresses = {addresses}",
             *(f"out{i} = fresh(plan.out_layouts[{i}], pool, stream or 0)" for i in range(len(self.results))),
             *(f"addresses.append(out{i}.storage.address)" for i in range(len(self.results))),
@@ -188,13 +268,13 @@ class RowKernel:
             "    addresses = [addresses[i] for i in plan.order]",
             "failed = executor.run(addresses, pool, stream)",
             "if failed is not None:",
-            f"    raise failure(plan, ({names},), failed)",
+            f"    return recover(plan, ({names},), failed)",
             f"return {', '.join(f'wrap(out{i})' for i in range(len(self.results))) or None}",
         ]
         source = f"def kernel({names}):\n" + "".join(f"    {line}\n" for line in inner)
         scope = {"default": default, "NUMBERS": NUMBERS, "number_key": number_key, "list_key": list_key,
                  "plans": self.plans, "new_plan": self._new_plan, "run_once": self._run_once, "thread": thread,
-                 "started": started, "fresh": fresh, "current": current, "failure": self._failed, "wrap": self.wrap,
+                 "started": started, "fresh": fresh, "current": current, "recover": self._recovered, "wrap": self.wrap,
                  "__opname__": f"{self.name} npu"}  # fmt: skip
         return compile_function("kernel", source, scope)
 
@@ -206,6 +286,13 @@ class RowKernel:
         values = dict(zip(self.arguments, map(_plain, args), strict=True))
         values.update(zip(self.results, outs, strict=True))
         return [slot.value(values) for slot in row.slots]
+
+    def _recovered(self, plan: Plan, args: Sequence[Any], failed: tuple[str, int]) -> Any:
+        """The result of a call whose executor another thread has dropped; raises what else went wrong."""
+        if failed is not GONE:
+            raise self._failed(plan, args, failed)
+        plan.repeatable = None
+        return self._run_once(plan, args)
 
     def _failed(self, plan: Plan, args: Sequence[Any], failed: tuple[str, int]) -> NpuError:
         repeatable, plan.repeatable = plan.repeatable, None
@@ -224,47 +311,74 @@ class RowKernel:
         return made[0] if len(made) == 1 else tuple(made) or None
 
     def _launch(self, plan: Plan, args: Sequence[Any], outs: Sequence[Any]) -> None:
+        """The first call of a geometry: only this one can have an executor that repeats.
+
+        From the second on CANN finds the call in a cache of its own, and does not let go of what it finds there.
+        """
         arguments = self._values(plan.row, args, outs)
-        plan.uses += 1
         if plan.fill:
             for out in outs:
                 run("aclnnInplaceFillScalar", (out, plan.row.empty), self.name)
             return
-        if plan.uses < HOT or not plan.repeats or not _reuse:
+        if plan.once and plan.repeats:
+            plan.once = False
             run(plan.row.symbol, arguments, self.name)
             return
-        repeatable = self._repeatable(plan, arguments)
-        if repeatable is None:
+        kept = self._to_keep(plan, arguments) if plan.repeats else None
+        if kept is None:
             plan.repeats = False
             run(plan.row.symbol, arguments, self.name)
             return
-        plan.repeatable = repeatable
-        _repeatables.append(repeatable)
-        if len(_repeatables) > EXECUTORS:
-            _repeatables.popleft().destroy()
-        failed = repeatable.run(repeatable.addresses, plan.pool, current.handles.get(plan.device))
-        if failed is not None:
+        plan.repeatable = kept
+        _kept.append(kept)
+        if len(_kept) > EXECUTORS:
+            _kept.popleft().destroy()
+        addresses = [array.storage.address for _, array in arrays_of(kept.operator.parameters, arguments)]
+        failed = kept.run(addresses, plan.pool, current.handles[plan.device])
+        if failed is not None and failed[0].endswith(PHASE_ONE) and failed[1] == INNER_STEP_FAILED:
+            plan.repeats, plan.repeatable = False, None  # a strided input that has to be packed for each call
+            kept.destroy()
+            run(plan.row.symbol, arguments, self.name)
+        elif failed is not None:
             raise self._failed(plan, args, failed)
 
-    def _repeatable(self, plan: Plan, arguments: Sequence[Any]) -> Repeatable | None:
-        """An executor for this geometry, or None if the operator does not allow it."""
+    def _to_keep(self, plan: Plan, arguments: Sequence[Any]) -> Repeatable | Prepared | None:
+        """An executor for this geometry, what else can be kept, or None if nothing can."""
         runtime = started(plan.device)
-        try:
-            made = Repeatable(runtime, operator_of(runtime, plan.row.symbol, self.name), arguments, self.name)
-        except NpuError as error:
-            if error.code == INNER_STEP_FAILED:  # a strided input that has to be packed for each call
-                return None
-            raise
-        return made if made.executor else None
+        operator = operator_of(runtime, plan.row.symbol, self.name)
+        if _reuse:
+            try:
+                made = Repeatable(runtime, operator, arguments, self.name)
+            except NpuError as error:
+                if error.code == INNER_STEP_FAILED:
+                    return None
+                raise
+            if made.executor:
+                return made
+        return Prepared(runtime, operator, arguments)
+
+    def _served(self, rows: Sequence[Row], device: int, values: Mapping[str, Any],
+                outs: Sequence[Any]) -> tuple[Row, bool]:  # fmt: skip
+        """The row whose types the chip takes, and whether it takes them without casts; Unsupported if it takes none."""
+        runtime = started(device)
+        named = {**values, **dict(zip(self.results, outs, strict=True))}
+        ways = [way_of(row.symbol, runtime.chip, [slot.value(named) for slot in row.slots]) for row in rows]
+        for row, casts in zip(rows, ways, strict=True):
+            if casts is None:
+                return row, True
+        for row, casts in zip(rows, ways, strict=True):
+            if not isinstance(casts, str):
+                return row, False
+        raise refusal(self.name, rows[0].symbol, runtime.soc_name, str(ways[0]))
 
     def _new_plan(self, key: tuple, args: Sequence[Any]) -> Plan:
         values = dict(zip(self.arguments, map(_plain, args), strict=True))
-        row = next((row for row in self.rows if row.fits(values, _is_array)), None)
-        if row is None:
+        rows = [row for row in self.rows if row.fits(values, _is_array)]
+        if not rows:
             shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
             raise NotImplementedError(f"{self.name} cannot run on device 'npu' with {shown}")
         plan = Plan()
-        plan.row, plan.uses, plan.repeatable = row, 0, None
+        plan.repeatable = None
         each = (value if isinstance(value, list) else (value,) for value in values.values())
         arrays = [array for some in each for array in some if _is_array(array)]
         plan.device = common_device(arrays, self.name)
@@ -275,14 +389,18 @@ class RowKernel:
         packed = all(out is not None and s.strides is None for out, s in zip(outs, plan.specs, strict=True))
         plan.out_layouts = tuple(out.layout for out in outs) if packed else None
         plan.skip = bool(outs) and all(out is None or 0 in out.shape for out in outs)
-        plan.fill = row.empty is not None and not plan.skip and any(0 in a.shape for a in arrays)
+        plan.row, uncast = (rows[0], True) if plan.skip else self._served(rows, plan.device, values, outs)
+        plan.fill = plan.row.empty is not None and not plan.skip and any(0 in a.shape for a in arrays)
         merges = any(len(a.shape) > MAX_DIMS for a in arrays)
-        plan.repeats = packed and not (plan.skip or plan.fill or merges)
+        plan.repeats = packed and uncast and not (plan.skip or plan.fill or merges)
         plan.order = None
         if plan.repeats:
             self._set_order(plan, values)
+        geometry = tuple([part for part in key if part.__class__ is Layout])
+        self.variants[geometry] += 1
+        plan.once = self.variants[geometry] > VARIANTS
         if len(self.plans) >= PLANS:
-            self.forget()
+            self._make_room()
         self.plans[key] = plan
         return plan
 
@@ -294,6 +412,14 @@ class RowKernel:
             plan.repeats = False
         elif wanted != given:
             plan.order = [given.index(name) for name in wanted]  # type: ignore[arg-type]
+
+    def _make_room(self) -> None:
+        """Drops the plans of calls that did not come again, or all."""
+        for key in [key for key, plan in self.plans.items() if plan.repeatable is None]:
+            del self.plans[key]
+        if len(self.plans) > PLANS // 2:
+            self.forget()
+        self.variants.clear()
 
     def forget(self) -> None:
         """Drops all plans and their executors."""
@@ -339,14 +465,23 @@ def _byte_strides(spec: Any) -> tuple[int, ...] | None:
 
 
 def _forget_all(runtime: Runtime) -> None:
-    for repeatable in _repeatables:
-        executor, repeatable.executor = repeatable.executor, 0
-        if executor:
-            runtime.functions["aclDestroyAclOpExecutor"](executor)
-            repeatable.descriptions.destroy()
-    _repeatables.clear()
+    for kept in _kept:
+        with kept.lock:  # another thread may be running it
+            executor, kept.executor = kept.executor, 0
+            if executor:
+                if isinstance(kept, Repeatable):
+                    runtime.functions["aclDestroyAclOpExecutor"](executor)
+                kept.descriptions.destroy()
+    _kept.clear()
     for kernel in _kernels:
         kernel.plans.clear()
+
+
+def forget_all() -> None:
+    """Drops all plans, after a change of what they were made with."""
+    runtime = running()
+    if runtime is not None:
+        _forget_all(runtime)
 
 
 at_stop.append(_forget_all)

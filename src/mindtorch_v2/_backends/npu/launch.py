@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .array import NpuArray, empty
+from .chips import Types, refusal, way_of
 from .errors import NpuError
 from .facts import DATA_TYPES, INNER_STEP_FAILED, INTEGERS, MAX_DIMS, POINTER, Parameter, signature
 from .memory import pool_of
@@ -22,10 +23,12 @@ PHASE_ONE = "GetWorkspaceSize"
 class AclnnOperator:
     """The two functions of an operator in the loaded libraries."""
 
-    __slots__ = ("execute", "parameters", "prepare", "symbol")
+    __slots__ = ("execute", "on_matrix_units", "parameters", "prepare", "symbol")
 
     def __init__(self, symbol: str, parameters: tuple[Parameter, ...], prepare: Any, execute: Any) -> None:
         self.symbol, self.parameters, self.prepare, self.execute = symbol, parameters, prepare, execute
+        places = [i for i, p in enumerate(parameters) if p.name == "cubeMathType"]
+        self.on_matrix_units = places[0] if places else None  # where the precision of products is told
         prepare.restype = execute.restype = ctypes.c_int32
         outputs = ctypes.POINTER(c_uint64), ctypes.POINTER(POINTER)
         prepare.argtypes = (*(p.ctype for p in parameters), *outputs)
@@ -157,6 +160,11 @@ def run(symbol: str, arguments: Sequence[Any], op: str = "", shapes_of: Sequence
     if any(len(array.shape) > MAX_DIMS for _, array in arrays):
         arguments = with_merged_dims(symbol, arguments, op)
     runtime, stream = started(index), current_stream(index)
+    casts = way_of(symbol, runtime.chip, arguments)
+    if casts is not None:
+        if isinstance(casts, str):
+            raise refusal(op, symbol, runtime.soc_name, casts)
+        return _run_cast(parameters, symbol, arguments, casts, op, shapes_of)
     try:
         return _run(runtime, stream, symbol, arguments, op, shapes_of)
     except NpuError as error:
@@ -166,6 +174,28 @@ def run(symbol: str, arguments: Sequence[Any], op: str = "", shapes_of: Sequence
     # Some operators do not take strided inputs on some chips: once more with packed copies.
     packed = [_packed(p, value) for p, value in zip(parameters, arguments, strict=True)]
     return _run(runtime, stream, symbol, packed, op, shapes_of)
+
+
+def _run_cast(parameters: Sequence[Parameter], symbol: str, arguments: Sequence[Any], casts: Types, op: str,
+              shapes_of: Sequence[str]) -> list[tuple[int, ...]]:  # fmt: skip
+    """Runs a call with some tensors in other types: copies before, and after for what is written."""
+    values, written = list(arguments), []
+    for i, (parameter, kind) in enumerate(zip(parameters, casts, strict=True)):
+        if kind is None:
+            continue
+        some = values[i] if parameter.is_tensor_list else [values[i]]
+        made = [empty(array.shape, kind, array.device_index) for array in some]
+        for new, array in zip(made, some, strict=True):
+            if not parameter.kind.startswith("out_") and array.size:
+                run("aclnnCast", (array, kind, new), op)
+            if parameter.is_written:
+                written.append((array, new))
+        values[i] = made if parameter.is_tensor_list else made[0]
+    shapes = run(symbol, values, op, shapes_of)
+    for array, new in written:
+        if array.size:
+            run("aclnnInplaceCopy", (array, new), op)
+    return shapes
 
 
 def _run(runtime: Runtime, stream: Stream, symbol: str, arguments: Sequence[Any], op: str,
@@ -188,6 +218,8 @@ def first_phase(runtime: Runtime, operator: AclnnOperator, arguments: Sequence[A
                 op: str) -> tuple[int, int]:  # fmt: skip
     """The executor of a call and the size of the workspace it wants."""
     values = [descriptions.argument(p, value) for p, value in zip(operator.parameters, arguments, strict=True)]
+    if operator.on_matrix_units is not None:
+        values[operator.on_matrix_units] = runtime.precision_of_products(operator.symbol)
     size, executor = c_uint64(), POINTER()
     code = operator.prepare(*values, byref(size), byref(executor))
     if code:

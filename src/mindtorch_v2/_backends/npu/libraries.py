@@ -104,6 +104,9 @@ class Libraries:
                 return found
         raise AttributeError(f"{name} is in neither libascendcl.so nor libnnopbase.so of this CANN")
 
+    def has_runtime_symbol(self, name: str) -> bool:
+        return any(hasattr(self.core[library], name) for library in ("libascendcl.so", "libnnopbase.so"))
+
     def operator_symbol(self, name: str) -> Any:
         """A function of an operator, or None if no library of this CANN has it."""
         for library in self._open:

@@ -8,10 +8,15 @@ from collections.abc import Callable
 from ctypes import byref, c_bool, c_char_p, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64
 from typing import Any
 
+from ..._core.determinism import determinism
+from .chips import ALLOW_LOWER_PRECISION, WITHOUT_FLOAT32_PRODUCTS, chip_of
 from .errors import NpuError
 from .facts import ALREADY_INITIALISED, POINTER
 from .libraries import Libraries, LibrariesMissing
 
+USE_HF32 = 3
+DETERMINISTIC = 0  # of CANN's options of a context
+allow_hf32 = {"matmul": False, "conv": False}  # whether float32 products may be computed with shorter mantissas
 _OUT = ctypes.POINTER  # an address that the callee writes to
 _address, _count, _number, _index = _OUT(POINTER), _OUT(c_uint64), _OUT(c_int32), c_size_t
 
@@ -57,6 +62,14 @@ CHECKED: dict[str, tuple[Any, ...]] = {
     "aclSetOutputTensorAddr": (POINTER, _index, POINTER, POINTER),
     "aclGetViewShape": (POINTER, _OUT(_OUT(c_int64)), _count),
 }
+# The same for functions that an older CANN may lack.
+OPTIONAL: dict[str, tuple[Any, ...]] = {
+    "aclrtCtxSetSysParamOpt": (c_int32, c_int64),
+    "aclmdlRICaptureBegin": (POINTER, c_int32),
+    "aclmdlRICaptureEnd": (POINTER, _address),
+    "aclmdlRIExecuteAsync": (POINTER, POINTER),
+    "aclmdlRIDestroy": (POINTER,),
+}
 # Functions that return something else.
 OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "aclGetRecentErrMsg": (c_char_p, ()),
@@ -79,10 +92,16 @@ class Runtime:
             self._add(name, c_int32, parameters)
         for name, (result, parameters) in OTHERS.items():
             self._add(name, result, parameters)
+        for name, parameters in OPTIONAL.items():
+            if self.libraries.has_runtime_symbol(name):
+                self._add(name, c_int32, parameters)
         self.contexts: dict[int, int] = {}  # of each device in use
         self.lock = threading.RLock()
         self.blocking = os.environ.get("ASCEND_LAUNCH_BLOCKING") == "1"
         self.initialised = False
+        self.owner = False  # whether this library initialised CANN, and so may finalise it
+        self.soc_name = ""  # told by CANN once it runs
+        self.chip: str | None = None
 
     def _add(self, name: str, result: Any, parameters: tuple[Any, ...]) -> None:
         function = self.libraries.runtime_symbol(name)
@@ -111,7 +130,15 @@ class Runtime:
                 code = self.functions["aclInit"](None)
                 if code and code != ALREADY_INITIALISED:
                     raise self.error("aclInit", code)
-                self.initialised = True
+                self.initialised, self.owner = True, not code
+                self.soc_name = (self.functions["aclrtGetSocName"]() or b"").decode()
+                self.chip = chip_of(self.soc_name)
+
+    def precision_of_products(self, symbol: str) -> int:
+        """The cubeMathType of a product or convolution: the type's own precision where the chip has it."""
+        if self.chip in WITHOUT_FLOAT32_PRODUCTS:
+            return ALLOW_LOWER_PRECISION
+        return USE_HF32 if allow_hf32["conv" if "Conv" in symbol else "matmul"] else 0
 
     def context(self, index: int) -> int:
         """The device's context, made at its first use. One set and one reset a device, however many threads use it."""
@@ -127,7 +154,14 @@ class Runtime:
                     self.functions["aclrtResetDevice"](index)
                     raise
                 context = self.contexts[index] = handle.value or 0
+                if determinism.mode:
+                    self.set_determinism(determinism.mode)
             return context
+
+    def set_determinism(self, mode: int) -> None:
+        """Tells the current context whether results have to repeat; a CANN that knows no such option keeps its way."""
+        if "aclrtCtxSetSysParamOpt" in self.functions:
+            self.call("aclrtCtxSetSysParamOpt", DETERMINISTIC, int(mode > 0))
 
 
 class _State:
@@ -216,6 +250,10 @@ def current_device() -> int:
     return thread.device
 
 
+def _closed(*args: Any) -> int:
+    raise RuntimeError("CANN was finalised: the NPU cannot be used any more")
+
+
 def stop() -> None:
     """Gives everything back and finalises CANN. A later use starts anew."""
     runtime, _state.runtime, _state.why_not = _state.runtime, None, None
@@ -228,9 +266,20 @@ def stop() -> None:
         give_back(runtime)
     for index in runtime.contexts:
         runtime.functions["aclrtResetDevice"](index)
-    if runtime.initialised:
+    if runtime.owner:
         runtime.functions["aclFinalize"]()
+    for name in runtime.functions:  # another thread may still hold this runtime
+        runtime.functions[name] = _closed
     thread.__dict__.clear()
+
+
+def _determinism_changed(mode: int) -> None:
+    runtime = running()
+    for index in () if runtime is None else tuple(runtime.contexts):
+        started(index).set_determinism(mode)
+
+
+determinism.watchers.append(_determinism_changed)
 
 
 def _stop_at_exit() -> None:

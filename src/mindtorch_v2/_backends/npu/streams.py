@@ -17,16 +17,16 @@ POOL_SIZE = 32  # streams a device; more of them share these, as on CUDA
 class Stream:
     """A queue of work on one device, run in order. Made without a handle, it is the next one of the device's pool."""
 
-    __slots__ = ("__weakref__", "_previous", "device_index", "handle")
+    __slots__ = ("__weakref__", "device_index", "handle")
 
-    def __init__(self, device: Any = None, priority: int = 0, *, handle: int | None = 0) -> None:
+    def __init__(self, device: Any = None, priority: int = 0, *, handle: int = 0) -> None:
         self.device_index = thread.device if device is None else device_index(device)
-        self.handle = _pooled_stream(self.device_index) if handle == 0 else handle  # None: the device's default stream
+        self.handle = handle or _pooled_stream(self.device_index)
 
     @property
     def npu_stream(self) -> int:
-        """The address that identifies the stream in CANN; 0 for the default stream."""
-        return self.handle or 0
+        """The address that identifies the stream in CANN."""
+        return self.handle
 
     def synchronize(self) -> None:
         """Waits until all work queued so far has run."""
@@ -52,13 +52,13 @@ class Stream:
         self.wait_event(stream.record_event())
 
     def __enter__(self) -> "Stream":
-        self._previous = (thread.device, current_stream(self.device_index))
+        current.outer.append((thread.device, current_stream(self.device_index)))
         thread.device = self.device_index
         set_stream(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        device, stream = self._previous
+        device, stream = current.outer.pop()
         set_stream(stream)
         thread.device = device
 
@@ -70,6 +70,15 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<torch.npu.Stream device=npu:{self.device_index} npu_stream={self.npu_stream:#x}>"
+
+
+class ExternalStream(Stream):
+    """A stream that another library made, by its address; it stays that library's to destroy."""
+
+    __slots__ = ()
+
+    def __init__(self, stream_ptr: int, device: Any = None) -> None:
+        super().__init__(device, handle=stream_ptr)
 
 
 class Event:
@@ -145,10 +154,18 @@ _events: list[int] = []  # every event handle ever made
 _defaults: dict[int, Stream] = {}
 
 
+class _Handles(dict[int, int]):
+    """The streams' addresses by device; a thread that chose none has the device's default stream."""
+
+    def __missing__(self, index: int) -> int:
+        return self.setdefault(index, default_stream(index).handle)
+
+
 class _Current(threading.local):
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
-        self.handles: dict[int, int | None] = {}  # of the same streams; none for a default stream
+        self.handles = _Handles()  # of the same streams
+        self.outer: list[tuple[int, Stream]] = []  # what the contexts that are open here left
 
 
 current = _Current()
@@ -176,11 +193,15 @@ def _pooled_stream(index: int) -> int:
         pool = _pools.setdefault(index, [])
         number = _taken.get(index, 0)
         if len(pool) < POOL_SIZE:
-            handle = POINTER()
-            runtime.call("aclrtCreateStreamWithConfig", byref(handle), 0, FAST_LAUNCH | FAST_SYNC)
-            pool.append(handle.value or 0)
+            pool.append(_made(runtime))
         _taken[index] = number + 1
         return pool[number % POOL_SIZE]
+
+
+def _made(runtime: Runtime) -> int:
+    handle = POINTER()
+    runtime.call("aclrtCreateStreamWithConfig", byref(handle), 0, FAST_LAUNCH | FAST_SYNC)
+    return handle.value or 0
 
 
 def _event_handle(runtime: Runtime, index: int, flags: int) -> int:
@@ -194,10 +215,15 @@ def _event_handle(runtime: Runtime, index: int, flags: int) -> int:
 
 
 def default_stream(device: Any = None) -> Stream:
+    """The stream that work goes to where none was chosen: one of our own, since CANN's cannot be captured."""
     index = device_index(device)
     stream = _defaults.get(index)
     if stream is None:
-        stream = _defaults[index] = Stream(index, handle=None)
+        runtime = started(index)
+        with _lock:
+            if index not in _defaults:
+                _defaults[index] = Stream(index, handle=_made(runtime))
+            stream = _defaults[index]
     return stream
 
 
@@ -221,11 +247,12 @@ def _destroy_all(runtime: Runtime) -> None:
     destroy_event: Callable = runtime.functions["aclrtDestroyEvent"]
     for event in _events:
         destroy_event(event)
-    for index, pool in _pools.items():
-        if not runtime.functions["aclrtSetCurrentContext"](runtime.contexts[index]):
-            for stream in pool:
+    for index, context in runtime.contexts.items():
+        default = [_defaults[index].handle] if index in _defaults else []
+        if not runtime.functions["aclrtSetCurrentContext"](context):
+            for stream in _pools.get(index, []) + default:
                 runtime.functions["aclrtDestroyStream"](stream)
-    for table in (_events, _pools, _taken, _spare_events, _defaults, current.streams, current.handles):
+    for table in (_events, _pools, _taken, _spare_events, _defaults, current.streams, current.handles, current.outer):
         table.clear()
 
 

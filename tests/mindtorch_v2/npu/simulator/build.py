@@ -38,7 +38,7 @@ def runtime_prototypes() -> list[Prototype]:
 def operator_kinds() -> dict[str, tuple[tuple[str, str], ...]]:
     """Name and kind of each parameter of each operator, straight from the table."""
     lines = [line.split("\t") for line in FACTS.read_text().splitlines() if not line.startswith("#")]
-    return {symbol: tuple(tuple(part.split(":")) for part in parameters.split()) for symbol, parameters in lines}
+    return {symbol: tuple(tuple(part.split(":")) for part in parameters.split()) for symbol, parameters, *_ in lines}
 
 
 def operator_prototypes() -> list[Prototype]:

@@ -148,7 +148,7 @@ def addmm(x: np.ndarray, a: np.ndarray, b: np.ndarray, beta: float, alpha: float
     return product if beta == 0 else np.broadcast_to(x, product.shape) * beta + product
 
 
-KERNELS["aclnnAddmv"] = lambda x, a, v, alpha, beta, cube: beta * x + alpha * (a @ v)
+KERNELS["aclnnAddmv"] = lambda x, a, v, alpha, beta, cube: (beta * x + alpha * (a @ v)).astype(a.dtype)
 KERNELS["aclnnAddbmm"] = lambda x, a, b, beta, alpha, cube: beta * x + alpha * np.sum(a @ b, 0)
 
 

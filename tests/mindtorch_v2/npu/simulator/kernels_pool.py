@@ -182,7 +182,7 @@ def _resampler(mode: str) -> tuple[Callable, Callable]:
         return [_matrix(mode, n, count, aligned, scale) for n, count, scale in pairs]
 
     def forward(x: np.ndarray, size: Ints, *settings: Any) -> np.ndarray:
-        return _mapped(x, matrices(x.shape[2:], size, settings))
+        return _mapped(x, matrices(x.shape[2:], size, settings)).astype(x.dtype)
 
     def backward(grad: np.ndarray, size: Ints, shape: Ints, *settings: Any) -> np.ndarray:
         return _mapped(grad, [m.T for m in matrices(shape[2:], size, settings)])

@@ -44,6 +44,7 @@ class Queue:
         self.device = device
         self.tasks: deque[Callable[[], None]] = deque()
         self.failure: Fault | None = None
+        self.captured: list[Callable[[], None]] | None = None  # tasks of a graph that is being recorded
 
     def run(self, until: Mark | None = None) -> None:
         while self.tasks and not (until is not None and until.done):
@@ -84,6 +85,8 @@ class Machine:
         self.device_references = [0, 0]
         self.threads = threading.local()
         self.recent = ""
+        self.options: dict[tuple[int, int], int] = {}  # of each device's context
+        self.finalised = False
         self.violations: list[str] = []
         self.calls: Counter[str] = Counter()
         self.copies: Counter[str] = Counter()
@@ -220,6 +223,8 @@ class Machine:
         self.enqueue(queue, copy)
         host = source if kind == 1 else target
         if kind != 3 and not self.is_pinned(host or 0, count):
+            if queue.captured is not None:
+                raise Fault(107000, "a graph cannot hold a copy that is waited for")
             queue.run()
 
     def aclrtMemsetAsync(self, address: int, room: int, value: int, count: int, stream: int | None) -> None:
@@ -238,7 +243,7 @@ class Machine:
     def aclFinalize(self) -> None:
         if not self.initialised:
             raise Fault(107000, "aclFinalize without aclInit")
-        self.initialised = False
+        self.initialised, self.finalised = False, True
 
     def aclGetRecentErrMsg(self) -> int:
         text, self.recent = self.recent, ""
@@ -279,6 +284,9 @@ class Machine:
             raise Fault(107002, f"{context or 0:#x} is no context")
         self.threads.device = device
 
+    def aclrtCtxSetSysParamOpt(self, option: int, value: int) -> None:
+        self.options[self.device(), option] = value
+
     def aclrtSynchronizeDevice(self) -> None:
         device = self.device()
         queues = [q for q in (*self.queues.values(), *self.defaults) if q.device == device]
@@ -306,6 +314,9 @@ class Machine:
         return queue
 
     def enqueue(self, queue: Queue, task: Callable[[], None]) -> None:
+        if queue.captured is not None:
+            queue.captured.append(task)
+            return
         queue.tasks.append(task)
         if not self.deferred:
             queue.run()
@@ -326,8 +337,33 @@ class Machine:
         self.destroy("stream", stream)
         del self.queues[stream or 0]
 
+    def aclmdlRICaptureBegin(self, stream: int | None, mode: int) -> None:
+        queue = self.queue(stream)
+        if stream is None:
+            raise Fault(107031, "the default stream cannot be captured")
+        if queue.captured is not None:
+            raise Fault(107000, "the stream is being captured already")
+        queue.captured = []
+
+    def aclmdlRICaptureEnd(self, stream: int | None, out: int) -> None:
+        queue = self.queue(stream)
+        if queue.captured is None:
+            raise Fault(107000, "the stream is not being captured")
+        tasks, queue.captured = queue.captured, None
+        _store(out, ctypes.c_uint64, self.new_handle("graph", tasks))
+
+    def aclmdlRIExecuteAsync(self, graph: int | None, stream: int | None) -> None:
+        queue = self.queue(stream)
+        for task in self.object("graph", graph):
+            self.enqueue(queue, task)
+
+    def aclmdlRIDestroy(self, graph: int | None) -> None:
+        self.destroy("graph", graph)
+
     def aclrtSynchronizeStream(self, stream: int | None) -> None:
         queue = self.queue(stream)
+        if queue.captured is not None:
+            raise Fault(107000, "a stream that is being captured cannot be waited for")
         queue.run()
         self._report(queue)
 

@@ -47,3 +47,8 @@ int32_t aclSetAclOpExecutorRepeatable(void* executor);
 int32_t aclSetInputTensorAddr(void* executor, size_t index, void* tensor, void* addr);
 int32_t aclSetOutputTensorAddr(void* executor, size_t index, void* tensor, void* addr);
 int32_t aclGetViewShape(const void* tensor, int64_t** viewDims, uint64_t* viewDimsNum);
+int32_t aclrtCtxSetSysParamOpt(int32_t opt, int64_t value);
+int32_t aclmdlRICaptureBegin(void* stream, int32_t mode);
+int32_t aclmdlRICaptureEnd(void* stream, void** modelRI);
+int32_t aclmdlRIExecuteAsync(void* modelRI, void* stream);
+int32_t aclmdlRIDestroy(void* modelRI);

@@ -8,10 +8,13 @@ import numpy as np
 
 from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
+from ...._ops._declare.families import result_of
 from ...._ops._declare.rules import Spec
 from ..array import empty
+from ..chips import A2, A3
 from ..families import given, uninitialised
 from ..launch import run
+from ..runtime import started
 from .operators import infer, promoted_to_one, reshaped, untouched
 
 
@@ -68,3 +71,17 @@ def nll_loss_backward(grad_output: Tensor, target: Tensor, weight: Tensor | None
         return made
     back = made.reshape((size[0], *size[2:], size[1])).movedim(-1, 1) if len(size) > 2 else made.reshape(size)
     return untouched(back.contiguous())
+
+
+@given("operator")
+def ctc_loss(operator: Operator, log_probs: Tensor, targets: Tensor, input_lengths: tuple[int, ...],
+             target_lengths: tuple[int, ...], blank: int, zero_infinity: bool) -> Any:
+    """On an A2 and A3 the alphas have room for a multiple of eight places."""
+    specs = infer(operator, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    losses, count = uninitialised(specs[0], log_probs._device), specs[1].shape[-1]
+    room = -(-count // 8) * 8 if started(log_probs._array.device_index).chip in (A2, A3) else count
+    alphas = uninitialised(Spec((*specs[1].shape[:-1], room), specs[1].dtype), log_probs._device)
+    if losses._array.size:
+        run("aclnnCtcLoss", (log_probs._array, targets._array, input_lengths, target_lengths, blank, zero_infinity,
+                             losses._array, alphas._array), operator.name)
+    return result_of(operator, (losses, alphas if room == count else alphas.narrow(-1, 0, count).clone()))
