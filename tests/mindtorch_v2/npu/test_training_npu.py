@@ -479,10 +479,13 @@ def test_the_host_cost_of_an_addition(npu: Any) -> None:
     for _ in range(5):
         x + x
     with npu.muted():
+        before = npu.library.simulator_calls()
+        x + x
+        calls = npu.library.simulator_calls() - before
         launch = min(timeit.repeat(lambda: x + x, number=2000, repeat=7)) / 2000
     plain = min(timeit.repeat(lambda: a + a, number=2000, repeat=7)) / 2000
     print(f"\na + b: {launch * 1e6:.2f} us on the NPU without its work, {plain * 1e6:.2f} us on the CPU")
-    assert launch < 10 * plain  # a busy machine may be slow, but not that slow
+    assert calls <= 2  # the launch, and the address of the result where that is another one
 
 
 def test_autocast_takes_half_precision_for_products(npu: Any) -> None:

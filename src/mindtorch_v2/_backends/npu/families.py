@@ -125,14 +125,7 @@ def _or_decomposed(operator: Operator, kernel: Callable) -> Callable:
     """The kernel, with the decomposition (if there is one) for calls that the chip does not take."""
     if operator.declaration.decomposition is None:
         return kernel
-    family, function = operator.declaration.family, operator.declaration.decomposition
     parts = decomposed(operator, recorded=False)
-    if isinstance(family, Updates):
-        @unrecorded
-        def parts(source: Tensor, *args: Any) -> Tensor:
-            made = uninitialised(family.spec(source, args), source._device)
-            store(made, function(source, *args))
-            return made
 
     def served(*args: Any) -> Any:
         try:

@@ -417,9 +417,8 @@ class RowKernel:
         """Drops the plans of calls that did not come again, or all."""
         for key in [key for key, plan in self.plans.items() if plan.repeatable is None]:
             del self.plans[key]
-        if len(self.plans) > PLANS // 2:
+        if len(self.plans) > PLANS // 2 or len(self.variants) > PLANS:
             self.forget()
-        self.variants.clear()
 
     def forget(self) -> None:
         """Drops all plans and their executors."""
@@ -427,6 +426,7 @@ class RowKernel:
             if plan.repeatable is not None:
                 plan.repeatable.destroy()
         self.plans.clear()
+        self.variants.clear()
 
 
 _kernels: list[RowKernel] = []
@@ -475,6 +475,7 @@ def _forget_all(runtime: Runtime) -> None:
     _kept.clear()
     for kernel in _kernels:
         kernel.plans.clear()
+        kernel.variants.clear()
 
 
 def forget_all() -> None:

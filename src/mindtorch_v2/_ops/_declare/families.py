@@ -802,7 +802,7 @@ def decomposed(operator: Operator, *, recorded: bool = True) -> Callable:
         return _as_inferred(made, spec._replace(strides=pointwise_strides(spec.shape, tensors)), tensors)
 
     def others(*args: Any) -> Any:
-        specs = family.infer(*args)
+        specs = family.spec(args[0], args[1:]) if hasattr(family, "spec") else family.infer(*args)
         made = function(*args)
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if hasattr(t, "_array")]
         if specs.__class__ is Spec:
