@@ -89,6 +89,7 @@ def command_of_page(document: Path) -> list[str]:
 def run_page(document: Path) -> None:
     """Runs the code of a document: its blocks are one program."""
     scope = {"__name__": "__main__"}
+    sys.path.insert(0, str(document.parent))
     for kind, text, line in code_of(document):
         name = f"{document.relative_to(ROOT)}, line {line}"
         if kind == "python":

@@ -66,5 +66,6 @@ def test_formulas_written_by_hand_are_of_operators(operators):
 def test_shapes_and_types_are_those_of_calls(operators):
     shapes = dict(operators.shapes(operators.entries()["matmul"]))
     assert shapes["matmul((2, 3), (3, 4))"] == "(2, 4)"
+    assert dict(operators.shapes(operators.entries()["exp"]))["exp(())"] == "()"
     accepted, refused = operators.types(operators.entries()["sqrt"])
     assert {"int64", "bool", "float32"} <= set(accepted["float32"]) and not refused

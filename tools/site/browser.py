@@ -87,7 +87,7 @@ def server(folder: Path) -> Iterator[str]:
 
 
 def visit(opened: Any, start: str) -> None:
-    """The start page, a search, the page it finds, and its source."""
+    """The start page, a search, the page it finds, its source, and a chapter."""
     opened.get(start + "index.html")
     assert "mindtorch_v2" in opened.title
     box = wait(opened, lambda b: b.find_element(By.CSS_SELECTOR, "input.md-search__input"))
@@ -115,6 +115,13 @@ def visit(opened: Any, start: str) -> None:
     opened.get(source.get_attribute("href"))
     line = opened.find_element(By.CSS_SELECTOR, "span:target")
     assert 'op("softmax(Tensor self' in line.text, line.text
+    opened.get(start + "chapters/04_autograd.html")
+    wait(opened, lambda b: "engine" in b.find_element(By.CSS_SELECTOR, "h1").text)
+    assert opened.find_elements(By.CSS_SELECTOR, "article .picture svg"), "the chapter has no picture"
+    assert "MulBackward0" in opened.find_element(By.TAG_NAME, "article").text, "the chapter shows no results"
+    solution = opened.find_element(By.CSS_SELECTOR, "details summary")
+    solution.click()
+    assert opened.find_element(By.CSS_SELECTOR, "details[open] pre").is_displayed()
 
 
 def main() -> int:
@@ -130,7 +137,8 @@ def main() -> int:
             assert not foreign, f"asked of other hosts: {foreign}"
             said = complaints(opened)
             assert not said, f"the console says: {said}"
-            print(f"ok   {start.partition(':')[0]}: search, reference, source  {time.perf_counter() - begun:.1f} s")
+            took = time.perf_counter() - begun
+            print(f"ok   {start.partition(':')[0]}: search, reference, source, chapter  {took:.1f} s")
     return 0
 
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 os.environ["PYTHONPATH"] = str(ROOT / "src")  # for the programs that examples start
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs"), str(ROOT / "tools" / "site")]
 
+import chapters  # noqa: E402
 import check  # noqa: E402
 import operators  # noqa: E402
 import reference  # noqa: E402
@@ -123,7 +124,11 @@ def mathml(latex: str) -> str:
 
 def run_documents(paths: list[Path]) -> list[str]:
     """What failed of the code in documents."""
-    found = [check.failure(str(p.relative_to(ROOT)), check.command_of_page(p)) for p in paths if check.has_code(p)]
+    found = [
+        check.failure(str(p.relative_to(ROOT)), check.command_of_page(p))
+        for p in paths
+        if check.has_code(p) and p not in chapters.paths()
+    ]
     return [problem for problem in found if problem]
 
 
@@ -175,7 +180,13 @@ def main() -> int:
     documents = [path for path in check.documents() if place_of(path) is not None]
     problems = [] if options.no_run else run_documents(documents)
     for path in documents:
-        site.add_document(path)
+        if path not in chapters.paths():
+            site.add_document(path)
+    ran = {path: chapters.run(path) for path in chapters.paths()}
+    chapters.write_notebooks(PAGES / "chapters", ran)
+    for path, cells in ran.items():
+        site.write(f"chapters/{path.stem}.md", chapters.page(path, cells))
+        site.sources |= {ROOT / PACKAGE / lines.file for lines in chapters.sources_in(cells)}
     for name in ("site.css", "file_worker.js"):
         shutil.copy(ROOT / "docs" / "site" / name, PAGES / name)
     problems += reference.add_reference(site, mathml)

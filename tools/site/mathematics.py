@@ -579,7 +579,7 @@ class Line(NamedTuple):
 
 def _tensor(sample: TensorSample, dtype: str = "float64") -> torch.Tensor:
     made = sample.array(np.random.default_rng(0), np.dtype(dtype))
-    return torch.tensor(np.ascontiguousarray(made))
+    return torch.tensor(np.array(made, order="C"))
 
 
 def bound(declaration: Declaration, case: Case, kind: type[Written] = Written) -> dict[str, Any]:

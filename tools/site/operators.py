@@ -131,7 +131,7 @@ def equations(entry: Entry) -> tuple[list[str], list[str], bool]:
 def _made(value: Any, kind: str) -> Any:
     if isinstance(value, TensorSample):
         array = value.array(np.random.default_rng(0), np.dtype(TYPES[kind]))
-        made = torch.tensor(np.ascontiguousarray(array))
+        made = torch.tensor(np.array(array, order="C"))
         return made.to(getattr(torch, kind)) if value.kind == "float" else made
     if isinstance(value, (list, tuple)):
         return type(value)(_made(v, kind) for v in value)
@@ -250,7 +250,7 @@ def source_link(file: str, line: int) -> str:
 def words(text: str) -> str:
     """The words of a docstring; what Markdown would take for markup is kept as it is."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(p if p.startswith("`") else re.sub(r"([*_<])", r"\\\1", p) for p in parts)
+    return "".join(p if p.startswith("`") else re.sub(r"([*_])", r"\\\1", p).replace("<", "&lt;") for p in parts)
 
 
 def _text(entry: Entry) -> Iterator[str]:
