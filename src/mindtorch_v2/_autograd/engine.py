@@ -578,7 +578,10 @@ def _copy_like(grad: Any, leaf: Any) -> Any:
 
 def _check_nan(node: Node, grads: Sequence) -> None:
     for i, grad in enumerate(grads):
-        if grad is not None and grad._keys & BACKEND_MASK == 1 and bool((grad != grad).any()):
+        if grad is None or grad._keys & BACKEND_MASK != 1:
+            continue
+        unequal = grad != grad
+        if bool(getattr(unequal, "_is_any_true", unequal.any)()):  # the name by which wrappers are asked
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 

@@ -134,6 +134,20 @@ def _filled(input: Any, mask: Tensor | None, value: float | Callable, name: str 
     return _torch["where"](_input_mask(input, mask=mask), input, input.new_tensor(value))
 
 
+# What a reduction takes in the place of elements that are masked out.
+_NEUTRAL: dict[str, Any] = {"sum": 0, "cumsum": 0, "prod": 1, "cumprod": 1, "norm": 0, "all": True, "amax": _lowest,
+                            "argmax": _lowest, "logsumexp": _lowest, "amin": _highest, "argmin": _highest}
+
+
+def _combine_input_and_mask(op: Callable, input: Any, mask: Any, *args: Any) -> Any:
+    """The input with elements that do not count wherever it is masked out."""
+    from .maskedtensor import is_masked_tensor
+
+    if is_masked_tensor(input):
+        input, mask = input.get_data(), input.get_mask()
+    return _filled(input, mask, _NEUTRAL[op.__name__], op.__name__)
+
+
 def _counted(input: Tensor, mask: Tensor | None, dim: Dims, keepdim: bool = False) -> Any:
     """How many elements fall together into one."""
     if mask is None:

@@ -34,12 +34,16 @@ class ConfigModule(ModuleType):
         if name in self._elsewhere:
             setattr(self._elsewhere[name], name, value)
             return
-        if name not in self._config and not name.startswith("__"):
+        if name not in self._defaults and not name.startswith("__"):
             raise AttributeError(f"{_public(self.__name__)}.{name} does not exist")
-        if name in self._config:
+        if name in self._defaults:
             self._config[name] = value
         else:
             super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        """Hides a setting until it is set again, which is how `unittest.mock.patch` puts one back."""
+        self._config.pop(self._aliases.get(name, name))
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._config)})
