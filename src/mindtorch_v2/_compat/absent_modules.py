@@ -20,7 +20,7 @@ class Names(NamedTuple):
     functions: str = ""
 
 
-_ONE_PROCESS = "It runs one process."
+_NOT_SHARDED = "Models are replicated: use torch.nn.parallel.DistributedDataParallel."
 _IN_FLOAT = "Models run in float32, bfloat16 or float16."
 # By place in the package; another place stands for one whose names, the same objects, it has.
 ABSENT_MODULES: dict[str, Names | str] = {
@@ -41,21 +41,17 @@ ABSENT_MODULES: dict[str, Names | str] = {
     "backends.xeon": Names(),
     "distributed._composable": Names(),
     "distributed._composable.fsdp": "distributed.fsdp",
-    "distributed._functional_collectives": Names(_ONE_PROCESS, "", """
-        all_gather_tensor all_reduce all_to_all_single_autograd wait_tensor"""),
     "distributed.checkpoint": Names("Use torch.save and torch.load.", "FileSystemReader FileSystemWriter", "load save"),
     "distributed.checkpoint.hf_storage": Names("", "HuggingFaceStorageReader HuggingFaceStorageWriter"),
-    "distributed.device_mesh": Names(_ONE_PROCESS, "DeviceMesh", "init_device_mesh"),
-    "distributed.fsdp": Names(_ONE_PROCESS, """
+    "distributed.fsdp": Names(_NOT_SHARDED, """
         BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule:nn.Module FullOptimStateDictConfig FullStateDictConfig
         FullyShardedDataParallel:nn.Module LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision
         MixedPrecisionPolicy OffloadPolicy OptimStateDictConfig ShardedOptimStateDictConfig ShardedStateDictConfig
         ShardingStrategy StateDictConfig StateDictSettings StateDictType""",
         "fully_shard register_fsdp_forward_method"),
     "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
-    "distributed.nn": Names(),
-    "distributed.tensor._utils": Names(_ONE_PROCESS, "", "compute_local_shape_and_global_offset"),
-    "distributed.tensor.parallel": Names(_ONE_PROCESS, """
+    "distributed.tensor._utils": Names(_NOT_SHARDED, "", "compute_local_shape_and_global_offset"),
+    "distributed.tensor.parallel": Names(_NOT_SHARDED, """
         ColwiseParallel RowwiseParallel SequenceParallel ParallelStyle PrepareModuleInput PrepareModuleOutput""",
         "loss_parallel parallelize_module"),
     "export": Names("Run the module itself: there is no ahead-of-time graph here.", "Dim ExportedProgram",

@@ -20,7 +20,7 @@ _OURS = __name__.partition(".")[0]
 _THEIRS = "torch"
 # Programs import from all over these packages whether or not they come to use them; with what to say if they do.
 _IMPORTED_ANYWAY = {
-    "torch.distributed.": "It runs one process.",
+    "torch.distributed.": "See docs/distributed.md for what there is.",
     "torch.ao": "It has no quantization.",
     "torch.quantization": "It has no quantization.",
     "torch.onnx.": "It exports nothing.",

@@ -1,1 +1,1 @@
-"""Algorithms over several processes: not here."""
+"""Algorithms over several processes: joining, and what is done to gradients on their way."""

@@ -7,7 +7,7 @@ from ..._compat.absent import absent_class, absent_function
 __all__ = ["BackendType", "RRef", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo", "functions",
            "get_worker_info", "init_rpc", "is_available", "remote", "rpc_async", "rpc_sync", "shutdown"]
 
-_WHY = "It runs one process, which has nobody to call: call the function itself."
+_WHY = "Use collectives and messages between processes (send, recv, object lists)."
 
 
 def is_available() -> bool:

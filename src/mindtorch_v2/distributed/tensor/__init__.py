@@ -6,7 +6,7 @@ from .placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor"]
 
-_WHY = "It runs one process."
+_WHY = "Tensors lie in one process; collectives move them."
 DTensor = absent_class("torch.distributed.tensor.DTensor", _WHY, Tensor)
 distribute_tensor = absent_function("torch.distributed.tensor.distribute_tensor", _WHY)
 distribute_module = absent_function("torch.distributed.tensor.distribute_module", _WHY)

@@ -106,7 +106,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation over all processes of a group; in one process it is BatchNorm of any dimension."""
+    """Batch normalisation over all processes of a group; alone it is BatchNorm of any dimension."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
                  track_running_stats: bool = True, process_group: Any = None, device: Any = None, dtype: Any = None,
@@ -117,6 +117,27 @@ class SyncBatchNorm(_BatchNorm):
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        distributed = torch.distributed
+        uses_batch = self.training or self.running_mean is None
+        if not (uses_batch and self.training and distributed.is_initialized()):
+            return super().forward(input)
+        group = self.process_group or distributed.group.WORLD
+        if group.size() == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        if input.size(1) != self.num_features:
+            raise ValueError(f"expected input with {self.num_features} channels (got {input.size(1)} channels)")
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / self.num_batches_tracked.item()
+        from ._sync_batch_norm import SyncBatchNormFunction
+
+        return SyncBatchNormFunction.apply(input, self.weight, self.bias, self.running_mean, self.running_var, self.eps,
+                                           momentum, group)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
