@@ -123,7 +123,7 @@ class SyncBatchNorm(_BatchNorm):
         uses_batch = self.training or self.running_mean is None
         if not (uses_batch and self.training and distributed.is_initialized()):
             return super().forward(input)
-        group = self.process_group or distributed.group.WORLD
+        group: Any = self.process_group or distributed.group.WORLD
         if group.size() == 1:
             return super().forward(input)
         self._check_input_dim(input)
