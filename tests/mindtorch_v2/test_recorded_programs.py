@@ -27,9 +27,10 @@ from mindtorch_v2._backends.cuda.recording import (
     Taken,
     evaluated,
 )
-from mindtorch_v2._backends.cuda.written import preparing, source_and_turns, spread_out
+from mindtorch_v2._backends.cuda.written import preparing, source_of, spread_out
 from mindtorch_v2._core.dtype import REDUCED
 from mindtorch_v2._dispatch.keys import CPU_MASK
+from mindtorch_v2._kernels.language import flat
 from mindtorch_v2._ops._declare.families import ArrayFamily, Parts, Pointwise
 
 RECORDED = {name: d for name, d in samples.sampled().items()
@@ -79,7 +80,8 @@ class Replay:
             target[...] = np.asarray(made).astype(target.dtype)
         elif isinstance(step, Folded):
             options = {"dtype": target.dtype} if step.how in ("sum", "prod") else {}
-            target[...] = getattr(np, step.how)(self.rows(step), axis=1, **options).reshape(target.shape)
+            fold = np.bitwise_xor.reduce if step.how == "xor" else getattr(np, step.how)
+            target[...] = fold(self.rows(step), axis=1, **options).reshape(target.shape)
         elif isinstance(step, Found):
             target[...] = (np.argmax if step.largest else np.argmin)(self.rows(step), 1).reshape(target.shape)
         elif isinstance(step, Taken):
@@ -88,7 +90,11 @@ class Replay:
             made = np.take_along_axis(rows, at.reshape(outer, count, inner), 1) if step.along else rows[:, at.ravel()]
             target[...] = made.reshape(target.shape)
         elif isinstance(step, Ran):
-            step.kernel(*map(self.view, step.arrays), *step.numbers, **dict(step.constants))
+            annotated = step.kernel.function.__annotations__
+            names = step.kernel.function.__code__.co_varnames
+            arrays = [view.reshape(-1) if annotated.get(name) is flat else view
+                      for name, view in zip(names, map(self.view, step.arrays), strict=False)]
+            step.kernel(*arrays, *step.numbers, **dict(step.constants))
         else:
             assert isinstance(step, Multiplied)
             target[...] = self.view(step.first) @ self.view(step.second)
@@ -191,8 +197,8 @@ def test_kernels_of_the_language_run_as_steps(declaration: Declaration) -> None:
         args = bound(samples.good_calls(declaration)[0], samples.PRIMARY)
         steps = [step for step in recorded(declaration, args, own=True)[0].steps if isinstance(step, Ran)]
         for step in steps:
-            source, turns, _ = source_and_turns(step)
-            assert "launched(" in source and turns > 0
+            source = source_of(step)
+            assert "launched(" in source.text and source.grid[0] > 0
         assert steps
 
 

@@ -1,14 +1,15 @@
-"""IR as CUDA C: expressions as device functions, kernels of the language as kernels with one turn a thread.
+"""IR as CUDA C: expressions as device functions, kernels of the language as kernels with one turn a thread, or a team.
 
 The names half_t, bfloat_t, int64, widened and narrow are those of _backends/cuda/launch.py's prelude.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import ir
 from .ir import Array, Node
+from .teams import Dealt, First, Meet
 
 C_TYPES = {"bool": "bool", "u8": "unsigned char", "i8": "signed char", "i16": "short", "i32": "int", "i64": "int64",
            "u16": "unsigned short", "u32": "unsigned int", "u64": "unsigned long long", "f16": "half_t",
@@ -16,6 +17,9 @@ C_TYPES = {"bool": "bool", "u8": "unsigned char", "i8": "signed char", "i16": "s
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
           "ne": "!=", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>", "cdiv": "/",
           "crem": "%"}  # fmt: skip
+# What combines the parts of a team's lanes, and what a lane begins with.
+_FOLDS = {"add": "a + b", "mul": "a * b", "min": "lesser_of(a, b)", "max": "larger_of(a, b)", "or": "a | b",
+          "and": "a & b", "xor": "a ^ b"}  # fmt: skip
 # Functions of C that go by other names; all others take an "f" at their end for float.
 _NAMES = {"abs": "fabs"}
 
@@ -49,6 +53,40 @@ __device__ inline float bits_of(int x) { return __int_as_float(x); }
 __device__ inline double bits_of(int64 x) { return __longlong_as_double(x); }
 """
 
+# A team is all threads of one threadIdx.y: a warp, several of which may share a block, or a whole block.
+TEAM = r"""
+#define LANE (int)threadIdx.x
+__device__ inline void meet() { if (blockDim.x > 32) __syncthreads(); else __syncwarp(); }
+template <typename T> __device__ inline T of_lane(T x, int s) { return __shfl_xor_sync(0xffffffff, x, s); }
+template <> __device__ inline bool of_lane(bool x, int s) { return __shfl_xor_sync(0xffffffff, (int)x, s); }
+template <typename F, typename T> __device__ inline T folded(T x) {
+    for (int s = 16; s; s >>= 1) x = F::of(x, of_lane(x, s));
+    if (blockDim.x > 32) {
+        __shared__ T held[32];
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) held[threadIdx.x / 32] = x;
+        __syncthreads();
+        x = held[0];
+        for (int w = 1; w < blockDim.x / 32; ++w) x = F::of(x, held[w]);
+    }
+    return x;
+}
+""" + "".join(f"struct fold_{name} {{ template <typename T> __device__ static T of(T a, T b) {{ return {text}; }} }};\n"
+              for name, text in _FOLDS.items())
+
+
+def _start_of(how: str, kind: str) -> str:
+    """What a lane begins a fold with: it changes nothing."""
+    if how in ("min", "max"):
+        if kind in ir.FLOATS:
+            return literal(math.inf if how == "min" else -math.inf, kind)
+        if kind == "bool":
+            return literal(how == "min", kind)
+        bits, signed = 8 * ir.SIZES[kind], kind[0] == "i"
+        least = -(1 << bits - 1) if signed else 0
+        return literal((1 << bits - signed) - 1 if how == "min" else least, kind)
+    return literal(-1 if how == "and" and kind != "bool" else how in ("mul", "and"), kind)
+
 
 def literal(value: Any, kind: str) -> str:
     """A number in C."""
@@ -77,6 +115,8 @@ class Text:
         self.indent = indent
         self.declared: set[str] = set()
         self.blocks: dict[str, str] = {}
+        self.kinds: Mapping[str, str] = {}
+        self.held: Mapping[str, int] = {}  # scratch memory of which a lane has one element
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -123,8 +163,8 @@ class Text:
             return f"({C_TYPES[kind]})-{args[0]}"
         if op in _SIGNS:
             return f"{args[0]} {_SIGNS[op]} {args[1]}"
-        if op in ("min", "max"):
-            return f"{'lesser_of' if op == 'min' else 'larger_of'}({args[0]}, {args[1]})"
+        if op in ("min", "max", "smaller", "larger"):
+            return f"{'lesser_of' if op in ('min', 'smaller') else 'larger_of'}({args[0]}, {args[1]})"
         if op in ("floordiv", "mod"):
             return f"{'floor_quotient' if op == 'floordiv' else 'floor_rest_of'}<{C_TYPES[kind]}>({args[0]}, {args[1]})"
         if op == "abs" and kind not in ir.FLOATS:
@@ -133,6 +173,11 @@ class Text:
 
     def place(self, array: Array, index: Sequence[Node]) -> str:
         """The element of an array."""
+        if array.name in self.held:
+            if array.name not in self.declared:
+                self.declared.add(array.name)
+                self.lines.insert(0, f"    {C_TYPES[array.type]} {array.name};")
+            return array.name
         values = [self.value(i) for i in index]
         if array.length:
             if array.name not in self.declared:
@@ -176,6 +221,29 @@ class Text:
         self.line(f"    {named(statement.name)} = {turn};")
         self.statements(statement.body)
         self.line("}")
+
+    def _dealt(self, statement: Dealt) -> None:
+        start, stop = self.value(statement.start), self.value(statement.stop)
+        self.count += 1
+        turn = f"turn{self.count}"
+        for name, how in statement.folds.items():
+            self.line(f"if (LANE) {named(name)} = {_start_of(how, self.kinds[name])};")
+        # a lane's turns are those of its number modulo the lanes, so that it finds its own elements again
+        self.line(f"for (int64 {turn} = {start} + (int)(((unsigned)LANE - (unsigned){start}) % blockDim.x); "
+                  f"{turn} < {stop}; {turn} += blockDim.x) {{")
+        self.line(f"    {named(statement.name)} = {turn};")
+        self.statements(statement.body)
+        self.line("}")
+        for name, how in statement.folds.items():
+            self.line(f"{named(name)} = folded<fold_{how}>({named(name)});")
+
+    def _first(self, statement: First) -> None:
+        self.line("if (LANE == 0) {")
+        self.statements(statement.body)
+        self.line("}")
+
+    def _meet(self, statement: Meet) -> None:
+        self.line("meet();")
 
     def _while(self, statement: ir.While) -> None:
         self.line("while (true) {")
@@ -231,14 +299,16 @@ def written_function(function: ir.Function) -> str:
     return f"__device__ inline {C_TYPES[function.result.type]} {function.name}({given}) {{\n{body}\n}}\n"
 
 
-def kernel_source(kernel: ir.Kernel) -> str:
-    """A kernel of the language, `run(*arrays, *numbers)`: one turn of its parallel loop a thread.
+def kernel_source(kernel: ir.Kernel, held: Mapping[str, int] | None = None) -> str:
+    """A kernel of the language, `run(*arrays, *numbers)`: a turn of its parallel loop for each thread, or, in teams
+    (_kernels/teams.py), for each team.
 
-    An array is a struct of its place, sizes and strides in elements.
+    An array is a struct of its place, sizes and strides in elements; `held` is scratch memory as lanes have it.
     """
     structs = "".join(f"struct {a.name}_t {{ {C_TYPES[a.type]}* data; int64 shape[{max(a.ndim, 1)}]; "
                       f"int64 stride[{max(a.ndim, 1)}]; }};\n" for a in kernel.arrays)
     text = Text(0)
+    text.kinds, text.held = kernel.variables, held or {}
     for name, kind in kernel.variables.items():
         text.lines.append(f"    {C_TYPES[kind]} {named(name)};")
     place = next((i for i, s in enumerate(kernel.body) if isinstance(s, ir.Loop) and s.work is not None), None)
@@ -249,11 +319,13 @@ def kernel_source(kernel: ir.Kernel) -> str:
         text.statements(kernel.body[:place])
         text.indent = 1
         stop = text.value(loop.stop)
-        text.line(f"{named(loop.name)} = blockIdx.x * (int64)blockDim.x + threadIdx.x;")
+        own = "(int64)blockDim.x + threadIdx.x" if held is None else "(int64)blockDim.y + threadIdx.y"
+        text.line(f"{named(loop.name)} = blockIdx.x * {own};")
         text.line(f"if ({named(loop.name)} >= {stop}) return;")
         text.indent = 0
         text.statements(loop.body)
     given = ", ".join([*(f"{a.name}_t {a.name}" for a in kernel.arrays),
                        *(f"{C_TYPES[kind]} {named(name)}" for name, kind in kernel.numbers)])
     body = "\n".join(text.lines)
-    return f'{HEAD}{structs}extern "C" __global__ void run({given}) {{\n{body}\n}}\n'
+    head = HEAD if held is None else HEAD + TEAM
+    return f'{head}{structs}extern "C" __global__ void run({given}) {{\n{body}\n}}\n'

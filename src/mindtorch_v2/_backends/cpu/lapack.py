@@ -149,6 +149,9 @@ def lu_solve(LU: Any, pivots: Any, B: Any, adjoint: bool) -> Any:
 
 def permutation(pivots: Any, rows: int) -> Any:
     """Where the rows of a product L U come from, given the exchanges that LAPACK made one after the other."""
+    if pivots.size and (pivots.min() < 1 or pivots.max() > rows):
+        raise RuntimeError("pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+                           "Did you properly pass the result of lu_factor?")
     made = np.empty((*pivots.shape[:-1], rows), np.int64)
     for at in np.ndindex(pivots.shape[:-1]):
         order = list(range(rows))

@@ -27,7 +27,7 @@ from .pointwise import launch_of
 from .recorder import Recorder, Result
 from .recording import Buffer, Computed, Folded, Found, Leaf, Multiplied, Place, Program, Ran, Taken, evaluated
 from .streams import current
-from .written import source_and_turns
+from .written import source_of
 
 _LIMIT = 4096
 # Why a call may have no program: CuPy then does it, or says what is wrong.
@@ -120,8 +120,7 @@ def _taking(step: Taken) -> tuple[Launch, tuple[Place, ...]]:
 
 
 def _running(step: Ran) -> tuple[Launch, tuple[Place, ...]]:
-    text, turns, fixed = source_and_turns(step)
-    grid, block = ((-(-turns // 128),), (128,)) if turns else ((1,), (1,))
+    text, fixed, grid, block = source_of(step)
     return Launch(compiled(text, "launched"), "q" * len(step.arrays), grid, block, fixed), step.arrays
 
 

@@ -257,7 +257,20 @@ class Array:
 
     # elements --------------------------------------------------------------------------------------------------
 
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "Array":
+        """The elements whose second index is the first and the offset, in a last dimension."""
+        order = [d for d in range(self.ndim) if d not in (axis1 % self.ndim, axis2 % self.ndim)]
+        turned = self.transpose(*order, axis1 % self.ndim, axis2 % self.ndim)
+        rows = np.arange(max(-offset, 0), min(turned.shape[-2], turned.shape[-1] - offset))
+        return turned[..., rows, rows + offset]
+
+    def trace(self) -> "Array":
+        return self.diagonal().sum()
+
     def __getitem__(self, key: Any) -> "Array":
+        slanted = _slanted(key)
+        if slanted is not None and self.value.host is None:
+            return self._viewed(lambda a: a[key], lambda p: _along_both(p, *slanted))
         if self.value.host is not None and not _has_arrays(key) and not _is_basic(key):
             return Array.of_host(self.value.host[_host_key(key)])
         if _is_basic(key):
@@ -312,10 +325,15 @@ class Array:
                 raise Untraceable
             data[_host_key(key)] = _host_key(value)
             return
+        lifted = _lifted(value)
+        slanted = _slanted(key)
+        if slanted is not None:
+            self._leave_host()
+            self._write(_along_both(self._place(), *slanted), lifted)
+            return
         if not _is_basic(key):
             self._set_masked(key, value)
             return
-        lifted = _lifted(value)
         if key is Ellipsis and self.value.node is not None:
             self.value = _cast(lifted, self.dtype, self.shape)
             return
@@ -400,7 +418,7 @@ class Array:
     # reductions ------------------------------------------------------------------------------------------------
 
     def fold(self, how: str, axis: Any = None, keepdims: bool = False, kind: Any = None) -> "Array":
-        """Folded over axes: "sum", "prod", "max", "min", "any" or "all"."""
+        """Folded over axes: "sum", "prod", "max", "min", "xor", "any" or "all"."""
         if self.value.host is not None:
             options = {} if kind is None else {"dtype": kind}
             return Array.of_host(getattr(np, how)(self.value.host, axis=axis, keepdims=keepdims, **options))
@@ -550,6 +568,27 @@ def _sliced(place: Place, key: Any) -> Place:
         shown = fake[(*key, ...) if isinstance(key, tuple) else (key, ...)]
     moved = shown.__array_interface__["data"][0] - fake.__array_interface__["data"][0]
     return place._replace(shape=shown.shape, strides=shown.strides, offset=place.offset + moved)
+
+
+def _slanted(key: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """The indices of a key that goes along the last two dimensions at once, in even steps."""
+    if not isinstance(key, tuple) or len(key) != 3 or key[0] is not Ellipsis:
+        return None
+    found = [k.value.host if isinstance(k, Array) else k for k in key[1:]]
+    if any(not isinstance(k, np.ndarray) or k.ndim != 1 or k.dtype.kind != "i" or not k.size or
+           len(set(np.diff(k).tolist())) > 1 or k.min() < 0 for k in found) or found[0].size != found[1].size:
+        return None
+    return found[0], found[1]
+
+
+def _along_both(place: Place, rows: np.ndarray, columns: np.ndarray) -> Place:
+    steps = [int(k[1] - k[0]) if k.size > 1 else 0 for k in (rows, columns)]
+    if rows.max() >= place.shape[-2] or columns.max() >= place.shape[-1]:
+        raise Untraceable
+    down, across = place.strides[-2:]
+    return place._replace(shape=(*place.shape[:-2], rows.size),
+                          strides=(*place.strides[:-2], steps[0] * down + steps[1] * across),
+                          offset=place.offset + int(rows[0]) * down + int(columns[0]) * across)
 
 
 def _is_basic(key: Any) -> bool:

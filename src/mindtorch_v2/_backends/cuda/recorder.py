@@ -1,5 +1,6 @@
 """The device on which array functions are recorded, and what they call `xp` there: NumPy's names (recording.py)."""
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from .special import FUNCTIONS
 
 _LITTLE = 4096  # elements of an array that the host makes, since it may be kept as a constant
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any",
-               "logical_and": "all"}
+               "logical_and": "all", "bitwise_xor": "xor"}
 _OTHERS = frozenset("ndarray pi inf nan e asarray all empty_like zeros_like ones_like in_blocks at_least at_most clip "
                     "where zero_where real positive conjugate".split())
 _ELEMENTWISE = frozenset(name for name, value in vars(trace.Namespace).items()
@@ -96,6 +97,18 @@ class Namespace:
 
     def __repr__(self) -> str:
         return "<array namespace of recorded programs>"
+
+    @functools.cached_property
+    def lapack(self) -> Any:
+        from . import recorded_lapack  # which records with this namespace
+
+        return recorded_lapack
+
+    @functools.cached_property
+    def linalg(self) -> Any:
+        from .recorded_lapack import Functions
+
+        return Functions()
 
     def in_blocks(self, compute: Callable, *arguments: Any) -> Any:
         return compute(self, *arguments)
@@ -287,6 +300,13 @@ class Namespace:
         if x.dtype.kind == "c":
             raise Untraceable
         return self.ones(x.shape, bool)
+
+    def split(self, x: Array, parts: int, axis: int = 0) -> list[Array]:
+        lead, size = (slice(None),) * (axis % x.ndim), x.shape[axis] // parts
+        return [x[(*lead, slice(i * size, (i + 1) * size))] for i in range(parts)]
+
+    def dot(self, a: Any, b: Any) -> Array:
+        return product(a, b)
 
     def matmul(self, a: Any, b: Any, out: Any = None, order: Any = None) -> Array:
         made = product(a, b)

@@ -1,84 +1,51 @@
-"""Kernels of the language on a GPU: what prepares their calls on the CPU is recorded, and one turn runs a thread.
+"""Kernels of the language on a GPU: what prepares their calls on the CPU is recorded; a thread, or a team, has a turn.
 
-The modules of _backends/cpu/kernels whose functions make arrays with NumPy and hand them to `launched` are loaded a
-second time here, with recorded arrays in the place of NumPy's and a `launched` that notes the call as a step.
+The modules of _backends/cpu/kernels, whose functions make arrays with NumPy and hand them to `launched`, are loaded a
+second time (shared_kernels), with recorded arrays in the place of NumPy's and calls that are noted as steps.
 """
 
 import ctypes
 import functools
 import importlib
-import importlib.util
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ..._kernels import cuda, ir
-from ..._kernels.language import flat, kernel, read
+from ..._kernels.language import flat, read
+from ..._kernels.teams import NotShared, folds_of, shared, walk
 from ..interface import parameters_of
 from .fuse import Untraceable
-from .recorded_arrays import Array
 from .recorder import xp
-from .recording import Buffer, Place, Ran, current_program
+from .recording import Ran
+from .special import source_of as functions_of
 
-_PREPARING = "mindtorch_v2._backends.cpu.kernels"
-# What is no kernel of the language, or one whose turns are long rows: a device has better ones.
-_OTHERS = frozenset(("", "onednn", "reduce", "softmax", "norm", "sparse"))
+_PREPARING = f"{__package__}.shared_kernels"
+_OTHERS = frozenset(("", "onednn", "sparse"))  # what has no kernel of the language, or looks at data
 _LONG = 1 << 20  # elements from which on threads that go along rows read and write too far apart
-_INT64 = np.dtype(np.int64)
+_FEW, _THREADS = 4096, 1 << 14  # turns that teams have even if they are short; threads that fill a device
+_ZERO = ir.const(0, "i64")
 
 
 # preparing calls -----------------------------------------------------------------------------------------------------
 
 
-def launched(written: kernel, *args: Any, **constants: Any) -> bool:
-    """Notes that a kernel runs on arrays and then numbers. Arrays of the program's own may be written to."""
-    program, places, numbers = current_program(), [], []
-    for value in args:
-        if not isinstance(value, Array):
-            numbers.append(value)
-            continue
-        if value.size and not _is_note(value):
-            value._leave_host()
-            place = value._place()
-            if place.buffer.is_own:
-                program.before_write(place, None)
-        else:
-            place = Place(Buffer(8 * max(value.size, 1)), value.dtype, value.shape, value.strides)
-        places.append(place)
-    program.add(Ran(written, tuple(constants.items()), tuple(places), tuple(numbers), places[0]))
-    return True
-
-
-def _is_note(array: Array) -> bool:
-    """Whether an array is where kernels note that data is wrong, which is not looked at here."""
-    data = array.value.host
-    return data is not None and array.shape == (1,) and array.dtype == _INT64 and not data[0]
-
-
 @functools.cache
 def _module(name: str) -> ModuleType:
     """A module of the CPU's kernels that prepares calls for recorded arrays."""
-    spec = importlib.util.find_spec(f"{_PREPARING}.{name}")
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    for own, value in list(vars(made).items()):
-        if own == "np":
-            made.np = xp  # type: ignore[attr-defined]
-        elif own == "launched":
-            made.launched = launched  # type: ignore[attr-defined]
-        elif getattr(value, "__module__", "") == f"{_PREPARING}.arrays" and name != "arrays" and callable(value):
-            setattr(made, own, getattr(_module("arrays"), own))
+    made = importlib.import_module(f"{_PREPARING}.{name}")
+    for known, module in list(sys.modules.items()):
+        if known.startswith(_PREPARING + ".") and hasattr(module, "np"):
+            module.np = xp  # type: ignore[attr-defined]
     return made
 
 
 def preparing(name: str | None) -> Callable | None:
     """The array function of what a declaration names for the CPU, if it runs kernels of the language."""
     module, _, function = (name or "").partition(".")
-    if module in _OTHERS or not hasattr(_module(module), "launched"):
+    if module in _OTHERS:
         return None
     own = getattr(_module(module), function)
     wants_spec = "spec" in parameters_of(own)
@@ -96,8 +63,17 @@ def preparing(name: str | None) -> Callable | None:
 # launching -----------------------------------------------------------------------------------------------------------
 
 
-def source_and_turns(step: Ran) -> tuple[str, int, list[Any]]:
-    """The C of a step's kernel, `launched(*addresses, geometry, numbers)`, its turns, and what arguments are fixed."""
+class Source(NamedTuple):
+    """The C of a kernel, `launched(*addresses, geometry, numbers)`, what of it is fixed, and how it is launched."""
+
+    text: str
+    fixed: list[Any]
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+
+
+def source_of(step: Ran) -> Source:
+    """How a step's kernel runs: an element a thread, a turn a team, or a turn a thread."""
     written, constants = step.kernel, dict(step.constants)
     code, annotated = written.function.__code__, written.function.__annotations__
     names = code.co_varnames[: code.co_argcount]
@@ -117,14 +93,33 @@ def source_and_turns(step: Ran) -> tuple[str, int, list[Any]]:
         shapes[name] = shape
         geometry += [*(shape or (1,)), *(strides or (0,))]
     numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(step.arrays) :]}
-    made = spread_out(read(written, given, numbers, constants))
     values = dict(zip(numbers, step.numbers, strict=True))
-    turns = _turns(made, shapes, values)
-    text = cuda.kernel_source(made).replace('extern "C" __global__ void run(', "__device__ inline void run(")
+    made, held, grid, block = _arranged(read(written, given, numbers, constants), shapes, values)
+    text = cuda.kernel_source(made, held).replace('extern "C" __global__ void run(', "__device__ inline void run(")
     fixed: list[Any] = [(ctypes.c_longlong * max(len(geometry), 1))(*geometry)]
     fixed += [ctypes.c_double(values[name]) if kind == "f64" else ctypes.c_longlong(int(values[name]))
               for name, kind in numbers.items()]
-    return text + _entry(made, numbers, len(geometry)), turns, fixed
+    return Source(functions_of(text) + text + _entry(made, numbers, len(geometry)), fixed, grid, block)
+
+
+def _arranged(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, Any]) -> tuple:
+    """The kernel as it is run, what lanes hold of its scratch memory if it is in teams, grid and block."""
+    spread = spread_out(made)
+    turns, work = _turns(spread, shapes, numbers)
+    if spread is made:
+        try:
+            in_teams = shared(made)
+        except NotShared:
+            in_teams = None
+        if in_teams is not None and (turns <= _FEW or work >= 64):
+            held = max(in_teams.held.values(), default=0)
+            team = 1 << max(5, min(10, max((work // 32 if turns else 256) - 1, held - 1, 0).bit_length()))
+            if held <= team and (turns * team >= _THREADS or turns * work <= _LONG):
+                each = 4 if team == 32 and turns > 1 else 1
+                return in_teams.kernel, in_teams.held, (max(-(-turns // each), 1),), (team, each)
+    if work > 1 and turns * work > _LONG:
+        raise Untraceable
+    return spread, None, (max(-(-turns // 128), 1),), (128 if turns else 1,)
 
 
 def _entry(made: ir.Kernel, numbers: Mapping[str, str], count: int) -> str:
@@ -155,73 +150,28 @@ def spread_out(made: ir.Kernel) -> ir.Kernel:
         return made
     outer = made.body[at]
     *before, inner = outer.body
-    if not isinstance(inner, ir.Loop) or not all(isinstance(s, ir.Set) for s in before) or not _is_apart(inner):
+    if not isinstance(inner, ir.Loop) or not all(isinstance(s, ir.Set) for s in before) or folds_of(inner) != {}:
         return made
+    if any(isinstance(s, ir.Store) and s.array.length for s in walk(inner.body)):
+        return made
+    count = inner.stop
+    if repr(inner.start) != repr(_ZERO):
+        if count.op != "add" or repr(count.args[0]) != repr(inner.start):
+            return made
+        count = count.args[1]
     set_before = {outer.name, *(s.name for s in before)}
-    if any(node.op == "load" or node.op == "var" and node.data in set_before for node in inner.stop.walk()):
+    if any(node.op == "load" or node.op == "var" and node.data in set_before for node in count.walk()):
         return made
-    turn, count = (ir.Node("var", "i64", (), name) for name in ("own_turn", "own_count"))
-    body = [ir.Set(outer.name, ir.Node("floordiv", "i64", (turn, count))), *before,
-            ir.Set(inner.name, ir.Node("mod", "i64", (turn, count))), *inner.body]
-    counted = ir.Set("own_count", ir.Node("max", "i64", (inner.stop, ir.const(1, "i64"))))
-    loop = ir.Loop("own_turn", outer.start, ir.Node("mul", "i64", (outer.stop, inner.stop)), outer.step, body,
+    turn, counted = (ir.Node("var", "i64", (), name) for name in ("own_turn", "own_count"))
+    number = ir.Node("add", "i64", (inner.start, ir.Node("mod", "i64", (turn, counted))))
+    body = [ir.Set(outer.name, ir.Node("floordiv", "i64", (turn, counted))), *before, ir.Set(inner.name, number),
+            *inner.body]
+    counting = ir.Set("own_count", ir.Node("max", "i64", (count, ir.const(1, "i64"))))
+    loop = ir.Loop("own_turn", outer.start, ir.Node("mul", "i64", (outer.stop, count)), outer.step, body,
                    ir.const(1, "i64"))
-    spread = [*made.body[:at], counted, loop, *made.body[at + 1 :]]
+    spread = [*made.body[:at], counting, loop, *made.body[at + 1 :]]
     names = made.variables | {"own_turn": "i64", "own_count": "i64"}
     return ir.Kernel(made.name, made.arrays, made.numbers, spread, names)
-
-
-def _is_apart(loop: ir.Loop) -> bool:
-    """Whether no turn of a loop reads what another one writes: variables, or elements of arrays."""
-    if loop.start.op != "const" or loop.start.data or loop.step.op != "const" or loop.step.data != 1:
-        return False
-    stored: set[str] = set()
-    loaded: set[str] = set()
-    carried: list[str] = []
-    written = {s.name for s in _statements(loop.body) if isinstance(s, (ir.Set, ir.Loop))}
-
-    def look(node: ir.Node, known: set[str]) -> None:
-        for each in node.walk():
-            if each.op == "load":
-                loaded.add(each.data.name)
-            elif each.op == "var" and each.data in written and each.data not in known:
-                carried.append(each.data)
-
-    def follow(body: Sequence[Any], known: set[str]) -> bool:
-        for s in body:
-            if isinstance(s, ir.Set):
-                look(s.value, known)
-                known.add(s.name)
-            elif isinstance(s, ir.Store):
-                for node in (*s.index, s.value):
-                    look(node, known)
-                own = any(node.op == "var" and node.data == loop.name for node in s.index)
-                if s.array.length or s.combine is None and not own:
-                    return False
-                stored.add(s.array.name)
-            elif isinstance(s, ir.Loop):
-                for node in (s.start, s.stop, s.step):
-                    look(node, known)
-                if not follow(s.body, known | {s.name}):
-                    return False
-            elif isinstance(s, ir.If):
-                look(s.condition, known)
-                either, other = set(known), set(known)
-                if not (follow(s.then, either) and follow(s.otherwise or (), other)):
-                    return False
-                known |= either & other
-            else:
-                return False
-        return True
-
-    return follow(loop.body, {loop.name}) and not carried and not stored & loaded
-
-
-def _statements(body: Sequence[Any]) -> Iterator[Any]:
-    for s in body:
-        yield s
-        for inner in (getattr(s, "body", None), getattr(s, "then", None), getattr(s, "otherwise", None)):
-            yield from _statements(inner or ())
 
 
 _WHOLE: dict[str, Callable[..., int]] = {
@@ -233,8 +183,8 @@ _WHOLE: dict[str, Callable[..., int]] = {
 }  # fmt: skip
 
 
-def _turns(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, Any]) -> int:
-    """How many turns the parallel loop of a kernel has; 0 without one."""
+def _turns(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, Any]) -> tuple[int, int]:
+    """How many turns the parallel loop of a kernel has, and how long one is; 0 and 0 without such a loop."""
     variables: dict[str, Any] = {}
 
     def value(node: ir.Node) -> Any:
@@ -250,15 +200,16 @@ def _turns(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Mappin
             raise Untraceable
         return _WHOLE[node.op](*map(value, node.args))
 
-    for statement in made.body:
+    for i, statement in enumerate(made.body):
         if isinstance(statement, ir.Loop) and statement.work is not None:
-            if value(statement.start) or value(statement.step) != 1:
+            if value(statement.start) or value(statement.step) != 1 or made.body[i + 1 :]:
                 raise Untraceable
-            turns, work = int(value(statement.stop)), int(value(statement.work))
-            if work > 1 and turns * work > _LONG:
-                raise Untraceable
-            return turns
-        if not isinstance(statement, ir.Set):
+            return int(value(statement.stop)), int(value(statement.work))
+        if any(isinstance(s, ir.Loop) and s.work is not None for s in walk([statement])):
             raise Untraceable
-        variables[statement.name] = value(statement.value)
-    return 0
+        if isinstance(statement, ir.Set):
+            try:
+                variables[statement.name] = value(statement.value)
+            except KeyError:
+                raise Untraceable from None
+    return 0, 0

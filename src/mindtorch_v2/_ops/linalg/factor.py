@@ -195,12 +195,8 @@ def _permutation_spec(LU_data: Tensor, LU_pivots: Tensor) -> Spec:
 
 def _permutation(xp: Any, LU_data: Any, LU_pivots: Any, spec: Spec) -> Any:
     m, n = LU_data.shape[-2:]
-    LU_pivots = LU_pivots[..., : min(m, n)]
-    if LU_pivots.size and (LU_pivots.min() < 1 or LU_pivots.max() > m):
-        raise RuntimeError("pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
-                           "Did you properly pass the result of lu_factor?")
     made = xp.empty(spec.shape, spec.dtype.np)
-    made[...] = xp.arange(m)[:, None] == xp.lapack.permutation(LU_pivots, m)[..., None, :]
+    made[...] = xp.arange(m)[:, None] == xp.lapack.permutation(LU_pivots[..., : min(m, n)], m)[..., None, :]
     return made
 
 

@@ -31,6 +31,7 @@ class _Fold(NamedTuple):
 _FOLDS = {
     "sum": _Fold("a + b", "(A)0"), "prod": _Fold("a * b", "(A)1"),
     "max": _Fold("(a != a || a > b) ? a : b", "LOWEST"), "min": _Fold("(a != a || a < b) ? a : b", "HIGHEST"),
+    "xor": _Fold("a ^ b", "(A)0"),
     "any": _Fold("a | b", "(A)0", "(A)(x != 0)"), "all": _Fold("a & b", "(A)1", "(A)(x != 0)"),
 }
 
