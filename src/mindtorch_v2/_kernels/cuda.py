@@ -47,6 +47,12 @@ template <typename T> __device__ inline T floor_quotient(T a, T b) {
 }
 template <typename T> __device__ inline T lesser_of(T a, T b) { return a != a || a < b ? a : b; }
 template <typename T> __device__ inline T larger_of(T a, T b) { return a != a || a > b ? a : b; }
+template <typename T> __device__ inline void put_add(T* place, T x) { atomicAdd(place, x); }
+template <> __device__ inline void put_add(int64* place, int64 x) {
+    atomicAdd((unsigned long long*)place, (unsigned long long)x);
+}
+template <typename T> __device__ inline void put_min(T* place, T x) { atomicMin(place, x); }
+template <typename T> __device__ inline void put_max(T* place, T x) { atomicMax(place, x); }
 __device__ inline int bits_of(float x) { return __float_as_int(x); }
 __device__ inline int64 bits_of(double x) { return __double_as_longlong(x); }
 __device__ inline float bits_of(int x) { return __int_as_float(x); }
@@ -207,7 +213,7 @@ class Text:
         if statement.combine is None:
             self.line(f"{place} = {value};")
         else:
-            self.line(f"atomic{statement.combine.capitalize()}(&{place}, {value});")
+            self.line(f"put_{statement.combine}(&{place}, {value});")
 
     def _loop(self, statement: ir.Loop) -> None:
         start, stop, step = (self.value(n) for n in (statement.start, statement.stop, statement.step))

@@ -214,6 +214,51 @@ def folds_of(loop: ir.Loop) -> dict[str, str] | None:
     return folds
 
 
+_SUMMED = frozenset(("f32", "f64", "i32", "i64", "u32", "u64"))  # what devices add to memory at once
+
+
+def with_atomics(body: Sequence[Any]) -> list:
+    """Statements whose arrays that are only added to may be added to by several turns."""
+    adding: dict[int, Node] = {}
+    others: set[str] = set()
+    for s in walk(body):
+        own = None
+        if isinstance(s, ir.Store) and s.combine is None and s.value.op == "add" and s.value.data != "ordered":
+            own = next((a for a in s.value.args if _without_casts(a).op == "load"
+                        and repr(_without_casts(a)) == repr(Node("load", s.array.type, tuple(s.index), s.array))), None)
+        if own is not None and s.array.type in _SUMMED and not s.array.length:
+            a, b = s.value.args
+            adding[id(s)] = b if own is a else a
+            others |= {load.data.name for load in _loads([*s.index, adding[id(s)]])}
+            continue
+        others |= {load.data.name for load in _loads(nodes_of(s))}
+        if isinstance(s, ir.Store) and s.combine is None:
+            others.add(s.array.name)
+
+    def changed(body: Sequence[Any]) -> list:
+        made: list = []
+        for s in body:
+            if id(s) in adding and s.array.name not in others:
+                made.append(ir.Store(s.array, s.index, adding[id(s)], "add"))
+            elif isinstance(s, ir.If):
+                made.append(ir.If(s.condition, changed(s.then), changed(s.otherwise)))
+            elif isinstance(s, ir.While):
+                made.append(ir.While(changed(s.test), s.condition, changed(s.body)))
+            elif isinstance(s, (ir.Loop, ir.Block)):
+                made.append(dataclasses.replace(s, body=changed(s.body)))
+            else:
+                made.append(s)
+        return made
+
+    return changed(body)
+
+
+def _without_casts(node: Node) -> Node:
+    while node.op == "cast":
+        node = node.args[0]
+    return node
+
+
 # turns ---------------------------------------------------------------------------------------------------------------
 
 

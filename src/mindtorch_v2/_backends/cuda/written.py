@@ -5,6 +5,7 @@ second time (shared_kernels), with recorded arrays in the place of NumPy's and c
 """
 
 import ctypes
+import dataclasses
 import functools
 import importlib
 import math
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..._kernels import cuda, ir
 from ..._kernels.language import flat, read
-from ..._kernels.teams import NotShared, folds_of, shared, walk
+from ..._kernels.teams import NotShared, folds_of, shared, walk, with_atomics
 from ..interface import parameters_of
 from .fuse import Untraceable
 from .recorder import xp
@@ -104,6 +105,7 @@ def source_of(step: Ran) -> Source:
 
 def _arranged(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, Any]) -> tuple:
     """The kernel as it is run, what lanes hold of its scratch memory if it is in teams, grid and block."""
+    made = dataclasses.replace(made, body=with_atomics(made.body))
     spread = spread_out(made)
     turns, work = _turns(spread, shapes, numbers)
     if spread is made:
