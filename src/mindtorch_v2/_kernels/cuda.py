@@ -190,6 +190,8 @@ class Text:
                 self.declared.add(array.name)
                 self.lines.insert(0, f"    {C_TYPES[array.type]} {array.name}[{array.length}];")
             return f"{array.name}[{values[0]}]"
+        if array.layout == "flat":
+            return f"{array.name}.data[{values[0]}]"
         steps = " + ".join(f"{v} * {array.name}.stride[{d}]" for d, v in enumerate(values)) or "0"
         return f"{array.name}.data[{steps}]"
 

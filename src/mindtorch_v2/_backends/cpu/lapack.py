@@ -134,8 +134,20 @@ def lu_triangles(LU: Any) -> tuple[Any, Any]:
     return L, U
 
 
+def _check_pivots(LU: Any, pivots: Any) -> None:
+    """Raises where LAPACK, which does not look, would exchange rows that are not there."""
+    wrong = "greater or equal to 1" if pivots.min() < 1 else ""
+    if not wrong and pivots.max() > LU.shape[-2]:
+        wrong = "smaller or equal to LU.size(-2)"
+    if wrong:
+        raise RuntimeError(f"Pivots given to lu_solve must all be {wrong}. Did you properly pass the result of "
+                           "lu_factor?")
+
+
 def lu_solve(LU: Any, pivots: Any, B: Any, adjoint: bool) -> Any:
     """X of A X = B, or of A^H X = B, for the A that was factored."""
+    if B.size and pivots.size:
+        _check_pivots(LU, pivots)
     getrs, trans = _routine("getrs", LU.dtype), 2 if adjoint else 0
     if LU.ndim == B.ndim == 2 and B.size:
         return getrs(LU, pivots - 1, B, trans)[0]

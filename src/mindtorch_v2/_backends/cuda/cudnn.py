@@ -33,6 +33,7 @@ _TENSOR_CORES, _DOWN_CONVERTED = 0, 1  # what engines note about their numbers
 _MOST_PROPOSED = 16
 
 # what is computed -> the operation, its first attribute, those of the arrays, and which it reads and which it writes
+_MOST_PACKS = 64  # descriptors of addresses that a convolution keeps
 _KINDS = {"forward": (10, 700, {"w": 703, "x": 704, "y": 705}, "xwy"),
           "input": (12, 706, {"w": 709, "x": 710, "y": 711}, "wyx"),
           "weight": (11, 712, {"w": 715, "x": 716, "y": 717}, "xyw")}
@@ -175,17 +176,12 @@ class Convolution:
         space = _longs([0])
         self.plan.get(402, _INT64, space)
         self.space = layout_of((max(space[0], 1),), np.dtype(np.uint8))
-        self.pack, self.pointers, self.workspace = _pointer(), (_pointer * 3)(), (_pointer * 1)()
-        self.names = _longs([1, 2, 3])
+        self.packs: dict[tuple[int, ...], Any] = {}
         found = library()
         assert found is not None
         self.create, self.set = found.cudnnBackendCreateDescriptor, found.cudnnBackendSetAttribute
         self.finalize, self.execute = found.cudnnBackendFinalize, found.cudnnBackendExecute
         self.destroy = found.cudnnBackendDestroyDescriptor
-        self.settings = [(_int(1000), _int(_INT64), _long(3), self.names),
-                         (_int(1001), _int(_ADDRESS), _long(3), self.pointers),
-                         (_int(1003), _int(_ADDRESS), _long(1), self.workspace)]
-        self.kind, self.at = _int(_PACK), ctypes.byref(self.pack)
 
     @staticmethod
     def _first_plan(graph: _Descriptor, handle: Any, excluded: set[int]) -> _Descriptor:
@@ -200,13 +196,28 @@ class Convolution:
     def __call__(self, a: int, b: int, out: int, device: int) -> None:
         """Queues it."""
         space = quick_empty(self.space, device_of(device))
+        key = a, b, out, space.pointer
         with lock:
-            self.pointers[:] = [a, b, out]
-            self.workspace[0] = space.pointer
-            status = self.create(self.kind, self.at)
-            for setting in self.settings:
-                status = status or self.set(self.pack, *setting)
-            status = status or self.finalize(self.pack) or self.execute(_handle(device), self.plan.address, self.pack)
-            self.destroy(self.pack)
+            pack = self.packs.get(key) or self._packed(key)
+            status = self.execute(_handle(device), self.plan.address, pack)
         if status:
             raise CudaError(f"cuDNN error: status {status} of a convolution")
+
+    def _packed(self, key: tuple[int, ...]) -> Any:
+        """The descriptor of four addresses. A program that repeats itself finds most of its memory where it was."""
+        if len(self.packs) >= _MOST_PACKS:
+            for pack in self.packs.values():
+                self.destroy(pack)
+            self.packs.clear()
+        pack = _pointer()
+        *arrays, space = key
+        status = self.create(_int(_PACK), ctypes.byref(pack))
+        for setting in ((_int(1000), _int(_INT64), _long(3), _longs([1, 2, 3])),
+                        (_int(1001), _int(_ADDRESS), _long(3), (_pointer * 3)(*arrays)),
+                        (_int(1003), _int(_ADDRESS), _long(1), (_pointer * 1)(space))):
+            status = status or self.set(pack, *setting)
+        status = status or self.finalize(pack)
+        if status:
+            raise CudaError(f"cuDNN error: status {status} of a convolution")
+        self.packs[key] = pack
+        return pack

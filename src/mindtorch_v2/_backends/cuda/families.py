@@ -222,10 +222,30 @@ def _planned(operator: Operator, args: Sequence[Any]) -> tuple[Layout, device, d
     return layout_for(spec), where_for(args[at["device"]], args), spec.dtype
 
 
-def fresh(operator: Operator, args: Sequence[Any]) -> Tensor:
-    """The uninitialised result of a factory."""
-    layout, where, _ = _planned(operator, args)
-    return wrap_cuda(empty(layout, where))
+def planning(operator: Operator, written: Callable = lambda args, layout, kind: None) -> Callable:
+    """`plan(args)`, which gives layout and place of a factory's result, and what `written` made of these at first."""
+    plans: dict[tuple, tuple] = {}
+    at_value = operator.schema.index.get("fill_value", 0)
+
+    def plan(args: Sequence[Any]) -> tuple:
+        first = args[0]
+        given = first._array.layout if hasattr(first, "_array") else first
+        key = (given, args[at_value].__class__, args[1:], get_default_dtype(), runtime.current_device(),
+               determinism.fills)
+        try:
+            return plans[key]
+        except (KeyError, AttributeError):
+            pass
+        except TypeError:  # lists
+            layout, where, kind = _planned(operator, args)
+            return layout, where, written(args, layout, kind)
+        layout, where, kind = _planned(operator, args)
+        if len(plans) > 4096:
+            plans.clear()
+        plans[key] = made = layout, where, written(args, layout, kind)
+        return made
+
+    return plan
 
 
 def leaf(operator: Operator, made: Tensor, args: Sequence[Any]) -> Tensor:
@@ -258,25 +278,18 @@ def _stem(operator: Operator) -> str:
 def _filled(operator: Operator) -> Callable:
     """The kernel of a factory whose elements are all alike, or left as they are."""
     schema, stem = operator.schema, _stem(operator)
-    at_value = schema.index.get("fill_value")
-    plans: dict[tuple, tuple] = {}
-    at_grad = schema.index["requires_grad"]
+    at_value, at_grad = schema.index.get("fill_value"), schema.index["requires_grad"]
+
+    def writing(args: Sequence[Any], layout: Layout, kind: dtype) -> Callable | None:
+        value = _FILLS[stem] if at_value is None else stored_number(args[at_value], kind)
+        if stem == "empty" and determinism.fills:
+            value = stored_number(filler(kind), kind)
+        return None if value is None else filling(layout, value)
+
+    plan = planning(operator, writing)
 
     def filled(*args: Any) -> Tensor:
-        first = args[0]
-        given = first._array.layout if hasattr(first, "_array") else first
-        key = given, args[1:], get_default_dtype(), runtime.current_device(), determinism.fills
-        try:
-            layout, where, write = plans[key]
-        except (KeyError, AttributeError):
-            layout, where, kind = _planned(operator, args)
-            value = _FILLS[stem] if at_value is None else stored_number(args[at_value], kind)
-            if stem == "empty" and determinism.fills:
-                value = stored_number(filler(kind), kind)
-            write = None if value is None else filling(layout, value)
-            if len(plans) > 4096:
-                plans.clear()
-            plans[key] = layout, where, write
+        layout, where, write = plan(args)
         array = empty(layout, where)
         if write is not None:
             write(array)

@@ -1,5 +1,6 @@
 """Kernels of array functions as programs of prepared launches, one for each kind of call (recording.py)."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..._dispatch.schema import NUMBERS
 from ..._kernels import trace
 from ..._ops._declare.families import ArrayFamily, Parts, result_of
 from ...backends import cuda as settings
-from .array import CudaArray, Layout, array_on, from_host, layout_of, quick_empty
+from .array import CudaArray, Layout, array_on, empty, from_host, layout_of, quick_empty
 from .c_types import c_type
 from .cublas import is_supported
 from .families import wrap_cuda
@@ -133,6 +134,7 @@ class _Replay:
     def __init__(self, program: Program, arguments: Sequence[CudaArray]) -> None:
         self.scope: dict[str, Any] = {"lock": lock, "launch_kernel": launch_kernel, "current": current, "check": check,
                                       "source": source, "allocate": allocate, "quick_empty": quick_empty,
+                                      "empty": empty,
                                       "matmul": settings.matmul}
         self.names: dict[int, str] = {}
         self.taken = 0
@@ -211,7 +213,7 @@ class _Replay:
                       f"except MemoryError: held = allocate({self.taken}, where)", "memory = held.ptr"]
         for i, place in enumerate(self.results):
             self.scope[f"layout{i}"] = layout_of(place.shape, place.kind, place.strides)
-            lines.append(f"r{i} = quick_empty(layout{i}, a0.device)")
+            lines.append(f"r{i} = {'quick_empty' if math.prod(place.shape) else 'empty'}(layout{i}, a0.device)")
         made = ", ".join(f"r{i}" for i in range(len(self.results)))
         body = "\n".join("    " + line for line in (*lines, *self.lines, f"return ({made},)"))
         self.scope["__opname__"] = f"{name} cuda program"

@@ -14,6 +14,7 @@ from . import fuse
 from .c_types import C_TYPES
 from .fuse import Untraceable
 from .recording import (
+    Buffer,
     Computed,
     Folded,
     Found,
@@ -269,8 +270,8 @@ class Array:
 
     def __getitem__(self, key: Any) -> "Array":
         slanted = _slanted(key)
-        if slanted is not None and self.value.host is None:
-            return self._viewed(lambda a: a[key], lambda p: _along_both(p, *slanted))
+        if slanted is not None:
+            return self._viewed(lambda a: _shown(a, *slanted), lambda p: _along_both(p, *slanted))
         if self.value.host is not None and not _has_arrays(key) and not _is_basic(key):
             return Array.of_host(self.value.host[_host_key(key)])
         if _is_basic(key):
@@ -324,6 +325,8 @@ class Array:
             if not data.flags.writeable:
                 raise Untraceable
             data[_host_key(key)] = _host_key(value)
+            return
+        if not self.size:
             return
         lifted = _lifted(value)
         slanted = _slanted(key)
@@ -409,9 +412,12 @@ class Array:
         return Array(Value(self.shape, self.dtype, node=Node("cast", (self.value, self.dtype))))
 
     def conj(self) -> "Array":
-        if self.dtype.kind == "c":
-            raise Untraceable
-        return self
+        if self.dtype.kind != "c":
+            return self
+        place = current_program().fresh(self.shape, self.dtype)
+        made = Array(Value(place.shape, place.kind, place=place))
+        made.real, made.imag = self.real, -self.imag
+        return made
 
     conjugate = conj
 
@@ -589,6 +595,12 @@ def _along_both(place: Place, rows: np.ndarray, columns: np.ndarray) -> Place:
     return place._replace(shape=(*place.shape[:-2], rows.size),
                           strides=(*place.strides[:-2], steps[0] * down + steps[1] * across),
                           offset=place.offset + int(rows[0]) * down + int(columns[0]) * across)
+
+
+def _shown(array: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The same of data of the host: a view, which may be written to."""
+    place = _along_both(Place(Buffer(array.nbytes), array.dtype, array.shape, array.strides), rows, columns)
+    return np.lib.stride_tricks.as_strided(array[..., int(rows[0]) :, int(columns[0]) :], place.shape, place.strides)
 
 
 def _is_basic(key: Any) -> bool:

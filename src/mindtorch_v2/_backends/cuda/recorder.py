@@ -369,10 +369,9 @@ class Recorder(Backend):
         place = value.place
         if (place is None or value.host is not None or not place.buffer.is_own or place.buffer.result is not None
                 or place.offset or place.kind != kind or place.strides != strides or place.buffer.nbytes != nbytes):
-            if 0 in value.shape:
-                raise Untraceable
             place = Place(Buffer(nbytes), kind, value.shape, strides)
-            program.computed(value, place)
+            if 0 not in value.shape:
+                program.computed(value, place)
         place.buffer.result = len(program.results)
         program.results.append(place)
         return Result(place.buffer.result)

@@ -12,9 +12,9 @@ from ..._kernels.math import FUNCTIONS as _WRITTEN
 # What the C library has besides the functions of all C libraries.
 _LIBRARY = ("erfinv", "erfcx", "rsqrt", "j0", "j1", "y0", "y1")
 _CHEBYSHEV = [f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"]
-_RENDERED = ("airy_ai", "digamma", "entr", "gammainc", "gammaincc", "hermite_polynomial_h", "hermite_polynomial_he", "i0",
-             "i0e", "i1", "i1e", "k0", "k0e", "k1", "k1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log_ndtr",
-             "logaddexp", "ndtr", "ndtri", "sigmoid", "zeta", *_CHEBYSHEV)  # fmt: skip
+_RENDERED = ("airy_ai", "digamma", "entr", "gammainc", "gammaincc", "hermite_polynomial_h", "hermite_polynomial_he",
+             "i0", "i0e", "i1", "i1e", "k0", "k0e", "k1", "k1e", "laguerre_polynomial_l", "legendre_polynomial_p",
+             "log_ndtr", "logaddexp", "ndtr", "ndtri", "sigmoid", "zeta", *_CHEBYSHEV)  # fmt: skip
 _C = {"logaddexp2": "".join(f"""
 __device__ inline {kind} logaddexp2{end}({kind} x, {kind} y) {{
     if (x != x || y != y) return x + y;

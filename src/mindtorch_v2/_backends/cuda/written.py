@@ -27,6 +27,7 @@ _PREPARING = f"{__package__}.shared_kernels"
 _OTHERS = frozenset(("", "onednn", "sparse"))  # what has no kernel of the language, or looks at data
 _LONG = 1 << 20  # elements from which on threads that go along rows read and write too far apart
 _FEW, _THREADS = 4096, 1 << 14  # turns that teams have even if they are short; threads that fill a device
+_SHARES = 256  # into how many parts work is to be divided, at least
 _ZERO = ir.const(0, "i64")
 
 
@@ -40,6 +41,8 @@ def _module(name: str) -> ModuleType:
     for known, module in list(sys.modules.items()):
         if known.startswith(_PREPARING + ".") and hasattr(module, "np"):
             module.np = xp  # type: ignore[attr-defined]
+            if hasattr(module, "get_num_threads"):
+                module.get_num_threads = lambda: _SHARES  # type: ignore[attr-defined]
     return made
 
 
@@ -85,12 +88,12 @@ def source_of(step: Ran) -> Source:
         kind = ir.type_of(place.kind)
         if kind is None:
             raise Untraceable
-        shape, strides = place.shape, tuple([s // place.kind.itemsize for s in place.strides])
+        shape, strides, layout = place.shape, tuple([s // place.kind.itemsize for s in place.strides]), "s"
         if annotated.get(name) is flat:
             if not place.contiguous:
                 raise Untraceable
-            shape, strides = (math.prod(shape),), (1,)
-        given[name] = kind, len(shape), "s"
+            shape, strides, layout = (math.prod(shape),), (1,), "flat"
+        given[name] = kind, len(shape), layout
         shapes[name] = shape
         geometry += [*(shape or (1,)), *(strides or (0,))]
     numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(step.arrays) :]}
@@ -114,9 +117,11 @@ def _arranged(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Map
         except NotShared:
             in_teams = None
         if in_teams is not None and (turns <= _FEW or work >= 64):
-            held = max(in_teams.held.values(), default=0)
+            # of its columns a turn takes `width`
+            held = min(max(in_teams.held.values(), default=0), numbers.get("width", 1 << 20))
             team = 1 << max(5, min(10, max((work // 32 if turns else 256) - 1, held - 1, 0).bit_length()))
-            if held <= team and (turns * team >= _THREADS or turns * work <= _LONG):
+            enough = _THREADS if not held else 4 * _THREADS
+            if held <= team and (turns * team >= enough or turns * work <= _LONG or _scans(in_teams.kernel)):
                 each = 4 if team == 32 and turns > 1 else 1
                 return in_teams.kernel, in_teams.held, (max(-(-turns // each), 1),), (team, each)
     if work > 1 and turns * work > _LONG:
@@ -140,6 +145,11 @@ def _entry(made: ir.Kernel, numbers: Mapping[str, str], count: int) -> str:
     return (f"struct geometry_t {{ int64 v[{max(count, 1)}]; }};\n"
             f'extern "C" __global__ void launched({addresses}, geometry_t geometry{given}) {{\n    {body}\n'
             f"    run({called});\n}}\n")
+
+
+def _scans(made: ir.Kernel) -> bool:
+    """Whether a kernel goes along rows step by step, for which there is no better way."""
+    return made.name in ("running_columns", "extreme_columns")
 
 
 # turns --------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def exchange(X, pivots, *, backwards):
         for step in range(n):
             k = n - 1 - step if backwards else step
             row = pivots[s, k] - 1
-            if row != k:
+            if row != k and row >= 0 and row < X.shape[1]:
                 for j in parallel(X.shape[2]):
                     here, there = X[s, k, j], X[s, row, j]
                     X[s, k, j] = there
@@ -64,7 +64,7 @@ def order(places, pivots):
             places[s, i] = i
         for k in range(pivots.shape[1]):
             row = pivots[s, k] - 1
-            if 0 <= row and row < rows:
+            if row >= 0 and row < rows:
                 here, there = places[s, k], places[s, row]
                 places[s, k] = there
                 places[s, row] = here

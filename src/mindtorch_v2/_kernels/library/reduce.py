@@ -330,13 +330,12 @@ def moment_rows(made: flat, means: flat, x: flat, rows, n, parts, width, divisor
 def merge_moments(made: flat, means: flat, squares: flat, parts: flat, n, width, count, divisor: float, *, deviation):
     """One mean and spread of the parts of one row."""
     mean = float64(0)
+    for i in range(count):
+        mean += float64(min(width, n - i * width)) * parts[i] / float64(n)
     total = float64(0)
     for i in range(count):
-        own = float64(min(width, n - i * width))
-        step = parts[i] - mean
-        share = own / float64(min(i * width + width, n))
-        total += squares[i] + step * step * share * float64(i * width)
-        mean += step * share
+        apart = parts[i] - mean
+        total += squares[i] + apart * apart * float64(min(width, n - i * width))
     means[0] = mean
     made[0] = spread(total, divisor, deviation)
 

@@ -631,15 +631,29 @@ class View(Family):
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         geometry = self.geometry
+        known: dict[tuple, tuple] = {}  # geometries, on devices whose arrays have a `layout`, of which there is one a kind
+        plans.append(known)
 
         def one(source: Tensor, *args: Any) -> Tensor:
             if source._keys & VIEW_MASK and wake(source):
                 return call_bound(operator, (source, *args))
             storage = source._shared_storage()  # first, since it gives an empty array PyTorch's strides
-            shape, strides, offset, *kind = geometry(source, *args)
+            try:
+                shape, strides, offset, *kind = known[source._array.layout, source._offset, source._keys, args]
+            except (AttributeError, KeyError, TypeError):
+                shape, strides, offset, *kind = remembered(source, args)
             offset += source._offset
             made = storage.array(shape, kind[0] if kind else source._array.dtype, offset, strides)
             return tracked_view(source, made, offset, operator, args)
+
+        def remembered(source: Tensor, args: tuple) -> Any:
+            made = geometry(source, *args)
+            layout = getattr(source._array, "layout", None)
+            if layout is not None and not any(a.__class__ is list or hasattr(a, "_array") for a in args):
+                if len(known) >= 4096:
+                    known.clear()
+                known[layout, source._offset, source._keys, args] = made
+            return made
 
         def many(source: Tensor, *args: Any) -> Any:
             if source._keys & VIEW_MASK and wake(source):

@@ -156,6 +156,7 @@ def _checked_values(self: Tensor) -> Tensor:
     return self._array.values._detached()
 
 
+_ON_DEVICES.append(_checked_values)
 _VALUES = op("values(Tensor(a) self) -> Tensor(a)", public="",
    kernel=Layouts(_checked_values, _checked_values),
    grad=dict(self=lambda grad, self: rebuilt(self, grad)))

@@ -1,5 +1,8 @@
 """Copies on a GPU: within it, from and to the host, reshaped, and of tensors laid one after the other."""
 
+import ctypes
+import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +17,20 @@ from ...._dispatch.schema import NUMBERS
 from ...._ops._declare.rules import Spec
 from ...._ops.copy import preserved_strides, stored_number
 from ...._ops.view import resolved_size
-from ..array import CudaArray, array_on, empty, from_host, layout_of, read_bytes
-from ..families import Maker, copy_array, fill, generic_kernel, infer_of, store, uninitialised, where_for, wrap_cuda
+from ..array import CudaArray, Layout, array_on, empty, from_host, layout_of, read_bytes
+from ..families import (
+    Maker,
+    copy_array,
+    fill,
+    generic_kernel,
+    infer_of,
+    layout_for,
+    store,
+    uninitialised,
+    where_for,
+    wrap_cuda,
+)
+from ..launch import Launch, compiled, longs
 
 
 def clone(self: Tensor, memory_format: Any) -> Tensor:
@@ -121,24 +136,92 @@ def unsafe_view(self: Tensor, size: tuple[int, ...]) -> Tensor:
     return wrap_cuda(made)
 
 
+# Parts of [outer, length] each, side by side in rows of `row` words; a y of the grid has a part.
+_JOIN = r"""
+struct Parts { const T* from[N]; int64 start[N], length[N]; };
+extern "C" __global__ void join(T* out, int64 outer, int64 row, Parts parts) {
+    const T* from = parts.from[blockIdx.y];
+    int64 start = parts.start[blockIdx.y];
+    I length = (I)parts.length[blockIdx.y], count = (I)outer * length;
+    for (I i = blockIdx.x * (I)blockDim.x + threadIdx.x; i < count; i += (I)gridDim.x * blockDim.x)
+        out[(int64)(i / length) * row + start + i % length] = from[i];
+}
+"""
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}
+_MOST_PARTS, _PLANS = 64, 4096
+
+
+class _Joining:
+    """The launch that copies contiguous arrays side by side."""
+
+    def __init__(self, made: Layout, layouts: Sequence[Layout], outer: int) -> None:
+        self.made, self.table = made, (ctypes.c_longlong * (3 * _MOST_PARTS))()
+        lengths = [layout.nbytes // outer for layout in layouts]
+        self.word = next(w for w in (16, 8, 4, 2, 1) if not any(n % w for n in lengths))
+        self.table[_MOST_PARTS : _MOST_PARTS + len(lengths)] = [sum(lengths[:i]) // self.word
+                                                                for i in range(len(lengths))]
+        self.table[2 * _MOST_PARTS : 2 * _MOST_PARTS + len(lengths)] = [n // self.word for n in lengths]
+        most = outer * max(lengths) // self.word
+        text = (f"typedef {_WORDS[self.word]} T;\n#define N {_MOST_PARTS}\n"
+                f"typedef unsigned {'int' if most < 1 << 31 else 'long long'} I;\n{_JOIN}")
+        grid = max(1, min(-(-most // 256), 4096)), len(layouts)
+        self.launch = Launch(compiled(text, "join"), "q", grid, (256,), [*longs(outer, sum(lengths) // self.word),
+                                                                         self.table])
+
+    def __call__(self, arrays: Sequence[CudaArray], made: CudaArray) -> bool:
+        """False for arrays that do not lie at multiples of a word."""
+        pointers = [array.pointer for array in arrays]
+        if any(pointer & (self.word - 1) for pointer in pointers):
+            return False
+        with _joining:
+            self.table[: len(pointers)] = pointers
+            self.launch(made.pointer)
+        return True
+
+
+_joining = threading.Lock()  # tables are filled and read by one thread at a time
+
+
 @Maker
 def joined(operator: Operator) -> Callable:
-    """The kernel of `cat` or `stack`: one copy for each part."""
+    """The kernel of `cat` or `stack`: one launch for parts in C order, else a copy for each."""
     infer, slow, stacked = infer_of(operator), generic_kernel(operator), operator.schema.base_name == "stack"
+    plans: dict[tuple, _Joining | None] = {}
 
     def kernel(tensors: Sequence[Tensor], dim: int) -> Any:
         arrays = [each._array for each in tensors]
+        try:
+            plan = plans[(dim, *[array.layout for array in arrays])]
+        except (KeyError, AttributeError):
+            return general(tensors, dim, arrays)
+        if plan is not None:
+            made = empty(plan.made, arrays[0].device)
+            if plan(arrays, made):
+                return wrap_cuda(made)
+        return one_by_one(arrays, dim, infer(tensors, dim))
+
+    def general(tensors: Sequence[Tensor], dim: int, arrays: Sequence[Any]) -> Any:
         kind: Any = arrays[0].dtype if arrays else None
         if any(a.__class__ is not CudaArray or a.dtype != kind or not a.size for a in arrays):
             return slow(tensors, dim)
         spec = infer(tensors, dim)
-        made = uninitialised(spec, tensors[0]._device)
+        if len(plans) > _PLANS:
+            plans.clear()
+        plan = None
+        if spec.strides is None and len(arrays) <= _MOST_PARTS and all(a.layout.contiguous for a in arrays):
+            made = layout_for(spec)
+            plan = _Joining(made, [a.layout for a in arrays], math.prod(made.shape[: dim % len(made.shape)]))
+        plans[(dim, *[array.layout for array in arrays])] = plan
+        return kernel(tensors, dim)
+
+    def one_by_one(arrays: Sequence[CudaArray], dim: int, spec: Spec) -> Tensor:
+        made = uninitialised(spec, arrays[0].device)
         target, at = made._array, 0
         dim %= target.ndim
         step = target.strides[dim]
         strides = (*target.strides[:dim], *target.strides[dim + 1 :]) if stacked else target.strides
         for array in arrays:
-            part = array_on(layout_of(array.shape, kind, strides), target.memory, target.pointer + at * step,
+            part = array_on(layout_of(array.shape, array.dtype, strides), target.memory, target.pointer + at * step,
                             target.device)
             copy_array(part, array)
             at += 1 if stacked else array.shape[dim]

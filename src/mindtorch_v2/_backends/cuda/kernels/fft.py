@@ -10,7 +10,7 @@ import numpy as np
 
 from ...._ops._declare.rules import Spec
 from ...._ops.fft import BY_COUNT, BY_ROOT, transform_order
-from ..array import CudaArray, Layout, empty, layout_of
+from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..cublas import loaded
 from ..families import copy_array, layout_for
 from ..fuse import Traced
@@ -125,10 +125,27 @@ def c2c(spec: Spec, self: CudaArray, dim: tuple[int, ...], normalization: int, f
 
 @planned
 def r2c(spec: Spec, self: CudaArray, dim: tuple[int, ...], normalization: int, onesided: bool) -> Callable | None:
-    if self.dtype not in _COMPLEX or not onesided:
+    if self.dtype not in _COMPLEX:
         return None
+    if not onesided:
+        return _of_real(self, layout_for(spec), dim, normalization)
     return _prepared(self, layout_for(spec), dim, transform_order(self.strides, dim, True), _R2C,
                      [self.shape[d] for d in dim], normalization, None)
+
+
+def _of_real(self: CudaArray, made: Layout, dim: tuple[int, ...], normalization: int) -> Callable | None:
+    """All of the transform of real numbers, which are made complex first."""
+    order = transform_order(self.strides, dim, True)
+    wide = _in_order(self.shape, order, _COMPLEX[self.dtype])
+    first = array_on(wide, None, 0, self.device)
+    transform = _prepared(first, made, dim, order, _C2C, [self.shape[d] for d in dim], normalization, _FORWARD)
+
+    def run(self: CudaArray, *options: Any) -> CudaArray:
+        source = empty(wide, self.device)
+        copy_array(source, self)
+        return transform(source)  # type: ignore[misc]
+
+    return transform and run
 
 
 @planned

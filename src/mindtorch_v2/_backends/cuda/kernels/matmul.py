@@ -10,7 +10,7 @@ from ...._ops._declare.rules import Spec
 from ....backends import cuda as settings
 from ..array import CudaArray, Layout, empty, layout_of
 from ..cublas import Product, factor, is_supported, lead
-from ..families import Maker, copy_array, fresh_tensor, generic_kernel, infer_of, wrap_cuda
+from ..families import Maker, copy_array, filling, fresh_tensor, generic_kernel, infer_of, layout_for, wrap_cuda
 from ..plans import planned
 
 _plans: dict[tuple, Any] = {}
@@ -116,6 +116,18 @@ def _plan(a: CudaArray, b: CudaArray, how: str, shape: Callable[[], tuple[int, .
     return made
 
 
+class _Nothing:
+    """The plan of a product of nothing: zeros."""
+
+    as_they_are = False
+
+    def __init__(self, made: Layout) -> None:
+        self.made, self.write = made, filling(made, 0)
+
+    def __call__(self, a: CudaArray, b: CudaArray, made: CudaArray) -> None:
+        self.write(made)
+
+
 _HOW = {"mm": "mm", "bmm": "bmm", "_batch_matmul": "bmm", "_linear_weight_grad": "weight", "addmm": "mm",
         "baddbmm": "bmm"}
 
@@ -130,7 +142,7 @@ def _fits(name: str, a: CudaArray, b: CudaArray) -> bool:
 def product(operator: Operator) -> Callable:
     """The kernel of an operator of two factors."""
     name, infer, slow = operator.schema.base_name, infer_of(operator), generic_kernel(operator)
-    matmul, plans = settings.matmul, dict[tuple, _Plan]()
+    matmul, plans = settings.matmul, dict[tuple, Any]()
 
     def kernel(one: Tensor, two: Tensor) -> Tensor:
         a, b = one._array, two._array
@@ -138,11 +150,12 @@ def product(operator: Operator) -> Callable:
             plan = plans[a.layout, b.layout]
         except (KeyError, AttributeError):
             spec = infer(one, two)
-            if not (is_supported(a.dtype) and a.dtype == b.dtype and a.size and b.size and _fits(name, a, b)):
+            if not (is_supported(a.dtype) and a.dtype == b.dtype and _fits(name, a, b)):
                 return slow(one, two)
             if len(plans) > _LIMIT:
                 plans.clear()
-            plan = plans[a.layout, b.layout] = _plan(a, b, _HOW[name], lambda: tuple(spec.shape))
+            plan = plans[a.layout, b.layout] = _plan(a, b, _HOW[name], lambda: tuple(
+                spec.shape)) if a.size and b.size else _Nothing(layout_for(spec))
         made = fresh_tensor(plan.made, a.device)
         if plan.as_they_are:
             plan.product.into(a.pointer, b.pointer, made._array.pointer, matmul.allow_tf32)

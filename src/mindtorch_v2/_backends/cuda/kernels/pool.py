@@ -8,35 +8,38 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.geometry import contiguous_strides
 from ...._dispatch.registry import Operator
-from ...._ops._declare.rules import Spec
 from ...._ops.pool import _windows
 from ..array import CudaArray, empty, layout_of
 from ..families import copy_array, layout_for
-from ..launch import C_TYPES, Launch, c_type, compiled
-from ..plans import dense, planned
+from ..launch import C_TYPES, Launch, c_type, compiled, longs
+from ..plans import planned
 
-# NaN is largest, and the last of several counts; a window that is -infinity throughout names its first element.
+# NaN is largest, and the last of several counts; a window that is -infinity throughout names its first element. Threads
+# go through the results as they lie, channels last or first.
 _SOURCE = """
-struct Dim {{ int64 length, results, size, stride, padding, dilation; }};
+struct Dim {{ int64 length, results, size, stride, padding, dilation, step; }};
 struct Dims {{ Dim of[{rank}]; }};
-extern "C" __global__ void largest(const T* source, T* values, int64* places, int64 count, Dims dims) {{
+extern "C" __global__ void largest(const T* source, T* values, int64* places, int64 count, int64 channels,
+                                   Dims dims) {{
     int64 at = blockIdx.x * (int64)blockDim.x + threadIdx.x;
     if (at >= count) return;
-    int64 rest = at, plane = 1, start[{rank}];
+    I rest = (I)at;
+    int64 plane = 1, start[{rank}], channel = 0;
+    if ({last}) {{ channel = rest % (I)channels; rest /= (I)channels; }}
     for (int d = {rank} - 1; d >= 0; --d) {{
-        start[d] = rest % dims.of[d].results * dims.of[d].stride - dims.of[d].padding;
-        rest /= dims.of[d].results;
+        start[d] = (int64)(rest % (I)dims.of[d].results) * dims.of[d].stride - dims.of[d].padding;
+        rest /= (I)dims.of[d].results;
         plane *= dims.of[d].length;
     }}
-    source += rest * plane;
+    source += {last} ? rest * plane * channels + channel : rest * plane;
     T best = T();
     int64 place = -1;
     {loops} {{
-        int64 here = {here};
-        T value = source[here];
+        T value = source[{offset}];
         auto wide = widened(value);
-        if (place < 0 || wide > widened(best) || wide != wide) {{ best = value; place = here; }}
+        if (place < 0 || wide > widened(best) || wide != wide) {{ best = value; place = {here}; }}
     }} {ends}
     values[at] = best;
     places[at] = place;
@@ -45,14 +48,16 @@ extern "C" __global__ void largest(const T* source, T* values, int64* places, in
 
 
 @functools.cache
-def _kernel(kind: np.dtype, rank: int) -> Any:
-    loops, here = "", "0"
+def _kernel(kind: np.dtype, rank: int, last: bool, small: bool) -> Any:
+    loops, here, offset = "", "0", "0"
     for d in range(rank):
         loops += f"for (int64 k{d} = 0; k{d} < dims.of[{d}].size; ++k{d}) {{ int64 i{d} = start[{d}] + k{d} * "
         loops += f"dims.of[{d}].dilation; if (i{d} < 0 || i{d} >= dims.of[{d}].length) continue;\n    "
         here = f"({here}) * dims.of[{d}].length + i{d}"
-    text = _SOURCE.format(rank=rank, loops=loops, here=here, ends="}" * rank)
-    return compiled(f"typedef {c_type(kind)} T;\n{text}", "largest")
+        offset += f" + i{d} * dims.of[{d}].step"
+    text = _SOURCE.format(rank=rank, loops=loops, here=here, offset=offset, ends="}" * rank, last=int(last))
+    index = "unsigned int" if small else "unsigned long long"
+    return compiled(f"typedef {c_type(kind)} T;\ntypedef {index} I;\n{text}", "largest")
 
 
 @planned
@@ -63,25 +68,27 @@ def max_pool(spec: Any, self: CudaArray, kernel_size: Any, stride: Any, padding:
     if array.dtype.name not in C_TYPES or not count:
         return None
     windows = _windows(array.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank)
-    numbers = [n for length, w in zip(array.shape[-rank:], windows, strict=True)
-               for n in (length, w.results, w.size, w.stride, w.padding, w.dilation)]
-    fixed = [ctypes.c_longlong(count), (ctypes.c_longlong * len(numbers))(*numbers)]
-    launch = Launch(_kernel(array.dtype, rank), "qqq", (-(-count // 256),), (256,), fixed)
-    plain = [layout_of(tuple(s.shape), s.dtype.np) for s in spec]
+    layouts, last = [layout_for(s) for s in spec], spec[0].strides is not None
+    sizes, channels = array.shape[-rank:], array.shape[-rank - 1]
+    taken, steps = layout_of(array.shape, array.dtype), contiguous_strides(sizes)
+    if last:
+        inner = tuple([s * channels for s in steps])
+        strides = (math.prod(sizes) * channels, 1, *inner)
+        taken = layout_of(array.shape, array.dtype, tuple([s * array.itemsize for s in strides]))
+        steps = inner
+    numbers = [n for length, w, step in zip(sizes, windows, steps, strict=True)
+               for n in (length, w.results, w.size, w.stride, w.padding, w.dilation, step)]
+    fixed = [*longs(count, channels), (ctypes.c_longlong * len(numbers))(*numbers)]
+    small = max(count, array.size) < 1 << 31
+    launch = Launch(_kernel(array.dtype, rank, last, small), "qqq", (-(-count // 256),), (256,), fixed)
 
     def run(self: CudaArray, *settings: Any) -> Any:
-        source, made = dense(self), [empty(layout, self.device) for layout in plain]
+        source = self
+        if self.layout is not taken:
+            source = empty(taken, self.device)
+            copy_array(source, self)
+        made = [empty(layout, self.device) for layout in layouts]
         launch(source.pointer, made[0].pointer, made[1].pointer)
-        return [*map(_laid, made, spec)]
+        return made
 
     return run
-
-
-def _laid(array: CudaArray, spec: Spec) -> CudaArray:
-    """A result in C order, brought into the strides of its spec."""
-    layout = layout_for(spec)
-    if layout is array.layout:
-        return array
-    made = empty(layout, array.device)
-    copy_array(made, array)
-    return made

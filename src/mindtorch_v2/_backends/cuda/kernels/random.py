@@ -11,10 +11,21 @@ import numpy as np
 from ...._core.dtype import FLOAT, OF_ARRAY, float32, float64
 from ...._core.random import largest_random
 from ...._core.tensor import Tensor
-from ...._dispatch.registry import Operator
+from ...._dispatch.keys import CUDA_MASK
+from ...._dispatch.registry import Operator, registry
 from ...._ops._declare.rules import Spec, check_writable
 from ..array import CudaArray, empty, layout_of
-from ..families import Maker, finished_array, fresh, leaf, store, view_of
+from ..families import (
+    Maker,
+    copy_array,
+    finished_array,
+    layout_for,
+    leaf,
+    planning,
+    store,
+    view_of,
+    wrap_cuda,
+)
 from ..generator import CudaGenerator, generator_for
 from ..launch import c_type, kernel
 from ..plans import attempt
@@ -231,10 +242,11 @@ def making(into: Callable) -> Maker:
     """The kernel of a factory whose elements `into(array, generator, *arguments)` draws."""
 
     def make(operator: Operator) -> Callable:
-        at = operator.schema.index["generator"]
+        at, plan = operator.schema.index["generator"], planning(operator)
 
         def kernel(*args: Any) -> Tensor:
-            made = fresh(operator, args)
+            layout, where, _ = plan((*args[:at], None, *args[at + 1 :]))
+            made = wrap_cuda(empty(layout, where))
             into(made._array, args[at], *args)
             return leaf(operator, made, args)
 
@@ -311,7 +323,11 @@ def normal_by(spec: Spec, mean: Any, std: Any, generator: Any) -> CudaArray:
 @attempt
 def bernoulli(spec: Spec, self: CudaArray, generator: Any) -> CudaArray:
     kind = float64.np if self.dtype == float64.np else float32.np
-    return finished_array(_uniforms(spec.shape, kind, self.device, generator) < self.view, spec, self.device)
+    drawn, made = empty(layout_of(self.shape, kind), self.device), empty(layout_for(spec), self.device)
+    _uniform(drawn, 0.0, 1.0, generator)
+    if made.size:
+        copy_array(made, registry.get("lt").lookup(CUDA_MASK)(wrap_cuda(drawn), wrap_cuda(self))._array)
+    return made
 
 
 @attempt
