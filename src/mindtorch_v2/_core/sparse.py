@@ -43,7 +43,7 @@ class SparseArray:
     size = property(lambda self: math.prod(self.shape))
     nnz = property(lambda self: self.parts[-1]._array.shape[-1])
     batch = property(lambda self: 0 if self.layout is sparse_coo else self.parts[-1]._array.ndim - 1)
-    sparse_dim = property(lambda self: len(self.parts[0]._array) if self.layout is sparse_coo else 2)
+    sparse_dim = property(lambda self: self.parts[0]._array.shape[0] if self.layout is sparse_coo else 2)
     dense_dim = property(lambda self: len(self.shape) - self.batch - self.sparse_dim)
 
     @property

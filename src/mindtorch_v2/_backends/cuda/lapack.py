@@ -61,7 +61,7 @@ def lu_solve(LU: Any, pivots: Any, B: Any, adjoint: bool) -> Any:
 
     LU, made = _broadcast(LU, B)
     made = in_columns(made)
-    pivots = cupy.broadcast_to(pivots, LU.shape[:-1]) - 1
+    pivots = cupy.clip(cupy.broadcast_to(pivots, LU.shape[:-1]), 1, LU.shape[-2]) - 1  # cuSOLVER does not look
     for at in _places(made):
         made[at] = cupyx.scipy.linalg.lu_solve((in_columns(LU[at]), cupy.ascontiguousarray(pivots[at])), made[at],
                                                2 if adjoint else 0, check_finite=False)
@@ -72,7 +72,7 @@ def permutation(pivots: Any, rows: int) -> Any:
     """Where the rows of a product L U come from, given the exchanges that LAPACK made one after the other."""
     order = cupy.broadcast_to(cupy.arange(rows), (*pivots.shape[:-1], rows)).copy()
     for i in range(pivots.shape[-1]):
-        other = pivots[..., i : i + 1].astype(np.int64) - 1
+        other = cupy.clip(pivots[..., i : i + 1].astype(np.int64) - 1, 0, rows - 1)
         here, there = order[..., i : i + 1].copy(), cupy.take_along_axis(order, other, -1)
         place = cupy.arange(rows)
         order = cupy.where(place == other, here, order)
