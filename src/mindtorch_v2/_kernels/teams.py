@@ -298,7 +298,7 @@ class _Team:
         def look(body: Sequence[Any], loop: ir.Loop | None, loops: set[str], values: Mapping[str, Node]) -> None:
             for s in body:
                 own = s if loop is None and id(s) in self.chosen else loop
-                known = _values(s.body) if own is s else values  # type: ignore[attr-defined]
+                known = _values(s.body) if own is not None and own is s else values
                 for load in _loads(nodes_of(s)):
                     note(load.data, load.args, loop, loops, values)
                 if isinstance(s, ir.Store):

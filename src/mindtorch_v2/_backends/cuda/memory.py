@@ -151,7 +151,7 @@ class _Counts(cupy.cuda.MemoryHook):
 
     def look(self) -> None:
         """Memory was taken; what is in use is known to the pools, since other threads give memory back too."""
-        used = memory_allocated() if _graph_pools.data else _pool.used_bytes()  # a WeakSet counts slowly
+        used = memory_allocated() if _graph_pools else _pool.used_bytes()
         if used > self.allocated_peak:
             self.allocated_peak = used
 

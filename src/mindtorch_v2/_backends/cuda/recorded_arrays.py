@@ -416,7 +416,7 @@ class Array:
             return self
         place = current_program().fresh(self.shape, self.dtype)
         made = Array(Value(place.shape, place.kind, place=place))
-        made.real, made.imag = self.real, -self.imag
+        made.real, made.imag = self.real, apply("negative", self.imag)
         return made
 
     conjugate = conj
@@ -580,7 +580,7 @@ def _slanted(key: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """The indices of a key that goes along the last two dimensions at once, in even steps."""
     if not isinstance(key, tuple) or len(key) != 3 or key[0] is not Ellipsis:
         return None
-    found = [k.value.host if isinstance(k, Array) else k for k in key[1:]]
+    found: list[Any] = [k.value.host if isinstance(k, Array) else k for k in key[1:]]
     if any(not isinstance(k, np.ndarray) or k.ndim != 1 or k.dtype.kind != "i" or not k.size or
            len(set(np.diff(k).tolist())) > 1 or k.min() < 0 for k in found) or found[0].size != found[1].size:
         return None

@@ -174,7 +174,7 @@ class _Joining:
         if any(pointer & (self.word - 1) for pointer in pointers):
             return False
         with _joining:
-            self.table[: len(pointers)] = pointers
+            self.table[: len(pointers)] = pointers  # type: ignore[assignment]
             self.launch(made.pointer)
         return True
 
