@@ -5,6 +5,7 @@ Two building blocks, from the 32-bit words w0, w1, ... of an MT19937: a *float u
 addition, or replace a transcendental function by a polynomial, the same is done here: the result is the same bits.
 """
 
+import functools
 import math
 import operator
 import secrets
@@ -218,6 +219,15 @@ def _narrowed(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return values.astype(dtype, copy=False)
 
 
+@functools.lru_cache(64, typed=True)
+def _uniform_numbers(dtype: np.dtype, low: float, high: float) -> tuple[np.dtype, float, float, float, float]:
+    """The type to draw in; first number and extent in it, what these are divided by, and the end in `dtype`."""
+    kind = FLOAT64 if dtype == FLOAT64 else FLOAT32
+    first, extent = float(kind.type(low)), float(kind.type(high) - kind.type(low))
+    unit = 2.0**64 if kind == FLOAT64 and max(extent, abs(first)) > 2.0**900 else 1.0  # products are split in parts
+    return kind, first, extent, unit, high if kind == dtype else float(dtype.type(high))
+
+
 def uniform(
     generator: Generator, shape: Sequence[int], dtype: np.dtype, low: float = 0.0, high: float = 1.0
 ) -> np.ndarray:
@@ -226,11 +236,7 @@ def uniform(
     if dtype in REAL_PART:
         return uniform(generator, (*shape, 2), REAL_PART[dtype], low, high).view(dtype).reshape(shape)
     _require(low <= high, f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
-    kind = FLOAT64 if dtype == FLOAT64 else FLOAT32
-    first, extent = float(kind.type(low)), float(kind.type(high) - kind.type(low))
-    unit = 2.0**64 if kind == FLOAT64 and max(extent, abs(first)) > 2.0**900 else 1.0  # products are split in parts
-
-    limit = high if kind == dtype else float(dtype.type(high))
+    kind, first, extent, unit, limit = _uniform_numbers(dtype, low, high)
 
     def draw(count: int) -> np.ndarray:
         words = generator.words(2 * count if kind == FLOAT64 else count)
@@ -279,6 +285,11 @@ def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: floa
     # The kernels of float32 and float64 draw for every place before they look at blocks, those of 16 bits do not.
     unused = rest if dtype in (FLOAT32, FLOAT64) else 0
     words = generator.words(wide * (whole + (unused + BLOCK if rest else 0)))
+    if dtype == FLOAT32 and not bulk:
+        parts = [(result[:whole], words[:whole])] * bool(whole) + [(result[-BLOCK:], words[-BLOCK:])] * bool(rest)
+        if all(machine.launched("random.block_normals", made.reshape(-1, BLOCK), given.reshape(-1, BLOCK), mean, std)
+               for made, given in parts):
+            return result
     if rest:
         words = np.concatenate((words[: wide * whole], words[-wide * BLOCK :]))
     normals = normals_of(words)
@@ -369,7 +380,12 @@ def randint(generator: Generator, shape: Sequence[int], low: int, high: int) -> 
     extent, base = high - low, np.uint64(low % (1 << 64))
 
     def draw(count: int) -> np.ndarray:
-        numbers = generator.words(count) if extent < WIDE_RANGE else _wide_words(generator, count)
+        if extent < WIDE_RANGE:
+            numbers, made = generator.words(count), np.empty(count, np.int64)
+            if machine.launched("random.integers", made, numbers, extent, low):
+                return made
+        else:
+            numbers = _wide_words(generator, count)
         if extent < 1 << 64:
             numbers = _remainder(numbers, extent)
             numbers += base
@@ -423,21 +439,30 @@ def bernoulli_scalar(generator: Generator, shape: Sequence[int], p: float) -> np
 
 def bernoulli_tensor(generator: Generator, p: np.ndarray) -> np.ndarray:
     """True with the probabilities `p`."""
-    _require(bool(((p >= 0) & (p <= 1)).all()), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
+    flat, wrong = p.reshape(-1), np.zeros(1, np.int64)
+    checked = p.dtype in (FLOAT32, FLOAT64) and machine.launched("random.find_improper", wrong, flat)
+    _require(not wrong[0] if checked else bool(((p >= 0) & (p <= 1)).all()),
+             "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
              "(Could this error message be improved?  If so, please report an enhancement request to PyTorch.)")
-    draw = _double_uniforms if p.dtype == FLOAT64 else _float_uniforms
-    return draw(generator, p.size).reshape(p.shape) < p
+    words, made = generator.words(2 * p.size if p.dtype == FLOAT64 else p.size), np.empty(p.size, bool)
+    if checked and machine.launched("random.draws_below", made, words, flat):
+        return made.reshape(p.shape)
+    return (_as_doubles(words) if p.dtype == FLOAT64 else _as_floats(words)).reshape(p.shape) < p
 
 
 def _from_doubles(
-    generator: Generator, shape: Sequence[int], dtype: np.dtype, transform: Callable[[np.ndarray], np.ndarray]
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, transform: Callable[[np.ndarray], np.ndarray],
+    kernel: str, *numbers: float
 ) -> np.ndarray:
-    """One double uniform per element, transformed in float64."""
+    """One double uniform per element, transformed in float64: by a kernel of (result, words, *numbers) if it can."""
     dtype = np.dtype(dtype)
 
     def draw(count: int) -> np.ndarray:
+        words, made = generator.words(2 * count), np.empty(count, dtype)
+        if machine.launched(kernel, made, words, *numbers):
+            return made
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            return _narrowed(transform(_double_uniforms(generator, count)), dtype)
+            return _narrowed(transform(_as_doubles(words)), dtype)
 
     return _in_chunks(math.prod(shape), dtype, draw).reshape(shape)
 
@@ -445,13 +470,15 @@ def _from_doubles(
 def exponential(generator: Generator, shape: Sequence[int], dtype: np.dtype, lambd: float = 1.0) -> np.ndarray:
     """Exponentially distributed numbers with rate `lambd`."""
     _require(lambd > 0, f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
-    return _from_doubles(generator, shape, dtype, lambda u: -1.0 / lambd * np.log1p(-u))
+    return _from_doubles(generator, shape, dtype, lambda u: -1.0 / lambd * np.log1p(-u),
+                         "random.exponentials", -1.0 / lambd)
 
 
 def geometric(generator: Generator, shape: Sequence[int], dtype: np.dtype, p: float) -> np.ndarray:
     """The number of trials up to the first success."""
     _require(0 < p < 1, f"geometric_ expects p to be in (0, 1), but got p={p:g}")
-    return _from_doubles(generator, shape, dtype, lambda u: np.ceil(np.log(u) / math.log1p(-p)))
+    return _from_doubles(generator, shape, dtype, lambda u: np.ceil(np.log(u) / math.log1p(-p)),
+                         "random.geometrics", math.log1p(-p))
 
 
 def cauchy(
@@ -461,7 +488,7 @@ def cauchy(
     _require(sigma > 0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     return _from_doubles(
         generator, shape, dtype, lambda u: fused_multiply_add(np.tan(math.pi * (u - 0.5)), sigma, median)
-        if math.isfinite(median) else np.full_like(u, median)
+        if math.isfinite(median) else np.full_like(u, median), "random.cauchies", median, sigma
     )
 
 
@@ -470,7 +497,10 @@ def log_normal(
 ) -> np.ndarray:
     """Numbers whose logarithm is normal; always drawn pair by pair."""
     _require(std > 0, f"log_normal_ expects std > 0.0, but found std={std:g}")
-    logarithms = fused_multiply_add(_paired_normals(generator, math.prod(shape)), std, mean)
+    normals, made = _paired_normals(generator, math.prod(shape)), np.empty(math.prod(shape), dtype)
+    if machine.launched("random.log_normals", made, normals, mean, std):
+        return made.reshape(shape)
+    logarithms = fused_multiply_add(normals, std, mean)
     return _narrowed(np.exp(logarithms), np.dtype(dtype)).reshape(shape)
 
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from .planning import forget_plans
+
 __all__ = ["get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"]
 
 _interop = [0]
@@ -146,6 +148,7 @@ def set_num_threads(num: int) -> None:
     if num >= 2**31:
         raise ValueError("Overflow when unpacking long")
     _chosen[0] = _count.value = num
+    forget_plans()  # which may hold into how many parts work is cut
     limit_libraries()
 
 

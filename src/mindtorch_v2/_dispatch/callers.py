@@ -102,23 +102,34 @@ def device_keys(requested: device | None, keys: int) -> int:
 
 def keys_of(operator: Operator, values: Sequence[Any]) -> int:
     """The keys of bound arguments."""
-    keys, requested, takes_device = 0, None, False
-    for argument, value in zip(operator.schema.arguments, values, strict=True):
-        if value is None:
-            takes_device |= argument.type == "Device"
-        elif argument.is_tensor:
-            for tensor in value if argument.is_list else (value,):
-                keys |= getattr(tensor, "_keys", 0)
-        elif argument.type == "Device":
-            takes_device, requested = True, value
-    return device_keys(requested, keys) if takes_device or not keys else keys
+    return (operator.keys or _learn_keys(operator))(values)
+
+
+def _learn_keys(operator: Operator) -> Callable[[Sequence[Any]], int]:
+    arguments = list(enumerate(operator.schema.arguments))
+    parts = [f"getattr(values[{i}], '_keys', 0)" for i, a in arguments if a.is_tensor and not a.is_list]
+    parts += [f"joined(values[{i}])" for i, a in arguments if a.is_tensor and a.is_list]
+    keys, requested = " | ".join(parts) or "0", [i for i, a in arguments if a.type == "Device"]
+    known = f"device_keys(values[{requested[0]}], {keys})" if requested else f"{keys} or device_keys(None, 0)"
+    made = operator.keys = eval(f"lambda values: {known}", {"device_keys": device_keys, "joined": _joined_keys})
+    return made
+
+
+def _joined_keys(values: Sequence[Any] | None) -> int:
+    keys = 0
+    for value in values or ():
+        keys |= getattr(value, "_keys", 0)
+    return keys
 
 
 def call_bound(operator: Operator, values: Sequence[Any]) -> Any:
     """Runs an operator on values in the schema's order."""
-    include, allow = modes.masks
+    keys = (operator.keys or _learn_keys(operator))(values)
+    if unusual.threads:
+        include, allow = modes.masks
+        keys = (keys | include) & allow
     try:
-        return operator.lookup((keys_of(operator, values) | include) & allow)(*values)
+        return (operator.table.get(keys) or operator.lookup(keys))(*values)
     except MemoryError as error:
         raise out_of_memory(error) from None
     except ValueError as error:
@@ -476,7 +487,7 @@ def _strict_checks(operator: Operator) -> list[str]:
     """Checks of what a single operator's caller leaves to its kernel, but a choice between overloads depends on."""
     lines = []
     for a in operator.schema.arguments:
-        if a.type in ("str", "Layout", "MemoryFormat", "Generator", "Any"):
+        if a.type in ("Generator", "Any"):
             lines.append("return __slow__" if a.default is MISSING else f"if {a.name} is not __default_{a.name}__: "
                                                                         "return __slow__")
     return lines

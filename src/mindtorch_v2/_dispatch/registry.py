@@ -65,6 +65,7 @@ class Operator:
         self.fallthrough: set[DispatchKey] = set()
         # key mask -> function; emptied in place when something is registered, since callers hold this dict
         self.table: dict[int, Callable] = {}
+        self.keys: Callable | None = None  # gives the keys of bound arguments; made when it is first wanted
         self.declaration: Any = None
         self.plans: Any = None  # of calls on the CPU (_ops/_declare/plans.py)
         # The same as several operators, where it is several in ATen and somebody looks on (_ops/_declare/aten.py).

@@ -8,7 +8,21 @@ from typing import Any
 from .._autograd.names import saved_by
 from .._autograd.node import Node
 from .._backends.interface import Backend
-from .._core.dtype import BOOL, COMPLEX, COMPUTE, FLOAT, INT, can_cast, dtype, finfo, float32, int16, int32, int64
+from .._core.dtype import (
+    BOOL,
+    COMPLEX,
+    COMPUTE,
+    FLOAT,
+    INT,
+    OF_ARRAY,
+    can_cast,
+    dtype,
+    finfo,
+    float32,
+    int16,
+    int32,
+    int64,
+)
 from .._core.tensor import Tensor, wrap
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
@@ -391,25 +405,27 @@ op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    aten="Tensor", decomposition=_frexp_by_parts)
 
 
-def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None, spec: Spec) -> Any:
-    if spec.dtype.category < FLOAT:
-        return self.copy("K")
-    limits = finfo(spec.dtype)
-    made = xp.asarray(xp.positive(self))
-    for part in (made.real, made.imag) if made.dtype.kind == "c" else (made,):
-        part[xp.isnan(part)] = nan or 0.0
-        part[part == xp.inf] = limits.max if posinf is None else posinf
-        part[part == -xp.inf] = limits.min if neginf is None else neginf
+def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
+    kind = getattr(self.dtype, "np", self.dtype)
+    if OF_ARRAY[kind].category < FLOAT:
+        return xp.positive(self) if kind.kind != "b" else self.copy()
+    limits = finfo(OF_ARRAY[kind])
+    highest, lowest = limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+
+    def replaced(part: Any) -> Any:
+        made = xp.where(part == -xp.inf, lowest, xp.where(part == xp.inf, highest, part))
+        return xp.where(xp.isnan(part), nan or 0.0, made).astype(part.dtype, copy=False)
+
+    if kind.kind != "c":
+        return replaced(self)
+    made = xp.empty_like(self)
+    made.real, made.imag = replaced(self.real), replaced(self.imag)
     return made
-
-
-def _infer_nan_to_num(self: Tensor, nan: float | None, posinf: float | None, neginf: float | None) -> Spec:
-    return Spec(self._array.shape, self.dtype, pointwise_strides(self._array.shape, [self]))
 
 
 op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
    aligned="self", resizes_expanded=False,
-   kernel=computes(_infer_nan_to_num, _nan_to_num, inplace=True),
+   kernel=Exact(_nan_to_num),
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
    samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)],
    out=Out("exact", "{name}: dtype of out: {given} should be same as input: {made}"), batch=in_front,

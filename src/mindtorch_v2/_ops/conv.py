@@ -286,7 +286,7 @@ _CONVOLUTION = op(
     "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
     "bool transposed, int[] output_padding, int groups) -> Tensor",
     kernel=computes(_convolution_spec, _convolution_array, widened=_widened),
-    kernels={"cuda": "conv.convolution", "npu": "conv.convolution"},
+    kernels={"cpu": "conv.convolution", "cuda": "conv.convolution", "npu": "conv.convolution"},
     grad={"input, weight, bias": _convolution_grad},
     npu="aclnnConvolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, out, "
         "cubeMathType=0) empty=0",

@@ -4,8 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .._backends import pins_memory
-from .._backends.interface import Backend
+from .._backends.interface import Backend, backend_of
+from .._core.compiled import machine
 from .._core.determinism import determinism
 from .._core.device import layout as layout_type
 from .._core.device import strided
@@ -499,6 +502,16 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) 
     return xp.concatenate(halves)
 
 
+def _compiled_spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any) -> Any:
+    """The same by a kernel; None on other devices, and where there is no machine code."""
+    if xp is not backend_of("cpu").xp or complex in (start.__class__, end.__class__):
+        return None
+    made, first, last = np.empty(steps, kind), kind.type(start), kind.type(end)
+    with np.errstate(all="ignore"):
+        step = (last - first) / kind.type(max(steps - 1, 1))
+    return made if machine.launched("fill.spaced", made, float(first), float(last), float(step)) else None
+
+
 def _check_bounds(kind: dtype, *bounds: Any) -> None:
     """Raises for a number that the type of the result cannot hold."""
     for bound in bounds:
@@ -514,6 +527,9 @@ def evenly_spaced(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: S
         _check_bounds(spec.dtype, start, end)
         start, end = (xp.trunc(xp.asarray(bound).real) for bound in (start, end))
         return xp.trunc(_spaced(xp, start, end, steps, xp.dtype(xp.float64), xp.dtype(xp.float64))).astype(kind)
+    made = _compiled_spaced(xp, start, end, steps, kind) if kind.kind == "f" and kind.itemsize >= 4 else None
+    if made is not None:
+        return made
     # Float32 numbers are multiplied and added with one rounding, which float64 gives.
     return _spaced(xp, start, end, steps, kind, xp.dtype(xp.float64) if kind == xp.float32 else kind).astype(kind)
 

@@ -1,5 +1,6 @@
 """Random numbers: factories and in-place draws. The same seed gives PyTorch's numbers."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -66,6 +67,7 @@ def fill_drawn(target: np.ndarray, generator: Generator | None, draw: Draw) -> N
 # uniform and normal --------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(256, typed=True)
 def _check_uniform(kind: dtype, low: float = 0.0, high: float = 1.0) -> None:
     if kind.category < FLOAT:
         refuse("check_uniform_bounds", kind)
@@ -245,6 +247,7 @@ def _integers(low: int, high: int) -> Draw:
     return lambda generator, shape, kind: _random.randint(generator, shape, *_exact_range(OF_ARRAY[kind], low, high))
 
 
+@functools.lru_cache(256)
 def _exact_range(kind: dtype, low: int, high: int) -> tuple[int, int]:
     """The range within [low, high) whose ends a floating type does not round out of it."""
     if kind.category == FLOAT:
@@ -432,7 +435,7 @@ def _check_probabilities(self: Tensor, p: Tensor, generator: Any = None) -> None
 
 def _write_by_probabilities(xp: Any, self: Any, p: Any, generator: Any) -> None:
     order = sorted(range(self.ndim), key=lambda d: -self.strides[d])
-    probabilities = xp.broadcast_to(p, self.shape).transpose(order)
+    probabilities = (p if p.shape == self.shape else xp.broadcast_to(p, self.shape)).transpose(order)
     drawn = _random.bernoulli_tensor(generator or default_generator, probabilities)
     np.copyto(self.transpose(order), drawn, casting="unsafe")
 

@@ -4,6 +4,7 @@ The result is written into `made`, an array of any layout and type. Shapes: inpu
 (O, C / groups, *kernel), result (N, O, *size).
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ..._core.geometry import Steps
+from .jit import machine
 from .matrices import matmul
 
 BLOCK = 1 << 20  # elements unfolded at a time
@@ -89,11 +91,33 @@ def _is_depthwise(channels: int, weight: Any, groups: int) -> bool:
     return channels == groups == weight.shape[0] and weight.shape[1] == 1
 
 
+def _directly(counted: Any, weight: Any, name: str, *given: Any) -> bool:
+    """Whether a kernel for few elements did it, into `counted`, or into the weight where that is wanted."""
+    direct = _direct()
+    if direct is None or not direct.is_little(counted, weight):
+        return False
+    if name == "to_weight":
+        return direct.filled_weight(weight, *given)
+    return direct.filled(getattr(direct.kernels, name), counted, *given)
+
+
+@functools.cache
+def _direct() -> Any:
+    """The module that launches those kernels; None where there is no compiler."""
+    if not machine.available():
+        return None
+    from .kernels import conv
+
+    return conv
+
+
 def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
     """Each window of the input times the weight."""
     groups = steps.groups
     if not x.size or not weight.size:
         made[...] = 0 if bias is None or not made.size else _along_channels(bias, made.ndim)
+        return made
+    if _directly(made, weight, "forward", x, weight, bias, steps):
         return made
     if _is_depthwise(x.shape[1], weight, groups):
         return _depthwise(x, weight, bias, made, steps)
@@ -115,6 +139,8 @@ def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
 def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
     """The transposed map: each element of `grad` times the weight, added up where windows overlap."""
     kernel, size, groups = weight.shape[2:], grad.shape[2:], steps.groups
+    if grad.size and _directly(made, weight, "to_input", grad, weight, bias, steps):
+        return made
     reach = [d * (k - 1) for d, k in zip(steps.dilation, kernel, strict=True)]
     around = tuple(r - p for r, p in zip(reach, steps.padding, strict=True))
     fitting = tuple(n + 2 * a - r for n, a, r in zip(size, around, reach, strict=True))
@@ -143,6 +169,8 @@ def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
     kernel, size, groups = made.shape[2:], grad.shape[2:], steps.groups
     if not grad.size or not x.size:
         made[...] = 0
+        return made
+    if _directly(grad, made, "to_weight", grad, x, steps):
         return made
     if _is_depthwise(x.shape[1], made, groups):
         return _depthwise_to_weight(grad, x, made, steps)

@@ -18,12 +18,13 @@ from ..._kernels import ir, llvm, pointwise
 from ..._kernels.library.shapes import LARGEST
 from ..._kernels.trace import Expression, Untraceable
 from ..._ops._declare.rules import check_overlap, common_dtype, overlaps_itself, pointwise_strides
-from .jit.calls import DUE_LATER, Code
+from .jit.calls import DUE, DUE_LATER, Code
 
 _PLANS, _VARIANTS = 4096, 16  # layouts kept for one operator, and kinds of numbers for one layout
 # What `compute` may raise where it does what kernels cannot, since it is made for arrays.
 _UNTRACEABLE = (Untraceable, TypeError, AttributeError, ValueError, OverflowError, NotImplementedError)
 Plan = tuple[Callable[..., bool] | None, Callable]
+_FEW_STEPS = 6  # of an expression, each of which NumPy takes an array function for
 _COUNTED = frozenset((int, float))
 _SINGLE = {None: "_Py_NoneStruct", True: "_Py_TrueStruct", False: "_Py_FalseStruct"}
 
@@ -129,7 +130,9 @@ class Compiled:
             else:
                 def make() -> str:
                     return pointwise.flat_module(expression, kinds, out, pattern, into=self.inplace)
-            known = self.codes[key] = (Code(make, due=DUE_LATER), expression)
+            steps = sum(1 for node in expression.node.walk() if node.args)
+            due = DUE_LATER if steps <= _FEW_STEPS else DUE
+            known = self.codes[key] = (Code(make, due=due), expression)
         return known
 
     def _direct_plan(self, code: Code, size: int, name: str | None) -> Callable:

@@ -5,6 +5,8 @@ import math
 from ..language import (
     as_float32,
     as_int,
+    c_rem,
+    ceil,
     far,
     float32,
     float64,
@@ -13,6 +15,7 @@ from ..language import (
     int32,
     int64,
     kernel,
+    like,
     ordered,
     parallel,
     sqrt,
@@ -117,3 +120,54 @@ def paired_normals(out, words):
         angle = first * TWO_PI
         out[i, 0] = radius * far("cos", angle, ANY)
         out[i, 1] = radius * far("sin", angle, ANY)
+
+
+@kernel
+def exponentials(out, words, factor: float):
+    for i in parallel(out.shape[0], 40):
+        out[i] = like(factor * far("log1p", -double_uniform(words[2 * i], words[2 * i + 1]), ANY), out)
+
+
+@kernel
+def geometrics(out, words, scale: float):
+    """`scale` is the logarithm of how likely it is that a trial fails."""
+    for i in parallel(out.shape[0], 40):
+        out[i] = like(ceil(far("log", double_uniform(words[2 * i], words[2 * i + 1]), ANY) / scale), out)
+
+
+@kernel
+def cauchies(out, words, median: float, sigma: float):
+    for i in parallel(out.shape[0], 60):
+        angle = math.pi * (double_uniform(words[2 * i], words[2 * i + 1]) - 0.5)
+        out[i] = like(fma(far("tan", angle, ANY), sigma, median), out)
+
+
+@kernel
+def log_normals(out, normals, mean: float, std: float):
+    for i in parallel(out.shape[0], 40):
+        out[i] = like(far("exp", fma(normals[i], std, mean), ANY), out)
+
+
+@kernel
+def find_improper(wrong, p):
+    """Whether there is a number that is no probability."""
+    for i in parallel(p.shape[0], 1):
+        if not 0 <= p[i] <= 1:
+            wrong[0] = 1
+
+
+@kernel
+def draws_below(out, words, p):
+    """Whether uniforms are below probabilities, as many."""
+    for i in parallel(out.shape[0], 2):
+        if p.dtype == "float64":
+            out[i] = double_uniform(words[2 * i], words[2 * i + 1]) < p[i]
+        else:
+            out[i] = float_uniform(words[i]) < p[i]
+
+
+@kernel
+def integers(out, words, extent, low):
+    """Of one word each, in a range from `low` on that has so many numbers, fewer than 2^32."""
+    for i in parallel(out.shape[0], 8):
+        out[i] = c_rem(int64(words[i]), extent) + low

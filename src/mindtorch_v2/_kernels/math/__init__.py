@@ -13,13 +13,14 @@ from . import (
     gamma,
     incomplete_gamma,
     logarithm,
+    neighbours,
     orthogonal,
     power,
     trigonometric,
 )
 
-_MODULES = (bessel, cylinder, division, errors, exponential, gamma, incomplete_gamma, logarithm, orthogonal, power,
-            trigonometric)  # fmt: skip
+_MODULES = (bessel, cylinder, division, errors, exponential, gamma, incomplete_gamma, logarithm, neighbours, orthogonal,
+            power, trigonometric)  # fmt: skip
 FUNCTIONS: dict[str, function] = {
     name: written for module in _MODULES for name, written in vars(module).items() if isinstance(written, function)
 }

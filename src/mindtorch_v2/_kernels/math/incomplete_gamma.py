@@ -209,7 +209,7 @@ EULER_MACLAURIN = (
 @function
 def zeta_of(s, q, *, accuracy):
     """The sum of (q + k)**-s over all k >= 0."""
-    value = pow(q, -s)
+    value = q
     if s == 1.0:
         value = inf
     elif s < 1.0 or s == inf and q > 1.0:
@@ -220,7 +220,8 @@ def zeta_of(s, q, *, accuracy):
         value = nan
     else:
         at = q
-        term = value
+        term = pow(q, -s)
+        value = term
         n = 0
         while (n < 9 or at <= 9.0) and abs(term) > accuracy * abs(value):
             n += 1

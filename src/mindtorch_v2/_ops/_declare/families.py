@@ -210,7 +210,7 @@ class ArrayFamily(Family):
 
         @functools.cache
         def prepare(halves: bool) -> Callable:
-            call, own = self._array_expression(operator, backend, taken, widen=halves)
+            call, own = self._array_expression(operator, backend, taken, widen=halves, prepared=True)
             return _prepared(schema, call, "finished", {**scope, **own, "__opname__": f"{operator.name} prepared"})
 
         def make(args: tuple) -> Callable:
@@ -227,14 +227,17 @@ class ArrayFamily(Family):
     def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
         if type(self).kernel is not ArrayFamily.kernel and not self.only_arrays:
             return None
-        call, scope = self._array_expression(operator, backend_of("cpu"), "{}", widen=self._widens(args))
+        call, scope = self._array_expression(operator, backend_of("cpu"), "{}", widen=self._widens(args), prepared=True)
         scope |= {"finished": finished_array, "result_of": lambda _, arrays: arrays,
                   "gathered": lambda *arrays: arrays, "__opname__": f"{operator.name} prepared"}
         return _prepared(operator.schema, call, "array", scope)(tried(self.infer, *args)), range(len(args))
 
-    def _array_expression(self, operator: Operator, backend: Backend, taken: str, *,
-                          widen: bool) -> tuple[str, dict[str, Any]]:
-        """The call of the array function, and the names in it; `taken` is how the array of a tensor is taken."""
+    def _array_expression(self, operator: Operator, backend: Backend, taken: str, *, widen: bool,
+                          prepared: bool = False) -> tuple[str, dict[str, Any]]:
+        """The call of the array function, and the names in it; `taken` is how the array of a tensor is taken.
+
+        If `prepared`, it is for one layout, and `own` may be a list of one function that may become a quicker one.
+        """
         schema = operator.schema
         array = backend.array_function(operator, self.array)
         take = f"widened({taken})" if widen and not getattr(array, "takes_halves", False) else taken
@@ -252,17 +255,22 @@ class ArrayFamily(Family):
             else:
                 passed.append(f"None if {a.name} is None else {one}" if a.optional else one)
         own = getattr(array, "own", None)
-        quick = [*passed, "spec=spec"] if own is not None and "spec" in parameters_of(own) else [*passed]
+        wants_spec = own is not None and "spec" in parameters_of(own)
+        quick = f"own({', '.join([*passed, 'spec=spec'] if wants_spec else passed)})"
+        repeated = getattr(own, "repeated", None) if prepared else None
+        if repeated is not None:
+            quick = f"own[0]({', '.join(passed)})"
         if "spec" in parameters_of(array):
             passed.append("spec=spec")
         if "operator" in parameters_of(array):
             passed.append("operator=operator")
         call = f"array(xp, {', '.join(passed)})"
         if own is not None and take == taken:
-            call = f"(_made if (_made := own({', '.join(quick)})) is not None else {call})"
+            call = f"(_made if (_made := {quick}) is not None else {call})"
             array = array.otherwise  # type: ignore[attr-defined]
         return call, {
             "array": array, "own": own, "xp": backend.xp, "NUMBERS": NUMBERS, "operator": operator,
+            "repeated": None if repeated is None else (lambda spec: repeated(spec if wants_spec else None)),
             "widened": functools.partial(self.widened, backend),
         }
 
@@ -318,7 +326,8 @@ def _prepared(schema: Schema, call: str, kind: str, scope: dict[str, Any]) -> Ca
         body = (f"        _made = {call}\n"
                 "        if _made.__class__ is not ndarray or _made.dtype is not _kind: return finished(_made, spec)\n"
                 + ("        return _made\n" if kind == "array" else wrapped))
-    source = (f"def prepared(spec):\n    _kind = getattr(getattr(spec, 'dtype', None), 'np', None)\n"
+    own = "    own = repeated(spec)\n" if scope.get("repeated") else ""
+    source = (f"def prepared(spec):\n    _kind = getattr(getattr(spec, 'dtype', None), 'np', None)\n{own}"
               f"    def {name}({names}):\n{body}    return {name}\n")
     return compile_function("prepared", source, {**scope, "ndarray": _ndarray, "new": _new, "Tensor": Tensor})
 
@@ -838,19 +847,36 @@ class Parts(ArrayFamily):
         if not backend.direct or name is None:
             return decomposed(operator)
         infer, own, parts = self.infer, named_kernel(backend.type, name), decomposed(operator, recorded=False)
-        several = len(operator.schema.returns) > 1
+        several, names = len(operator.schema.returns) > 1, ", ".join(operator.schema.names)
+        taken = ", ".join([f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name
+                           for a in operator.schema.arguments])
+        arrays = eval(f"lambda {names}: ({taken},)")
 
-        def kernel(*args: Any) -> Any:
-            spec = infer(*args)
-            made = own(*[getattr(a, "_array", a) for a in args], spec=spec)
-            if made is None:
-                return parts(*args)
+        def finished(made: Any, spec: Any) -> Any:
             if not several:
                 return backend.finished(made, spec)
             return result_of(operator, [None if one is None else backend.finished(array, one)
                                         for array, one in zip(made, spec, strict=True)])
 
-        return kernel
+        def kernel(*args: Any) -> Any:
+            spec = infer(*args)
+            made = own(*arrays(*args), spec=spec)
+            return parts(*args) if made is None else finished(made, spec)
+
+        def make(args: tuple) -> Callable:
+            spec = tried(infer, *twin_of(args))
+            repeated = own.repeated(spec)
+
+            def planned(*args: Any) -> Any:
+                made = repeated[0](*arrays(*args))
+                return parts(*args) if made is None else finished(made, spec)
+
+            return planned
+
+        if not can_be_planned(operator):
+            return kernel
+        operator.plans = Planned(operator, make, 2, f"    return general({names})\n", {"general": kernel})
+        return operator.plans.kernel(forwards=True)
 
 
 def _as_inferred(made: Any, spec: Spec | None, arguments: Sequence[Tensor]) -> Any:

@@ -77,11 +77,15 @@ class Updates(Family):
         name, names = operator.schema.base_name, ", ".join(operator.schema.names)
         arrays = "".join(f", array_of({a.name})" if a.is_tensor else f", {a.name}" for a in rest)
         copied = f"{first.name}._array.copy() if spec is None else filled(spec, {first.name}._array)"
-        source = (f"def prepared(spec):\n    def {name}({names}):\n        target = {copied}\n"
-                  f"        write(xp, target{arrays})\n        return wrap(target)\n    return {name}\n")
+        repeated = getattr(getattr(write, "own", None), "repeated", None)
+        made, called = "", f"write(xp, target{arrays})"
+        if repeated is not None:  # what the device has of its own, for one layout
+            made, called = "    own = repeated(None)\n", f"own[0](target{arrays}) or otherwise(xp, target{arrays})"
+        source = (f"def prepared(spec):\n{made}    def {name}({names}):\n        target = {copied}\n"
+                  f"        {called}\n        return wrap(target)\n    return {name}\n")
         prepare = compile_function("prepared", source, {
-            "write": write, "xp": xp, "array_of": _ndarray_of, "wrap": wrap, "filled": _filled,
-            "__opname__": f"{operator.name} prepared"})
+            "write": write, "xp": xp, "array_of": _ndarray_of, "wrap": wrap, "filled": _filled, "repeated": repeated,
+            "otherwise": getattr(write, "otherwise", None), "__opname__": f"{operator.name} prepared"})
 
         def make(args: tuple) -> Callable:
             twin, *others = twin_of(args)

@@ -19,7 +19,7 @@ from . import machine
 
 _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first call, as tests want it
 _OFTEN, _MUCH = 8, 1 << 17  # calls, and elements in all, after which compiling begins in the background
-_DUE, _DUE_ELEMENTS = 32, 1 << 21  # calls, and elements in all, with which machine code takes over
+DUE, _DUE_ELEMENTS = 32, 1 << 21  # calls, and elements in all, with which machine code takes over
 _DUE_SOON = 8  # calls, where many operators run in the place of the kernel; compiling begins with the first
 DUE_LATER = 200  # calls, where NumPy has a loop of its own, so that there is less to gain
 _LARGE = 1 << 19  # elements of one call that is worth waiting for the compiler
@@ -39,7 +39,7 @@ class Code:
     __slots__ = ("_begun", "_due", "_elements", "_known_as", "_make", "_ready", "_wanted", "call")
 
     def __init__(self, make: Callable[[], str] | None, known_as: Callable[[], str | None] | None = None, *,
-                 due: int = _DUE) -> None:
+                 due: int = DUE) -> None:
         """`make` gives the IR of a module with a function `entry`; None for what cannot be compiled."""
         self.call: Call | None = None
         self._ready: Call | None = None
@@ -85,6 +85,7 @@ _ready: dict[Any, list[Call]] = {}  # machine code by kernel and constants, for 
 
 
 _hurried: set[kernel] = set()
+watcher: Callable[[Call, tuple], None] | None = None  # told of each launch: (machine code, arguments)
 
 
 def hurry(*kernels: kernel) -> None:
@@ -96,8 +97,16 @@ def launched(written: kernel, *args: Any, **constants: Any) -> bool:
     """Runs a kernel on arrays and then numbers; False, with nothing done, where there is no machine code for it yet."""
     for call in _ready.get((written, *constants.values()) if constants else written, ()):
         if call(*args):
+            if watcher is not None:
+                _tell(call, args)
             return True
     return _wanted(written, args, constants)
+
+
+def _tell(call: Call, args: tuple) -> None:
+    told = watcher
+    if told is not None:  # still
+        told(call, args)
 
 
 @functools.cache
@@ -117,6 +126,8 @@ def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
     def launch(*args: Any) -> bool:
         for call in calls:
             if call(*args):
+                if watcher is not None:
+                    _tell(call, args)
                 return True
         return _wanted(written, args, constants)
 
@@ -134,7 +145,7 @@ def _call_for(written: kernel, args: tuple, constants: dict[str, Any]) -> Call |
     key = (written, *[(a.dtype, a.ndim, a.flags.c_contiguous, a.flags.aligned) for a in arrays], *constants.values())
     code = _codes.get(key)
     if code is None:
-        due = _DUE_SOON if written in _hurried else _DUE
+        due = _DUE_SOON if written in _hurried else DUE
         code = _codes[key] = Code(*_maker(written, arrays, constants), due=due)
     return code.wanted(max([a.size for a in arrays]))
 
@@ -146,7 +157,10 @@ def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
     calls = _ready.setdefault((written, *constants.values()) if constants else written, [])
     if call not in calls:
         calls.insert(0, call)
-    return call(*args)
+    done = call(*args)
+    if done:
+        _tell(call, args)
+    return done
 
 
 def _maker(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...._core.dtype import OF_ARRAY, WIDER
+from ..jit.repeats import zeros
 
 Sizes = tuple[int, ...]
 # Elements that are only moved go as integers where kernels would convert them, or do not know them.
@@ -29,7 +30,7 @@ def volumes(array: np.ndarray, rank: int) -> np.ndarray:
 
 def zeros_for_sums(shape: Sizes, kind: np.dtype) -> np.ndarray:
     """Zeros to add elements of a type to; wider where the type is of half precision."""
-    return np.zeros(shape, WIDER.get(kind, kind))
+    return zeros(shape, WIDER.get(kind, kind))
 
 
 def takes_halves(kernel: Callable) -> Callable:

@@ -11,6 +11,7 @@ from ...._core.dtype import WIDER
 from ...._kernels.library import class_loss as library
 from ...._ops._declare.rules import Spec
 from ..jit.calls import prepared
+from ..jit.repeats import empty, flag, repeats, zeros
 from .arrays import takes_halves
 from .reduce import contiguous
 from .softmax import columns_at_once
@@ -46,12 +47,13 @@ def _reduced(losses: Any, target: Any, weight: Any, sizes: tuple[int, int, int],
              spec: Spec, picks: bool) -> Any:
     """The loss, from those of the elements or from scores; None where a class is none."""
     samples, classes, inner = sizes
-    made, wrong = np.empty(spec.shape, spec.dtype.np), np.zeros(1, np.bool_)
+    made, wrong = empty(spec.shape, spec.dtype.np), flag()
     done = _reducing(weight is not None, reduction, picks)(
         made, wrong, losses, target, losses if weight is None else weight, samples * inner, classes, inner, ignored)
     return made if done and not wrong[0] else None
 
 
+@repeats
 @takes_halves
 def nll_loss(scores: Any, target: Any, weight: Any, reduction: int, ignore_index: int, *, spec: Spec) -> Any:
     weight = None if weight is None else contiguous(weight)
@@ -60,13 +62,14 @@ def nll_loss(scores: Any, target: Any, weight: Any, reduction: int, ignore_index
 
 
 def _spread(grad: Any, target: Any, weight: Any, sizes: tuple[int, int, int], reduction: int, ignored: int) -> Any:
-    each = np.empty(target.size, _wide(grad.dtype))
+    each = empty(target.size, _wide(grad.dtype))
     grad = contiguous(grad)
     done = _spreading(weight is not None, reduction)(
         each, grad, target, grad if weight is None else contiguous(weight), target.size, sizes[1], ignored)
     return each if done else None
 
 
+@repeats
 @takes_halves
 def nll_loss_backward(grad: Any, target: Any, weight: Any, size: tuple, reduction: int, ignore_index: int, *,
                       spec: Spec) -> Any:
@@ -74,11 +77,12 @@ def nll_loss_backward(grad: Any, target: Any, weight: Any, size: tuple, reductio
     each = _spread(grad, target, weight, sizes, reduction, ignore_index)
     if each is None:
         return None
-    made = np.zeros(size, spec.dtype.np)
+    made = zeros(size, spec.dtype.np)
     done = _placed(made, each, target, target.size, *sizes[1:], ignore_index)
     return made if done else None
 
 
+@repeats
 @takes_halves
 def cross_entropy(scores: Any, target: Any, weight: Any, reduction: int, ignore_index: int, *, spec: tuple) -> Any:
     scores, target = contiguous(scores), contiguous(target)
@@ -86,8 +90,8 @@ def cross_entropy(scores: Any, target: Any, weight: Any, reduction: int, ignore_
     samples, classes, inner = sizes = _sizes(scores.shape)
     if not classes or not target.size:
         return None
-    losses = np.empty(target.size, _wide(scores.dtype))
-    top, total = (np.empty(s.shape, s.dtype.np) for s in spec[1:])
+    losses = empty(target.size, _wide(scores.dtype))
+    top, total = (empty(s.shape, s.dtype.np) for s in spec[1:])
     if not _entropy(losses, top, total, scores, target, *sizes,
                     columns_at_once(samples, classes, inner) if inner > 1 else 1):
         return None
@@ -95,6 +99,7 @@ def cross_entropy(scores: Any, target: Any, weight: Any, reduction: int, ignore_
     return None if loss is None else (loss, top, total)
 
 
+@repeats
 @takes_halves
 def cross_entropy_backward(grad: Any, scores: Any, target: Any, weight: Any, top: Any, total: Any, reduction: int,
                            ignore_index: int, *, spec: Spec) -> Any:
@@ -103,7 +108,7 @@ def cross_entropy_backward(grad: Any, scores: Any, target: Any, weight: Any, top
     each = _spread(grad, target, weight, sizes, reduction, ignore_index)
     if each is None:
         return None
-    made = np.empty(scores.shape, spec.dtype.np)
+    made = empty(scores.shape, spec.dtype.np)
     given = (made, each, scores, target, contiguous(top), contiguous(total))
     if inner == 1:
         done = _entropy_row_gradient(*given, samples, classes, ignore_index)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...._kernels.library import distance
 from ..jit.calls import launched
+from ..jit.repeats import empty, repeats
 
 _NORMS = {0.0: "zero", 1.0: "one", 2.0: "two", math.inf: "largest"}
 
@@ -19,26 +20,30 @@ def _stacks(*matrices: Any) -> tuple[tuple[int, ...], list[Any]]:
                    for x in matrices]
 
 
+@repeats
 def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
     batch, (first, second) = _stacks(x1, x2)
-    made = np.empty((len(first), first.shape[1], second.shape[1]), x1.dtype)
+    made = empty((len(first), first.shape[1], second.shape[1]), x1.dtype)
     done = launched(distance.cdist, made, first, second, p, norm=_NORMS.get(p, "other"))
     return made.reshape(*batch, *made.shape[1:]) if done else None
 
 
+@repeats
 def cdist_backward(grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Any:
     batch, given = _stacks(grad, x1, x2, cdist)
-    made = np.empty(given[1].shape, x1.dtype)
+    made = empty(given[1].shape, x1.dtype)
     done = launched(distance.cdist_backward, made, *given, p, norm=_NORMS.get(p, "other"))
     return made.reshape(*batch, *made.shape[1:]) if done else None
 
 
+@repeats
 def pdist(self: Any, p: float) -> Any:
-    made = np.empty(len(self) * (len(self) - 1) // 2, self.dtype)
+    made = empty(len(self) * (len(self) - 1) // 2, self.dtype)
     return made if launched(distance.pdist, made, self, p, norm=_NORMS.get(p, "other")) else None
 
 
+@repeats
 def pdist_backward(grad: Any, self: Any, p: float, pdist: Any) -> Any:
-    made = np.empty(self.shape, self.dtype)
+    made = empty(self.shape, self.dtype)
     done = launched(distance.pdist_backward, made, grad, self, pdist, p, norm=_NORMS.get(p, "other"))
     return made if done else None

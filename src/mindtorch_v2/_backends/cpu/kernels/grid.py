@@ -9,6 +9,7 @@ import numpy as np
 from ...._core.dtype import REDUCED, WIDER
 from ...._kernels.library import grid as kernels
 from ..jit.calls import hurry, launched, note
+from ..jit.repeats import empty, repeats
 from .arrays import zeros_for_sums
 
 hurry(kernels.grid_taps, kernels.grid_sample, kernels.grid_sample_backward_input, kernels.grid_sample_backward_grid)
@@ -20,8 +21,8 @@ def _taps(input: Any, points: Any, rank: int, mode: int, padding: int, align: bo
     count = _SIDES[mode] ** rank
     shape = (points.shape[0], count, points.shape[1])
     kind = WIDER.get(points.dtype, points.dtype)
-    places, weights = np.empty(shape, np.int64), np.empty(shape, kind)
-    slopes = np.empty((shape[0], rank, *shape[1:]) if derives else (0, 0, 0, 0), kind)
+    places, weights = empty(shape, np.int64), empty(shape, kind)
+    slopes = empty((shape[0], rank, *shape[1:]) if derives else (0, 0, 0, 0), kind)
     depth, height, width = (1, *input.shape[2:])[-3:]
     done = launched(kernels.grid_taps, places, weights, slopes, points, depth, height, width, mode=mode,
                     padding=padding, align=align, rank=rank, derives=derives)
@@ -43,12 +44,12 @@ def _sampler(rank: int) -> Callable:
             return None
         places, weights, _, count, done = _taps(input, _points(grid, rank), rank, interpolation_mode, padding_mode,
                                                 bool(align_corners), False)
-        out = np.empty(spec.shape, input.dtype)
+        out = empty(spec.shape, input.dtype)
         launch = launched if done else note
         return out if launch(kernels.grid_sample, _flat(out), _flat(input), places, weights, count=count,
                              strict=rank == 3) else None
 
-    return sampled
+    return repeats(sampled)
 
 
 def _sampler_backward(rank: int) -> Callable:
@@ -65,12 +66,12 @@ def _sampler_backward(rank: int) -> Callable:
             done = launch(kernels.grid_sample_backward_input, _flat(made), grads, places, weights)
             launch = launched if done else note
         if of_grid:
-            placed = np.empty(grid.shape, grid.dtype)
+            placed = empty(grid.shape, grid.dtype)
             done = launch(kernels.grid_sample_backward_grid, _points(placed, rank), grads, _flat(input), places,
                           slopes, count=count, rank=rank)
         return (made, placed) if done else None
 
-    return gradients
+    return repeats(gradients)
 
 
 grid_sampler_2d, grid_sampler_3d = map(_sampler, (2, 3))

@@ -16,6 +16,7 @@ from ...._ops._declare.rules import Spec
 from ...._ops.copy import stored_number
 from ...._ops.scatter import start_value
 from ..jit.calls import launched
+from ..jit.repeats import empty, flag, repeats, table, zeros
 from .arrays import movable, takes_halves, zeros_for_sums
 
 _SHARED = 1 << 15  # elements from which on several threads write
@@ -31,7 +32,7 @@ def _along(array: Any, dim: int) -> Any:
 
 
 def _is_inside(index: Any, low: int, high: int) -> bool:
-    bad = np.zeros(1, np.int64)
+    bad = flag()
     return launched(kernels.find_outside, bad, index.reshape(-1), low, high) and not bad[0]
 
 
@@ -58,31 +59,34 @@ def _folds_exactly(kind: np.dtype) -> bool:
 # reading -------------------------------------------------------------------------------------------------------------
 
 
+@repeats
 def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
     dim = dim % self.ndim if self.ndim else 0
     if not index.size or not _fits(self.shape, index.shape, dim):
         return None
-    out, bad = np.empty(index.shape, self.dtype), np.zeros(1, np.int64)
+    out, bad = empty(index.shape, self.dtype), flag()
     made = _along(movable(out), dim)
     done = launched(kernels.gather, made, bad, _along(movable(self), dim), _along(index, dim),
                     single=made.shape[2] == 1)
     return out if done and not bad[0] else None
 
 
+@repeats
 def index_select(self: Any, dim: int, index: Any, spec: Spec) -> Any:
     if not self.ndim or not self.size or not index.size:
         return None
-    dim, out, bad = dim % self.ndim, np.empty(spec.shape, self.dtype), np.zeros(1, np.int64)
+    dim, out, bad = dim % self.ndim, empty(spec.shape, self.dtype), flag()
     made = _along(movable(out), dim)
     done = launched(kernels.take_rows, made, bad, _along(movable(self), dim), index.reshape(-1),
                     single=made.shape[2] == 1)
     return out if done and not bad[0] else None
 
 
+@repeats
 def take(self: Any, index: Any) -> Any:
     if not self.size or not index.size:
         return None
-    out, bad = np.empty(index.shape, self.dtype), np.zeros(1, np.int64)
+    out, bad = empty(index.shape, self.dtype), flag()
     done = launched(kernels.take, movable(out).reshape(-1), bad, movable(self).reshape(-1), index.reshape(-1))
     return out if done and not bad[0] else None
 
@@ -99,7 +103,7 @@ def _scattered(self: Any, dim: int, index: Any, src: Any, fold: str) -> bool | N
         return None
     one = src.__class__ in NUMBERS or src.size == 1
     if src.__class__ in NUMBERS:
-        src = np.array(stored_number(src, OF_ARRAY[self.dtype]), self.dtype)
+        src = table(np.array(stored_number(src, OF_ARRAY[self.dtype]), self.dtype))
     elif src.shape != index.shape:
         if src.ndim != index.ndim:
             return None
@@ -116,14 +120,17 @@ def _scattered(self: Any, dim: int, index: Any, src: Any, fold: str) -> bool | N
                     single=target.shape[2] == 1) or None
 
 
+@repeats
 def scatter(self: Any, dim: int, index: Any, src: Any) -> bool | None:
     return _scattered(self, dim, index, src, "put") if index.size else True
 
 
+@repeats
 def scatter_legacy(self: Any, dim: int, index: Any, src: Any, reduce: str) -> bool | None:
     return _scattered(self, dim, index, src, reduce) if index.size else True
 
 
+@repeats
 def scatter_add(self: Any, dim: int, index: Any, src: Any) -> bool | None:
     return _scattered(self, dim, index, src, "add") if index.size else True
 
@@ -145,7 +152,7 @@ def _scatter_reduce_anew(self: Any, dim: int, index: Any, src: Any, reduce: str,
     if not _scattered(made, dim, index, src, _FOLDS[reduce]):
         return None
     if reduce == "mean":
-        counts = np.zeros(self.shape, np.int64)
+        counts = zeros(self.shape, np.int64)
         if not _scattered(counts, dim, index, 1, "add") or not launched(
                 kernels.finish_means, _along(made, at), _along(counts, at), own=int(include_self),
                 whole=self.dtype.kind != "f"):
@@ -165,18 +172,21 @@ def _rows_folded(self: Any, dim: int, index: Any, src: Any, factor: Any, fold: s
                     scaled=factor != 1) or None
 
 
+@repeats
 def index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any) -> bool | None:
     if not _folds_exactly(self.dtype) or alpha != 1 and alpha.__class__ is not int or not source.size:
         return None
     return _rows_folded(self, dim % max(self.ndim, 1), index, source, int(alpha), "add")
 
 
+@repeats
 def index_copy(self: Any, dim: int, index: Any, source: Any) -> bool | None:
     if not source.size or source.ndim != self.ndim:
         return None
     return _rows_folded(movable(self), dim % max(self.ndim, 1), index, movable(source), 1, "put")
 
 
+@repeats
 def put(self: Any, index: Any, source: Any, accumulate: bool) -> bool | None:
     if not self.flags.c_contiguous or not index.size or not self.size or accumulate and not _folds_exactly(self.dtype):
         return None
@@ -187,6 +197,7 @@ def put(self: Any, index: Any, source: Any, accumulate: bool) -> bool | None:
                     _parts(source.size, self.size), fold="add" if accumulate else "put") or None
 
 
+@repeats
 def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> bool | None:
     """Values added at indices of the first dimension, or of both of a matrix."""
     if not accumulate or not self.size or not values.size or not _folds_exactly(self.dtype):
@@ -208,16 +219,18 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> bool | 
 # rows of a table -----------------------------------------------------------------------------------------------------
 
 
+@repeats
 def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool, spec: Spec) -> Any:
     if not weight.size or not indices.size:
         return None
-    out, bad = np.empty(spec.shape, weight.dtype), np.zeros(1, np.int64)
+    out, bad = empty(spec.shape, weight.dtype), flag()
     moved = movable(out).reshape(1, indices.size, weight.shape[1])
     done = launched(kernels.take_rows, moved, bad, movable(weight).reshape(1, *weight.shape), indices.reshape(-1),
                     single=False)
     return out if done and not bad[0] else None
 
 
+@repeats
 @takes_halves
 def embedding_backward(grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool,
                        spec: Spec) -> Any:

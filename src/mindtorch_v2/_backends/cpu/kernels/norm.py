@@ -8,6 +8,7 @@ import numpy as np
 from ...._core.threads import get_num_threads
 from ...._kernels.library import norm as library
 from ..jit.calls import launched
+from ..jit.repeats import empty, repeats
 from .arrays import takes_halves
 from .reduce import SHARED, contiguous, shared_width
 
@@ -28,22 +29,24 @@ def _rows_of(x: Any, normalized_shape: tuple) -> tuple[int, int]:
     return x.size // n if n else 0, n
 
 
+@repeats
 @takes_halves
 def layer_norm(input: Any, normalized_shape: tuple, weight: Any, bias: Any, eps: float, *, spec: tuple) -> Any:
     rows, n = _rows_of(input, normalized_shape)
     x, weight, bias = _in_order(input), _in_order(weight), _in_order(bias)
-    made, mean, rstd = (np.empty(s.shape, s.dtype.np) for s in spec)
+    made, mean, rstd = (empty(s.shape, s.dtype.np) for s in spec)
     done = rows and launched(library.normalise_rows, made, mean, rstd, x, x if weight is None else weight,
                              x if bias is None else bias, rows, n, eps, centred=True, weighted=weight is not None,
                              biased=bias is not None)
     return (made, mean, rstd) if done else None
 
 
+@repeats
 @takes_halves
 def rms_norm(input: Any, normalized_shape: tuple, weight: Any, eps: float, *, spec: tuple) -> Any:
     rows, n = _rows_of(input, normalized_shape)
     x, weight = _in_order(input), _in_order(weight)
-    made, rstd = (np.empty(s.shape, s.dtype.np) for s in spec)
+    made, rstd = (empty(s.shape, s.dtype.np) for s in spec)
     done = rows and launched(library.normalise_rows, made, rstd, rstd, x, x if weight is None else weight, x, rows, n,
                              eps, centred=False, weighted=weight is not None, biased=False)
     return (made, rstd) if done else None
@@ -58,7 +61,7 @@ def _row_gradients(grad: Any, input: Any, normalized_shape: tuple, mean: Any, rs
     grad, x, rstd, weight = _in_order(grad), _in_order(input), _in_order(rstd), _in_order(weight)
     mean = rstd if mean is None else _in_order(mean)
     centred = mean is not rstd
-    made = [None if s is None else np.empty(s.shape, s.dtype.np) for s in spec]
+    made = [None if s is None else empty(s.shape, s.dtype.np) for s in spec]
     if made[0] is not None and not launched(
             library.row_gradients, made[0], grad, x, mean, rstd, x if weight is None else weight, rows, n,
             centred=centred, weighted=weight is not None):
@@ -72,12 +75,14 @@ def _row_gradients(grad: Any, input: Any, normalized_shape: tuple, mean: Any, rs
     return made if done else None
 
 
+@repeats
 @takes_halves
 def layer_norm_backward(grad_out: Any, input: Any, normalized_shape: tuple, mean: Any, rstd: Any, weight: Any,
                         bias: Any, output_mask: tuple, *, spec: tuple) -> Any:
     return _row_gradients(grad_out, input, normalized_shape, mean, rstd, weight, spec)
 
 
+@repeats
 @takes_halves
 def rms_norm_backward(grad_out: Any, input: Any, normalized_shape: tuple, rstd: Any, weight: Any, output_mask: tuple, *,
                       spec: tuple) -> Any:
@@ -92,18 +97,20 @@ def _grouped(input: Any, groups: int) -> tuple[int, int, int, int]:
     return samples, groups, channels // groups, math.prod(input.shape[2:])
 
 
+@repeats
 @takes_halves
 def group_norm(input: Any, weight: Any, bias: Any, groups: int, eps: float, *, spec: tuple) -> Any:
     if spec[0].strides is not None or not input.size:
         return None
     x, weight, bias = _in_order(input), _in_order(weight), _in_order(bias)
-    made, mean, rstd = (np.empty(s.shape, s.dtype.np) for s in spec)
+    made, mean, rstd = (empty(s.shape, s.dtype.np) for s in spec)
     done = launched(library.normalise_groups, made, mean, rstd, x, x if weight is None else weight,
                     x if bias is None else bias, *_grouped(x, groups), eps, weighted=weight is not None,
                     biased=bias is not None)
     return (made, mean, rstd) if done else None
 
 
+@repeats
 @takes_halves
 def group_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd: Any, groups: int, output_mask: tuple,
                         *, spec: tuple) -> Any:
@@ -112,13 +119,13 @@ def group_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
     grad, x, mean, rstd, weight = map(_in_order, (grad_out, input, mean, rstd, weight))
     made = None
     if spec[0] is not None:
-        made = np.empty(spec[0].shape, spec[0].dtype.np)
+        made = empty(spec[0].shape, spec[0].dtype.np)
         if not launched(library.group_gradients, made, grad, x, mean, rstd, x if weight is None else weight,
                         *_grouped(x, groups), weighted=weight is not None):
             return None
     if spec[1] is None and spec[2] is None:
         return made, None, None
-    of_weight, of_bias = (np.empty(x.shape[1], (s or spec[1] or spec[2]).dtype.np) for s in spec[1:])
+    of_weight, of_bias = (empty(x.shape[1], (s or spec[1] or spec[2]).dtype.np) for s in spec[1:])
     done = launched(library.group_parameter_gradients, of_weight, of_bias, grad, x, mean, rstd, *_grouped(x, groups))
     return (made, spec[1] and of_weight, spec[2] and of_bias) if done else None
 
@@ -137,6 +144,7 @@ def _shaped(made: Any, strides: Any) -> Any:
     return made if strides is None else np.moveaxis(made, -1, 1)
 
 
+@repeats
 @takes_halves
 def batch_norm(input: Any, weight: Any, bias: Any, eps: float, *, spec: tuple) -> Any:
     if not input.size:
@@ -145,7 +153,7 @@ def batch_norm(input: Any, weight: Any, bias: Any, eps: float, *, spec: tuple) -
     x, as_rows = _channels(input, strides)
     weight, bias = _in_order(weight), _in_order(bias)
     samples, channels = input.shape[:2]
-    made, mean, rstd = np.empty(x.shape, x.dtype), *(np.empty(s.shape, s.dtype.np) for s in spec[1:])
+    made, mean, rstd = empty(x.shape, x.dtype), *(empty(s.shape, s.dtype.np) for s in spec[1:])
     given = (made, mean, rstd, x, x if weight is None else weight, x if bias is None else bias)
     has = dict(weighted=weight is not None, biased=bias is not None)
     if as_rows:
@@ -156,6 +164,7 @@ def batch_norm(input: Any, weight: Any, bias: Any, eps: float, *, spec: tuple) -
     return (_shaped(made, strides), mean, rstd) if done else None
 
 
+@repeats
 @takes_halves
 def batch_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd: Any, eps: float, output_mask: tuple,
                         *, spec: tuple) -> Any:
@@ -167,8 +176,8 @@ def batch_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
     mean, rstd, weight = map(_in_order, (mean, rstd, weight))
     samples, channels = input.shape[:2]
     kind = x.dtype if weight is None else weight.dtype
-    of_weight, of_bias, wanted = np.empty(channels, kind), np.empty(channels, kind), spec[0] is not None
-    made = np.empty(x.shape, x.dtype) if wanted else of_weight
+    of_weight, of_bias, wanted = empty(channels, kind), empty(channels, kind), spec[0] is not None
+    made = empty(x.shape, x.dtype) if wanted else of_weight
     given = (made, of_weight, of_bias, grad, x, mean, rstd, x if weight is None else weight)
     has = dict(weighted=weight is not None, wanted=wanted)
     if as_rows:
@@ -181,6 +190,7 @@ def batch_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
     return _shaped(made, strides) if wanted else None, spec[1] and of_weight, spec[2] and of_bias
 
 
+@repeats
 @takes_halves
 def by_running_statistics(input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, *, spec: Any) -> Any:
     if not input.size:
@@ -188,7 +198,7 @@ def by_running_statistics(input: Any, weight: Any, bias: Any, mean: Any, var: An
     x, as_rows = _channels(input, spec.strides)
     weight, bias, mean, var = map(_in_order, (weight, bias, mean, var))
     samples, channels = input.shape[:2]
-    made = np.empty(x.shape, spec.dtype.np)
+    made = empty(x.shape, spec.dtype.np)
     given = (made, x, *(x if p is None else p for p in (weight, bias, mean)), var)
     has = dict(weighted=weight is not None, biased=bias is not None, shifted=mean is not None)
     if as_rows:

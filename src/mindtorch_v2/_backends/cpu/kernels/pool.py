@@ -11,6 +11,7 @@ from ...._kernels.library import pool
 from ...._ops._declare.rules import Spec
 from ...._ops.pool import _windows, in_strides
 from ..jit.calls import launched
+from ..jit.repeats import empty, flag, repeats, zeros
 from .arrays import Sizes, movable, rows_of, takes_halves, three, volumes, zeros_for_sums
 
 
@@ -30,7 +31,7 @@ def _lowest(kind: np.dtype) -> Any:
 
 
 def _empty(spec: Spec) -> np.ndarray:
-    return np.empty(spec.shape, spec.dtype.np)
+    return empty(spec.shape, spec.dtype.np)
 
 
 # Each of these makes the function for a rank.
@@ -44,12 +45,12 @@ def _max_pool(rank: int) -> Callable:
                         lowest=_lowest(self.dtype), step=settings[5] if settings[5] < 5 else 0)
         return (in_strides(out, spec[0]), in_strides(places, spec[1])) if done else None
 
-    return takes_halves(largest)
+    return repeats(takes_halves(largest))
 
 
 def _returned(grad: Any, indices: Any, shape: Sizes, rank: int, spec: Spec) -> Any:
     """Gradients added up at indices in their planes."""
-    out, bad = zeros_for_sums(shape, grad.dtype), np.zeros(1, np.int64)
+    out, bad = zeros_for_sums(shape, grad.dtype), flag()
     done = launched(pool.spread_to_places, rows_of(out, rank), bad, rows_of(grad, rank), rows_of(indices, rank))
     return in_strides(out, spec) if done and not bad[0] else None
 
@@ -58,7 +59,7 @@ def _max_pool_backward(rank: int) -> Callable:
     def returned(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices, spec):
         return _returned(grad_output, indices, self.shape, rank, spec)
 
-    return takes_halves(returned)
+    return repeats(takes_halves(returned))
 
 
 def _avg_pool(rank: int) -> Callable:
@@ -69,7 +70,7 @@ def _avg_pool(rank: int) -> Callable:
                         padded=bool(count_include_pad), whole=self.dtype.kind == "i")
         return in_strides(out, spec) if done else None
 
-    return takes_halves(mean)
+    return repeats(takes_halves(mean))
 
 
 def _avg_pool_backward(rank: int) -> Callable:
@@ -82,7 +83,7 @@ def _avg_pool_backward(rank: int) -> Callable:
                         divisor_override or 0, padded=bool(count_include_pad))
         return in_strides(out, spec) if done else None
 
-    return takes_halves(spread)
+    return repeats(takes_halves(spread))
 
 
 def _adaptive_max_pool(rank: int) -> Callable:
@@ -91,12 +92,12 @@ def _adaptive_max_pool(rank: int) -> Callable:
         done = launched(pool.adaptive_max_pool, volumes(out, rank), volumes(places, rank), volumes(self, rank))
         return (in_strides(out, spec[0]), in_strides(places, spec[1])) if done else None
 
-    return takes_halves(largest)
+    return repeats(takes_halves(largest))
 
 
 def _adaptive_max_pool_backward(rank: int) -> Callable:
-    return takes_halves(
-        lambda grad_output, self, indices, spec: _returned(grad_output, indices, self.shape, rank, spec))
+    return repeats(takes_halves(
+        lambda grad_output, self, indices, spec: _returned(grad_output, indices, self.shape, rank, spec)))
 
 
 def _adaptive_avg_pool(rank: int) -> Callable:
@@ -107,7 +108,7 @@ def _adaptive_avg_pool(rank: int) -> Callable:
         done = launched(pool.adaptive_avg_pool, volumes(out, rank), volumes(self, rank))
         return in_strides(out, spec) if done else None
 
-    return takes_halves(mean)
+    return repeats(takes_halves(mean))
 
 
 def _adaptive_avg_pool_backward(rank: int) -> Callable:
@@ -116,7 +117,7 @@ def _adaptive_avg_pool_backward(rank: int) -> Callable:
         done = launched(pool.adaptive_avg_pool_backward, volumes(out, rank), volumes(grad_output, rank))
         return in_strides(out, spec) if done else None
 
-    return takes_halves(spread)
+    return repeats(takes_halves(spread))
 
 
 def _fractional_max_pool(rank: int) -> Callable:
@@ -129,25 +130,27 @@ def _fractional_max_pool(rank: int) -> Callable:
                         of_d=columns[0], of_h=columns[1], of_w=columns[2])
         return (out, places) if done else None
 
-    return takes_halves(largest)
+    return repeats(takes_halves(largest))
 
 
 def _fractional_max_pool_backward(rank: int) -> Callable:
-    return takes_halves(lambda grad_output, self, kernel_size, output_size, indices, spec: _returned(
-        grad_output, indices, self.shape, rank, spec))
+    return repeats(takes_halves(lambda grad_output, self, kernel_size, output_size, indices, spec: _returned(
+        grad_output, indices, self.shape, rank, spec)))
 
 
 def _unpool(self: Any, indices: Any, rank: int, spec: Spec) -> Any:
     """Elements at their indices; None if one of these is outside, which the generic function has words for."""
-    out, bad = np.zeros(spec.shape, self.dtype), np.zeros(1, np.int64)
+    out, bad = zeros(spec.shape, self.dtype), flag()
     done = launched(pool.unpool, rows_of(movable(out), rank), bad, rows_of(movable(self), rank), rows_of(indices, rank))
     return in_strides(out, spec) if done and not bad[0] else None
 
 
+@repeats
 def max_unpool2d(self, indices, output_size, spec):
     return _unpool(self, indices, 2, spec)
 
 
+@repeats
 def max_unpool3d(self, indices, output_size, stride, padding, spec):
     return _unpool(self, indices, 3, spec)
 

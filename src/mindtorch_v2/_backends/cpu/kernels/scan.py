@@ -10,6 +10,7 @@ from ...._kernels.language import logaddexp
 from ...._kernels.library import reduce, scan
 from ...._ops._declare.rules import Spec
 from ..jit.calls import prepared
+from ..jit.repeats import empty, repeats
 from .arrays import takes_halves
 from .reduce import contiguous
 from .softmax import along, columns_at_once
@@ -19,13 +20,14 @@ def _running(combine: Any, start: float) -> Callable:
     launches = [[prepared(kernel, combine=combine, start=start, wide=wide) for kernel in
                  (scan.running_rows, scan.running_columns)] for wide in (False, True)]
 
+    @repeats
     @takes_halves
     def kernel(x: Any, dim: int, dtype: Any, *, spec: Spec) -> Any:
         category = spec.dtype.category
         if category in (BOOL, COMPLEX) or category != FLOAT and x.dtype.kind not in "iub":
             return None
         x = contiguous(x)
-        made = np.empty(x.shape, spec.dtype.np)
+        made = empty(x.shape, spec.dtype.np)
         outer, n, inner = along(x.shape, dim)
         rows, columns = launches[category == FLOAT]
         if inner == 1:
@@ -41,6 +43,7 @@ cumsum, cumprod = _running(reduce.sum_of, 0), _running(reduce.product_of, 1)
 _logarithms = _running(logaddexp, -float("inf"))
 
 
+@repeats
 @takes_halves
 def logcumsumexp(x: Any, dim: int, *, spec: Spec) -> Any:
     return _logarithms(x, dim, None, spec=spec)
@@ -50,12 +53,13 @@ def _extremes(largest: bool) -> Callable:
     rows = prepared(scan.extreme_rows, largest=largest)
     columns = prepared(scan.extreme_columns, largest=largest)
 
+    @repeats
     @takes_halves
     def kernel(x: Any, dim: int) -> Any:
         if not x.size:
             return None
         x = contiguous(x)
-        made = np.empty(x.shape, x.dtype), np.empty(x.shape, np.int64)
+        made = empty(x.shape, x.dtype), empty(x.shape, np.int64)
         outer, n, inner = along(x.shape, dim)
         if inner == 1:
             return made if rows(*made, x, outer, n) else None

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...._core.dtype import REDUCED
 from ...._core.threads import get_num_threads
 from ...._kernels.library import softmax as library
 from ...._ops._declare.rules import Spec
 from ..jit.calls import prepared
+from ..jit.repeats import empty, repeats
 from .arrays import takes_halves
 from .reduce import SHARED, contiguous, shared_width, steps_of
 
@@ -39,19 +38,21 @@ def _softmax(logarithm: bool) -> tuple[Callable, Callable]:
         prepared(kernel, logarithm=logarithm)
         for kernel in (library.softmax_rows, library.softmax_columns, library.backward_rows, library.backward_columns))
 
+    @repeats
     @takes_halves
     def forward(x: Any, dim: int, dtype: Any, *, spec: Spec) -> Any:
         x = contiguous(x)
-        made = np.empty(x.shape, spec.dtype.np)
+        made = empty(x.shape, spec.dtype.np)
         outer, n, inner = along(x.shape, dim)
         if inner == 1:
             return made if rows(made, x, outer, n) else None
         return made if columns(made, x, outer, n, inner, columns_at_once(outer, n, inner)) else None
 
+    @repeats
     @takes_halves
     def backward(grad: Any, result: Any, dim: int, input_dtype: Any, *, spec: Spec) -> Any:
         grad, result = contiguous(grad), contiguous(result)
-        made = np.empty(result.shape, spec.dtype.np)
+        made = empty(result.shape, spec.dtype.np)
         outer, n, inner = along(result.shape, dim)
         if inner == 1:
             return made if back_rows(made, grad, result, outer, n) else None
@@ -67,6 +68,7 @@ log_softmax, log_softmax_backward = _softmax(True)
 _rows, _columns = prepared(library.logsumexp_rows), prepared(library.logsumexp_columns)
 
 
+@repeats
 def logsumexp(x: Any, dim: Any, keepdim: bool, *, spec: Spec) -> Any:
     if x.dtype.kind == "c" or spec.dtype.np in REDUCED:  # PyTorch rounds to half precision between the steps
         return None
@@ -75,7 +77,7 @@ def logsumexp(x: Any, dim: Any, keepdim: bool, *, spec: Spec) -> Any:
     if len(steps) != 1:
         return None
     outer, n, inner = steps[0]
-    made = np.empty(spec.shape, spec.dtype.np)
+    made = empty(spec.shape, spec.dtype.np)
     if inner == 1:
         return made if _rows(made, x, outer, n) else None
     return made if _columns(made, x, outer, n, inner, columns_at_once(outer, n, inner)) else None

@@ -1,0 +1,207 @@
+"""Functions that launch kernels, as the launches alone once the layouts of their arguments are known.
+
+Such a function looks at shapes and types, makes arrays, views them as its kernels want them, and launches. For
+arguments of one layout that comes out the same each time, so a plan (_ops/_declare/plans.py) watches it once and writes
+down what is left: allocations, views, calls of machine code. This is for functions marked with `repeats`, which look
+at no element, and get what they launch kernels on from their arguments and from the functions below.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...._core.planning import Unplannable
+from . import calls
+
+_recording: "_Recording | None" = None
+_lock = threading.Lock()
+_TRIES = 8
+
+
+def empty(shape: Sequence[int], kind: Any) -> np.ndarray:
+    """A new array for kernels to fill."""
+    made = np.empty(shape, kind)
+    recording = _recording
+    if recording is not None:
+        recording.allocated(made, "empty")
+    return made
+
+
+def zeros(shape: Sequence[int], kind: Any) -> np.ndarray:
+    """A new array of zeros."""
+    made = np.zeros(shape, kind)
+    recording = _recording
+    if recording is not None:
+        recording.allocated(made, "zeros")
+    return made
+
+
+def flag() -> np.ndarray:
+    """A number that a kernel sets where something is wrong: then nothing may come of the call."""
+    made = np.zeros(1, np.int64)
+    recording = _recording
+    if recording is not None:
+        recording.allocated(made, "flag")
+    return made
+
+
+def table(array: np.ndarray) -> np.ndarray:
+    """An array that was made of shapes and numbers alone."""
+    recording = _recording
+    if recording is not None:
+        recording.kept(array)
+    return array
+
+
+def repeats(function: Callable) -> Callable:
+    """Marks a function that is the same launches for arguments of one layout."""
+    function.repeated = functools.partial(_Repeated, function)  # type: ignore[attr-defined]
+    return function
+
+
+class _Recording:
+    """What one thread's function does, as lines of a function of the same arguments."""
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        self.thread = threading.get_ident()
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "zeros": np.zeros}
+        self.names: dict[int, str] = {}  # by id, of arrays in `alive`
+        self.alive: list[np.ndarray] = []
+        self.flags: set[str] = set()
+        for i, value in enumerate(args):
+            if value.__class__ is list:
+                for k, item in enumerate(value):
+                    self._given(item, f"a{i}[{k}]")
+            else:
+                self._given(value, f"a{i}")
+
+    def _given(self, value: Any, name: str) -> None:
+        if value.__class__ is np.ndarray:
+            if any(np.may_share_memory(value, other) for other in self.alive):
+                raise _Shared  # the next call's may lie apart
+            self._named(value, name)
+
+    def _named(self, array: np.ndarray, name: str) -> str:
+        self.alive.append(array)
+        self.names[id(array)] = name
+        return name
+
+    def _constant(self, value: Any) -> str:
+        if value.__class__ in (int, bool):
+            return repr(value)
+        name = f"c{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def allocated(self, array: np.ndarray, maker: str) -> None:
+        if self.thread != threading.get_ident():
+            return
+        name = self._named(array, f"m{len(self.alive)}")
+        if maker == "flag":
+            self.flags.add(name)
+            maker = "zeros"
+        self.lines.append(f"{name} = {maker}({self._constant(array.shape)}, {self._constant(array.dtype)})")
+
+    def kept(self, array: np.ndarray) -> None:
+        if self.thread == threading.get_ident() and id(array) not in self.names:
+            self._named(array, self._constant(array))
+
+    def launched(self, call: Callable, args: Sequence[Any]) -> None:
+        if self.thread != threading.get_ident():
+            return
+        given = [self._expression(a) for a in args]
+        self.lines.append(f"if not {self._constant(call)}({', '.join(given)}): return None")
+        self.lines += [f"if {name}[0]: return None" for name in given if name in self.flags]
+
+    def _expression(self, value: Any) -> str:
+        if value.__class__ is not np.ndarray:
+            return self._constant(value)
+        known = self.names.get(id(value))
+        if known is not None:
+            return known
+        if not value.size:
+            return self._constant(value)
+        name = f"v{len(self.alive)}"
+        self.lines.append(f"{name} = {self._view(value)}")
+        return self._named(value, name)
+
+    def _view(self, array: np.ndarray) -> str:
+        address = array.ctypes.data
+        for owner in self.alive:
+            first = owner.ctypes.data
+            if owner.flags.c_contiguous and owner.dtype.isbuiltin == 1 and first <= address < first + owner.nbytes:
+                name = self.names[id(owner)]
+                if array.flags.c_contiguous and array.size == owner.size and array.dtype == owner.dtype:
+                    return f"{name}.reshape({self._constant(array.shape)})"
+                geometry = array.shape, array.dtype
+                shape, kind, strides = map(self._constant, (*geometry, array.strides))
+                return f"ndarray({shape}, {kind}, {name}, {address - first}, {strides})"
+        raise Unplannable
+
+    def function(self, made: Any, count: int) -> Callable:
+        """What does the same again, and returns the same as `made` was."""
+        if made.__class__ in (tuple, list):
+            returned = "(" + "".join(f"{'None' if m is None else self._expression(m)}, " for m in made) + ")"
+        else:
+            returned = self._expression(made)
+        names = ", ".join(f"a{i}" for i in range(count))
+        body = "\n    ".join([*self.lines, f"return {returned}"])
+        exec(f"def repeated({names}):\n    {body}\n", self.scope)
+        return self.scope["repeated"]
+
+
+class _Shared(Exception):
+    """Arguments lie in the same memory."""
+
+
+class _Repeated(list):
+    """Holds what serves the calls of one layout: the function itself until it was watched, then its launches alone."""
+
+    def __init__(self, function: Callable, spec: Any) -> None:
+        options = {} if spec is None else {"spec": spec}
+        plain = functools.partial(function, **options)
+        tries = _TRIES
+
+        def watched(*args: Any) -> Any:
+            nonlocal tries
+            if not _lock.acquire(blocking=False):
+                return plain(*args)
+            try:
+                made, self[0] = _recorded(plain, args)
+            except Unplannable:
+                self[0] = plain
+                return plain(*args)
+            except _Shared:
+                tries -= 1
+                if not tries:
+                    self[0] = plain
+                return plain(*args)
+            finally:
+                _lock.release()
+            return made
+
+        def first(*args: Any) -> Any:
+            made = plain(*args)
+            if made is not None and self[0] is first:  # there is machine code
+                self[0] = watched
+            return made
+
+        super().__init__((first,))
+
+
+def _recorded(plain: Callable, args: Sequence[Any]) -> tuple[Any, Callable]:
+    """What a function gives, and what does the same again."""
+    global _recording
+    recording = _recording = _Recording(args)
+    calls.watcher = recording.launched
+    try:
+        made = plain(*args)
+        if made is None:
+            raise Unplannable
+        return made, recording.function(made, len(args))
+    finally:
+        _recording = calls.watcher = None
