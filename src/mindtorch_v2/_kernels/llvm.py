@@ -26,8 +26,10 @@ _SIGNED_TESTS = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq",
 # Where the fields of an ndarray lie (NumPy 2), in bytes.
 DATA, NDIM, SHAPE, STRIDES, DESCR, FLAGS = 16, 24, 32, 40, 56, 64
 _C_ORDER, _ALIGNED, _WRITEABLE = 1, 0x100, 0x400
-_RELEASED, _SHARED = 1 << 13, 1 << 15  # elements from which on the GIL is released, and the work shared out
-_SHARE = 1 << 13  # elements that are worth a thread's start
+# Work is counted in additions of vectors' elements, of which a core does some 20 in a nanosecond. Waking a team takes
+# some microseconds, more where its threads went to sleep, so that it has to save more than that.
+_RELEASED, _SHARED = 1 << 13, 1 << 17  # work from which on the GIL is released, and shared out
+_SHARE = 1 << 15  # work that is worth a thread
 
 
 def _name(array: Array) -> str:

@@ -11,11 +11,11 @@ from .library import shapes
 from .math import FUNCTIONS
 from .trace import Expression
 
-# What an operation costs, in additions: functions of the language 24 unless it is known better, all else one.
-_COSTS = {name.removesuffix("_f32").removesuffix("_f64"): 24 for name in FUNCTIONS}
+# What an operation costs, in additions: functions of the language 16 unless it is known better, all else one.
+_COSTS = {name.removesuffix("_f32").removesuffix("_f64"): 16 for name in FUNCTIONS}
 _COSTS |= dict.fromkeys(("div", "sqrt"), 4) | dict.fromkeys(
     ("exp", "exp2", "log", "log2", "log10", "tanh", "sin", "cos", "erf", "expm1", "log1p", "sinh", "cosh", "asin",
-     "acos", "atan", "sigmoid", "hypot"), 8)
+     "acos", "atan", "sigmoid", "hypot"), 6)
 _COSTS |= dict.fromkeys(("gammainc", "gammaincc", "zeta"), 300)
 
 

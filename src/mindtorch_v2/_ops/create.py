@@ -520,6 +520,8 @@ def _check_bounds(kind: dtype, *bounds: Any) -> None:
 
 
 def evenly_spaced(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: Spec) -> Any:
+    if not steps:
+        return xp.empty(0, spec.dtype.np)
     kind, start, end = spec.dtype.np, _number(start), _number(end)
     if steps == 1:
         return _full(xp, spec, stored_number(start, spec.dtype))
@@ -536,6 +538,8 @@ def evenly_spaced(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: S
 
 def _logspace(xp: Any, start: Any, end: Any, steps: int, base: float, *rest: Any, spec: Spec) -> Any:
     """Powers of `base`: the ends are rounded to the result's type, the exponents between them are not."""
+    if not steps:
+        return xp.empty(0, spec.dtype.np)
     kind, start, end = spec.dtype.np, _number(start), _number(end)
     if steps == 1:
         power = base ** xp.asarray(start).astype(xp.complex128 if start.__class__ is complex else xp.float64)

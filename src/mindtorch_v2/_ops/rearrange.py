@@ -140,7 +140,7 @@ def _triangle(keep_lower: bool) -> Callable:
 for _name in ("tril", "triu"):
     op(f"{_name}(Tensor self, int diagonal=0) -> Tensor",
        kernel=moves(_triangle_spec(_name), _triangle(_name == "tril")), inplace=True,
-       npu=f"aclnn{_name.title()}(self, diagonal, out)", kernels={"cuda": "flip.triangle"},
+       npu=f"aclnn{_name.title()}(self, diagonal, out)", kernels={"cpu": f"fill.{_name}", "cuda": "flip.triangle"},
        grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else
                  (lambda grad, diagonal: grad.triu(diagonal))),
        samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")),

@@ -108,7 +108,7 @@ def _layer_array(xp: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_
         shift = 1 - scale
         w_ih, w_hh = w_ih * scale[:, None], w_hh * scale[:, None]
         b_ih, b_hh = (None if b is None else b * scale for b in (b_ih, b_hh))
-    gates = input @ w_ih.T
+    gates = xp.matmul(input, w_ih.T)
     if b_ih is not None:
         gates += b_ih
         if mode != GRU:
@@ -234,12 +234,12 @@ def _layer_backward_array(xp: Any, grad_output: Any, grad_h: Any, grad_c: Any, i
                 of_hidden = d
             else:
                 of_projected[rows] = d
-                of_hidden = d @ w_hr
+                of_hidden = xp.matmul(d, w_hr)
             _lstm_back(xp, of_hidden, dc[:size], gates[rows], kept[rows], cells_before[rows], made)
             xp.matmul(made, w_hh, out=d)
         elif mode == GRU:
             _gru_back(xp, d, gates[rows], kept[rows], before[rows], made, from_state[rows])
-            d += from_state[rows] @ w_hh
+            d += xp.matmul(from_state[rows], w_hh)
         else:
             out = output[rows]
             xp.multiply(d, 1 - out * out if mode == RNN_TANH else out > 0, out=made)
@@ -247,9 +247,10 @@ def _layer_backward_array(xp: Any, grad_output: Any, grad_h: Any, grad_c: Any, i
     of_b_ih = of_gates.sum(0) if output_mask[5] else None
     of_w_hr = None
     if output_mask[7]:
-        of_w_hr = of_projected.T @ (_blocks(gates, 4)[3] * xp.tanh(kept))
-    return (of_gates @ w_ih if output_mask[0] else None, dh, dc,
-            of_gates.T @ input if output_mask[3] else None, from_state.T @ before if output_mask[4] else None, of_b_ih,
+        of_w_hr = xp.matmul(of_projected.T, _blocks(gates, 4)[3] * xp.tanh(kept))
+    return (xp.matmul(of_gates, w_ih) if output_mask[0] else None, dh, dc,
+            xp.matmul(of_gates.T, input) if output_mask[3] else None,
+            xp.matmul(from_state.T, before) if output_mask[4] else None, of_b_ih,
             None if not output_mask[6] else from_state.sum(0), of_w_hr)
 
 
@@ -305,7 +306,7 @@ _LAYER = op(
    " w_hr, str mode, int[] batch_sizes, bool reverse) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor gates, Tensor"
    " kept)",
    kernel=computes(_layer_specs, _layer_array),
-   kernels={"cuda": "rnn.recurrent_layer"},
+   kernels={"cpu": "rnn.recurrent_layer", "cuda": "rnn.recurrent_layer"},
    grad={"input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr": _layer_grad},
    decomposition=lambda *args: (*_composed(args[8], *args[:8], *args[9:]), None, None),
    public="", flops=Flops(recurrent_flop, lambda args: "mm" if args[5] is None else "addmm"))
@@ -327,7 +328,7 @@ _LAYER_BACKWARD = op(
    " bool reverse, bool[8] output_mask) -> (Tensor result, Tensor result1, Tensor result2, Tensor result3, Tensor"
    " result4, Tensor result5, Tensor result6, Tensor result7)",
    kernel=computes(_layer_backward_specs, _layer_backward_array), public="",
-   kernels={"cuda": "rnn.recurrent_layer_backward"}, flops=Flops(recurrent_backward_flop, "mm"))
+   kernels={"cpu": "rnn.recurrent_layer_backward", "cuda": "rnn.recurrent_layer_backward"}, flops=Flops(recurrent_backward_flop, "mm"))
 
 
 def _layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,

@@ -11,3 +11,13 @@ def spaced(out, start: float, end: float, step: float):
         up = fma(float64(i), step, start)
         down = fma(float64(count - 1 - i), -step, end)
         out[i] = up if i < count // 2 else down
+
+
+@kernel
+def triangle(out, x, diagonal, *, lower):
+    """The elements of matrices up to a diagonal, or from it on, and zeros."""
+    for row in parallel(x.shape[0] * x.shape[1], x.shape[2]):
+        n, i = row // x.shape[1], row % x.shape[1]
+        for j in range(x.shape[2]):
+            inside = j <= i + diagonal if lower else j >= i + diagonal
+            out[n, i, j] = x[n, i, j] if inside else 0

@@ -36,9 +36,15 @@ def _is_inside(index: Any, low: int, high: int) -> bool:
     return launched(kernels.find_outside, bad, index.reshape(-1), low, high) and not bad[0]
 
 
-def _fits(shape: tuple, places: tuple, dim: int) -> bool:
-    """Whether all dimensions but one have the same size."""
-    return len(shape) == len(places) and shape[:dim] == places[:dim] and shape[dim + 1 :] == places[dim + 1 :]
+def _part(array: Any, places: tuple, dim: int) -> Any:
+    """The part of an array that indices of this shape reach; None if it is not in one piece."""
+    shape = array.shape
+    if len(shape) != len(places):
+        return None
+    if shape[:dim] == places[:dim] and shape[dim + 1 :] == places[dim + 1 :]:
+        return array
+    part = array[tuple([slice(None) if d == dim else slice(n) for d, n in enumerate(places)])]
+    return part if part.flags.c_contiguous else None
 
 
 def _is_vector(index: Any, dim: int) -> bool:
@@ -62,11 +68,12 @@ def _folds_exactly(kind: np.dtype) -> bool:
 @repeats
 def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
     dim = dim % self.ndim if self.ndim else 0
-    if not index.size or not _fits(self.shape, index.shape, dim):
+    reached = _part(self, index.shape, dim) if index.size else None
+    if reached is None:
         return None
     out, bad = empty(index.shape, self.dtype), flag()
     made = _along(movable(out), dim)
-    done = launched(kernels.gather, made, bad, _along(movable(self), dim), _along(index, dim),
+    done = launched(kernels.gather, made, bad, _along(movable(reached), dim), _along(index, dim),
                     single=made.shape[2] == 1)
     return out if done and not bad[0] else None
 
@@ -97,7 +104,8 @@ def take(self: Any, index: Any) -> Any:
 def _scattered(self: Any, dim: int, index: Any, src: Any, fold: str) -> bool | None:
     """Folds elements into their places; True if that is done."""
     dim = dim % self.ndim if self.ndim else 0
-    if not self.flags.c_contiguous or not _fits(self.shape, index.shape, dim):
+    self = _part(self, index.shape, dim) if self.flags.c_contiguous else None
+    if self is None:
         return None
     if fold != "put" and not _folds_exactly(self.dtype):
         return None
@@ -144,7 +152,7 @@ def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, inclu
 def _scatter_reduce_anew(self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> bool | None:
     """As `scatter_reduce` where the elements themselves do not count, or numbers of them do."""
     at = dim % self.ndim if self.ndim else 0
-    if not self.flags.c_contiguous or not _folds_exactly(self.dtype) or not _fits(self.shape, index.shape, at):
+    if not self.flags.c_contiguous or not _folds_exactly(self.dtype) or _part(self, index.shape, at) is None:
         return None
     made = self.copy()  # until all is known to go well
     if not include_self and not _scattered(made, dim, index, start_value(reduce, self.dtype), "put"):
