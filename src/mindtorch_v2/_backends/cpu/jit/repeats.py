@@ -21,7 +21,7 @@ _lock = threading.Lock()
 _TRIES = 8
 
 
-def empty(shape: Sequence[int], kind: Any) -> np.ndarray:
+def empty(shape: int | Sequence[int], kind: Any) -> np.ndarray:
     """A new array for kernels to fill."""
     made = np.empty(shape, kind)
     recording = _recording
@@ -30,7 +30,7 @@ def empty(shape: Sequence[int], kind: Any) -> np.ndarray:
     return made
 
 
-def zeros(shape: Sequence[int], kind: Any) -> np.ndarray:
+def zeros(shape: int | Sequence[int], kind: Any) -> np.ndarray:
     """A new array of zeros."""
     made = np.zeros(shape, kind)
     recording = _recording

@@ -55,6 +55,7 @@ def convolution(input: Any, weight: Any, bias: Any, stride: tuple, padding: tupl
     if spec.strides is not None or not input.size or not 0 < products <= _FEW or input.dtype not in _KINDS:
         return None
     made, rank = empty(spec.shape, input.dtype), weight.ndim - 2
-    steps = Steps(*(given if len(given) == rank else given * rank for given in (stride, padding, dilation)), groups)
+    stride, padding, dilation = (v if len(v) == rank else v * rank for v in (stride, padding, dilation))
+    steps = Steps(stride, padding, dilation, groups)
     kernel = kernels.to_input if transposed else kernels.forward
     return made if rank < 4 and filled(kernel, made, input, weight, bias, steps) else None

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from ...._kernels.library import resample
-from ..jit.calls import launched
+from ..jit.calls import hurry, launched
 
+hurry(resample.pick, resample.weigh, resample.weigh_some)
 _KEPT = 256
 
 

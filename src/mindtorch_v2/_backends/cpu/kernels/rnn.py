@@ -18,11 +18,12 @@ def recurrent_layer(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: An
         return None
     width, kind = w_hh.shape[0] // GATES[mode], input.dtype
     sums = matrices.linear(input, w_ih, b_ih if b_ih is None or mode == GRU else b_ih + b_hh)
-    h, c = h0.copy(), None if c0 is None else c0.copy()
+    h = h0.copy()
+    c: Any = None if c0 is None else c0.copy()
     output, kept = np.empty((len(input), h.shape[1]), kind), np.empty((len(input), width), kind)
     gates, recurrent = np.empty_like(sums), np.empty((len(h), w_hh.shape[0]), kind)
     turned = np.ascontiguousarray(w_hh.T)
-    hidden = None if w_hr is None else np.empty((2, len(h), width), kind)
+    hidden: Any = None if w_hr is None else np.empty((2, len(h), width), kind)
     for rows in _rows(batch_sizes, reverse):
         size = rows.stop - rows.start
         state, made = h[:size], matrices.matmul(h[:size], turned, out=recurrent[:size])
@@ -47,12 +48,12 @@ def recurrent_layer_backward(grad_output: Any, grad_h: Any, grad_c: Any, input: 
         return None
     kind, matmul = input.dtype, matrices.matmul
     before = _before(np, h0, output, batch_sizes, reverse)
-    cells_before = _before(np, c0, kept, batch_sizes, reverse) if mode == LSTM else None
+    cells_before: Any = _before(np, c0, kept, batch_sizes, reverse) if mode == LSTM else None
     dh = np.zeros(h0.shape, kind) if grad_h is None else grad_h.astype(kind)
-    dc = None if c0 is None else np.zeros(c0.shape, kind) if grad_c is None else grad_c.astype(kind)
+    dc: Any = None if c0 is None else np.zeros(c0.shape, kind) if grad_c is None else grad_c.astype(kind)
     of_gates = np.empty((len(input), w_hh.shape[0]), kind)
     from_state = np.empty_like(of_gates) if mode == GRU else of_gates
-    of_projected = None if w_hr is None else np.empty(output.shape, kind)
+    of_projected: Any = None if w_hr is None else np.empty(output.shape, kind)
     for rows in _rows(batch_sizes, not reverse):
         size = rows.stop - rows.start
         d, made = dh[:size], of_gates[rows]
