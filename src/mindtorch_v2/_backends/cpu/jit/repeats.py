@@ -66,7 +66,7 @@ class _Recording:
     """What one thread's function does, as lines of a function of the same arguments."""
 
     def __init__(self, args: Sequence[Any]) -> None:
-        self.thread = threading.get_ident()
+        self.thread, self.failed = threading.get_ident(), False
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "zeros": np.zeros}
         self.names: dict[int, str] = {}  # by id, of arrays in `alive`
@@ -113,7 +113,11 @@ class _Recording:
     def launched(self, call: Callable, args: Sequence[Any]) -> None:
         if self.thread != threading.get_ident():
             return
-        given = [self._expression(a) for a in args]
+        try:
+            given = [self._expression(a) for a in args]
+        except Unplannable:  # nothing is raised in the middle of a function that may have written something
+            self.failed = True
+            return
         self.lines.append(f"if not {self._constant(call)}({', '.join(given)}): return None")
         self.lines += [f"if {name}[0]: return None" for name in given if name in self.flags]
 
@@ -171,10 +175,8 @@ class _Repeated(list):
             if not _lock.acquire(blocking=False):
                 return plain(*args)
             try:
-                made, self[0] = _recorded(plain, args)
-            except Unplannable:
-                self[0] = plain
-                return plain(*args)
+                made, run = _recorded(plain, args)
+                self[0] = run or watched
             except _Shared:
                 tries -= 1
                 if not tries:
@@ -193,15 +195,18 @@ class _Repeated(list):
         super().__init__((first,))
 
 
-def _recorded(plain: Callable, args: Sequence[Any]) -> tuple[Any, Callable]:
-    """What a function gives, and what does the same again."""
+def _recorded(plain: Callable, args: Sequence[Any]) -> tuple[Any, Callable | None]:
+    """What a function gives, and what does the same again: itself if it cannot be repeated, None if it did nothing."""
     global _recording
     recording = _recording = _Recording(args)
     calls.watcher = recording.launched
     try:
         made = plain(*args)
-        if made is None:
-            raise Unplannable
-        return made, recording.function(made, len(args))
     finally:
         _recording = calls.watcher = None
+    if made is None or recording.failed:
+        return made, None if made is None else plain
+    try:
+        return made, recording.function(made, len(args))
+    except Unplannable:
+        return made, plain

@@ -143,6 +143,7 @@ def scatter_add(self: Any, dim: int, index: Any, src: Any) -> bool | None:
     return _scattered(self, dim, index, src, "add") if index.size else True
 
 
+@repeats
 def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> bool | None:
     if not index.size or not include_self or reduce == "mean":
         return _scatter_reduce_anew(self, dim, index, src, reduce, include_self) if index.size else True
