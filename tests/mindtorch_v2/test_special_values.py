@@ -1,7 +1,10 @@
 """Results and gradients at NaN, infinity, zero and negative bases, where a formula has to choose."""
 
 import math
+import threading
+import warnings
 
+import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
@@ -81,3 +84,57 @@ def test_gradient_of_a_complex_exponent_at_base_zero_is_known_for_real_exponents
         power = torch.tensor([0.5 + 1j, 0.5 + 0j], dtype=torch.complex128, requires_grad=True)
         torch.pow(base, power).sum().backward(torch.tensor(1.0 + 0j, dtype=torch.complex128))
         assert power.grad.isnan().tolist() == [True, False] and power.grad[1].item() == 0
+
+
+# NumPy's floating point warnings: the library's operators give none, and other code has its own ----------------------
+
+
+def computed_by_the_library():
+    zero = torch.zeros(3)
+    torch.ones(3) / zero, zero.log(), torch.full((3,), 3e38) * 10, (zero + NAN).int(), torch.tensor([1e9]).half()
+    torch.tensor([INF, 1.0]).var(), torch.fft.fft(torch.full((3,), INF)), torch.special.zeta(zero + 1, zero)
+    torch.linalg.inv(torch.eye(3) * 1e-30), torch.tensor([1e300], dtype=torch.float64).float()
+
+
+def computed_by_numpy():
+    one = np.ones(1, np.float32)
+    one / (one - 1), np.log(-one), np.exp(one * 1000), np.float32(1) / np.float32(0), np.var(one * np.inf)
+
+
+NUMPYS = ["divide by zero", "invalid value", "overflow", "divide by zero", "invalid value"]
+
+
+def test_numpys_own_warnings_stay_on_and_the_library_gives_none():
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        computed_by_the_library()
+        assert given == []
+        computed_by_numpy()
+    assert [str(warning.message) for warning in given] == [f"{what} encountered" for what in NUMPYS]
+    assert [warning.filename for warning in given[:4]] == [__file__] * 4
+    assert {warning.category for warning in given} == {RuntimeWarning}
+
+
+@pytest.mark.parametrize("setting", ["ignore", "warn", "raise", "call", "print"])
+def test_a_thread_keeps_the_settings_that_it_had_before_it_used_the_library(setting, capsys):
+    seen = []
+
+    def work():
+        np.seterr(all=setting, under="ignore")
+        np.seterrcall(lambda what, flags: seen.append(what))
+        with torch.no_grad(), warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            computed_by_the_library()
+            assert not given and not seen
+            try:
+                computed_by_numpy()
+            except FloatingPointError as error:
+                seen.append(str(error))
+            seen.extend(str(warning.message) for warning in given)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    warned = [f"{what} encountered" for what in NUMPYS]
+    assert seen == {"warn": warned, "call": NUMPYS, "raise": warned[:1]}.get(setting, [])
+    assert capsys.readouterr().err.splitlines() == [f"Warning: {text}" for text in warned if setting == "print"]

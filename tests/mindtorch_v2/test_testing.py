@@ -98,7 +98,40 @@ def test_draw_graph(tmp_path):
     assert (tmp_path / "graph.svg").read_text() == svg
     for text in ("0.weight", "8 x 4", "Relu", "3 x 8", "result", "Pow"):
         assert text in svg
-    assert svg.count("<rect") == 1 + 4 + 5 + 1  # ground, parameters, operations, result
+    assert svg.count("<rect") == 1 + 4 + 7 + 1  # ground, parameters, operations, result
+    assert svg._repr_svg_() == svg  # what notebooks show
+
+
+def boxes_of(svg):
+    """The names in a picture, with how far the text of each box stands out of it."""
+    from xml.etree import ElementTree
+
+    places = [element for element in ElementTree.fromstring(svg).iter() if element.tag.endswith(("rect", "text"))][1:]
+    names, box = [], None
+    for element in places:
+        if element.tag.endswith("rect"):
+            box = {key: float(element.get(key)) for key in ("x", "y", "width", "height")}
+        else:
+            half = len(element.text) * 7.23 / 2  # a character of 12 points in monospace
+            middle = float(element.get("x"))
+            assert box["x"] <= middle - half and middle + half <= box["x"] + box["width"]
+            assert box["y"] + 12 <= float(element.get("y")) <= box["y"] + box["height"] - 3
+            if element.get("font-weight") == "bold":
+                names.append(element.text)
+    return sorted(names)
+
+
+def test_a_drawing_has_the_operations_that_pytorch_records():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2, bias=False))
+    loss = torch.nn.functional.cross_entropy(net(torch.randn(5, 3)), torch.randint(2, (5,)))
+    assert boxes_of(torch.utils.draw_graph(loss)) == [
+        "Addmm", "LogSoftmax", "Mm", "NllLoss", "T", "T", "Tanh", "leaf", "leaf", "leaf", "result"]
+    with_rows = torch.nn.Linear(3, 4)(torch.ones(2, 5, 3))
+    assert boxes_of(torch.utils.draw_graph(with_rows)) == ["Addmm", "T", "View", "leaf", "leaf", "result"]
+    without_bias = torch.nn.Linear(3, 4, bias=False)(torch.ones(2, 5, 3))
+    assert boxes_of(torch.utils.draw_graph(without_bias)) == ["Mm", "T", "UnsafeView", "leaf", "result"]
+    several = torch.nn.BatchNorm1d(3)(torch.ones(2, 3)).sum()
+    assert boxes_of(torch.utils.draw_graph(several)) == ["NativeBatchNorm", "Sum", "leaf", "leaf", "result"]
 
 
 def test_draw_graph_of_shared_and_deep_graphs():

@@ -4,6 +4,7 @@ import builtins
 import datetime
 import gc
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -432,3 +433,32 @@ def test_small_attributes() -> None:
         "f32", "bf16", "u8", "b8", "f8e4m3fn"]
     assert torch.finfo(float) == torch.finfo(torch.float64) != torch.finfo(torch.float32)
     assert x.storage_type() is torch.FloatStorage
+
+
+# scripts -------------------------------------------------------------------------------------------------------------
+
+
+@torch.jit.script
+def scripted(x):
+    return x + 1
+
+
+def test_a_scripted_function_runs_and_says_what_it_cannot():
+    assert isinstance(scripted, torch.jit.ScriptFunction) and scripted.__name__ == "scripted"
+    assert scripted(torch.ones(1)).item() == 2.0 and pickle.loads(pickle.dumps(scripted)) is scripted
+    traced = torch.jit.trace(lambda x: x * 3, torch.ones(1))
+    assert traced(torch.ones(1)).item() == 3.0 and not hasattr(traced, "something")
+    for name in ("save", "graph", "code"):
+        with pytest.raises(NotImplementedError, match=f"no torch.jit.ScriptFunction.{name}. TorchScript files need"):
+            getattr(traced, name)
+
+
+@pytest.mark.parametrize("made", [torch.jit.script, lambda model: torch.jit.trace(model, torch.ones(2))])
+def test_a_scripted_module_says_what_it_cannot(made):
+    model = torch.nn.Linear(2, 1)
+    with pytest.raises(AttributeError, match="^'Linear' object has no attribute 'save'$"):
+        model.save("model.pt")
+    scripted = made(model)
+    assert pickle.loads(pickle.dumps(scripted)).weight.tolist() == model.weight.tolist()
+    with pytest.raises(AttributeError, match="no attribute 'save': torch.jit.trace and .* torch.save its state_dict"):
+        scripted.save("model.pt")

@@ -1,6 +1,7 @@
 """Tensors out of data: numbers, nested sequences, NumPy arrays, buffers, and the legacy constructors."""
 
 import itertools
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 
 from .._backends import pins_memory
 from .._dispatch.argument_checks import expected
-from .._dispatch.callers import call_bound
+from .._dispatch.callers import call_bound, is_of_pytorch
 from .._dispatch.keys import AUTOGRAD_MASK, INFERENCE_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import NUMBERS
@@ -22,6 +23,7 @@ from .dtype import (
     COMPLEX,
     FLOAT,
     INT,
+    NAMES,
     OF_ARRAY,
     as_dtype,
     default_complex,
@@ -171,6 +173,8 @@ def _plain(data: Any, found: list[dtype], no_integers: list[Any]) -> Any:
         number = next(base(data) for base in (bool, int, float, complex) if isinstance(data, base))  # type: ignore[arg-type]
         found.append(_inferred({type(number)}))
         return number
+    if hasattr(data, "__dlpack__") and is_of_pytorch(type(data)):
+        return _plain(_of_pytorch(data), found, no_integers)
     if isinstance(data, str):
         if found:
             raise TypeError("new(): invalid data type 'str'")
@@ -333,6 +337,17 @@ def _on_gpu(data: Any) -> Tensor:
     return of_cupy(cupy.asarray(data))
 
 
+def _of_pytorch(data: Any) -> Tensor:
+    """A tensor on the memory of one of PyTorch's, which may be installed beside this library."""
+    from .dlpack import from_dlpack
+
+    kind = NAMES[str(data.dtype).rpartition(".")[2]]
+    if kind.np.isbuiltin == 1:
+        return from_dlpack(data.detach())
+    bits = getattr(sys.modules["torch"], "int16" if kind.itemsize == 2 else "uint8")  # types that NumPy knows
+    return from_dlpack(data.detach().view(bits)).view(kind)  # type: ignore[attr-defined]
+
+
 def copied(source: Tensor, kind: dtype | None, where: Any) -> Tensor:
     """A detached copy of a tensor, in its memory order."""
     return converted(source.detach(), kind, None if where is None else device(where), copy=True)
@@ -357,6 +372,9 @@ def _fresh(data: Any, kind: dtype | None, where: Any, requires_grad: bool) -> Te
         store(np, array, data)
     elif hasattr(data, "__cuda_array_interface__"):
         made = converted(_on_gpu(data), kind, get_default_device() if where is None else device(where), copy=True)
+        return required(made) if requires_grad else made
+    elif hasattr(data, "__dlpack__") and is_of_pytorch(type(data)):
+        made = copied(_of_pytorch(data), kind, where)
         return required(made) if requires_grad else made
     else:
         array = _array_of_data(data, kind)
@@ -388,6 +406,8 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
         return converted(from_numpy(data), kind, get_default_device() if device is None else _device(device))
     if hasattr(data, "__cuda_array_interface__"):
         return converted(_on_gpu(data), kind, get_default_device() if device is None else _device(device))
+    if hasattr(data, "__dlpack__") and is_of_pytorch(type(data)):
+        return converted(_of_pytorch(data), kind, None if device is None else _device(device))
     return _fresh(data, kind, device, False)
 
 

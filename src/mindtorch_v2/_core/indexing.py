@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._dispatch.callers import call_torch_function
+from .._dispatch.callers import call_torch_function, is_of_pytorch, mixed_libraries
 from .._dispatch.keys import (
     CPU_MASK,
     FUNC_MASK,
@@ -301,6 +301,8 @@ def _converted(item: Any) -> Any:
         if made.dtype.is_complex:
             raise TypeError("'complex' object cannot be interpreted as an integer")
         return made if made.dtype is int64 else made.to(int64)
+    if is_of_pytorch(type(item)):
+        raise TypeError(mixed_libraries("__getitem__"))
     if hasattr(item, "__index__") and not isinstance(item, type):
         return item.__index__()
     raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
@@ -403,6 +405,8 @@ def _number(self: Tensor, value: Any) -> Any:
         return value
     if isinstance(value, (int, float, complex, np.integer)):
         return value.item() if isinstance(value, np.generic) else value
+    if is_of_pytorch(type(value)):
+        raise TypeError(mixed_libraries("__setitem__"))
     raise TypeError(f"can't assign a {_type_name(value)} to a {self.type()}")
 
 

@@ -362,7 +362,7 @@ def calls_pytorch(function: Callable) -> bool:
     return package == "torch" and is_of_pytorch(getattr(sys.modules.get("torch"), "Tensor", object))
 
 
-def mixed_libraries(function: Callable) -> str:
+def mixed_libraries(function: Callable | str) -> str:
     """What is said of a call with tensors of both libraries."""
     return (f"{getattr(function, '__name__', function)}(): tensors of PyTorch do not mix with tensors and functions of "
             "mindtorch_v2 in one call; from_dlpack() brings a tensor over")

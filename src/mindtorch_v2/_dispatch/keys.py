@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
+from .floating_point import quiet_thread
 
 
 class DispatchKey(IntEnum):
@@ -185,8 +185,7 @@ class _Modes(threading.local):
         self.grad_enabled = True
         self.inference = False
         self.masks = USUAL_MASKS
-        # PyTorch has no floating point warnings, and a guard around each ufunc would cost more than the ufunc.
-        np.seterr(all="ignore")
+        quiet_thread()
 
     def switch_grad(self, enabled: bool) -> bool:
         """Switches recording, and says what it was."""

@@ -125,7 +125,8 @@ batch_norm_with_statistics = function_of(op(
     samples=cases(case(t(4, 3), t(3), t(3), 1e-5), case(t(2, 3, 4), None, None, 1e-5),
                   case(t(2, 3, 2, 2), t(3), None, 1e-3), case(t(2, 3, 2, 4, layout="transposed"), t(3), t(3), 1e-5)),
     aten=Aten(name="native_batch_norm", values=lambda input, weight, bias, eps: (
-       input, weight, bias, None, None, True, 0.0, eps))))
+       input, weight, bias, None, None, True, 0.0, eps)),
+    node="NativeBatchNormBackward0"))
 
 
 def _backward_specs(grad_out: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, eps: float,
@@ -250,7 +251,8 @@ _RUNNING = op(
    kernels={"cpu": "norm.by_running_statistics", "cuda": "batch_norm.by_running_statistics"},
    grad={"input, weight, bias, mean, var": _running_grad}, decomposition=composed_by_running,
    aten=Aten(name="native_batch_norm", result=first, values=lambda input, weight, bias, mean, var, eps: (
-       input, weight, bias, mean, var, False, 0.0, eps)))
+       input, weight, bias, mean, var, False, 0.0, eps)),
+   node="NativeBatchNormBackward0")
 batch_norm_by_running = function_of(_RUNNING)
 
 

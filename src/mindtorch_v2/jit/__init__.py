@@ -1,17 +1,21 @@
 """torch.jit: scripting and tracing give back what runs the Python itself."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any, Final, TypeVar
 
-from .._compat.absent import absent_function
+from .._compat.absent import absent_function, refuse
 from ..nn import Module
+from ..nn.modules.module import OF_SCRIPTS
 
 __all__ = ["Attribute", "Final", "ScriptFunction", "ScriptModule", "annotate", "export", "fork", "freeze", "ignore",
            "interface", "is_scripting", "is_tracing", "isinstance", "load", "optimize_for_inference", "save", "script",
            "script_if_tracing", "script_method", "trace", "trace_module", "unused", "wait"]
 
 _T = TypeVar("_T")
+_TORCHSCRIPT = "TorchScript files need PyTorch; torch.save a state_dict instead."
 
 
 class ScriptModule(Module):
@@ -19,15 +23,36 @@ class ScriptModule(Module):
 
 
 class ScriptFunction:
-    """A function as scripts know it; `script` gives back the function itself, never one of these."""
+    """A function as scripts know it: it runs the Python function."""
+
+    def __init__(self, function: Callable) -> None:
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # type: ignore[attr-defined]  # pickled by its name, as the function would be
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_SCRIPTS:
+            refuse(f"torch.jit.ScriptFunction.{name}", _TORCHSCRIPT)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
 
 RecursiveScriptModule = TopLevelTracedModule = TracedModule = ScriptModule
 
 
+def _scripted(obj: Any) -> Any:
+    """The module or class itself, a module with a note that it was scripted; for a function, what runs it."""
+    if isinstance_(obj, Module):
+        vars(obj)["_is_scripted"] = True  # so that Module.__getattr__ can say what is not here
+    return ScriptFunction(obj) if isinstance_(obj, FunctionType) else obj
+
+
 def script(obj: _T, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> _T:
-    """The function, class or module itself."""
-    return obj
+    """The class or module itself; for a function, what runs it."""
+    return _scripted(obj)
 
 
 def trace(func: _T, example_inputs: Any = None, optimize: Any = None, check_trace: bool = True,
@@ -36,11 +61,11 @@ def trace(func: _T, example_inputs: Any = None, optimize: Any = None, check_trac
     if example_inputs is not None:
         inputs = example_inputs if isinstance_(example_inputs, (tuple, list)) else (example_inputs,)
         func(*inputs)  # type: ignore[operator]
-    return func
+    return _scripted(func)
 
 
 def trace_module(mod: _T, inputs: dict[str, Any], *args: Any, **options: Any) -> _T:
-    return mod
+    return _scripted(mod)
 
 
 def _unchanged(fn: _T) -> _T:
@@ -129,5 +154,4 @@ def enable_onednn_fusion(enabled: bool) -> None:
     """Accepted; nothing is fused."""
 
 
-_TORCHSCRIPT = "TorchScript files need PyTorch; torch.save a state_dict instead."
 save, load = absent_function("torch.jit.save", _TORCHSCRIPT), absent_function("torch.jit.load", _TORCHSCRIPT)

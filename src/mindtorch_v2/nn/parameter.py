@@ -6,6 +6,7 @@ from typing import Any, SupportsIndex
 import mindtorch_v2 as torch
 
 from .._core.tensor import _disabled_torch_function_impl
+from .._dispatch.callers import is_of_pytorch, mixed_libraries
 from .._dispatch.keys import PYTHON_MASK
 from .._utils import _rebuild_parameter, _rebuild_parameter_with_state
 
@@ -35,6 +36,8 @@ class Parameter(torch.Tensor, metaclass=_MarkedTensorType):
             data = torch.empty(0)
         if type(data) is torch.Tensor or type(data) is Parameter:
             return torch.Tensor._make_subclass(cls, data, requires_grad)
+        if is_of_pytorch(type(data)):
+            raise TypeError(mixed_libraries(cls))
         tensor = data.detach().requires_grad_(requires_grad)
         if type(tensor) is not type(data):
             raise RuntimeError(

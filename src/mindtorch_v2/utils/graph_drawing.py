@@ -1,5 +1,6 @@
-"""`draw_graph(y)`: the recorded graph behind a tensor as an SVG picture."""
+"""`draw_graph(y)`: the recorded graph behind a tensor as an SVG picture, with the operations that PyTorch records."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,9 @@ from xml.sax.saxutils import escape
 
 from .._core.tensor import Tensor
 
-__all__ = ["draw_graph"]
+__all__ = ["Drawing", "draw_graph"]
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 8, 40, 24, 36, 16  # width of a character, height of a box, gaps, border
+_WIDTH, _LINE, _GAP_X, _GAP_Y, _MARGIN = 7.3, 16, 24, 30, 16  # width of a character, height of a line, gaps, border
 _STYLES = {"result": "#fde2c0", "operation": "#e6ebf1", "leaf": "#cfe3f7", "buffer": "#eeeeee"}
 
 
@@ -21,6 +22,7 @@ class _Box:
         self.sources: list[_Box] = []
         self.level, self.x, self.y = 0, 0.0, 0.0
         self.width = max(map(len, lines)) * _WIDTH + 16
+        self.height = len(lines) * _LINE + 10
 
 
 def _described(shape: Any, kind: Any) -> str:
@@ -59,13 +61,46 @@ def _boxes(outputs: list[Tensor], names: Mapping[int, str]) -> list[_Box]:
             if variable is not None:
                 target.sources.append(leaf(variable))
                 continue
-            shapes = [_described(shape, kind) for shape, kind, *_ in node.outputs]
-            name = node.name().removesuffix("0").removesuffix("Backward")
-            box = made[id(node)] = _Box([name, *shapes[:2]], "operation")
-            order.append(box)
-            target.sources.append(box)
-            pending += [(source, box) for source, _ in node.next_functions if source is not None]
+            chain, pairs = _parts(node)
+            made[id(node)] = chain[0]
+            order += chain
+            order += [box for box in dict.fromkeys(box for _, box in pairs) if box not in chain]
+            target.sources.append(chain[0])
+            pending += pairs
     return order
+
+
+def _parts(node: Any) -> tuple[list[_Box], list[tuple[Any, _Box]]]:
+    """The boxes of a node, each fed by the next, and what feeds which of them.
+
+    A few operators are one node here and several in PyTorch, whose names people look for: a linear layer and the cross
+    entropy are drawn with the parts that PyTorch records.
+    """
+    name = node.name().rpartition("::")[2].removesuffix("0").removesuffix("Backward")
+    sources = [source for source, _ in node.next_functions]
+    operator = getattr(getattr(node, "operator", None), "name", None)
+    shown = 1 if operator == "aten::_cross_entropy" else 2
+    shapes = [_described(shape, kind) for shape, kind, *_ in node.outputs[:shown]]
+    chain = [_Box([name, *shapes], "operation")]
+    if operator == "aten::_cross_entropy":
+        chain.append(_Box(["LogSoftmax"], "operation"))
+    elif operator == "aten::linear":
+        (shape, kind, *_), *_ = node.outputs
+        if name.endswith("View"):
+            rows = (math.prod(shape[:-1]), shape[-1])
+            chain.append(_Box(["Mm" if name.startswith("Unsafe") else "Addmm", _described(rows, kind)], "operation"))
+        if sources[-1] is not None:
+            turned = _Box(["T"], "operation")
+            chain[-1].sources.append(turned)
+            pairs = [(source, chain[-1]) for source in sources[:-1]] + [(sources[-1], turned)]
+            return _linked(chain), [(source, box) for source, box in pairs if source is not None]
+    return _linked(chain), [(source, chain[-1]) for source in sources if source is not None]
+
+
+def _linked(chain: list[_Box]) -> list[_Box]:
+    for box, source in zip(chain, chain[1:]):
+        box.sources.append(source)
+    return chain
 
 
 def _placed(boxes: list[_Box]) -> tuple[float, float]:
@@ -86,26 +121,35 @@ def _placed(boxes: list[_Box]) -> tuple[float, float]:
     for box in boxes:
         rows.setdefault(box.level, []).append(box)
     widths = {level: sum(box.width + _GAP_X for box in row) - _GAP_X for level, row in rows.items()}
-    total, last = max(widths.values()), max(rows)
+    total, y, tops = max(widths.values()), float(_MARGIN), {}
+    for level in sorted(rows, reverse=True):
+        tops[level] = y
+        y += max(box.height for box in rows[level]) + _GAP_Y
     for level, row in rows.items():
         x = _MARGIN + (total - widths[level]) / 2
         for box in row:
-            box.x, box.y = x, _MARGIN + (last - level) * (_HEIGHT + _GAP_Y)
+            box.x, box.y = x, tops[level]
             x += box.width + _GAP_X
-    return total + 2 * _MARGIN, (last + 1) * (_HEIGHT + _GAP_Y) - _GAP_Y + 2 * _MARGIN
+    return total + 2 * _MARGIN, y - _GAP_Y + _MARGIN
 
 
 def _box_svg(box: _Box) -> str:
-    step = _HEIGHT / (len(box.lines) + 0.4)
     text = "".join(
-        f'<text x="{box.x + box.width / 2:.0f}" y="{box.y + step * (i + 0.9):.0f}"'
+        f'<text x="{box.x + box.width / 2:.0f}" y="{box.y + _LINE * (i + 1):.0f}"'
         f' font-weight="{"normal" if i else "bold"}">{escape(line)}</text>' for i, line in enumerate(box.lines))
-    return (f'<rect x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width}" height="{_HEIGHT}" rx="6" '
+    return (f'<rect x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height}" rx="6" '
             f'fill="{_STYLES[box.style]}" stroke="#556"/>{text}')
 
 
-def draw_graph(output: Any, path: Any = None, params: Mapping[str, Tensor] | None = None) -> str:
-    """The SVG text of the graph that made one or more tensors, data flowing down; written to `path` if given.
+class Drawing(str):
+    """The text of an SVG picture, which notebooks show as the picture."""
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
+def draw_graph(output: Any, path: Any = None, params: Mapping[str, Tensor] | None = None) -> Drawing:
+    """The SVG picture of the graph that made one or more tensors, data flowing down; written to `path` if given.
 
     Blue boxes are leaves, named by `params` (`dict(model.named_parameters())`); grey ones are recorded operations with
     the shape and type of what they made.
@@ -113,15 +157,15 @@ def draw_graph(output: Any, path: Any = None, params: Mapping[str, Tensor] | Non
     outputs = [output] if isinstance(output, Tensor) else list(output)
     boxes = _boxes(outputs, {id(tensor): name for name, tensor in (params or {}).items()})
     width, height = _placed(boxes)
-    lines = [f'<path d="M{source.x + source.width / 2:.0f},{source.y + _HEIGHT:.0f} '
+    lines = [f'<path d="M{source.x + source.width / 2:.0f},{source.y + source.height:.0f} '
              f'L{box.x + box.width / 2:.0f},{box.y:.0f}" stroke="#778" marker-end="url(#tip)"/>'
              for box in boxes for source in box.sources]
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-           'font-family="sans-serif" font-size="12" text-anchor="middle">\n'
+           'font-family="monospace" font-size="12" text-anchor="middle">\n'
            '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
            '<path d="M0,1 L7,4 L0,7 z" fill="#778"/></marker></defs>\n'
            '<rect width="100%" height="100%" fill="white"/>\n'
            + "\n".join(lines + [_box_svg(box) for box in boxes]) + "\n</svg>\n")
     if path is not None:
         Path(path).write_text(svg, encoding="utf-8")
-    return svg
+    return Drawing(svg)

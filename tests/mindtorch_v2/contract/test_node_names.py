@@ -18,6 +18,7 @@ NAMES = {
     "ViewBackward0": lambda x, w: F.linear(x.unsqueeze(0), w, torch.ones(4)),
     "UnsafeViewBackward0": lambda x, w: F.linear(x.unsqueeze(0), w),
     "NllLossBackward0": lambda x, w: F.cross_entropy(x, torch.tensor([0, 1])),
+    "NativeBatchNormBackward0": lambda x, w: F.batch_norm(x, torch.zeros(3), torch.ones(3), training=True),
     "SumBackward0": lambda x, w: x.sum(),
     "SumBackward1": lambda x, w: x.sum(1),
     "MeanBackward1": lambda x, w: x.mean(0),
@@ -42,6 +43,11 @@ def test_names(name):
     result = NAMES[name](x, w)
     assert result.grad_fn.name() == name and repr(result.grad_fn).startswith(f"<{name} object")
     assert f"grad_fn=<{name}>" in repr(result)
+
+
+def test_batch_norm_by_running_statistics_is_named_as_that_by_those_of_the_batch() -> None:
+    made = F.batch_norm(torch.ones(2, 3, requires_grad=True), torch.zeros(3), torch.ones(3))
+    assert made.grad_fn.name() == "NativeBatchNormBackward0"
 
 
 def test_a_copy_is_named_in_full_where_it_is_spoken_of() -> None:

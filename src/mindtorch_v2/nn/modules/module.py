@@ -51,6 +51,9 @@ _global_module_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 
 # The dicts of hooks every module has; a module pickled before one of them existed gets it when it is revived.
+# What scripted modules and functions have in PyTorch.
+OF_SCRIPTS = frozenset(("code", "code_with_constants", "get_debug_state", "graph", "graph_for", "inlined_graph", "save",
+                        "save_to_buffer"))
 _HOOK_DICTS = (
     "_backward_pre_hooks",
     "_backward_hooks",
@@ -185,7 +188,11 @@ class Module(ModuleCalls, ModuleState):
             members = own.get(registry)
             if members is not None and name in members:
                 return members[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        text = f"'{type(self).__name__}' object has no attribute '{name}'"
+        if name in OF_SCRIPTS and "_is_scripted" in own:
+            text += (": torch.jit.trace and torch.jit.script give back the module itself in mindtorch_v2, which has no "
+                     "TorchScript. torch.save its state_dict instead.")
+        raise AttributeError(text)
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
