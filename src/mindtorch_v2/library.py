@@ -33,6 +33,10 @@ _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "")
 _waiting: dict[str, Callable] = {}
 
 
+# Namespaces of libraries whose operators are declared here, whole: what the libraries register for them is left out.
+_DECLARED_HERE = frozenset(("torchvision",))
+
+
 def fallthrough_kernel() -> None:
     """Given to `Library.impl` in place of a function, lets calls pass a key by."""
     raise NotImplementedError("fallthrough_kernel() should never be called.")
@@ -66,6 +70,8 @@ class Library:
         with_keyset: bool = False,
         allow_override: bool = False,
     ) -> None:
+        if self.ns in _DECLARED_HERE:
+            return
         name = op_name if isinstance(op_name, str) else op_name.name
         name = name if "::" in name else f"{self.ns}::{name}"
         key = dispatch_key or self.dispatch_key
@@ -168,6 +174,8 @@ def register_fake(
 
     def register(function: Callable) -> Callable:
         name = _name_of(op)
+        if name.partition("::")[0] in _DECLARED_HERE:
+            return function
         if name.partition(".")[0] not in registry and name not in registry:
             _waiting[name] = function
         else:
@@ -197,6 +205,8 @@ def register_autograd(
     op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Any = None
 ) -> None:
     """Gives an operator its derivative: `setup_context(ctx, inputs, output)` and `backward(ctx, *grads)`."""
+    if _name_of(op).partition("::")[0] in _DECLARED_HERE:
+        return
     operator = _existing(_name_of(op))
     registry.register_kernel(operator.name, DispatchKey.Autograd, Around(_custom_autograd(backward, setup_context)))
 

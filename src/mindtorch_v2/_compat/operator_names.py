@@ -1,6 +1,8 @@
 """`torch.ops`: operators by namespace, name and overload."""
 
 import functools
+import importlib
+import os
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -13,15 +15,24 @@ from .._ops._declare.out import write_out
 from .absent import absent_function
 from .named_functions import NAMESPACES
 
+_PACKAGE = __name__.partition(".")[0]
+
 # Operators that subclasses of Tensor in other libraries name in tables of theirs.
-_ABSENT = frozenset("_pin_memory _sparse_addmm _sparse_mm_reduce_impl".split())
+_ABSENT = {
+    "aten": frozenset("_pin_memory _sparse_addmm _sparse_mm_reduce_impl".split()),
+    "torchvision": frozenset("""
+        _deform_conv2d_backward _ps_roi_align_backward _ps_roi_pool_backward _roi_align_backward _roi_pool_backward
+        box_iou_rotated qnms qroi_align""".split()),
+}
+# Of libraries whose compiled operators are declared here; by namespace, the module that does it when asked.
+_DECLARED_HERE = {"torchvision": "_ops.vision"}
 
 
 @functools.cache
 def absent_operator(name: str) -> Any:
     """A packet whose overloads can be named; a call raises NotImplementedError."""
-    packet = absent_function(f"torch.ops.aten.{name}")
-    packet.default = absent_function(f"torch.ops.aten.{name}.default")
+    packet = absent_function(f"torch.ops.{name}")
+    packet.default = absent_function(f"torch.ops.{name}.default")
     return packet
 
 
@@ -182,8 +193,8 @@ class _OpNamespace(ModuleType):
 
     def __getattr__(self, op_name: str) -> Any:
         packet = packet_named(f"{self.name}::{op_name}")
-        if op_name in _ABSENT and self.name == "aten":
-            return absent_operator(op_name)
+        if op_name in _ABSENT.get(self.name, ()):
+            return absent_operator(f"{self.name}.{op_name}")
         function = getattr(Tensor, op_name, None)
         if self.name == "aten" and not packet._operators() and callable(function) and not op_name.startswith("__"):
             return _named_function(op_name)
@@ -200,12 +211,21 @@ class Ops:
     def __getattr__(self, namespace: str) -> Any:
         if namespace.startswith("__"):
             raise AttributeError(namespace)
+        if namespace in _DECLARED_HERE:
+            importlib.import_module(f"{_PACKAGE}.{_DECLARED_HERE[namespace]}")
         made: Any = NAMESPACES.get(namespace) or _OpNamespace(namespace)
         setattr(self, namespace, made)
         return made
 
     def load_library(self, path: str) -> None:
-        """Libraries of compiled operators need PyTorch's own; as a missing one, they cannot be opened."""
+        """Libraries of compiled operators need PyTorch's own; as a missing one, they cannot be opened.
+
+        That of a package whose operators are declared here is taken for loaded.
+        """
+        package, file = os.path.split(path)
+        if os.path.basename(package) in _DECLARED_HERE and file.startswith("_C."):
+            getattr(self, os.path.basename(package))
+            return
         raise OSError(f"{path}: mindtorch_v2 cannot load compiled operators. Declare operators with torch.library.")
 
 
