@@ -772,7 +772,7 @@ class Tensor(TensorBase):
             if made.strides != array.strides and made.size:  # of a dimension of size one
                 made = np.ndarray(array.shape, array.dtype, np.empty(array.size, array.dtype), 0, array.strides)
             return wrap(made)
-        if array.__class__ is MetaArray:
+        if array.__class__ is MetaArray or array.__class__ is Deferred:
             return self.detach().new_empty_strided(array.shape, self.stride()) if is_dense(array) else None
         if not self._keys & CUDA_MASK or self._keys & FUNC_MASK or self._array.layout.nbytes != self._array.nbytes:
             return None

@@ -158,7 +158,7 @@ _reshape_alias = function_of(op(
                          error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2))))
 def _reshape(self, shape):
     array = self._array
-    if array.__class__ is ndarray and array.flags.c_contiguous:
+    if array.flags.c_contiguous if array.__class__ is ndarray else self.is_contiguous():
         return self.view(shape)
     shape = resolved_size(shape, array.size)
     if viewed_strides(array, shape) is None:

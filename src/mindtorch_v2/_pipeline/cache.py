@@ -20,3 +20,8 @@ def plan_of(trace: Trace) -> Plan:
             _known.clear()
         plan = _known[key] = planned(trace)
     return plan
+
+
+def forget_plans() -> None:
+    """Lets every trace be planned anew."""
+    _known.clear()

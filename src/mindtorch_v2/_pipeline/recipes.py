@@ -157,15 +157,24 @@ def _inferred(operator: Operator, args: Sequence[Any]) -> tuple | None:
             returns = next((i for i, v in enumerate(given) if v is value), None)
             if several or returns is None:
                 return None
-        elif not isinstance(value, Tensor) or value._array.__class__ is not MetaArray or value._base is not None or value._array.size <= 0 or min(value._array.shape, default=0) < 0:
+        elif not _is_plain(value):
             return None
         else:
             array = value._array
             results.append(layout_of(array.shape, array.strides, array.dtype, where))
-    written = tuple([(i, v._version) for i, v in enumerate(given) if isinstance(v, Tensor) and v._version])
+    first = {id(v): i for i, v in reversed([*enumerate(given)])}
+    written = tuple([(i, v._version) for i, v in enumerate(given)
+                     if isinstance(v, Tensor) and v._version and first[id(v)] == i])  # fmt: skip
     if any(v._version for value in given if value.__class__ in (tuple, list) for v in value if isinstance(v, Tensor)):
         return None
     return tuple(results), written, returns, several
+
+
+def _is_plain(made: Any) -> bool:
+    """Whether a result is a tensor with memory of its own, of a size that is known and not nothing."""
+    if not isinstance(made, Tensor) or made._array.__class__ is not MetaArray or made._base is not None:
+        return False
+    return made._array.size > 0 and min(made._array.shape, default=1) > 0
 
 
 # expressions ---------------------------------------------------------------------------------------------------------

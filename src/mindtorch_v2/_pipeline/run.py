@@ -163,6 +163,13 @@ def code_of(kernel: Any) -> Any:
     return known
 
 
+def forget() -> None:
+    """Drops all plans."""
+    from .cache import forget_plans
+
+    forget_plans()
+
+
 def allocation(layout: Layout) -> Callable[[], Any]:
     """What makes arrays of a layout."""
     if layout.strides == contiguous_strides(layout.shape, layout.dtype.itemsize):

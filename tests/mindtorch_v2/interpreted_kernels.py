@@ -1,0 +1,81 @@
+"""Kernels of the pipeline's groups, computed by NumPy: what they do, without the compiler that makes them fast."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from mindtorch_v2._kernels import ir
+
+_BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "pow": np.power, "copysign": np.copysign, "fmod": np.fmod,
+    "min": np.minimum, "max": np.maximum, "atan2": np.arctan2, "hypot": np.hypot,
+}  # fmt: skip
+_UNARY = {"neg": np.negative, "abs": np.abs, "not": np.invert, "rint": np.rint, "erf": scipy.special.erf,
+          "expit": scipy.special.expit, "sigmoid": scipy.special.expit, "acos": np.arccos,
+          "asin": np.arcsin, "atan": np.arctan, "rsqrt": lambda x: 1 / np.sqrt(x)}  # fmt: skip
+
+
+def _dtype(kind: str) -> Any:
+    return np.dtype(ir.DTYPES[kind])
+
+
+def _value(node: ir.Node, names: dict[str, Any]) -> Any:
+    if node.op in ("var", "arg"):
+        return names[node.data]
+    if node.op == "const":
+        return _dtype(node.type).type(node.data)
+    args = [_value(a, names) for a in node.args]
+    if node.op == "cast":
+        return np.asarray(args[0]).astype(_dtype(node.type))
+    if node.op == "select":
+        return np.where(*args)
+    function = _BINARY.get(node.op) or _UNARY.get(node.op) or getattr(np, node.op)
+    return np.asarray(function(*args)).astype(_dtype(node.type), copy=False)
+
+
+class Interpreted:
+    """In the place of machine code: `call(*arrays, geometry, *numbers)`."""
+
+    launches = 0
+
+    def __init__(self, kernel: ir.Kernel) -> None:
+        self.kernel = kernel
+
+    def wanted(self, size: int) -> Any:
+        return self.call
+
+    def call(self, *given: Any) -> bool:
+        Interpreted.launches += 1
+        count = len(self.kernel.arrays) - 1
+        arrays, words, numbers = given[:count], given[count].tolist(), given[count + 1 :]
+        sizes, steps = [words[0]], [[words[4 + k]] for k in range(count)]
+        for d in range(words[2]):
+            at = 4 + 2 * count + d * (1 + count)
+            sizes.append(words[at])
+            for k in range(count):
+                steps[k].append(words[at + 1 + k])
+        views = {}
+        for k, array in enumerate(arrays):
+            assert array.dtype == _dtype(self.kernel.arrays[k].type)
+            reach = sum((n - 1) * step for n, step in zip(sizes, steps[k], strict=True)) + array.itemsize
+            address = array.__array_interface__["data"][0] + words[4 + count + k]
+            memory = (ctypes.c_byte * reach).from_address(address)
+            views[f"a{k}"] = np.ndarray(sizes[::-1], array.dtype, memory, 0, steps[k][::-1])
+        names: dict[str, Any] = dict(zip([n for n, _ in self.kernel.numbers], numbers, strict=True))
+        inner = self.kernel.body[-1].body[-1].body
+        stores = []
+        for statement in inner:
+            if isinstance(statement, ir.Store):
+                stores.append((views[statement.array.name], _value(statement.value, names)))
+            elif statement.value.op in ("load", "cast") and "load" in (statement.value.op, statement.value.args[0].op):
+                load = statement.value if statement.value.op == "load" else statement.value.args[0]
+                names[statement.name] = views[load.data.name].astype(_dtype(statement.value.type))
+            else:
+                names[statement.name] = _value(statement.value, names)
+        for view, value in stores:
+            view[...] = np.asarray(value).astype(view.dtype)
+        return True

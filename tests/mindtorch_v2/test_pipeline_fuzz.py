@@ -1,0 +1,223 @@
+"""Random programs give the same inside `torch.pipeline()` as outside: values, versions, gradients, views and errors.
+
+As a script it runs more of them: `python tests/mindtorch_v2/test_pipeline_fuzz.py --count 2000 --seed 1`.
+"""
+
+import argparse
+import contextlib
+import random
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import mindtorch_v2 as torch
+from mindtorch_v2._pipeline import run as running
+from tests.mindtorch_v2.interpreted_kernels import Interpreted
+
+UNARY: dict[str, Callable] = {
+    "exp": lambda a: (a * 0.1).exp(), "tanh": lambda a: a.tanh(), "neg": lambda a: -a, "abs": lambda a: a.abs(),
+    "sigmoid": lambda a: a.sigmoid(), "relu": lambda a: a.relu(), "square": lambda a: a * a, "half": lambda a: a * 0.5,
+    "plus": lambda a: a + 1.5, "minus": lambda a: 2 - a, "clamp": lambda a: a.clamp(-1, 1), "floor": lambda a: a.floor(),
+    "gelu": lambda a: torch.nn.functional.gelu(a), "silu": lambda a: torch.nn.functional.silu(a),
+    "sign": lambda a: a.sign(), "positive": lambda a: a > 0, "double": lambda a: a.double(), "float": lambda a: a.float(),
+    "bfloat16": lambda a: a.bfloat16(), "clone": lambda a: a.clone(), "contiguous": lambda a: a.contiguous(),
+    "sum": lambda a: a.sum(), "mean": lambda a: a.mean(-1, keepdim=True), "max": lambda a: a.amax(0),
+    "softmax": lambda a: a.softmax(-1), "var": lambda a: a.var(), "cumsum": lambda a: a.cumsum(-1),
+    "sort": lambda a: a.sort(-1)[0], "zeros": lambda a: torch.zeros_like(a), "full": lambda a: torch.full_like(a, 2.5),
+    "detach": lambda a: a.detach(), "item": lambda a: a.sum().item() * 0 + a, "nonzero": lambda a: (a > 0).nonzero(),
+    "masked": lambda a: a[a > 0.5], "norm": lambda a: torch.nn.functional.layer_norm(a, a.shape[-1:]),
+    "norms": lambda a: a.norm(), "data": lambda a: a.data, "where": lambda a: torch.where(a > 0, a, 0.25),
+}  # fmt: skip
+VIEWS: dict[str, Callable] = {
+    "t": lambda a: a.transpose(0, -1), "flat": lambda a: a.view(-1), "reshape": lambda a: a.reshape(-1),
+    "first": lambda a: a[0], "slice": lambda a: a[..., 1:], "step": lambda a: a[..., ::2],
+    "unsqueeze": lambda a: a.unsqueeze(0), "expand": lambda a: a.unsqueeze(0).expand(2, *a.shape),
+    "narrow": lambda a: a.narrow(-1, 0, 2), "chunk": lambda a: a.chunk(2, -1)[1], "diagonal": lambda a: a.diagonal(),
+    "same": lambda a: a.view_as(a), "unbind": lambda a: a.unbind(0)[-1],
+}  # fmt: skip
+BINARY: dict[str, Callable] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "max": torch.maximum,
+    "div": lambda a, b: a / (b.abs() + 1), "alpha": lambda a, b: a.add(b, alpha=3), "less": lambda a, b: a < b,
+    "lerp": lambda a, b: a.lerp(b, 0.3), "matmul": lambda a, b: a @ b, "outer": lambda a, b: a[..., None] * b.flatten()[:2],
+    "where": lambda a, b: torch.where(a > b, a, b), "cat": lambda a, b: torch.cat([a, b]),
+    "linear": lambda a, b: torch.nn.functional.linear(a, b), "stack": lambda a, b: torch.stack([a, b]),
+    "mse": lambda a, b: torch.nn.functional.mse_loss(a, b), "addcmul": lambda a, b: a.addcmul(a, b, value=0.5),
+}  # fmt: skip
+WRITES: dict[str, Callable] = {
+    "add_": lambda a, b: a.add_(b), "mul_": lambda a, b: a.mul_(0.9), "zero_": lambda a, b: a.zero_(),
+    "fill_": lambda a, b: a.fill_(0.75), "copy_": lambda a, b: a.copy_(b), "relu_": lambda a, b: a.relu_(),
+    "clamp_": lambda a, b: a.clamp_(-0.5, 0.5), "sub_": lambda a, b: a.sub_(b, alpha=0.5),
+    "part": lambda a, b: a[..., :1].mul_(2), "set": lambda a, b: a.__setitem__(0, 1.25), "self": lambda a, b: a.add_(a),
+    "set_tensor": lambda a, b: a.__setitem__((..., slice(0, 1)), b), "turned": lambda a, b: a.t().add_(b),
+    "tanh_": lambda a, b: a.tanh_(), "data_": lambda a, b: a.data.mul_(0.5), "detached": lambda a, b: a.detach().add_(1),
+    "lerp_": lambda a, b: a.lerp_(b, 0.25), "masked_fill_": lambda a, b: a.masked_fill_(a > 0.9, 0.1),
+    "cumsum_": lambda a, b: a.cumsum_(-1), "index_add_": lambda a, b: a.index_add_(0, torch.tensor([0]), b[:1]),
+}  # fmt: skip
+SHAPES = [(3, 4), (3, 4), (3, 4), (4,), (3, 1), (), (4, 4), (2, 3, 4)]
+
+
+def program(source: random.Random) -> list[tuple]:
+    """Statements: a kind, a name, and positions in the pool of tensors, taken modulo its size when it is run."""
+    made: list[tuple] = []
+    for _ in range(source.randint(3, 14)):
+        kind = source.choices(
+            ["unary", "view", "binary", "write", "backward", "hook", "drop", "leaf", "grad", "retain"],
+            [24, 16, 22, 20, 4, 3, 5, 2, 2, 2],
+        )[0]
+        table: dict[str, Any] = {"unary": UNARY, "view": VIEWS, "binary": BINARY, "write": WRITES}.get(kind, {"": None})
+        mode = source.choices(["", "no_grad", "autocast", "inference"], [80, 12, 6, 2])[0]
+        made.append((kind, source.choice(list(table)), source.randrange(60), source.randrange(60), mode))
+    return made
+
+
+def leaves(seed: int) -> list[torch.Tensor]:
+    source = np.random.default_rng(seed)
+    pool = []
+    for i, shape in enumerate(SHAPES):
+        kind = torch.bfloat16 if (seed + i) % 7 == 0 else torch.float64 if (seed + i) % 11 == 0 else torch.float32
+        tensor = torch.tensor(source.standard_normal(shape)).to(kind)
+        pool.append(tensor.requires_grad_((seed + i) % 3 == 0))
+    return pool
+
+
+def _mode(name: str) -> Any:
+    if name == "no_grad":
+        return torch.no_grad()
+    if name == "inference":
+        return torch.inference_mode()
+    return torch.autocast("cpu") if name == "autocast" else contextlib.nullcontext()
+
+
+def run(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
+    """The pool of tensors afterwards, what hooks saw, and the errors."""
+    pool, seen, errors = leaves(seed), [], []
+    for number, (kind, name, i, j, mode) in enumerate(statements):
+        a, b = pool[i % len(pool)], pool[j % len(pool)]
+        try:
+            with _mode(mode):
+                if kind == "unary":
+                    pool.append(UNARY[name](a))
+                elif kind == "view":
+                    pool.append(VIEWS[name](a))
+                elif kind == "binary":
+                    pool.append(BINARY[name](a, b))
+                elif kind == "write":
+                    WRITES[name](a, b)
+                elif kind == "backward":
+                    a.float().sum().backward(retain_graph=bool(j % 2))
+                elif kind == "grad":
+                    pool.append(torch.autograd.grad((a * a).sum(), a)[0])
+                elif kind == "hook":
+                    a.register_hook(lambda g, n=number: seen.append((n, g)) or g * 0.5)
+                elif kind == "retain":
+                    a.retain_grad()
+                elif kind == "leaf":
+                    a.requires_grad_()
+                elif len(pool) > 5:
+                    del pool[i % len(pool)]
+        except Exception as error:
+            errors.append(f"{number} {type(error).__name__}: {error}")
+        del a, b
+    return pool, seen, errors
+
+
+def outline(tensor: torch.Tensor) -> tuple:
+    version = "inference" if tensor.is_inference() else tensor._version
+    return (tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.requires_grad, tensor.is_leaf, version,
+            tensor._is_view(), tensor.storage_offset(), type(tensor.grad_fn).__name__)  # fmt: skip
+
+
+def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    a, b = (t.detach().double().numpy() for t in (one, other))
+    exact = 2e-2 if one.dtype is torch.bfloat16 or other.dtype is torch.bfloat16 else 1e-4
+    return a.shape == b.shape and np.allclose(a, b, rtol=exact, atol=exact, equal_nan=True)
+
+
+def differences(seed: int) -> list[str]:
+    """How a program differs inside a pipeline."""
+    statements = program(random.Random(seed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pool, seen, errors = run(statements, seed)
+        with torch.pipeline():
+            deferred, deferred_seen, deferred_errors = run(statements, seed)
+        found = []
+        if errors != deferred_errors:
+            found.append(f"errors {errors} and {deferred_errors}")
+        if len(pool) != len(deferred):
+            return [*found, f"{len(pool)} and {len(deferred)} tensors"]
+        for at, (one, other) in enumerate(zip(pool, deferred, strict=True)):
+            assert not other._pending
+            if outline(one) != outline(other):
+                found.append(f"tensor {at}: {outline(one)} and {outline(other)}")
+            elif not same_values(one, other):
+                found.append(f"tensor {at}: {one.tolist()} and {other.tolist()}")
+            grads = [t.grad if t.is_leaf or t.retains_grad else None for t in (one, other)]
+            if (grads[0] is None) is not (grads[1] is None):
+                found.append(f"grad {at}: {grads}")
+            elif grads[0] is not None and (
+                outline(grads[0]) != outline(grads[1]) or not same_values(grads[0], grads[1])
+            ):
+                found.append(f"grad {at}: {outline(grads[0])} {grads[0].tolist()} and {outline(grads[1])} "
+                             f"{grads[1].tolist()}")  # fmt: skip
+        if [n for n, _ in seen] != [n for n, _ in deferred_seen]:
+            found.append(f"hooks {seen} and {deferred_seen}")
+        elif not all(same_values(g, h) for (_, g), (_, h) in zip(seen, deferred_seen, strict=True)):
+            found.append(f"gradients in hooks {seen} and {deferred_seen}")
+    return found
+
+
+def told(seed: int) -> str:
+    return f"program {seed}: {program(random.Random(seed))}"
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups run as such at once, computed by NumPy."""
+    monkeypatch.setattr(running, "code_of", Interpreted)
+    running.forget()
+    yield
+    running.forget()
+
+
+def test_programs_with_fused_steps(interpreted: None) -> None:
+    before = Interpreted.launches
+    found = {told(seed): wrong for seed in range(160) if (wrong := differences(seed))}
+    assert not found
+    assert Interpreted.launches > before + 100
+
+
+def test_programs_call_by_call() -> None:
+    found = {told(seed): wrong for seed in range(1000, 1060) if (wrong := differences(seed))}
+    assert not found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--compiled", action="store_true", help="with machine code (MINDTORCH_JIT=now compiles at once)")
+    given = parser.parse_args()
+    if not given.compiled:
+        running.code_of = Interpreted
+    wrong = 0
+    for seed in range(given.seed, given.seed + given.count):
+        try:
+            found = differences(seed)
+        except Exception as error:
+            found = [f"{type(error).__name__}: {error}"]
+        if found:
+            wrong += 1
+            print(told(seed), *found, sep="\n    ", flush=True)
+    print(f"{given.count} programs, {wrong} differ")
+
+
+if __name__ == "__main__":
+    main()
