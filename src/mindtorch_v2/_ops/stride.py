@@ -257,6 +257,8 @@ op("_local_scalar_dense(Tensor self) -> Scalar", kernel=_OnTensors(Tensor.item),
 def adopt(self: Tensor, shown: Tensor) -> Tensor:
     """Gives a tensor the geometry and the history of a view of itself, as an in-place operation."""
     self._array, self._offset = shown._array, shown._offset
+    if self._pending:
+        self._array.held_by(self)
     self._bump_version()
     if shown._edge is not None:
         self._edge = shown._edge

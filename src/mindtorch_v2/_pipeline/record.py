@@ -39,12 +39,28 @@ _LONGEST = 4096  # calls after which a trace is run, so that memory is not kept 
 # the block -----------------------------------------------------------------------------------------------------------
 
 
+class _State:
+    """The trace of the one thread that records; None while several do, or none does."""
+
+    trace: Any = None
+    threads: set[int] = set()  # noqa: RUF012 - one for all
+    lock = threading.Lock()
+
+
+_state = _State()
+
+
+def _own_trace() -> Any:
+    """The trace of this thread."""
+    return modes.__dict__["pipeline"].trace
+
+
 class Pipeline:
     """One `with torch.pipeline()` block."""
 
     def __init__(self) -> None:
         self.keeps = self.lines = False
-        self.trace = Trace(self.flush, False)
+        self.trace: Any = None  # while the block is entered
         self.history: list[tuple[Trace, Plan]] = []
         self._lock = threading.RLock()
 
@@ -52,7 +68,9 @@ class Pipeline:
         flush_current()  # an outer pipeline's tensors are not ours to compute
         self._previous = (modes.__dict__.get("pipeline"), modes.include)
         modes.__dict__["pipeline"] = self
-        self.trace.quick = None if self.lines else True
+        with _state.lock:
+            _state.threads.add(threading.get_ident())
+        self._begin()
         modes.update(include=modes.include | PIPELINE_MASK)
         return self
 
@@ -63,29 +81,39 @@ class Pipeline:
             self.flush()
         finally:
             modes.__dict__["pipeline"] = outer
+            self.trace = _state.trace = None  # which leads back here
+            if outer is None:
+                with _state.lock:
+                    _state.threads.discard(threading.get_ident())
+
+    def _begin(self) -> None:
+        """Begins an empty trace."""
+        self.trace = Trace(self.flush, self.lines)
+        with _state.lock:
+            alone = _state.threads == {threading.get_ident()} and modes.__dict__.get("pipeline") is self
+            _state.trace = self.trace if alone else None
 
     def __len__(self) -> int:
-        return len(self.trace.values) - len(self.trace.inputs)
+        return 0 if self.trace is None else len(self.trace.values) - len(self.trace.inputs)
 
     def flush(self) -> None:
         """Runs all recorded calls. An error empties the trace and stays with the results that now never come."""
         with self._lock:
             trace = self.trace
-            if not trace.items:
+            if trace is None or not trace.items:
                 return
-            self.trace = Trace(self.flush, self.lines)
+            self._begin()
             trace.find_outputs()
             try:
-                with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
-                    plan = plan_of(trace)
-                    self.history = [*(self.history if self.keeps else ()), (trace, plan)]
-                    made = plan.run(list(trace.inputs.values()), trace.numbers)
+                plan = plan_of(trace)
+                self.history = [*(self.history if self.keeps else ()), (trace, plan)]
+                made = plan.run(list(trace.inputs.values()), trace.numbers)
             except Exception as error:
                 self._fail(trace, error)
             else:
                 _fill(trace, made)
             finally:
-                trace.values = []
+                trace.values, trace.flush = [], _nothing
 
     def _fail(self, trace: Trace, error: Exception) -> None:
         at = getattr(error, "pipeline_entry", None)
@@ -99,6 +127,10 @@ class Pipeline:
             if value.__class__ is Deferred:
                 value.error = failure
         raise failure from error
+
+
+def _nothing() -> None:
+    """The flush of a trace that was run."""
 
 
 def _fill(trace: Trace, arrays: list[Any]) -> None:
@@ -149,9 +181,7 @@ if _array.__class__ is Deferred and _array.trace is _trace:
     _number_{at} = _array.number
     _layout_{at} = _array.layout
 else:
-    _number_{at} = _trace.known.get(id(_array))
-    if _number_{at} is None: _number_{at} = _trace.input({name})
-    _layout_{at} = _trace.layouts[_number_{at}]
+    _number_{at}, _layout_{at} = _trace.known.get(id(_array)) or _trace.input({name})
 """
 _LIST = """
 _numbers_{at} = []
@@ -161,12 +191,10 @@ for _item in {name}:
         _layouts.append(None)
         continue
     _array = _item._array
-    if _array.__class__ is Deferred and _array.trace is _trace: _number = _array.number
-    else:
-        _number = _trace.known.get(id(_array))
-        if _number is None: _number = _trace.input(_item)
+    if _array.__class__ is Deferred and _array.trace is _trace: _number, _layout = _array.number, _array.layout
+    else: _number, _layout = _trace.known.get(id(_array)) or _trace.input(_item)
     _numbers_{at}.append(_number)
-    _layouts.append(_trace.layouts[_number])
+    _layouts.append(_layout)
 _layout_{at} = tuple(_layouts)
 """
 _END = """
@@ -186,8 +214,7 @@ _deferred.number = len(_values)
 _made = _new(Tensor)
 _made._array = _deferred
 _deferred.holder = _ref(_made)
-_values.append(_deferred)
-_trace.layouts.append(_layout){device}
+_values.append(_deferred){device}
 if _deferred.number > LONGEST: _trace.flush()
 return _made
 """
@@ -205,7 +232,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     if declaration.family.is_view:
         return _view_kernel(operator, below)
     scope: dict[str, Any] = {
-        "modes": modes, "Deferred": Deferred, "Tensor": Tensor, "_new": _new, "_ref": weakref.ref, "NUMBERS": NUMBERS,
+        "_state": _state, "_own_trace": _own_trace, "Deferred": Deferred, "Tensor": Tensor, "_new": _new, "_ref": weakref.ref, "NUMBERS": NUMBERS,
         "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST, "__opname__": f"{operator.name} recorded",
     }  # fmt: skip
     recipes: dict[tuple, Any] = {}
@@ -234,7 +261,7 @@ def _is_free(operator: Operator, argument: Argument) -> bool:
 def _source(operator: Operator, backend: int) -> str:
     schema = operator.schema
     names = ", ".join(schema.names)
-    lines = ['_trace = modes.__dict__["pipeline"].trace']
+    lines = ["_trace = _state.trace or _own_trace()"]
     keys, flat = [], []
     for at, a in enumerate(schema.arguments):
         name, free = a.name, _is_free(operator, a)
@@ -370,7 +397,7 @@ def _check_write(trace: Trace, recipe: Recipe, args: tuple) -> bool:
             target._bump_version()
         array = target._array
         if array.__class__ is not Deferred:
-            trace.written.add(trace.known[id(array)])
+            trace.written.add(trace.known[id(array)][0])
     return True
 
 
@@ -388,7 +415,6 @@ def _deferred(trace: Trace, layout: Any, root: int | None = None, offset: int = 
     made.layout, made.shape, made.strides, made.dtype = layout, layout.shape, layout.strides, layout.dtype
     made.trace, made.number, made.root, made.offset = trace, len(trace.values), root, offset
     trace.values.append(made)
-    trace.layouts.append(layout)
     return made
 
 
@@ -401,10 +427,9 @@ def _view_kernel(operator: Operator, below: Callable) -> Callable:
 
     def kernel(source: Any, *args: Any) -> Any:
         array = source._array
-        pipe = modes.__dict__["pipeline"]
         if array.__class__ is not Deferred:
             return below(source, *args)
-        if array.trace is not pipe.trace or any(isinstance(a, Tensor) for a in args):
+        if array.trace is not _own_trace() or any(isinstance(a, Tensor) for a in args):
             return cut(source, *args)
         if source._keys & VIEW_MASK and wake(source):
             return call_bound(operator, (source, *args))

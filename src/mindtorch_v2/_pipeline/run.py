@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._backends.meta import MetaArray
 from .._core.geometry import contiguous_strides
 from .._core.storage import UntypedStorage
 from .._core.tensor import Tensor
 from .._dispatch.callers import compile_function
-from .._dispatch.keys import CPU_MASK, DEVICE_MASKS
+from .._dispatch.keys import CPU_MASK, DEVICE_MASKS, META_MASK, changed_modes
+from .._ops._declare.families import Pointwise
+from .._ops._declare.plans import Twin
 from .plan import Plan, Step
 from .trace import Entry, Free, Layout, Value
 
@@ -22,7 +25,15 @@ _new = object.__new__
 
 def function_of(plan: Plan) -> Callable[..., list[Any]]:
     """The function that runs a plan's steps."""
-    return _Written(plan).function()
+    run = _Written(plan).function()
+    if all(step.kind in ("view", "pointwise") for step in plan.steps):
+        return run
+
+    def unwatched(*args: Any) -> list[Any]:
+        with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
+            return run(*args)
+
+    return unwatched
 
 
 class Group(NamedTuple):
@@ -207,13 +218,17 @@ def storage_of(array: Any) -> Any:
 
 
 def _kernel(plan: Plan, entry: Entry) -> Callable:
-    """An entry's kernel as a function of arrays."""
+    """An entry's kernel as a function of arrays, numbers and what else the operator takes."""
     where = plan.layouts[entry.operands()[0]].device
     mask = DEVICE_MASKS[where.type]
+    layouts = [None if n is None else plan.layouts[n] for n in entry.results]
+    if mask == CPU_MASK and not entry.recipe.written and not entry.recipe.several:
+        quick = _of_arrays(plan, entry)
+        if quick is not None:
+            return quick
     kernel = entry.operator.lookup(mask)
     tensors = [i for i, v in enumerate(entry.arguments) if v.__class__ is Value]
     lists = [i for i, v in enumerate(entry.arguments) if v.__class__ is tuple and any(x.__class__ is Value for x in v)]
-    layouts = [None if n is None else plan.layouts[n] for n in entry.results]
 
     def wrapped(array: Any) -> Any:
         made = _new(Tensor)
@@ -238,8 +253,43 @@ def _kernel(plan: Plan, entry: Entry) -> Callable:
     return run
 
 
+def _of_arrays(plan: Plan, entry: Entry) -> Callable | None:
+    """What the operator's family computes arrays with, where it needs no tensors."""
+    twins = [_twin(plan.layouts[v]) if v.__class__ is Value else
+             [None if n is None else _twin(plan.layouts[n]) for n in v] if _is_list(v) else
+             1.5 if v.__class__ is Free else v for v in entry.arguments]  # fmt: skip
+    family, number = entry.operator.declaration.family, entry.results[0]
+    assert number is not None
+    if any(v.__class__ is Free for v in entry.arguments) and not isinstance(family, Pointwise):
+        return None
+    layout = plan.layouts[number]
+    try:
+        found = family.array_call(entry.operator, twins, _twin(layout))
+    except Exception:  # what the twins cannot answer, the kernel can
+        return None
+    if found is None:
+        return None
+    function, at = found
+    if tuple(at) == tuple(range(len(twins))):
+        return lambda *args: _laid(function(*args), layout)
+    return lambda *args: _laid(function(*[args[i] for i in at]), layout)
+
+
+def _is_list(value: Any) -> bool:
+    return value.__class__ is tuple and any(v.__class__ is Value for v in value)
+
+
+def _twin(layout: Layout) -> Any:
+    made = _new(Twin)
+    made._array = MetaArray(layout.shape, layout.dtype, layout.strides)
+    made._keys, made._device = META_MASK, layout.device
+    return made
+
+
 def _laid(array: Any, layout: Layout | None) -> Any:
     """An array that lies as was recorded."""
+    if array.__class__ is not np.ndarray and isinstance(array, np.generic):
+        array = np.asarray(array)
     if layout is None or array.strides == layout.strides:
         return array
     if array.__class__ is not np.ndarray:

@@ -82,31 +82,35 @@ class Trace:
         self.flush = flush
         self.quick = None if lines else True  # a recipe that says the same is recorded without a look at the caller
         self.values: list[Any] = []
-        self.layouts: list[Layout] = []
         self.items: list[Any] = []
         self.numbers: list[Any] = []
-        self.known: dict[int, int] = {}  # number of an input by the id of its array
+        self.known: dict[int, tuple[int, Layout]] = {}  # number and layout of an input by the id of its array
         self.inputs: dict[int, Any] = {}
         self.written: set[int] = set()  # inputs that are written
         self.shared: set[int] = set()  # values that views were made of
         self.places: dict[int, tuple] = {}  # code and instruction of a caller, by the place of a recipe in `items`
         self.outputs: tuple[int, ...] = ()
 
-    def input(self, tensor: Any) -> int:
-        """The number of a tensor's array from outside, or of an earlier recording."""
+    def input(self, tensor: Any) -> tuple[int, Layout]:
+        """Number and layout of a tensor's array from outside, or of an earlier recording."""
         array = tensor._array
         if array.__class__ is Deferred:
             tensor._settle()
             array = tensor._array
-        number = self.known.get(id(array))
-        if number is None:
-            number = self.known[id(array)] = len(self.values)
+        found = self.known.get(id(array))
+        if found is None:
             layout = layout_of(array.shape, array.strides, array.dtype, tensor._device)
-            self.inputs[number] = array
+            found = self.known[id(array)] = len(self.values), layout
+            self.inputs[found[0]] = array
             self.values.append(array)
-            self.layouts.append(layout)
             self.items += (_Input, layout)
-        return number
+        return found
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """Of all values."""
+        outside = {number: layout for number, layout in self.known.values()}
+        return [outside[n] if n in outside else value.layout for n, value in enumerate(self.values)]
 
     def find_outputs(self) -> tuple[int, ...]:
         """Notes the values that somebody holds now."""
@@ -114,7 +118,8 @@ class Trace:
         for number in range(len(values)):
             if count(values[number]) > 2 and values[number].__class__ is Deferred:  # this list, and the count
                 held.append(number)
-        self.outputs = tuple(held)
+        memories = {values[number].memory for number in held}.difference(held, self.inputs)
+        self.outputs = tuple(sorted([*held, *memories])) if memories else tuple(held)
         return self.outputs
 
     @property
@@ -129,6 +134,7 @@ class Trace:
         """Which inputs lie in one memory, where one of them is written: groups of (number, offset in it)."""
         if not self.written or len(self.inputs) < 2:
             return ()
+        layouts = dict(self.known.values())
         spans = sorted([(_address(array), number) for number, array in self.inputs.items()])
         groups: list[tuple] = []
         own: list[tuple[int, int]] = []
@@ -139,7 +145,7 @@ class Trace:
                     groups.append(tuple(own))
                 own, begin, end = [], start, start
             own.append((number, start - begin))
-            end = max(end, start + self.layouts[number].reach)
+            end = max(end, start + layouts[number].reach)
         if len(own) > 1 and not self.written.isdisjoint([n for n, _ in own]):
             groups.append(tuple(own))
         return tuple(groups)
