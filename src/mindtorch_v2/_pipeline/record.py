@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._autograd.views import wake
@@ -105,15 +105,19 @@ class Pipeline:
             self._begin()
             trace.find_outputs()
             try:
-                plan = plan_of(trace)
-                self.history = [*(self.history if self.keeps else ()), (trace, plan)]
-                made = plan.run(list(trace.inputs.values()), trace.numbers)
+                made = self.compute(trace)
             except Exception as error:
                 self._fail(trace, error)
             else:
                 _fill(trace, made)
             finally:
                 trace.values, trace.flush = [], _nothing
+
+    def compute(self, trace: Trace) -> Sequence[Any]:
+        """The arrays that the trace's outputs wait for."""
+        plan = trace.plan = plan_of(trace)
+        self.history = [*(self.history if self.keeps else ()), (trace, plan)]
+        return plan.run(list(trace.inputs.values()), trace.numbers)
 
     def _fail(self, trace: Trace, error: Exception) -> None:
         at = getattr(error, "pipeline_entry", None)
@@ -133,7 +137,7 @@ def _nothing() -> None:
     """The flush of a trace that was run."""
 
 
-def _fill(trace: Trace, arrays: list[Any]) -> None:
+def _fill(trace: Trace, arrays: Sequence[Any]) -> None:
     """Gives the tensors that wait for them their arrays, and those that share memory a storage."""
     values = trace.values
     together: dict[int, list[Tensor]] = {}
@@ -232,8 +236,9 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     if declaration.family.is_view:
         return _view_kernel(operator, below)
     scope: dict[str, Any] = {
-        "_state": _state, "_own_trace": _own_trace, "Deferred": Deferred, "Tensor": Tensor, "_new": _new, "_ref": weakref.ref, "NUMBERS": NUMBERS,
-        "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST, "__opname__": f"{operator.name} recorded",
+        "_state": _state, "_own_trace": _own_trace, "Deferred": Deferred, "Tensor": Tensor, "_new": _new,
+        "_ref": weakref.ref, "NUMBERS": NUMBERS, "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST,
+        "__opname__": f"{operator.name} recorded",
     }  # fmt: skip
     recipes: dict[tuple, Any] = {}
     plans.append(recipes)

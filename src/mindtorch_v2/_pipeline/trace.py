@@ -90,6 +90,7 @@ class Trace:
         self.shared: set[int] = set()  # values that views were made of
         self.places: dict[int, tuple] = {}  # code and instruction of a caller, by the place of a recipe in `items`
         self.outputs: tuple[int, ...] = ()
+        self.plan: Any = None  # once it is run
 
     def input(self, tensor: Any) -> tuple[int, Layout]:
         """Number and layout of a tensor's array from outside, or of an earlier recording."""
@@ -109,8 +110,15 @@ class Trace:
     @property
     def layouts(self) -> list[Layout]:
         """Of all values."""
-        outside = {number: layout for number, layout in self.known.values()}
-        return [outside[n] if n in outside else value.layout for n, value in enumerate(self.values)]
+        if self.plan is not None:  # a trace that was run keeps no values
+            return self.plan.layouts
+        outside = dict(self.known.values())
+        return [outside.get(n) or value.layout for n, value in enumerate(self.values)]
+
+    @property
+    def device(self) -> device:
+        """That of the first value; a trace may have several."""
+        return next(iter(self.known.values()))[1].device
 
     def find_outputs(self) -> tuple[int, ...]:
         """Notes the values that somebody holds now."""
