@@ -4,6 +4,7 @@
 """
 
 import importlib as _importlib
+import os as _os
 import sys as _sys
 from math import e, inf, nan, pi
 from typing import Any as _Any
@@ -209,3 +210,9 @@ def __getattr__(name: str) -> _Any:
     elif name == "torch":
         return _importlib.import_module(__name__)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+if _os.environ.get("MINDTORCH_TRACE"):
+    from ._pipeline.explain import watch_program as _watch_program
+
+    _watch_program(_os.environ["MINDTORCH_TRACE"])

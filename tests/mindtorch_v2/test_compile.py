@@ -322,6 +322,69 @@ def test_marks_on_functions_and_tensors():
     assert torch.compiler.save_cache_artifacts() is None
 
 
+def test_the_default_backend():
+    seen = []
+
+    def mine(gm, inputs):
+        seen.append(gm)
+        return gm.forward
+
+    assert torch.compiler.get_default_backend() == "inductor"
+    torch.compiler.set_default_backend(mine)
+    assert torch.compiler.get_default_backend() is mine
+    torch.compile(plus_one)(torch.ones(2))
+    assert len(seen) == 1
+    with pytest.raises(TypeError, match="backend must be a string or callable, got <class 'int'>"):
+        torch.compiler.set_default_backend(3)
+
+
+def test_module_compile_works_in_place():
+    module = Scaled()
+    seen = []
+
+    def mine(gm, inputs):
+        seen.append(gm)
+        return gm.forward
+
+    assert module.compile(backend=mine) is None
+    assert list(module.state_dict()) == ["weight", "seen"]
+    module.register_forward_hook(lambda m, args, out: out + 1)
+    assert module(torch.ones(2)).tolist() == [3, 4] and len(seen) > 0
+    assert "_compiled_call_impl" not in module.__getstate__()
+
+
+def test_stances_are_restored():
+    counted = dynamo.testing.CompileCounter()
+    compiled = torch.compile(plus_one, backend=counted)
+    with torch.compiler.set_stance("force_eager"):
+        compiled(torch.ones(2))
+    assert counted.frame_count == 0
+
+    @torch.compiler.set_stance("force_eager")
+    def eagerly(x):
+        return compiled(x)
+
+    assert eagerly(torch.ones(2)).tolist() == [2, 2] and counted.frame_count == 0
+    compiled(torch.ones(2))
+    assert counted.frame_count == 1
+    torch.compiler.set_stance("force_eager")
+    compiled(torch.ones(3).double())
+    assert counted.frame_count == 1
+    with pytest.raises(RuntimeError, match="non-default stance cannot have force_backend set"):
+        torch.compiler.set_stance("force_eager", force_backend="eager")
+    torch.compiler.set_stance("sideways")
+    with pytest.raises(RuntimeError, match="invalid torch.compile stance 'DynamoStance\\(stance='sideways'"):
+        compiled(torch.ones(2))
+
+
+def test_a_stance_can_name_a_backend():
+    counted, other = dynamo.testing.CompileCounter(), dynamo.testing.CompileCounter()
+    compiled = torch.compile(plus_one, backend=counted)
+    with torch.compiler.set_stance(force_backend=other):
+        compiled(torch.ones(2))
+    assert (counted.frame_count, other.frame_count) == (0, 1)
+
+
 # settings ------------------------------------------------------------------------------------------------------------
 
 

@@ -2,9 +2,12 @@
 
     python architectures.py FOLDER torch.npz                              # PyTorch: makes the weights, saves the models
     python -m mindtorch_v2 architectures.py FOLDER ours.npz torch.npz     # this library: reads both
+
+With COMPILED=1 in the environment, models run under `torch.compile`, and once more with mode="reduce-overhead".
 """
 
 import copy
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -157,6 +160,14 @@ def run(name: str, folder: Path, weights: dict[str, np.ndarray] | None) -> dict[
         model.load_state_dict({key: torch.from_numpy(weights[f"initial/{key}"]) for key in model.state_dict()})
     batch = tensors(inputs(np.random.default_rng(SEED)))
     model.eval()
+    if os.environ.get("COMPILED") == "1":
+        replayed = torch.compile(model, mode="reduce-overhead")
+        with torch.no_grad():
+            eager, again = floats(model(**batch)), [floats(replayed(**batch)) for _ in range(3)]
+        for made in again:
+            for key, value in eager.items():
+                np.testing.assert_allclose(made[key], value, rtol=1e-4, atol=1e-5, err_msg=f"replayed {key}")
+        model.compile()
     outputs = model(**batch)
     results |= {f"output/{key}": value for key, value in floats(outputs).items()}
     if weights is None:

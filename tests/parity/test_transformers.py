@@ -17,19 +17,22 @@ HERE = Path(__file__).resolve().parent
 def results(tmp_path_factory):
     """What PyTorch and this library computed, each in a process of its own, from PyTorch's weights and saved models."""
     folder = tmp_path_factory.mktemp("architectures")
-    theirs, ours = "torch.npz", "ours.npz"
+    theirs, ours, compiled = "torch.npz", "ours.npz", "compiled.npz"
     path = os.pathsep.join([str(HERE.parents[1] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-    for arguments in ([theirs], [ours, theirs]):
-        command = ["-m", "mindtorch_v2"] if arguments[0] == ours else []
-        subprocess.run([sys.executable, *command, HERE / "architectures.py", folder, *arguments], env=environment,
-                       check=True, capture_output=True)
-    return [{key: value for key, value in np.load(folder / file).items()} for file in (theirs, ours)]
+    for arguments in ([theirs], [ours, theirs], [compiled, theirs]):
+        command = ["-m", "mindtorch_v2"] if arguments[0] != theirs else []
+        subprocess.run([sys.executable, *command, HERE / "architectures.py", folder, *arguments],
+                       env=environment | {"COMPILED": "1" if arguments[0] == compiled else "0"}, check=True,
+                       capture_output=True)
+    return [{key: value for key, value in np.load(folder / file).items()} for file in (theirs, ours, compiled)]
 
 
+@pytest.mark.parametrize("way", ["eager", "compiled"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_training_step_and_generation_agree(name, results):
-    theirs, ours = ({key[len(name) + 1:]: v for key, v in r.items() if key.startswith(f"{name}/")} for r in results)
+def test_a_training_step_and_generation_agree(name, way, results):
+    chosen = (results[0], results[1 if way == "eager" else 2])
+    theirs, ours = ({key[len(name) + 1:]: v for key, v in r.items() if key.startswith(f"{name}/")} for r in chosen)
     for made in (theirs, ours):
         assert "error" not in made, str(made["error"])
     assert ours.keys() == theirs.keys()

@@ -6,7 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.deferred import Deferred
 from .._core.dtype import FLOAT
+from .._core.planning import changes
 from .._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
@@ -49,12 +51,14 @@ class RemovableHandle:
     _ids = itertools.count()
 
     def __init__(self, hooks: OrderedDict, *, extra_dict: Any = None) -> None:
+        changes[0] += 1
         self.hooks_dict_ref = weakref.ref(hooks)
         self.id = next(RemovableHandle._ids)
         extras = [] if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extras)
 
     def remove(self) -> None:
+        changes[0] += 1
         for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = ref()
             if hooks is not None:
@@ -245,10 +249,19 @@ class SavedOutput:
             return fields["kept"]._shallow_copy()
         made: Any = object.__new__(self.kind)
         made._array, made._counter = self.array, self._counter
+        if made._array.__class__ is Deferred:
+            self._show(made)
         if fields is not None:
             for name, value in fields.items():
                 setattr(made, name, value)
         return made
+
+    def _show(self, made: Any) -> None:
+        """Gives a tensor the array that a pipeline recorded: computed by now, or when it is."""
+        if self.array.value is None:
+            self.array.held_by(made)
+        else:
+            made._array = self.array = self.array.value
 
     def unpack(self, node: Node) -> Any:
         """The output as `node` made it."""
@@ -257,6 +270,8 @@ class SavedOutput:
         if self.fields is None:
             made: Any = object.__new__(self.kind)
             made._array, made._counter, made._keys = self.array, self._counter, _CPU_WITH_GRAD
+            if made._array.__class__ is Deferred:
+                self._show(made)
         else:
             made = self.tensor
             made._keys |= WITH_GRAD[made._keys & BACKEND_MASK]

@@ -7,11 +7,11 @@ from .keys import DispatchKey
 from .registry import Around, Operator, registry
 
 
-def pipeline() -> Any:
-    """A context in which operations are recorded and run together at a flush."""
+def pipeline(explain: bool = False) -> Any:
+    """A context in which operations are recorded and run together at a flush; with `explain`, explain() tells all."""
     from .._pipeline.record import Pipeline
 
-    return Pipeline()
+    return Pipeline(explain)
 
 
 def _recording(operator: Operator, below: Callable, mask: int) -> Callable:

@@ -1,7 +1,6 @@
 """Compiled functions: what is around a function or module that `torch.compile` was given."""
 
 import functools
-import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +16,6 @@ from .state import DEFAULT_STANCE, current_stance, generation, state
 if TYPE_CHECKING:
     from .recording import Recording
 
-_RECORDS = importlib.util.find_spec("._pipeline.record", __package__.rpartition(".")[0]) is not None
 _LOOKED_AT = 3  # calls after which a function of which nothing can be fused is no longer recorded
 
 
@@ -94,6 +92,10 @@ class Region:
         self.calls = 0
         self.last: Recording | None = None
         self.replays: Any = None
+        if self.settings.replays:
+            from .._pipeline.replay import Replays
+
+            self.replays = Replays(self)
 
     def with_backend(self, backend: Any) -> "Region":
         """The same function for another backend."""
@@ -106,12 +108,12 @@ class Region:
         """Calls the function, and runs what it does as few kernels."""
         state.running = True
         try:
-            if not _RECORDS or self.gains_nothing or modes.__dict__.get("pipeline") is not None:
+            if (self.gains_nothing and not self.keeps) or modes.__dict__.get("pipeline") is not None:
                 return fn(*args, **kwargs)  # an outer pipeline records it
             from .recording import Recording
 
             pipe = state.pipe = Recording(self, args, kwargs, stance)
-            pipe.keeps = pipe.lines = self.keeps
+            pipe.keeps = pipe.lines = pipe.timed = self.keeps
             with pipe:
                 result = fn(*args, **kwargs)
             self._learn(pipe)
@@ -119,10 +121,30 @@ class Region:
         finally:
             state.running, state.pipe = False, None
 
+    def explain(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Calls the function twice, the second time with a clock: its plans, kernels, times and memory."""
+        from .._pipeline.explain import Explanation
+
+        owner = getattr(self.fn, "__self__", None)
+        name = type(owner).__name__ if isinstance(owner, Module) else getattr(self.fn, "__qualname__", str(self.fn))
+        self.keeps = True
+        try:
+            self.record(self.fn, args, kwargs, "default")
+            self.record(self.fn, args, kwargs, "default")
+        finally:
+            self.keeps = False
+        assert self.last is not None
+        history, reasons = self.last.history, self.last.reasons
+        self.last = None
+        return Explanation(history, f"torch.compile({name})", [f"A graph ends: {r.reason}." for r in reasons])
+
     def _learn(self, pipe: "Recording") -> None:
+        """Keeps what a call was, and whether recording such calls is worth it."""
         self.last = pipe
         pipe.args, pipe.kwargs = (), {}
-        if self.calls < _LOOKED_AT and self.settings.backend is None and not self.settings.fullgraph:
+        if not self.keeps and self.replays is None:
+            pipe.history, pipe.made = [], ()  # arrays, which nobody is to hold longer than eager would
+        if self.calls < _LOOKED_AT and self.settings.backend is None and self.replays is None:
             self.calls += 1
             if self.calls == _LOOKED_AT and not self.keeps and pipe.gain() < 0.1:
                 self.gains_nothing = True
@@ -151,6 +173,7 @@ def compiled(model: Any, settings: Settings) -> Any:
     compile_wrapper._torchdynamo_inline = fn  # type: ignore[attr-defined]
     compile_wrapper._is_torch_compile = True  # type: ignore[attr-defined]
     compile_wrapper._region = region  # type: ignore[attr-defined]
+    compile_wrapper.explain = lambda *args, **kwargs: region.explain(args, kwargs)  # type: ignore[attr-defined]
     compile_wrapper.get_compiler_config = lambda: None  # type: ignore[attr-defined]
     return compile_wrapper
 
@@ -177,6 +200,10 @@ class OptimizedModule(Module):
         if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
             return super().__call__(*args, **kwargs)
         return self.forward(*args, **kwargs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call with these arguments becomes: plans, kernels, times and memory."""
+        return self.forward.explain(*args, **kwargs)  # type: ignore[attr-defined]
 
     def __reduce__(self) -> tuple:
         return type(self), (self._orig_mod, self.dynamo_ctx)
@@ -252,7 +279,7 @@ def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
         region = Region(innermost_fn(f), Settings(keeps, "explain"))
         call_compiled(region, region.fn, args, kwargs)
         assert region.last is not None
-        ops = [[node.target for node in gm.graph.nodes if node.op == "call_function"] for gm in graphs]
+        ops = [[node.target for node in gm.graph.nodes if "call" in node.op] for gm in graphs]
         reasons = region.last.reasons
         return ExplainOutput(graphs, len(graphs), max(len(graphs) - 1, 0), reasons, sum(map(len, ops)), ops, [])
 

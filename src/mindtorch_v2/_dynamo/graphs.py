@@ -1,19 +1,25 @@
 """What was recorded, as an fx graph for a backend."""
 
+import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
+import mindtorch_v2 as torch
+
 from .._core.tensor import Tensor
+from .._dispatch.callers import call_bound
 from .._dispatch.keys import CPU_MASK, CUDA_MASK
+from .._dispatch.registry import Operator
 from .._pipeline.trace import Free, Trace, Value
-from ..fx import Graph, GraphModule
+from ..fx import Graph, GraphModule, Node
 from ..nn import Module
 
 
 def graph_module(trace: Trace) -> GraphModule:
     """A module that computes what a trace recorded: from the arrays it began with, a tuple of those held at its end."""
     graph = Graph()
-    nodes: dict[int, Any] = {}
+    nodes: dict[int | None, Any] = {}
     for position, number in enumerate(trace.inputs):
         nodes[number] = graph.placeholder(f"arg{position}_1")
         nodes[number].meta["tensor_meta"] = trace.layouts[number]
@@ -25,8 +31,19 @@ def graph_module(trace: Trace) -> GraphModule:
             return trace.numbers[value]
         return tuple(map(argument, value)) if value.__class__ is tuple else value
 
+    several: tuple[Any, Node, int] | None = None  # of a view with several results, each of which is an entry
     for entry in trace.entries:
         schema = entry.operator.schema
+        if entry.kind == "view" and entry.operator.declaration.family.several and several is not None:
+            first, call, count = several
+            if (
+                entry.operator is first.operator
+                and entry.arguments == first.arguments
+                and entry.recipe is not first.recipe
+            ):
+                nodes[entry.results[0]] = graph.call_function(operator.getitem, (call, count))
+                several = (first, call, count + 1)
+                continue
         given = list(map(argument, entry.arguments))
         positional = len(schema.positional)
         args = given[:positional]
@@ -37,17 +54,43 @@ def graph_module(trace: Trace) -> GraphModule:
             for a, value in zip(schema.arguments[positional:], given[positional:], strict=True)
             if not _is_default(value, a.default)
         }
-        node = graph.call_function(entry.operator.declaration.public, tuple(args), kwargs)
+        node = _call(graph, entry.operator, tuple(args), kwargs)
         if entry.where is not None:
             node.stack_trace = entry.where
         if len(schema.returns) > 1 or len(entry.results) > 1:
-            for position, number in enumerate(entry.results):
-                if number is not None:
-                    nodes[number] = graph.call_function(operator.getitem, (node, position))
+            for position, result in enumerate(entry.results):
+                if result is not None:
+                    nodes[result] = graph.call_function(operator.getitem, (node, position))
+        elif entry.kind == "view" and entry.operator.declaration.family.several:
+            nodes[entry.results[0]] = graph.call_function(operator.getitem, (node, 0))
+            several = (entry, node, 1)
         elif entry.results:
             nodes[entry.results[0]] = node
     graph.output(tuple(nodes[number] for number in trace.outputs))
     return GraphModule(Module(), graph)
+
+
+def _call(graph: Graph, called: Operator, args: tuple, kwargs: dict[str, Any]) -> Node:
+    """A node that calls an operator: as a function of torch, as a method, or by the operator's own name."""
+    name = called.schema.base_name
+    public: Any = called.declaration.public if called.declaration is not None else None
+    if public is not None and getattr(torch, name, None) is public:
+        return graph.call_function(public, args, kwargs)  # type: ignore[arg-type]
+    if called.schema.arguments[0].name == "self" and getattr(torch.Tensor, name, None) is not None:
+        return graph.call_method(name, args, kwargs)
+    return graph.call_function(_by_name(called), args, kwargs)
+
+
+@functools.cache
+def _by_name(called: Operator) -> Callable:
+    """A function that calls an operator which torch has no name for."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return call_bound(called, tuple(called.schema.bind(args, kwargs)))
+
+    call.__module__, call.__name__ = "aten", called.schema.base_name
+    call.__qualname__ = call.__name__
+    return call
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .._core.tensor import Tensor
-from .._dispatch.keys import PIPELINE_MASK, modes
+from .._core.deferred import Deferred
+from .._core.tensor import Tensor, flush_pending
+from .._dispatch.keys import PIPELINE_MASK, changed_modes, modes
 from .._logging import shows
 from .._pipeline.cache import plan_of
-from .._pipeline.record import Pipeline
+from .._pipeline.record import Pipeline, flush_current
 from .._pipeline.trace import Trace
 from . import config, exc
 from .backends.debugging import GraphCompileReason
@@ -31,8 +32,12 @@ class Recording(Pipeline):
         self.region, self.args, self.kwargs, self.stance = region, args, kwargs, stance
         self.position = 0  # of the next graph in the call
         self.leaving = False
+        self.refusal: Exception | None = None  # an error of compiling, not of what was recorded
         self.reasons: list[GraphCompileReason] = []
         self.recorded = self.launched = 0  # calls, and kernels they became
+        self.cuts = 0  # how often something was computed, or looked at, that is not recorded
+        self.made: Sequence[Any] = ()  # the arrays of the last graph
+        self.unwritten: dict[int, Any] = {}  # copies of its inputs that it wrote, for a replay
 
     # what ends a graph -----------------------------------------------------------------------------------------------
 
@@ -42,18 +47,29 @@ class Recording(Pipeline):
 
     def flush(self) -> None:
         """Runs what was recorded; elements that the program looks at end the graph."""
-        if not self.leaving and self.trace is not None and self.region.watches:
-            name, _ = called_from()
-            if name in BRANCHING:
-                self.ends_graph(*BRANCHING[name])
+        if not self.leaving:
+            self.cuts += 1
+            if self.region.watches:
+                name, _ = called_from()
+                if name in BRANCHING:
+                    self.ends_graph(*BRANCHING[name])
         super().flush()
+
+    def ran_at_once(self, args: tuple) -> None:
+        """Notes that an operator computed with tensors outside of the recording."""
+        self.cuts += 1
 
     def ends_graph(self, what: str, explanation: str, hints: list[str], context: str, reason: str) -> None:
         """Notes why a graph ends here; refuses it where the function is to be one graph."""
         stack = user_stack()
         if self.region.settings.fullgraph:
-            self.trace = None  # nothing of it is to run any more
-            raise exc.unsupported(what, explanation, hints, context, stack)
+            refusal = exc.unsupported(what, explanation, hints, context, stack)
+            for value in self.trace.values:  # nothing of what was recorded is to run
+                if value.__class__ is Deferred:
+                    value.error = refusal
+            self._begin()
+            self.leaving = True
+            raise refusal
         self.reasons.append(GraphCompileReason(reason, list(stack[-1:])))
         if shows("graph_breaks"):
             _log.warning(
@@ -62,6 +78,14 @@ class Recording(Pipeline):
                 stack[-1].lineno if stack else "?",
                 what,
             )
+
+    def _fail(self, trace: Trace, error: Exception) -> None:
+        try:
+            super()._fail(trace, error)
+        except Exception:
+            if error is self.refusal:
+                raise error from None
+            raise
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -82,6 +106,18 @@ class Recording(Pipeline):
 
     def compute(self, trace: Trace) -> Sequence[Any]:
         """The arrays that the trace's outputs wait for."""
+        try:
+            run = self._chosen(trace)
+        except Exception as error:
+            self.refusal = error
+            raise
+        if self.region.replays is not None:
+            self.unwritten = {number: trace.inputs[number].copy() for number in trace.written}
+        self.made = run(trace)
+        return self.made
+
+    def _chosen(self, trace: Trace) -> Callable[[Trace], Sequence[Any]]:
+        """What computes a trace."""
         position, self.position = self.position, self.position + 1
         region = self.region
         if region.settings.backend is None:
@@ -96,22 +132,27 @@ class Recording(Pipeline):
             _, recorded, launched = region.plans[id(plan)]
             self.recorded += recorded
             self.launched += launched
-            return super().compute(trace)
+            return super().compute
         key = (trace.signature(), tuple(trace.numbers))
         compiled = region.graphs.get(position, {}).get(key)
-        inputs = [tensor_on(array, trace.device) for array in trace.inputs.values()]
         if compiled is None:
             if not self._admitted(position, lambda: key):
-                return super().compute(trace)
-            compiled = region.graphs.setdefault(position, {})[key] = self._compiled(graph_module(trace), inputs)
-        return [made._array for made in compiled(*inputs)]
+                return super().compute
+            compiled = region.graphs.setdefault(position, {})[key] = self._compiled(trace)
 
-    def _compiled(self, gm: Any, inputs: list[Tensor]) -> Callable:
-        backend = self.region.settings.backend
+        def run(trace: Trace) -> Sequence[Any]:
+            with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
+                return [made._array for made in compiled(*_tensors(trace))]
+
+        return run
+
+    def _compiled(self, trace: Trace) -> Callable:
+        backend, gm = self.region.settings.backend, graph_module(trace)
         if shows("graph_code"):
             _log.warning("TRACED GRAPH\n%s", gm.code)
         try:
-            compiled = backend(gm, inputs)
+            with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
+                compiled = backend(gm, _tensors(trace))
             if not callable(compiled):
                 raise AssertionError("compiler_fn did not return callable")
         except exc.TorchDynamoException:
@@ -179,6 +220,10 @@ class Recording(Pipeline):
         return True
 
 
+def _tensors(trace: Trace) -> list[Tensor]:
+    return [tensor_on(array, trace.layouts[number].device) for number, array in trace.inputs.items()]
+
+
 def _without_sizes(trace: Trace) -> tuple:
     """What PyTorch would have compiled once for all sizes."""
     return (*(entry.operator.name for entry in trace.entries), *((str(a.dtype), a.ndim) for a in trace.layouts))
@@ -233,3 +278,14 @@ def _scalar_type(name: str) -> str:
         "uint8": "Byte",
         "bool": "Bool",
     }.get(name, name)
+
+
+def _looked_at() -> None:
+    """Elements are looked at: what was recorded must be computed, and the call cannot be replayed."""
+    pipe = modes.__dict__.get("pipeline")
+    if pipe.__class__ is Recording and not pipe.leaving and modes.include & PIPELINE_MASK:
+        pipe.cuts += 1
+    flush_current()
+
+
+flush_pending[0] = _looked_at

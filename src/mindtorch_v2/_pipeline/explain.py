@@ -5,13 +5,14 @@ import functools
 import html
 import json
 import os
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .plan import Plan
-from .trace import Free, Trace, Value
+from .plan import Buffer, Plan
+from .trace import Entry, Free, Trace, Value
 
 _BIG = 1 << 26  # bytes that are copied to find out the bandwidth
 _SHOWN = 200_000  # characters of a kernel's source on a page
@@ -39,6 +40,8 @@ class Explanation:
 
     def add(self, trace: Trace, plan: Plan) -> None:
         """Takes a run of a plan in: a plan that ran before is counted once more."""
+        if not plan.steps:
+            return
         took = [step.seconds for step in plan.steps if step.seconds is not None]
         seconds = sum(took) if took else None
         for position, known in enumerate(self.flushes):
@@ -50,13 +53,13 @@ class Explanation:
 
     def data(self) -> dict[str, Any]:
         """Everything on the page, as numbers, texts and lists."""
-        devices = {str(f.trace.device) for f in self.flushes}
+        devices = {_device(f.trace) for f in self.flushes}
         speeds = {name: bandwidth(name) for name in devices}
         return {
             "title": self.title,
             "notes": self.notes,
             "bandwidth": speeds,
-            "plans": [_plan_data(f, speeds[str(f.trace.device)]) for f in self.flushes],
+            "plans": [_plan_data(f, speeds[_device(f.trace)]) for f in self.flushes],
         }
 
     def __str__(self) -> str:
@@ -101,6 +104,10 @@ def bandwidth(device: str) -> float | None:
     return 2 * _BIG / best
 
 
+def _device(trace: Trace) -> str:
+    return str(trace.layouts[0].device)
+
+
 def _argument(value: Any, trace: Trace) -> str:
     if value.__class__ is Value:
         return f"v{int(value)}"
@@ -113,6 +120,38 @@ def _argument(value: Any, trace: Trace) -> str:
 
 def _value(number: int, trace: Trace) -> str:
     return f"v{number}: {trace.layouts[number]!r}"
+
+
+def _work(entry: Entry, trace: Trace) -> int:
+    """Operations of a call, by its declaration's formula; without one, an operation for each element it makes."""
+    results = [trace.layouts[n] for n in entry.results if n is not None]
+    declaration = entry.operator.declaration
+    if declaration is None or declaration.flops is None:
+        return sum(layout.size for layout in results)
+
+    def shape(value: Any) -> Any:
+        if value.__class__ is Value:
+            return trace.layouts[value].shape
+        return tuple(map(shape, value)) if value.__class__ is tuple else value
+
+    made = tuple(layout.shape for layout in results)
+    return declaration.flops.count(*map(shape, entry.arguments), out_shape=made[0] if len(made) == 1 else made)
+
+
+def _memory(plan: Plan) -> list[Buffer]:
+    """What a run holds: the planned buffers, or each value from the step that makes it to the last that reads it."""
+    if plan.memory:
+        return list(plan.memory)
+    made: dict[int, int] = {}
+    last: dict[int, int] = {}
+    root = plan.places.root
+    for at, step in enumerate(plan.steps):
+        if step.kind != "view":
+            made.update((root[n], made.get(root[n], at)) for n in step.outputs)
+        last.update((root[n], at) for n in (*step.inputs, *step.outputs))
+    last.update((root[n], len(plan.steps) - 1) for n in plan.outputs)
+    outside = set(plan.inputs)
+    return [Buffer(n, plan.layouts[n].nbytes, at, last[n]) for n, at in made.items() if n not in outside]
 
 
 def _plan_data(flush: Flush, speed: float | None) -> dict[str, Any]:
@@ -132,15 +171,19 @@ def _plan_data(flush: Flush, speed: float | None) -> dict[str, Any]:
     steps = []
     for step in plan.steps:
         rate = step.bytes / step.seconds if step.seconds else None
+        work = [_work(recorded[e], trace) for e in step.entries if recorded[e].kind != "view"]
         steps.append({
-            "kind": step.kind, "entries": list(step.entries), "bytes": int(step.bytes), "flops": int(step.flops),
-            "seconds": step.seconds, "rate": rate, "share": rate / speed if rate and speed else None,
+            "kind": step.kind, "entries": list(step.entries), "bytes": int(step.bytes),
+            "flops": int(step.flops) or sum(work),
+            "seconds": step.seconds, "rate": rate,
+            "share": rate / speed if rate and speed else None,
             "source": str(step.source())[:_SHOWN], "reads": [_value(n, trace) for n in step.inputs],
             "writes": [_value(n, trace) for n in step.outputs]})  # fmt: skip
-    held = [sum(b.nbytes for b in plan.memory if b.first <= at <= b.last) for at in range(len(plan.steps))]
-    return {"device": str(trace.device), "runs": flush.runs, "seconds": flush.seconds, "peak": int(plan.peak),
+    buffers = _memory(plan)
+    held = [sum(b.nbytes for b in buffers if b.first <= at <= b.last) for at in range(len(plan.steps))]
+    return {"device": _device(trace), "runs": flush.runs, "seconds": flush.seconds, "peak": max(held, default=0),
             "inputs": [_value(n, trace) for n in trace.inputs], "memory": held, "entries": entries,
-            "buffers": [[int(b.number), int(b.nbytes), b.first, b.last] for b in plan.memory],
+            "buffers": [[int(b.number), int(b.nbytes), b.first, b.last] for b in buffers],
             "outputs": [f"v{n}" for n in trace.outputs], "steps": steps}  # fmt: skip
 
 
@@ -205,27 +248,31 @@ def _text(data: dict[str, Any]) -> str:
 
 # a whole program -----------------------------------------------------------------------------------------------------
 
-_program: list[Explanation] = []
 
-
-def watch_program(path: str) -> None:
-    """Records the main thread from now on, and writes the page when the program ends."""
-    import sys
-
+def watch_program(path: str) -> Explanation:
+    """Records the calling thread from now on, other pipelines too; the page is written when the program ends."""
     from .record import Pipeline
 
-    _program.append(Explanation(title=" ".join(sys.argv) or "program"))
+    made = Explanation(title=" ".join(sys.argv) if sys.argv else "program")
+    compute = Pipeline.compute
+
+    def watched(self: Any, trace: Trace) -> Sequence[Any]:
+        self.timed = True
+        arrays = compute(self, trace)
+        plan = self.history[-1][1]
+        made.add(trace, plan)
+        if not self.keeps:
+            trace.inputs = dict.fromkeys(trace.inputs)  # the page needs their layouts, nobody their elements
+        return arrays
+
+    Pipeline.compute = watched  # type: ignore[method-assign]
     pipe = Pipeline()
     pipe.lines = True
     pipe.__enter__()
 
     def finish() -> None:
         pipe.__exit__(None)
-        _program[0].save(path)
+        made.save(path)
 
     atexit.register(finish)
-
-
-def program() -> Explanation | None:
-    """What MINDTORCH_TRACE collects; None if it does not."""
-    return _program[0] if _program else None
+    return made

@@ -59,6 +59,7 @@ class Plan:
 
     peak: int = 0
     timed: bool = False
+    timed_function: Callable[..., list[Any]] | None = None
 
     def __init__(self, trace: Trace) -> None:
         self.entries: list[Entry] = trace.entries
@@ -73,4 +74,10 @@ class Plan:
 
     def run(self, inputs: Sequence[Any], numbers: Sequence[Any] = ()) -> list[Any]:
         """The arrays of `outputs`."""
+        if self.timed:
+            if self.timed_function is None:
+                from .run import function_of
+
+                self.timed_function = function_of(self, timed=True)
+            return self.timed_function(self, inputs, numbers)
         return self.function(self, inputs, numbers)

@@ -72,6 +72,8 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
         return CUT
     if any(a.type == "Generator" for a in schema.arguments) or isinstance(declaration.batch, Draws):
         return CUT
+    if any(a.writes and a.is_list for a in schema.arguments):
+        return CUT  # writes into lists of tensors, such as an optimizer's step, are not followed
     found = _inferred(operator, args)
     if found is None:
         return CUT

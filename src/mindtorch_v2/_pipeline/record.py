@@ -58,8 +58,8 @@ def _own_trace() -> Any:
 class Pipeline:
     """One `with torch.pipeline()` block."""
 
-    def __init__(self) -> None:
-        self.keeps = self.lines = False
+    def __init__(self, explain: bool = False) -> None:
+        self.keeps = self.lines = self.timed = explain
         self.trace: Any = None  # while the block is entered
         self.history: list[tuple[Trace, Plan]] = []
         self._lock = threading.RLock()
@@ -116,8 +116,15 @@ class Pipeline:
     def compute(self, trace: Trace) -> Sequence[Any]:
         """The arrays that the trace's outputs wait for."""
         plan = trace.plan = plan_of(trace)
+        plan.timed = self.timed
         self.history = [*(self.history if self.keeps else ()), (trace, plan)]
         return plan.run(list(trace.inputs.values()), trace.numbers)
+
+    def explain(self) -> Any:
+        """What the flushes became: prints as a table, `save(path)` writes a page (docs/compile.md)."""
+        from .explain import Explanation
+
+        return Explanation(self.history, "torch.pipeline()")
 
     def _fail(self, trace: Trace, error: Exception) -> None:
         at = getattr(error, "pipeline_entry", None)
@@ -375,11 +382,12 @@ def _cutting(below: Callable) -> Callable:
     """A kernel that runs at once, after what was recorded."""
 
     def kernel(*args: Any) -> Any:
-        flush_current()
-        for value in args:
-            for item in value if value.__class__ in (tuple, list) else (value,):
-                if isinstance(item, Tensor) and item._array.__class__ is Deferred:
-                    item._settle()
+        tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
+        if tensors:  # what makes elements of nothing needs none of what was recorded
+            flush_current()
+            for tensor in tensors:
+                if tensor._array.__class__ is Deferred:
+                    tensor._settle()
         with changed_modes(include=modes.include & ~PIPELINE_MASK):
             return below(*args)
 

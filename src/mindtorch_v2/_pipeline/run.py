@@ -23,9 +23,9 @@ from .trace import Entry, Free, Layout, Value
 _new = object.__new__
 
 
-def function_of(plan: Plan) -> Callable[..., list[Any]]:
-    """The function that runs a plan's steps."""
-    run = _Written(plan).function()
+def function_of(plan: Plan, timed: bool = False) -> Callable[..., list[Any]]:
+    """The function that runs a plan's steps, and notes how long each takes if it is to be timed."""
+    run = _Written(plan, timed).function()
     if all(step.kind in ("view", "pointwise") for step in plan.steps):
         return run
 
@@ -34,6 +34,19 @@ def function_of(plan: Plan) -> Callable[..., list[Any]]:
             return run(*args)
 
     return unwatched
+
+
+def _clock_of(plan: Plan) -> Callable[[], float]:
+    """What tells the time when all that was launched is done."""
+    if all(layout.device.type == "cpu" for layout in plan.layouts):
+        return time.perf_counter
+    from ..accelerator import synchronize
+
+    def clock() -> float:
+        synchronize()
+        return time.perf_counter()
+
+    return clock
 
 
 class Group(NamedTuple):
@@ -51,9 +64,9 @@ class Group(NamedTuple):
 class _Written:
     """Writes the function down: `v3` is the array of value 3, `s3` the storage that views of it lie on."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.places = plan, plan.places
-        self.scope: dict[str, Any] = {"clock": time.perf_counter, "fail": _fail, "storage_of": storage_of,
+    def __init__(self, plan: Plan, timed: bool = False) -> None:
+        self.plan, self.places, self.timed = plan, plan.places, timed
+        self.scope: dict[str, Any] = {"clock": _clock_of(plan), "fail": _fail, "storage_of": storage_of,
                                       "__opname__": "pipeline plan"}  # fmt: skip
         self.lines: list[str] = []
         self.made: set[int] = set(plan.inputs)
@@ -68,8 +81,10 @@ class _Written:
             if step.group is None:
                 for number in step.inputs:
                     self._have(number)
-            self.lines.append(f"at = {at}")
+            self.lines.append(f"at = {at}" + "; began = clock()" * self.timed)
             self.lines += self._calling(at, step) if step.group is None else self._launching(at, step)
+            if self.timed:
+                self.lines.append("plan.steps[at].seconds = clock() - began")
             self.made.update(step.outputs)
             gone = [f"v{n}" for n in last.get(at, ()) if n in self.made]
             gone += [f"s{n}" for n in last.get(at, ()) if n in self.stored]

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import mindtorch_v2 as torch
 
+from ..._core.planning import changes
 from ..._dispatch.keys import TORCH_DISPATCH_MASK
 from ..parameter import Buffer, Parameter
 from ._calls import ModuleCalls
@@ -195,6 +196,7 @@ class Module(ModuleCalls, ModuleState):
         raise AttributeError(text)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        changes[0] += 1
         own = self.__dict__
         parameters, modules, buffers = own.get("_parameters"), own.get("_modules"), own.get("_buffers")
         if isinstance(value, Parameter):
@@ -249,6 +251,7 @@ class Module(ModuleCalls, ModuleState):
         own["_non_persistent_buffers_set"].discard(name)
 
     def __delattr__(self, name: str) -> None:
+        changes[0] += 1
         for members in (self._parameters, self._buffers, self._modules):
             if name in members:
                 del members[name]

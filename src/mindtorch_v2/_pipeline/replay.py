@@ -1,0 +1,285 @@
+"""Plans that are run again without the Python that recorded them: `torch.compile(mode="reduce-overhead")`.
+
+A call is recorded twice before it is replayed: the first time finds out which functions of the program run, the second
+what they read, and that they leave everything else as it was. What is not guarded is said in docs/compile.md.
+"""
+
+import random
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._core.generator import default_generator
+from .._core.planning import changes
+from .._core.tensor import Tensor
+from ..utils import _pytree as pytree
+from .guards import NotGuarded, Surroundings, Watched, ambient, global_hooks, key_of
+from .trace import Trace
+
+_MOST = 64  # kinds of arguments that are kept
+_TRIED = 4  # times after which hooks that come and go are no reason to try again
+_UNHELD = 4  # references to an array that a trace alone holds, while it is counted
+
+
+class Replays:
+    """The calls of a compiled function, replayed where they can be."""
+
+    def __init__(self, region: Any) -> None:
+        self.region = region
+        self.known: dict[tuple, Any] = {}  # a Replay, what the first recording Watched, or Refused
+        self.refusals: dict[tuple, int] = {}
+
+    def __call__(self, fn: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        tensors: list[Tensor] = []
+        try:
+            key = (ambient(), tuple(kwargs), key_of((*args, *kwargs.values()), tensors, {}))
+            known = self.known.get(key)
+        except NotGuarded:
+            return self.region.record(fn, args, kwargs, "default")
+        if known.__class__ is Replay:
+            if known.surroundings.holds() and known.fetches():
+                return known.run(tensors)
+            known = None
+        elif known.__class__ is Refused:
+            if known.version == changes[0] or known.times > _TRIED:
+                return self.region.record(fn, args, kwargs, "default")
+        if len(self.known) >= _MOST:
+            self.known.clear()
+            self.refusals.clear()
+        return self._recorded(key, known if known.__class__ is Watched else None, fn, args, kwargs, tensors)
+
+    def _recorded(self, key: tuple, watched: Watched | None, fn: Callable, args: tuple, kwargs: dict[str, Any],
+                  tensors: list[Tensor]) -> Any:  # fmt: skip
+        """What a call gives; notes what the next one of its kind can do."""
+        region = self.region
+        if watched is None:
+            watched = Watched()
+            with watched:
+                result = region.record(fn, args, kwargs, "default")
+            region.last = None
+            self.known[key] = watched
+            return result
+        try:
+            watched.check()
+            surroundings = Surroundings(fn, watched)
+            if global_hooks():
+                raise NotGuarded("hooks run at the calls of all modules")
+        except NotGuarded as refused:
+            self._refuse(key, refused)
+            return region.record(fn, args, kwargs, "default")
+        sources = [*tensors, *(tensor for tensor, _ in surroundings.tensors())]
+        versions = [tensor._version if not tensor.is_inference() else 0 for tensor in sources]
+        states = _states()
+        result = region.record(fn, args, kwargs, "default")
+        pipe, region.last = region.last, None
+        try:
+            if pipe is None or states != _states():
+                raise NotGuarded("it draws random numbers")
+            if not surroundings.holds():
+                raise NotGuarded("it changes what it reads")
+            self.known[key] = Replay(surroundings, pipe, tensors, result, sources, versions)
+        except NotGuarded as refused:
+            self._refuse(key, refused)
+        return result
+
+    def _refuse(self, key: tuple, why: NotGuarded) -> None:
+        self.refusals[key] = self.refusals.get(key, 0) + 1
+        self.known[key] = Refused(str(why), changes[0], self.refusals[key])
+
+    def reasons(self) -> list[str]:
+        """Why calls of some kinds are not replayed."""
+        return [known.why for known in self.known.values() if isinstance(known, Refused)]
+
+
+def _states() -> tuple:
+    """Where the streams of random numbers are."""
+    return default_generator.get_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]
+
+
+class Refused(NamedTuple):
+    """Why calls of a kind are not replayed, as of when, and how often it was tried."""
+
+    why: str
+    version: int  # of hooks and attributes of modules
+    times: int
+
+
+class Replay:
+    """A plan, where its inputs come from, and what is made of its outputs."""
+
+    def __init__(self, surroundings: Surroundings, pipe: Any, tensors: Sequence[Tensor], result: Any,
+                 sources: Sequence[Tensor], versions: Sequence[int]) -> None:  # fmt: skip
+        if pipe.cuts or len(pipe.history) != 1:
+            raise NotGuarded("elements are looked at, or an operator is not recorded")
+        self.surroundings = surroundings
+        trace, self.plan = pipe.history[0]
+        self.numbers = list(trace.numbers)
+        self._find_inputs(trace, tensors, pipe.unwritten)
+        self._find_results(trace, pipe.made, result, tensors)
+        # writes that count: each source that was written, and how often
+        bumps = [(tensor, tensor._version - before) for tensor, before in zip(sources, versions, strict=True)
+                 if not tensor.is_inference() and tensor._version != before]  # fmt: skip
+        arguments = {id(tensor): position for position, tensor in enumerate(tensors)}
+        self.bumps = [(arguments.get(id(tensor)), tensor, count) for tensor, count in bumps]
+        if len(tensors) > 1 and any(position is not None for position, _, _ in self.bumps):
+            raise NotGuarded("an argument is written, and there are others, which may lie in the same memory")
+
+    def _find_inputs(self, trace: Trace, tensors: Sequence[Tensor], unwritten: dict[int, Any]) -> None:
+        """Notes where each input of the plan comes from: an argument, a tensor, a view of one, a constant."""
+        arguments = {id(tensor._array): position for position, tensor in reversed(list(enumerate(tensors)))}
+        held = list(self.surroundings.tensors())
+        kept = {id(tensor._array): position for position, (tensor, _) in reversed(list(enumerate(held)))}
+        self.constants: list[Any] = []  # arrays by input; None where it is fetched
+        self.from_arguments: list[tuple[int, int]] = []  # (input, argument)
+        self.fetched: list[tuple[int, Tensor]] = []
+        self.views: list[tuple[int, bool, int, int, Any]] = []  # (input, of an argument?, which one, offset, layout)
+        self.copied: list[int] = []  # constants that are written
+        used: set[int] = set()
+        numbers, arrays = list(trace.inputs), list(trace.inputs.values())
+        for position, number in enumerate(numbers):
+            layout, own = trace.layouts[number], id(arrays[position])
+            self.constants.append(None)
+            if own in arguments:
+                self.from_arguments.append((position, arguments[own]))
+            elif own in kept:
+                used.add(kept[own])
+                self.fetched.append((position, held[kept[own]][0]))
+            elif (found := self._view_of(arrays[position], tensors, held)) is not None:
+                self.views.append((position, *found, layout))
+                used.update([found[1]] if not found[0] else [])
+            elif _held_elsewhere(arrays, position):
+                raise NotGuarded("it reads a tensor whose place is not known")
+            else:
+                self.constants[position] = unwritten.get(number, arrays[position])
+                if number in trace.written:
+                    self.copied.append(position)
+        places = [held[which] for which in used]
+        self.places = [(t, still, weakref.ref(t._array), _geometry(t._array)) for t, still in places]
+        self.held = [tensor for tensor, _ in held]
+        self.made_views: dict[int, tuple[Any, Any]] = {}
+
+    @staticmethod
+    def _view_of(array: Any, tensors: Sequence[Tensor], held: Sequence[tuple[Tensor, Any]]) -> tuple | None:
+        """Which known array an array shows a part of: (is it an argument's, which one, where it begins in it)."""
+        if array.__class__ is not np.ndarray or array.base is None:
+            return None
+        at = array.__array_interface__["data"][0]
+        found = []
+        for of_argument, known in ((True, tensors), (False, [tensor for tensor, _ in held])):
+            for which, tensor in enumerate(known):
+                source = tensor._array
+                if source.__class__ is np.ndarray and np.may_share_memory(source, array):
+                    found.append((of_argument, which, at - source.__array_interface__["data"][0], id(source)))
+        return found[0][:3] if found and len({source for *_, source in found}) == 1 else None
+
+    def _find_results(self, trace: Trace, made: Sequence[Any], result: Any, tensors: Sequence[Tensor]) -> None:
+        leaves, self.structure = pytree.tree_flatten(result)
+        positions = {id(array): position for position, array in enumerate(made)}
+        arguments = {id(tensor): position for position, tensor in enumerate(tensors)}
+        places = {id(tensor) for tensor in self.held}
+        self.results: list[tuple[str, Any, Any]] = []
+        roots: set[int] = set()
+        for leaf in leaves:
+            if not isinstance(leaf, Tensor):
+                if leaf.__class__ not in (bool, int, float, complex, str, type(None)):
+                    raise NotGuarded(f"it gives a {type(leaf).__name__}")
+                self.results.append(("value", leaf, None))
+            elif id(leaf) in arguments:
+                self.results.append(("argument", arguments[id(leaf)], None))
+            elif id(leaf) in places:
+                self.results.append(("value", leaf, None))
+            elif leaf.__class__ is not Tensor or leaf._hooks is not None:
+                raise NotGuarded(f"it gives a {type(leaf).__name__}")
+            elif leaf.requires_grad or leaf._edge is not None:
+                raise NotGuarded("its results need gradients")
+            elif id(leaf._array) in positions:
+                self.results.append(("made", positions[id(leaf._array)], (leaf._keys, leaf._device)))
+                root = trace.outputs[positions[id(leaf._array)]]
+                if root in roots or leaf._base is not None and leaf._base._version:
+                    raise NotGuarded("two of its results are one, or share memory")
+                roots.add(root)
+            else:
+                raise NotGuarded("a result was not recorded")
+
+    # running ---------------------------------------------------------------------------------------------------------
+
+    def fetches(self) -> bool:
+        """Whether the tensors it reads are in their places, and laid out as they were."""
+        for tensor, still, known, geometry in self.places:
+            if not still():
+                return False
+            array = tensor._array
+            if array is not known() and _geometry(array) != geometry:
+                return False
+        return True
+
+    def run(self, tensors: Sequence[Tensor]) -> Any:
+        """What the call gives."""
+        inputs = list(self.constants)
+        for position, which in self.from_arguments:
+            inputs[position] = tensors[which]._array
+        for position, tensor in self.fetched:
+            inputs[position] = tensor._array
+        for position, of_argument, which, offset, layout in self.views:
+            if of_argument:
+                inputs[position] = _view(tensors[which]._array, offset, layout)
+                continue
+            source, known = self.held[which]._array, self.made_views.get(position)
+            if known is None or known[0] is not source:
+                known = self.made_views[position] = (source, _view(source, offset, layout))
+            inputs[position] = known[1]
+        for position in self.copied:
+            inputs[position] = inputs[position].copy()
+        made = self.plan.run(inputs, self.numbers)
+        for argument, tensor, count in self.bumps:
+            written = tensor if argument is None else tensors[argument]
+            for _ in range(count):
+                written._bump_version()
+        leaves = []
+        for kind, what, place in self.results:
+            if kind == "made":
+                leaf = object.__new__(Tensor)
+                leaf._array, (leaf._keys, leaf._device) = made[what], place
+                leaves.append(leaf)
+            else:
+                leaves.append(tensors[what] if kind == "argument" else what)
+        return self.structure.unflatten(leaves)
+
+
+def _geometry(array: Any) -> tuple:
+    return array.__class__, array.shape, array.strides, array.dtype
+
+
+class _Memory:
+    """Memory of an array, from a byte on, for NumPy to make another array of."""
+
+    def __init__(self, source: np.ndarray, offset: int, layout: Any) -> None:
+        self.source = source  # which keeps the memory
+        address, readonly = source.__array_interface__["data"]
+        self.__array_interface__ = {
+            "shape": layout.shape, "strides": layout.strides, "typestr": f"|V{layout.dtype.itemsize}",
+            "data": (address + offset, readonly), "version": 3}  # fmt: skip
+
+
+def _view(source: np.ndarray, offset: int, layout: Any) -> np.ndarray:
+    """The part of an array's memory that begins at an offset."""
+    return np.asarray(_Memory(source, offset, layout)).view(layout.dtype)
+
+
+def _held_elsewhere(arrays: Sequence[Any], position: int) -> bool:
+    """Whether somebody besides a trace holds an array, or the memory that it shows."""
+    array = arrays[position]
+    if sys.getrefcount(array) > _UNHELD:
+        return True
+    owner = array
+    while isinstance(getattr(owner, "base", None), np.ndarray):
+        owner = owner.base
+    if getattr(owner, "base", None) is not None:
+        return True  # memory of something that is no array
+    if owner is array:
+        return False
+    sharing = sum(a.__class__ is np.ndarray and a.base is owner for a in arrays)
+    return sys.getrefcount(owner) > sharing + 2  # `owner` and the count
