@@ -64,8 +64,10 @@ WRITES: dict[str, Callable] = {
     "tanh_": lambda a, b: a.tanh_(), "data_": lambda a, b: a.data.mul_(0.5),
     "detached": lambda a, b: a.detach().add_(1),
     "lerp_": lambda a, b: a.lerp_(b, 0.25), "masked_fill_": lambda a, b: a.masked_fill_(a > 0.9, 0.1),
-    "cumsum_": lambda a, b: a.cumsum_(-1), "index_add_": lambda a, b: a.index_add_(0, torch.tensor([0]), b[:1]),
+    "cumsum_": lambda a, b: a.cumsum_(-1),
+    "index_add_": lambda a, b: a.index_add_(0, torch.tensor([0]).to(a.device), b[:1]),
 }  # fmt: skip
+DEVICE = ["cpu"]  # where programs run
 SHAPES = [(3, 4), (3, 4), (3, 4), (4,), (3, 1), (), (4, 4), (2, 3, 4)]
 
 
@@ -88,7 +90,7 @@ def leaves(seed: int) -> list[torch.Tensor]:
     pool = []
     for i, shape in enumerate(SHAPES):
         kind = torch.bfloat16 if (seed + i) % 7 == 0 else torch.float64 if (seed + i) % 11 == 0 else torch.float32
-        tensor = torch.tensor(source.standard_normal(shape)).to(kind)
+        tensor = torch.tensor(source.standard_normal(shape)).to(kind).to(DEVICE[0])
         pool.append(tensor.requires_grad_((seed + i) % 3 == 0))
     return pool
 
@@ -98,7 +100,7 @@ def _mode(name: str) -> Any:
         return torch.no_grad()
     if name == "inference":
         return torch.inference_mode()
-    return torch.autocast("cpu") if name == "autocast" else contextlib.nullcontext()
+    return torch.autocast(DEVICE[0]) if name == "autocast" else contextlib.nullcontext()
 
 
 def run(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
@@ -145,7 +147,7 @@ def outline(tensor: torch.Tensor) -> tuple:
 
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
-    a, b = (t.detach().double().numpy() for t in (one, other))
+    a, b = (t.detach().double().cpu().numpy() for t in (one, other))
     exact = 2e-2 if one.dtype is torch.bfloat16 or other.dtype is torch.bfloat16 else 1e-4
     return a.shape == b.shape and np.allclose(a, b, rtol=exact, atol=exact, equal_nan=True)
 
@@ -215,7 +217,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--compiled", action="store_true", help="with machine code; MINDTORCH_JIT=now compiles at once")
+    parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
+    DEVICE[0] = given.device
     if not given.compiled:
         running.code_of = Interpreted
     wrong = 0

@@ -15,6 +15,7 @@ from .plan import Plan, Step
 from .run import Group, function_of
 from .trace import Entry, Free, Layout, Trace, Value
 
+FUSED = ["cpu"]  # the devices that have kernels of groups
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
 
 
@@ -127,7 +128,7 @@ class _Planner:
         made = self.place(target)
         shape = made.layout.shape
         operands = {i: self.place(entry.arguments[i]) for i in expression.loads}
-        if made.layout.device.type != "cpu" or _overlaps(made.layout) or not made.layout.size:
+        if made.layout.device.type not in FUSED or _overlaps(made.layout) or not made.layout.size:
             return False
         if any(ir.type_of(p.layout.dtype) is None for p in (made, *operands.values())):
             return False
@@ -201,7 +202,7 @@ class _Planner:
         for i in expression.numbers:
             value = entry.arguments[i]
             numbers[i] = f"f{int(value)}" if value.__class__ is Free else value
-        name = f"v{at}"
+        name = f"w{at}"
         body.compute(name, expression, names, numbers, ir.TYPES[made.layout.dtype.name])
         if entry.kind == "write" and made.memory not in draft.content:
             draft.writes[made.memory] = target
@@ -239,11 +240,27 @@ class _Planner:
         step.kernel = kernel(draft.body, operands, stored, names, letters)
         arrays = [root[number] for _, _, number in kept] + [root[number] for _, (_, number) in loaded]
         frees = [int(name[1:]) for name in draft.body.numbers]
-        step.group = Group(words, arrays, frees, draft.shape)
+        launch = None
+        if kept[0][0].layout.device.type == "cuda":
+            launch = _launch(draft, operands, stored, names)
+        step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch)
         step.bytes = sum([o.layout.nbytes for o in operands])
         step.flops = draft.body.cost * math.prod(draft.shape)
         step.text = lambda: _kernel_text(step.kernel)
         return step
+
+
+def _launch(draft: Draft, operands: list[Operand], stored: list[str], loaded: list[str]) -> Any:
+    """The kernel on a GPU; False where the entries run one by one."""
+    from .._backends.cuda.groups import launch_of
+
+    if len(draft.entries) < 2:
+        return False  # which has a kernel of its own
+    assert draft.shape is not None
+    try:
+        return launch_of(draft.body, draft.shape, operands, stored, loaded)
+    except (ValueError, KeyError):
+        return False
 
 
 def _written(entry: Entry) -> list[int]:

@@ -78,6 +78,9 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     if found is None:
         return CUT
     results, written, returns, several = found
+    told = {i for i, _ in written}
+    if any(a.writes and (a.is_list or i not in told) for i, a in enumerate(schema.arguments)):
+        return CUT  # what is written is not known
     template = _template(args, free)
     writes = operator.schema.writes
     recipe = Recipe(operator, "call", template, results)
@@ -205,6 +208,11 @@ def _expression(operator: Operator, args: Sequence[Any], target: Any, made: Any)
         if narrow is not None and any(not given[i]._array.ndim and given[i]._array.dtype != narrow for i in tensors):
             return None  # a tensor without dimensions is rounded first
         plain = [v._array.dtype if isinstance(v, Tensor) else v for v in given]
+        if given[tensors[0]]._device.type == "cuda":
+            from .._backends.cuda.special import FUNCTIONS
+
+            between = narrow if family.rounds else None
+            return Expression(family.compute, plain, at, kind.np, between, rounds=True, functions=FUNCTIONS)
         return Expression(family.compute, plain, at, kind.np, narrow, rounds=family.rounds,
                           rounds_numbers=family.rounds_numbers, waits=True)
     except _UNTRACEABLE:

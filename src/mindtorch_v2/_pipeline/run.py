@@ -59,6 +59,8 @@ class Group(NamedTuple):
     arrays: list[int]
     numbers: list[int]
     shape: tuple[int, ...]
+    offsets: list[int]  # in bytes, of where arrays are looked at
+    launch: Any  # on a GPU, the kernel; False where there is none; None on the CPU
 
 
 class _Written:
@@ -135,18 +137,25 @@ class _Written:
         """Lines that run a step's kernel, or its entries one by one where there is no machine code."""
         group, plan = step.group, self.plan
         size = math.prod(group.shape)
-        self.scope |= {f"code{at}": code_of(step.kernel), f"words{at}": group.geometry, "parts": _Parts(plan, step)}
-        self.scope[f"parts{at}"] = self.scope.pop("parts")
+        self.scope[f"parts{at}"] = _Parts(plan, step)
         fresh = []
         for number in step.outputs:
             layout = plan.layouts[number]
-            self.scope[f"new{number}"] = allocation(layout)
+            self.scope[f"new{number}"] = allocation(layout) if group.launch is None else device_allocation(layout)
             fresh.append(f"v{number} = new{number}()")
         arrays = [f"v{n}" for n in group.arrays]
         numbers = "".join(f", numbers[{i}]" for i in group.numbers)
         made = "".join(f"v{n}, " for n in step.outputs)
         roots = "".join(f"v{self.places.root[n]}, " for n in step.inputs)
         otherwise = f"{made + '= ' if made else ''}parts{at}(({roots}), numbers)"
+        if group.launch is False:
+            return [otherwise]
+        if group.launch is not None:
+            self.scope[f"launch{at}"] = group.launch
+            places = ", ".join(f"{v}.pointer + {offset}" if offset else f"{v}.pointer"
+                               for v, offset in zip(arrays, group.offsets, strict=True))  # fmt: skip
+            return [*fresh, f"launch{at}({places}{numbers})"]
+        self.scope |= {f"code{at}": code_of(step.kernel), f"words{at}": group.geometry}
         return [f"code = code{at}.call or code{at}.wanted({size})", "done = False", "if code is not None:",
                 *("    " + line for line in fresh),
                 f"    done = code({', '.join(arrays)}, words{at}{numbers})",
@@ -202,6 +211,13 @@ def allocation(layout: Layout) -> Callable[[], Any]:
         return functools.partial(np.empty, layout.shape, layout.dtype)
     shape, kind, size, strides = layout.shape, layout.dtype, layout.size, layout.strides
     return lambda: np.ndarray(shape, kind, np.empty(size * kind.itemsize, np.uint8), 0, strides)
+
+
+def device_allocation(layout: Layout) -> Callable[[], Any]:
+    """What makes arrays of a layout on a GPU."""
+    from .._backends.cuda.groups import allocation as allocated
+
+    return allocated(layout)
 
 
 class _Parts:
@@ -308,7 +324,10 @@ def _laid(array: Any, layout: Layout | None) -> Any:
     if layout is None or array.strides == layout.strides:
         return array
     if array.__class__ is not np.ndarray:
-        raise RuntimeError("a kernel gave its result other strides than it says")
+        given: Any = _new(Tensor)
+        given._array, given._device, given._keys = array, layout.device, DEVICE_MASKS[layout.device.type]
+        strides = [s // layout.dtype.itemsize for s in layout.strides]
+        return given.new_empty_strided(layout.shape, strides).copy_(given)._array
     made = np.ndarray(layout.shape, layout.dtype, np.empty(layout.reach, np.uint8), 0, layout.strides)
     made[...] = array
     return made

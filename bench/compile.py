@@ -1,0 +1,124 @@
+"""Times programs as they are, inside `torch.pipeline()`, and in PyTorch, turns about in one process.
+
+    python bench/compile.py                    # needs PyTorch beside this library
+    python bench/compile.py --only chain --rounds 9
+    python bench/compile.py --device cuda
+
+Where PyTorch finds a C++ compiler, `torch.compile` of PyTorch is timed too. Times are the least of the rounds.
+"""
+
+import argparse
+import importlib
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cases import GROUPS
+
+NAMES = {
+    "large": ["chain of 9 operators, 1M"],
+    "training": ["MLP", "GPT", "LSTM"],
+    "inference": ["MLP", "GPT", "LSTM"],
+}
+
+
+def small_operations(torch: Any) -> Callable[[], Any]:
+    """1,000 operations on 4 elements."""
+    x, y = torch.ones(4), torch.ones(4)
+
+    def run() -> Any:
+        made = x
+        for _ in range(500):
+            made = (made + y) * 0.5
+        return made
+
+    return run
+
+
+def chain_of_nine(torch: Any, device: str, size: int) -> Callable[[], Any]:
+    """Nine pointwise operations on one array."""
+    x = torch.linspace(-2, 2, size, device=device)
+
+    def run() -> Any:
+        y = x * 2 + 1
+        y = torch.tanh(y) * x
+        y = torch.sigmoid(y) - 0.5
+        return torch.relu(y * y).exp()
+
+    return run
+
+
+def chosen(torch: Any, device: str) -> dict[str, Callable[[], Any]]:
+    """The programs by name."""
+    made: dict[str, Callable[[], Any]] = {}
+    if device == "cuda":
+        made["chain of nine, 64 M"] = chain_of_nine(torch, device, 1 << 26)
+        made["chain of nine, 64 K"] = chain_of_nine(torch, device, 1 << 16)
+        return made
+    made["1,000 small operations"] = small_operations(torch)
+    made["chain of nine, 1 M"] = chain_of_nine(torch, device, 1 << 20)
+    made["chain of nine, 64 K"] = chain_of_nine(torch, device, 1 << 16)
+    for group, names in NAMES.items():
+        for name, make in GROUPS.get(group, {}).items():
+            if any(name.lower().startswith(wanted.lower()) for wanted in names):
+                made[f"{group}: {name}"] = make(torch)
+    return made
+
+
+def piped(torch: Any, run: Callable[[], Any]) -> Callable[[], Any]:
+    """A program inside a pipeline."""
+
+    def call() -> Any:
+        with torch.pipeline():
+            return run()
+
+    return call
+
+
+def timed(run: Callable[[], Any], calls: int, finish: Callable[[], Any]) -> float:
+    """Milliseconds of one call."""
+    started = time.perf_counter()
+    for _ in range(calls):
+        run()
+    finish()
+    return (time.perf_counter() - started) / calls * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="names that contain this")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--warm", type=int, default=40, help="calls before")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args()
+    libraries = {name: importlib.import_module(module) for name, module in
+                 (("ours", "mindtorch_v2"), ("PyTorch", "torch"))}  # fmt: skip
+    ours, theirs = libraries["ours"], libraries["PyTorch"]
+    for library in libraries.values():
+        library.set_num_threads(given.threads)
+        library.manual_seed(0)
+    compiles = shutil.which("g++") is not None or shutil.which("clang++") is not None
+    print(f"{'ms':34}{'eager':>10}{'pipeline':>10}{'PyTorch':>10}{'compiled':>10}")
+    own, other = chosen(ours, given.device), chosen(theirs, given.device)
+    for name, run in own.items():
+        if given.only not in name:
+            continue
+        runs = [run, piped(ours, run), other[name]]
+        if compiles:
+            runs.append(theirs.compile(other[name]))
+        finishes = [getattr(t, given.device).synchronize if given.device != "cpu" else lambda: None
+                    for t in (ours, ours, theirs, theirs)]  # fmt: skip
+        best = [float("inf")] * len(runs)
+        for one, finish in zip(runs, finishes, strict=False):
+            timed(one, given.warm, finish)
+        calls = max(1, int(20 / timed(runs[0], 3, finishes[0])))
+        for _ in range(given.rounds):
+            for at, (one, finish) in enumerate(zip(runs, finishes, strict=False)):
+                best[at] = min(best[at], timed(one, calls, finish))
+        print(f"{name:34}" + "".join(f"{ms:10.3f}" for ms in best), flush=True)
+
+
+if __name__ == "__main__":
+    main()
