@@ -31,20 +31,24 @@ C_NAMES = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfl
 # composed ------------------------------------------------------------------------------------------------------------
 
 
-def _composed(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float) -> Any:
-    """Attention out of ordinary operators."""
-    kind, wide = query.dtype, COMPUTE.get(query.dtype, query.dtype)
-    query, key, value = query.to(wide), key.to(wide), value.to(wide)
+def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+    """How much each query takes of each key's value."""
     root = math.sqrt(abs(scale))
     scores = (query * math.copysign(root, scale)) @ (key.transpose(-2, -1) * root)
     if is_causal:
         mask = query.new_ones((query.size(-2), key.size(-2)), dtype=bool_).tril()
     if mask is None:
-        weights = scores.softmax(-1)
-    else:
-        scores = scores.masked_fill(~mask, NEVER) if mask.dtype.category == BOOL else scores + mask
-        unmatched = (scores == NEVER).all(-1, keepdim=True)  # such a query gets zeros, not an undefined average
-        weights = scores.masked_fill(unmatched, 0).softmax(-1).masked_fill(unmatched, 0)
+        return scores.softmax(-1)
+    scores = scores.masked_fill(~mask, NEVER) if mask.dtype.category == BOOL else scores + mask
+    unmatched = (scores == NEVER).all(-1, keepdim=True)  # such a query gets zeros, not an undefined average
+    return scores.masked_fill(unmatched, 0).softmax(-1).masked_fill(unmatched, 0)
+
+
+def _composed(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float) -> Any:
+    """Attention out of ordinary operators."""
+    kind, wide = query.dtype, COMPUTE.get(query.dtype, query.dtype)
+    query, key, value = query.to(wide), key.to(wide), value.to(wide)
+    weights = _weights(query, key, mask, is_causal, scale)
     if dropout_p:
         weights = dropout(weights, dropout_p, True)
     return (weights @ value).to(kind)
@@ -172,7 +176,7 @@ _ATTENTION = op(
    "_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> (Tensor output, "
    "Tensor norms)",
    kernel=computes(_attention_specs, _attention_array),
-   kernels={"cuda": "attention.attention"},
+   kernels={"cuda": "attention.attention", "npu": "attention.attention"},
    grad={"query, key, value": _attention_grad}, public="",
    decomposition=lambda *args: (_composed_of(*args), None),
    flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"), node=_attention_node)
@@ -201,12 +205,32 @@ def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: 
     return of_query.reshape(query.shape), _of_shared(of_key, key.shape), _of_shared(of_value, value.shape)
 
 
+def _backward_by_parts(grad_out: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
+                       norms: Any, output: Any) -> tuple:
+    """The gradients out of ordinary operators, which make the weights anew."""
+    wide = COMPUTE.get(query.dtype, query.dtype)
+    grad, q, k, v = (each.to(wide) for each in (grad_out, query, key, value))
+    if k.shape[:-2] != q.shape[:-2]:
+        k, v = _shared_keys(q, (k, v))
+    weights = _weights(q, k, mask, is_causal, scale)
+    of_weights = grad @ v.transpose(-2, -1)
+    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, True)) * scale
+
+    def of_shared(made: Any, shape: Any) -> Any:
+        """Summed over the heads of queries that share keys."""
+        return made if made.shape == shape else made.reshape((*shape[:-2], -1, *shape[-2:])).sum(-3)
+
+    return (of_scores @ k, of_shared(of_scores.transpose(-2, -1) @ q, key.shape),
+            of_shared(weights.transpose(-2, -1) @ grad, value.shape))
+
+
 _BACKWARD = op(
    "_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float "
    "scale, Tensor norms, Tensor output) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(lambda grad_out, query, key, value, *rest: tuple(Spec(x._array.shape, query.dtype)
                                                                     for x in (query, key, value)), _backward_array),
-   kernels={"cuda": "attention.attention_backward"},
+   kernels={"cuda": "attention.attention_backward", "npu": "attention.attention_backward"},
+   decomposition=lambda *args: _backward_by_parts(*args),
    public="", flops=Flops(sdpa_backward_flop, "_scaled_dot_product_flash_attention_backward"))
 
 

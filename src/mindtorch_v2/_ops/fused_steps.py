@@ -215,16 +215,16 @@ _MIXED_PRECISION = "Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"
 op(f"_fused_sgd_({_LISTS}, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor|Scalar lr,"
    f" float dampening, bool nesterov, bool maximize, bool is_first_step, {_MIXED_PRECISION}",
    kernel=FusedStep(_sgd, 1, counts=False), public="torch",
-   kernels={"cpu": "optim.sgd", "cuda": "optim.sgd", "npu": "layers.fused_step"})
+   kernels={"cpu": "optim.sgd", "cuda": "optim.sgd", "npu": "optim.fused_step"})
 
 for _name, _decoupled in (("_fused_adam_", False), ("_fused_adamw_", True)):
     op(f"{_name}({_LISTS}, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[]"
        " state_steps, *, Tensor|Scalar lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad,"
        f" bool maximize, {_MIXED_PRECISION}",
        kernel=FusedStep(_adam(_decoupled), 3), public="torch", mixes_devices=True,
-       kernels={"cpu": f"optim.{_name[7:-1]}", "cuda": "optim.adam", "npu": "layers.fused_step"})
+       kernels={"cpu": f"optim.{_name[7:-1]}", "cuda": "optim.adam", "npu": "optim.fused_step"})
 
 op(f"_fused_adagrad_({_LISTS}, Tensor(c!)[] state_sums, Tensor[] state_steps, *, Tensor|Scalar lr, float lr_decay,"
    f" float weight_decay, float eps, bool maximize, {_MIXED_PRECISION}",
    kernel=FusedStep(_adagrad, 1), public="torch", mixes_devices=True,
-   kernels={"cpu": "optim.adagrad", "cuda": "optim.adagrad", "npu": "layers.fused_step"})
+   kernels={"cpu": "optim.adagrad", "cuda": "optim.adagrad", "npu": "optim.fused_step"})

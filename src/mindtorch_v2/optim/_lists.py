@@ -12,7 +12,7 @@ from .._backends.cpu.blocks import BLOCK
 from .._core.allocation import reserve
 from .._dispatch.keys import TORCH_DISPATCH_MASK
 from .._ops.fused_steps import passes
-from .optimizer import Optimizer, ParamsT, _get_scalar_dtype, _use_grad_for_differentiable
+from .optimizer import COUNTED_ON_HOST, Optimizer, ParamsT, _get_scalar_dtype, _use_grad_for_differentiable
 
 Tensors = list[torch.Tensor]
 
@@ -70,7 +70,7 @@ class ListOptimizer(Optimizer):
     @staticmethod
     def _new_step(parameter: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
         """A counter, on the host unless the step runs as one kernel."""
-        if group.get("capturable") or group.get("fused"):
+        if group.get("capturable") or group.get("fused") and parameter.device.type not in COUNTED_ON_HOST:
             return torch.zeros((), dtype=torch.float32, device=parameter.device)
         return torch.tensor(0.0, dtype=_get_scalar_dtype())
 

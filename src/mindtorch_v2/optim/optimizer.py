@@ -21,6 +21,7 @@ StateDict: TypeAlias = dict[str, Any]
 _global_optimizer_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict[int, Callable] = OrderedDict()
 
+COUNTED_ON_HOST = frozenset(("npu",))  # devices whose whole steps take the count as a number
 _HOOK_DICTS = (
     "_optimizer_step_pre_hooks",
     "_optimizer_step_post_hooks",
@@ -254,7 +255,7 @@ class Optimizer:
         """A loaded tensor with the parameter's dtype and device; a step counter stays where it is cheap to read."""
         if key == "step":
             group = next((group for group in param_groups if param_id in group["params"]), {})
-            if group.get("capturable") or group.get("fused"):
+            if group.get("capturable") or group.get("fused") and param.device.type not in COUNTED_ON_HOST:
                 return value.to(dtype=torch.float32, device=param.device)
             return value
         if param.is_floating_point():

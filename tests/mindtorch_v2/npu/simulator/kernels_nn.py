@@ -374,18 +374,3 @@ def nll_loss_backward(grad: np.ndarray, x: np.ndarray, target: np.ndarray, weigh
     factors = np.where(kept, weight[at], 0)
     rows[np.arange(len(classes)), at] = -factors * (grad / total if reduction == 1 else grad)
     return rows.reshape(x.shape)
-
-
-@kernel("ApplyAdamWV2")
-def adamw(var: np.ndarray, m: np.ndarray, v: np.ndarray, largest: Any, grad: np.ndarray, step: np.ndarray, lr: float,
-          beta1: float, beta2: float, decay: float, eps: float, amsgrad: bool, maximize: bool) -> None:  # fmt: skip
-    grad = -grad if maximize else grad
-    count = float(step.reshape(-1)[0]) + 1
-    var *= 1 - lr * decay
-    m += (grad - m) * (1 - beta1)
-    v += (grad * grad - v) * (1 - beta2)
-    second = v
-    if amsgrad:
-        np.maximum(largest, v, out=largest)
-        second = largest
-    var -= lr / (1 - beta1**count) * m / (np.sqrt(second) / math.sqrt(1 - beta2**count) + eps)

@@ -1,5 +1,7 @@
 """Simulated operators on sequences, straight from their definitions."""
 
+from typing import Any
+
 import numpy as np
 
 from .kernels import kernel
@@ -45,3 +47,53 @@ def ctc_loss(log_probs: np.ndarray, targets: np.ndarray, steps: list[int], lengt
                 alpha[n, t, s] = np.logaddexp.reduce(before) + log_probs[t, n, label]
         losses[n] = -np.logaddexp.reduce(alpha[n, count - 1, max(2 * length - 1, 0) : 2 * length + 1])
     return losses, alpha
+
+
+def _weights(query: np.ndarray, key: np.ndarray, hidden: Any, scale: float, heads: int, layout: str, precise: int,
+             mode: int) -> tuple:  # fmt: skip
+    """Softmax weights of each query, with its largest score and the sum; layout BNSD."""
+    assert layout == "BNSD" and query.shape[1] == heads and mode in (0, 2)
+    scores = query @ np.repeat(key, heads // key.shape[1], 1).swapaxes(-1, -2) * scale
+    if mode == 2:
+        assert hidden.shape == (2048, 2048) and np.array_equal(hidden, np.triu(np.ones_like(hidden), 1))
+        hidden = np.triu(np.ones(scores.shape[-2:], bool), 1)
+    if hidden is not None:
+        shapes = (scores.shape, (scores.shape[0], 1, *scores.shape[2:]), (1, 1, *scores.shape[2:]), scores.shape[2:])
+        assert hidden.shape in shapes, hidden.shape
+        scores = np.where(hidden.astype(bool), -np.inf, scores)
+    top = scores.max(-1, keepdims=True)
+    nothing = np.isneginf(top)
+    made = np.exp(scores - np.where(nothing, 0, top))
+    total = made.sum(-1, keepdims=True)
+    if nothing.any():  # a query that sees no key: zeros only where that is asked for
+        assert precise == 2
+    return made / np.where(nothing, 1, total), top, total
+
+
+@kernel("FlashAttentionScore")
+def flash_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, shift: Any, dropped: Any, padding: Any,
+                    hidden: Any, prefix: Any, scale: float, keep: float, before: int, after: int, heads: int,
+                    layout: str, precise: int, mode: int) -> tuple:  # fmt: skip
+    assert shift is dropped is padding is prefix is None and keep == 1.0
+    weights, top, total = _weights(query, key, hidden, scale, heads, layout, precise, mode)
+    made = weights @ np.repeat(value, heads // value.shape[1], 1)
+    return np.repeat(top, 8, -1), np.repeat(total, 8, -1), None, made
+
+
+@kernel("FlashAttentionScoreGrad")
+def flash_attention_grad(query: np.ndarray, key: np.ndarray, value: np.ndarray, grad: np.ndarray, shift: Any,
+                         dropped: Any, padding: Any, hidden: Any, top: np.ndarray, total: np.ndarray, kept: Any,
+                         output: np.ndarray, prefix: Any, scale: float, keep: float, before: int, after: int,
+                         heads: int, layout: str, precise: int, mode: int) -> tuple:  # fmt: skip
+    weights, own_top, own_total = _weights(query, key, hidden, scale, heads, layout, precise, mode)
+    np.testing.assert_allclose(top[..., :1], own_top, rtol=1e-2, atol=1e-2)  # what the forward pass kept
+    np.testing.assert_allclose(total[..., :1], own_total, rtol=1e-2, atol=1e-2)
+    times = heads // key.shape[1]
+    keys, values = (np.repeat(x, times, 1) for x in (key, value))
+    of_weights = grad @ values.swapaxes(-1, -2)
+    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdims=True)) * scale
+
+    def shared(made: np.ndarray) -> np.ndarray:
+        return made.reshape(len(made), key.shape[1], times, *made.shape[2:]).sum(2)
+
+    return (of_scores @ keys, shared(of_scores.swapaxes(-1, -2) @ query), shared(weights.swapaxes(-1, -2) @ grad), None)
