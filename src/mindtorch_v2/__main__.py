@@ -9,6 +9,7 @@ python -m mindtorch_v2 deactivate             # undoes that
 python -m mindtorch_v2 status                 # which torch programs get here
 python -m mindtorch_v2 info                   # versions, devices, threads, kernels found
 python -m mindtorch_v2 show softmax           # an operator: declaration, derivative, kernels, generated code
+python -m mindtorch_v2 --trace out.html train.py   # runs it and writes a page that shows every call, step by step
 python -m mindtorch_v2 stubs typings          # lets type checkers take `import torch` for this library
 """
 
@@ -28,7 +29,7 @@ from . import install
 MPI_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID")  # variables that starters of MPI programs set
 USAGE = (
     "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | - | -i | COMMAND | activate | deactivate | status | "
-    "info | show NAME | stubs FOLDER | --version) [ARGUMENTS ...]\n"
+    "info | show NAME | stubs FOLDER | --trace PAGE PROGRAM | --version) [ARGUMENTS ...]\n"
 )
 
 
@@ -135,12 +136,30 @@ def _interpreter(arguments: list[str]) -> NoReturn:
     sys.exit(subprocess.call([sys.executable, *arguments]))
 
 
+def _traced(arguments: list[str]) -> None:
+    """Runs a program and writes the page of what it did, also of one that fails."""
+    if len(arguments) < 2:
+        sys.exit(f"--trace takes the page to write, and a program\n{USAGE}")
+    from .utils.tracing import Trace
+
+    page, sys.argv = os.path.abspath(arguments[0]), [sys.argv[0], *arguments[1:]]
+    trace = Trace()
+    try:
+        with trace:
+            main()
+    finally:
+        trace.save(page)
+        print(f"{len(trace)} calls: {page}", file=sys.stderr)
+
+
 def main() -> None:
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE + str(__doc__).split("\n\n", 1)[1].rstrip())
         sys.exit(0 if arguments else 2)
     first, rest = arguments[0], arguments[1:]
+    if first == "--trace":
+        return _traced(rest)
     run, count = _COMMANDS.get(first, (None, None))
     if run is not None and count in (None, len(rest)):
         return run(*rest)

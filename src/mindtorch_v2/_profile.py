@@ -61,6 +61,17 @@ class Recorder:
         if entry in self.open:
             del self.open[self.open.index(entry) :]
 
+    def note(self, entry: Entry, operator: Operator, mask: int, args: Sequence[Any], result: Any) -> None:
+        """Writes down what came out of a call of an operator, which the keys in `mask` served."""
+        if hasattr(result, "_keys"):
+            if result._edge is not None:
+                entry.sequence = result._edge[0].seq if result._edge[1] >= 0 else -1
+            if self.memory and result._base is None and not any(result is a for a in args):
+                entry.memory = result._array.nbytes
+            count = _FLOPS.get(operator.name) if self.flops else None
+            if count is not None:
+                entry.flops = count(entry.shapes, result._array.shape)
+
     def watch(self, task: Any) -> None:
         """Lets a backward pass run each node inside the two entries that PyTorch writes for it."""
 
@@ -154,7 +165,7 @@ _FLOPS: dict[str, Callable[[list, Sequence[int]], int]] = {
 
 
 def _recorded(operator: Operator, below: Callable, mask: int) -> Callable:
-    name, count = operator.name.partition(".")[0], _FLOPS.get(operator.name)
+    name = operator.name.partition(".")[0]
 
     def kernel(*args: Any) -> Any:
         current = recorder()
@@ -165,13 +176,7 @@ def _recorded(operator: Operator, below: Callable, mask: int) -> Callable:
             result = below(*args)
         finally:
             current.finish(entry)
-        if hasattr(result, "_keys"):
-            if result._edge is not None:
-                entry.sequence = result._edge[0].seq if result._edge[1] >= 0 else -1
-            if current.memory and result._base is None and not any(result is a for a in args):
-                entry.memory = result._array.nbytes
-            if current.flops and count is not None:
-                entry.flops = count(entry.shapes, result._array.shape)
+        current.note(entry, operator, mask, args, result)
         return result
 
     return kernel

@@ -3,10 +3,13 @@
 Needs chromium and chromedriver on the path, and selenium (extra `docs`).
 """
 
+import argparse
 import functools
 import http.server
 import json
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -18,6 +21,7 @@ from typing import Any
 
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +40,7 @@ OPTIONS = (
     "--allow-file-access-from-files",
 )
 SECONDS = 40
+OPENS_IN = 2.0  # seconds for the page of a trace
 
 
 @contextmanager
@@ -124,7 +129,62 @@ def visit(opened: Any, start: str) -> None:
     assert opened.find_element(By.CSS_SELECTOR, "details[open] pre").is_displayed()
 
 
+def step_through_trace(opened: Any, screenshot: Path | None = None) -> None:
+    """The trace of a GPT's training step: opened in time, clicked through, searched."""
+    program = ROOT / "examples" / "trace_gpt.py"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-m", "mindtorch_v2", str(program)], check=True, env=environment)
+    opened.get((program.parent / "out" / "trace.html").as_uri())
+    ready = float(wait(opened, lambda b: b.find_element(By.TAG_NAME, "body").get_attribute("data-ready"))) / 1000
+    assert ready < OPENS_IN, f"the page took {ready:.1f} s"
+
+    def text(name: str) -> str:
+        return opened.find_element(By.ID, name).text
+
+    def steps() -> int:
+        return int(text("where").split()[1])
+
+    assert steps() == 0 and "GPT" in text("rows") and "backward" in text("rows")
+    opened.find_element(By.ID, "next").click()
+    assert steps() == 1
+    opened.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_RIGHT)
+    assert steps() == 2
+    box = opened.find_element(By.ID, "find")
+    box.send_keys("scaled_dot_product_attention operator")
+    assert text("hits").startswith("4 found"), text("hits")  # one for each layer
+    box.send_keys(Keys.ENTER)
+    assert text("name").startswith("scaled_dot_product_attention") and "GPT.blocks.0" in text("crumbs")
+    assert "scaled_dot_product_attention" in opened.find_element(By.CSS_SELECTOR, "#python .here").text
+    assert "AutogradCPU" in text("dispatch") and "CPU" in text("dispatch")
+    assert "(8,4,64,32)" in text("values") and "@composite(" in text("source")
+    if screenshot is not None:
+        opened.save_screenshot(str(screenshot))
+    runs = opened.find_element(By.CSS_SELECTOR, "#autograd a:last-of-type")
+    forward = steps()
+    opened.execute_script("arguments[0].click()", runs)  # to where backward runs the node
+    assert steps() > forward and "Recorded by" in text("autograd") and text("crumbs").startswith("backward")
+    crumb = opened.find_element(By.CSS_SELECTOR, "#crumbs a")
+    crumb.click()
+    assert text("name").startswith("backward")
+    row = next(r for r in opened.find_elements(By.CSS_SELECTOR, ".row") if "NllLoss" in r.text)
+    row.click()
+    assert "NllLoss" in text("name") and "blocks" in text("alive")
+    opened.find_element(By.CSS_SELECTOR, "#memory").click()
+    said = complaints(opened)
+    assert not said, f"the console says: {said}"
+    print(f"ok   trace of a GPT step: ready in {ready:.2f} s, stepped through")
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trace-only", action="store_true", help="look at the page of a trace and not at the site")
+    parser.add_argument("--screenshot", type=Path, help="where to write a picture of the trace")
+    options = parser.parse_args()
+    with browser() as opened:
+        opened.set_window_size(1400, 1000)
+        step_through_trace(opened, options.screenshot)
+    if options.trace_only:
+        return 0
     if not (HTML / "index.html").exists():
         sys.exit("there is no site yet: make site")
     with browser() as opened, server(HTML) as address:

@@ -13,7 +13,8 @@ _SUBMODULES = frozenset("""
     cpp_extension data deterministic flop_counter mobile_optimizer model_zoo module_tracker serialization tensorboard
     weak
 """.split())
-_ATTRIBUTES = {"draw_graph": "graph_drawing", "generate_methods_for_privateuse1_backend": "backend_registration",
+_ATTRIBUTES = {"draw_graph": "graph_drawing", "trace": "tracing", "Trace": "tracing",
+               "generate_methods_for_privateuse1_backend": "backend_registration",
                "rename_privateuse1_backend": "backend_registration"}
 __all__ = ["dlpack", "hooks"]
 
