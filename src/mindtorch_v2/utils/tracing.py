@@ -130,7 +130,6 @@ class _Tracer(Recorder):
         self.names: dict[int, str] = {}  # id of a module -> its dotted name
         self.leaves: dict[int, int] = {}
         self.kept: list[Any] = []  # what must not go, so that its id stays its own
-        self.inside = 0
 
     # recording -------------------------------------------------------------------------------------------------------
 
@@ -330,8 +329,9 @@ class _Tracer(Recorder):
 
     def snapshot(self) -> dict[str, Any]:
         """Memory in the form that PyTorch's viewer reads: a history of allocations, and what is alive at the end."""
-        address, events, living = 0x10_0000, [], []
-        places: list[int] = []
+        address, places = 0x10_0000, []
+        events: list[dict[str, Any]] = []
+        living: list[dict[str, Any]] = []
         for block in self.blocks:
             places.append(address)
             address += -(-max(block.bytes, 1) // 512) * 512
