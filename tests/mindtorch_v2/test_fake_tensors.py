@@ -9,6 +9,7 @@ import pytest
 import mindtorch_v2 as torch
 from mindtorch_v2 import _decomp, _prims, _refs
 from mindtorch_v2 import _prims_common as common
+from mindtorch_v2._prims.context import TorchRefsMode
 from mindtorch_v2._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -172,3 +173,7 @@ def test_tables_of_decompositions_come_from_the_declarations():
     assert _prims.broadcast_in_dim(torch.ones(2), (3, 2, 4), [1]).shape == (3, 2, 4)
     assert all(callable(getattr(_prims, name)) for name in _prims.__all__)
     assert _prims.maximum_value(torch.int8) == 127
+    seen = []
+    with TorchRefsMode(should_fallback_fn=lambda mode, func, *rest: bool(seen.append(func))):
+        assert torch.equal(torch.addcmul(x, x, x), x + x * x)
+    assert torch.addcmul in seen
