@@ -148,7 +148,8 @@ _documentation.explain("Tensor", vars(Tensor))
 _SUBMODULES = frozenset("""
     _C __config__ _compat _custom_ops _dynamo _functorch _higher_order_ops _inductor _jit_internal _lobpcg _logging
     _lowrank _decomp _prims _prims_common _refs
-    _subclasses _tensor_str _utils _weights_only_unpickler accelerator amp ao autograd backends compiler
+    _subclasses _tensor_str _utils _vmap_internals _weights_only_unpickler
+    accelerator amp ao autograd backends compiler
     cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg masked monitor
     mps mtia multiprocessing nested nn npu onnx optim overrides package profiler quantization quasirandom random
     return_types serialization signal sparse special storage testing torch_version types utils version xpu
