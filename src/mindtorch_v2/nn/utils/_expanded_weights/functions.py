@@ -1,6 +1,7 @@
 """ExpandedWeight, and the functions that know it: each is run once for all samples, and pulled back for each."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mindtorch_v2 as torch
@@ -40,7 +41,7 @@ class ExpandedWeight(torch.Tensor):
         return self.orig_weight.dtype
 
     @property
-    def data(self) -> Any:  # type: ignore[override]
+    def data(self) -> Any:  # type: ignore[override, misc]
         return self.orig_weight.data
 
     @property
@@ -119,6 +120,10 @@ def per_sample(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     return _PerSample.apply(call, batch, values["input"], *weights.values())
 
 
+def _given(grads: Any, weight: Any) -> Any:
+    return grads
+
+
 class _PerSample(torch.autograd.Function):
     """One call for all samples; backward pulls each sample's gradient back to the weights."""
 
@@ -144,5 +149,5 @@ class _PerSample(torch.autograd.Function):
 
         grads = _func.vmap(of_sample, in_dims=batch)(inputs, grad)
         for weight, its_grads in zip(ctx.weights, grads, strict=True):
-            set_grad_sample_if_exists(weight, lambda _, made=its_grads: made)
+            set_grad_sample_if_exists(weight, partial(_given, its_grads))
         return (None, None, passed, *([None] * len(ctx.weights)))
