@@ -248,39 +248,6 @@ class EmbeddedEngine(HostEngine):
         wanted = ANY if source is None else source
         return self._mail_work(lambda work: self._mail.receive(work, data, wanted, tag), result, "recv", now)
 
-    def met_within(self, timeout: timedelta, wait_all_ranks: bool) -> None:
-        """A barrier of which rank 0 says who did not come in time."""
-        empty = np.empty(0, np.uint8)
-        if self._rank:
-            self.sent(empty, 0, _BARRIER, [], True).wait(timeout)
-            self.received(empty, 0, _BARRIER, [], True).wait(timeout)
-            return
-        works = {rank: self.received(empty, rank, _BARRIER, [], True) for rank in self._segment.others}
-        late = []
-        for rank, work in works.items():
-            try:
-                work.wait(timeout)
-            except RuntimeError as error:
-                late.append(rank)
-                reason = error
-                if not wait_all_ranks:
-                    break
-        if late:
-            raise RuntimeError(_late(late, wait_all_ranks, timeout)) from reason
-        for rank in works:
-            self.sent(empty, rank, _BARRIER, [], True).wait(timeout)
-
-
-_BARRIER = -2
-
-
-def _late(ranks: list[int], all_of_them: bool, timeout: timedelta) -> str:
-    milliseconds = round(timeout.total_seconds() * 1000)
-    if all_of_them:
-        names = ", ".join(map(str, ranks))
-        return f"[Rank 0]: Ranks {names} failed to pass monitoredBarrier in {milliseconds} ms"
-    return f"[Rank 0]: Rank {ranks[0]} failed to pass monitoredBarrier in {milliseconds} ms"
-
 
 def _chunks(array: np.ndarray, count: int) -> list[np.ndarray]:
     """The parts of an array; one, if it is empty, so that all ranks take a step."""

@@ -1,7 +1,7 @@
 """What the engines of CPUs share: tensors become arrays of one dimension, checks are made, works are queued.
 
 A subclass moves arrays: `all_reduced`, `reduced`, `broadcasted`, `all_gathered`, `gathered`, `scattered`,
-`reduce_scattered`, `all_to_alled`, `met`, `sent`, `received`, `met_within`.
+`reduce_scattered`, `all_to_alled`, `met`, `sent`, `received`.
 """
 
 import zlib
@@ -20,6 +20,7 @@ from .._reductions import RedOpType, check_reduction, check_type, kind_of
 from .._work import DoneWork, Lane, LaneWork, Work
 from .interface import Engine
 
+_BARRIER = 32_001  # the tag of messages of a monitored barrier
 _NAMES = ("all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all",
           "barrier")  # fmt: skip
 
@@ -427,6 +428,28 @@ class HostEngine(Engine):
         if self._size > 1:
             self.met_within(timeout, wait_all_ranks)
 
+    def met_within(self, timeout: timedelta, wait_all_ranks: bool) -> None:
+        """A barrier of which rank 0 says who did not come in time."""
+        empty = np.empty(0, np.uint8)
+        if self._rank:
+            self.sent(empty, 0, _BARRIER, [], True).wait(timeout)
+            self.received(empty, 0, _BARRIER, [], True).wait(timeout)
+            return
+        works = {rank: self.received(empty, rank, _BARRIER, [], True) for rank in range(1, self._size)}
+        late = []
+        for rank, work in works.items():
+            try:
+                work.wait(timeout)
+            except RuntimeError as error:
+                late.append(rank)
+                reason = error
+                if not wait_all_ranks:
+                    break
+        if late:
+            raise RuntimeError(_late(late, wait_all_ranks, timeout)) from reason
+        for rank in works:
+            self.sent(empty, rank, _BARRIER, [], True).wait(timeout)
+
     # what a subclass does ----------------------------------------------------------------------------------------
 
     def all_reduced(self, array: np.ndarray, op: Any) -> None:
@@ -462,5 +485,10 @@ class HostEngine(Engine):
     def received(self, data: np.ndarray, source: int | None, tag: int, result: list, now: bool) -> Work:
         raise NotImplementedError
 
-    def met_within(self, timeout: timedelta, wait_all_ranks: bool) -> None:
-        raise NotImplementedError
+
+def _late(ranks: list[int], all_of_them: bool, timeout: timedelta) -> str:
+    milliseconds = round(timeout.total_seconds() * 1000)
+    if all_of_them:
+        names = ", ".join(map(str, ranks))
+        return f"[Rank 0]: Ranks {names} failed to pass monitoredBarrier in {milliseconds} ms"
+    return f"[Rank 0]: Rank {ranks[0]} failed to pass monitoredBarrier in {milliseconds} ms"

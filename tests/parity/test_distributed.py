@@ -1,0 +1,78 @@
+"""Programs over several processes do the same under PyTorch's gloo and here: collectives, and training with DDP."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="compares with the real PyTorch")
+
+HERE = Path(__file__).parent / "distributed"
+SOURCE = str(Path(__file__).resolve().parents[2] / "src")
+OURS = ["-m", "mindtorch_v2"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def together(launcher: list[str], size: int, *command: str, **more: str) -> None:
+    """Runs a program in processes that find each other by a launcher's variables."""
+    common = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
+              "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(size), **more}
+    started = [subprocess.Popen([sys.executable, *launcher, *command], env={**common, "RANK": str(rank)},
+                                stderr=subprocess.PIPE, text=True) for rank in range(size)]
+    said = [process.communicate(timeout=300)[1] for process in started]
+    assert [process.returncode for process in started] == [0] * size, "\n".join(said)[-4000:]
+
+
+def lines_of(folder: Path, size: int) -> list[list[str]]:
+    return [(folder / f"rank {rank}").read_text().splitlines() for rank in range(size)]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_collectives_give_the_same(tmp_path, size):
+    results = []
+    for name, launcher in (("theirs", []), ("ours", OURS)):
+        (tmp_path / name).mkdir()
+        together(launcher, size, str(HERE / "collectives.py"), str(tmp_path / name))
+        results.append(lines_of(tmp_path / name, size))
+    for rank, (theirs, ours) in enumerate(zip(*results, strict=True)):
+        assert len(theirs) == len(ours) > 150
+        for expected, got in zip(theirs, ours, strict=True):
+            assert got == expected, f"rank {rank}"
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_collectives_through_mpi_give_the_same(tmp_path, size):
+    pytest.importorskip("mpi4py", reason="the extra mpi")
+    mpiexec = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if mpiexec is None:
+        pytest.skip("no mpiexec")
+    for name in ("theirs", "ours"):
+        (tmp_path / name).mkdir()
+    together([], size, str(HERE / "collectives.py"), str(tmp_path / "theirs"))
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
+    options = ["--allow-run-as-root", "--oversubscribe"] if "open" in subprocess.run(
+        [mpiexec, "--version"], capture_output=True, text=True, check=False).stdout.lower() else []
+    subprocess.run([mpiexec, *options, "-n", str(size), sys.executable, *OURS, str(HERE / "collectives.py"),
+                    str(tmp_path / "ours")], env=environment, check=True, timeout=300)
+    assert lines_of(tmp_path / "ours", size) == lines_of(tmp_path / "theirs", size)
+
+
+@pytest.mark.parametrize("model", ["mlp", "resnet", "gpt"])
+def test_training_has_the_same_losses(tmp_path, model):
+    losses = []
+    for name, launcher in (("theirs", []), ("ours", OURS)):
+        together(launcher, 2, str(HERE / "training.py"), model, "50", str(tmp_path / name))
+        losses.append([float(line) for line in (tmp_path / name).read_text().splitlines()[:-1]])
+    theirs, ours = losses
+    assert len(ours) == 50
+    for step, (expected, got) in enumerate(zip(theirs, ours, strict=True)):
+        assert abs(expected - got) < 1e-4, f"step {step}: {expected} there, {got} here"
