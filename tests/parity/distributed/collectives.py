@@ -1,4 +1,4 @@
-"""All collectives, types and groups: every rank writes what it got into a file. Runs under PyTorch and under this library.
+"""All collectives, types and groups: every rank writes what it got into a file. Runs under PyTorch and here.
 
     python collectives.py FOLDER, in every process, with RANK, WORLD_SIZE and a launcher's other variables
 """

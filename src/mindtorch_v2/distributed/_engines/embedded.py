@@ -77,6 +77,7 @@ class EmbeddedEngine(HostEngine):
         """Ends writing: comes back when all have."""
         segment, self._step = self._segment, self._step + 1
         step = self._step
+        segment.check_alarm(self._name)
         if self._unchecked:
             segment.put(OTHER_MARK if step & 1 else MARK, self._mark)
         segment.fence()

@@ -1,7 +1,7 @@
 """MPI, for many hosts: collectives through mpi4py. A process that mpiexec started uses it under `gloo` too.
 
-Every collective is a non-blocking one of MPI, on the lane of the group, that is tested until it is done or the timeout is
-over. Types that MPI does not know (half, bfloat16) travel as bytes and are joined here, in the order of ranks.
+Every collective is a non-blocking one of MPI, on the lane of the group, that is tested until it is done or the timeout
+is over. Types that MPI does not know (half, bfloat16) travel as bytes and are joined here, in the order of ranks.
 """
 
 import os
@@ -60,8 +60,9 @@ class MpiEngine(HostEngine):
         self._mpi = _mpi()
         world = self._mpi.COMM_WORLD
         if world.Get_size() < size:
-            raise DistBackendError(f"a group of {size} processes needs them from MPI, which started {world.Get_size()}: "
-                                   "start the program with mpiexec -n PROCESSES python -m mindtorch_v2 train.py")
+            raise DistBackendError(f"a group of {size} processes needs them from MPI, which started "
+                                   f"{world.Get_size()}: start the program with mpiexec -n PROCESSES python -m "
+                                   "mindtorch_v2 train.py")
         members = world.Get_group().Incl(list(ranks))
         self._comm = world.Create_group(members)
         self._messages = self._comm.Dup()

@@ -32,6 +32,7 @@ ROW = 4096  # bytes of counters and text of a rank
 TEXT, REASON = 1024, 2560  # where in a row it stands what a rank does, and why it failed
 _LONGEST = 1500  # bytes of such a text
 STEP, MARK, OTHER_MARK, PID, STATE, BLAMED, SLEEPERS, BELL = range(0, 64, 8)  # counters, each on a word
+_ALARM = 128 >> 3  # a word of the first row, which any rank that fails sets
 _WORDS = ROW // 8
 RUNNING, LEFT, FAILED = range(3)
 _LOOKS = 200  # before a thread that waits gives others the processor
@@ -226,6 +227,11 @@ class Segment:
             if ended and not holds():
                 raise self.fail(rank, f"{what}: {ended}")
 
+    def check_alarm(self, what: str) -> None:
+        """Raises if another rank has given up."""
+        if self.words[_ALARM]:
+            self.check_alive((), bool, what)
+
     def how_it_ended(self, rank: int) -> str:
         """What is known of the end of a rank's process; nothing if it is alive."""
         pid = self.get(rank, PID)
@@ -253,6 +259,7 @@ class Segment:
             self.say(text, REASON)
             self.put(BLAMED, blamed)
             self.put(STATE, FAILED)
+            self.words[_ALARM] = 1
             self.ring(self.others)
         return DistBackendError(f"[rank {self.rank}] {text}")
 
