@@ -74,8 +74,9 @@ def set_grad_sample_if_exists(maybe_expanded_weight: Any, per_sample_grad_fn: Ca
     grads = per_sample_grad_fn(made)
     if isinstance(grads, Tensor):
         grads = maybe_scale_by_batch_size(grads, maybe_expanded_weight)
-    before = getattr(maybe_expanded_weight.orig_weight, "grad_sample", None)
-    maybe_expanded_weight.orig_weight.grad_sample = grads if before is None else before + grads
+    weight: Any = maybe_expanded_weight.orig_weight
+    before = getattr(weight, "grad_sample", None)
+    weight.grad_sample = grads if before is None else before + grads
 
 
 def unpack_expanded_weight_or_tensor(maybe_expanded_weight: Any, func: Callable = lambda x: x) -> Any:

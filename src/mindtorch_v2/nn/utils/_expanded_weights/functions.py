@@ -40,8 +40,8 @@ class ExpandedWeight(torch.Tensor):
     def dtype(self) -> Any:  # type: ignore[override]
         return self.orig_weight.dtype
 
-    @property
-    def data(self) -> Any:  # type: ignore[override, misc]
+    @property  # type: ignore[misc]
+    def data(self) -> Any:  # type: ignore[override]
         return self.orig_weight.data
 
     @property
