@@ -4,7 +4,8 @@
     python bench/compile.py --only chain --rounds 9
     python bench/compile.py --device cuda
 
-Where PyTorch finds a C++ compiler, `torch.compile` of PyTorch is timed too. Times are the least of the rounds.
+With --compiled, and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes). Times are the
+least of the rounds.
 """
 
 import argparse
@@ -92,6 +93,7 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=40, help="calls before")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compiled", action="store_true")
     given = parser.parse_args()
     libraries = {name: importlib.import_module(module) for name, module in
                  (("ours", "mindtorch_v2"), ("PyTorch", "torch"))}  # fmt: skip
@@ -99,7 +101,7 @@ def main() -> None:
     for library in libraries.values():
         library.set_num_threads(given.threads)
         library.manual_seed(0)
-    compiles = shutil.which("g++") is not None or shutil.which("clang++") is not None
+    compiles = given.compiled and (shutil.which("g++") or shutil.which("clang++")) is not None
     print(f"{'ms':34}{'eager':>10}{'pipeline':>10}{'PyTorch':>10}{'compiled':>10}")
     own, other = chosen(ours, given.device), chosen(theirs, given.device)
     for name, run in own.items():

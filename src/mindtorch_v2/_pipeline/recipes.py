@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._backends.meta import MetaArray
+from .._core.device import device
 from .._core.dtype import FLOAT, REDUCED
 from .._core.planning import planners
 from .._core.tensor import Tensor
@@ -74,6 +75,9 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
         return CUT
     if any(a.writes and a.is_list for a in schema.arguments):
         return CUT  # writes into lists of tensors, such as an optimizer's step, are not followed
+    where = next(v._device for a in args for v in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(v, Tensor))
+    if any(v.__class__ is device and (v.type, v.index or 0) != (where.type, where.index or 0) for v in args):
+        return CUT  # a result elsewhere
     found = _inferred(operator, args)
     if found is None:
         return CUT
