@@ -20,7 +20,9 @@ from mindtorch_v2._subclasses.fake_tensor import (
     is_fake,
     unset_fake_temporarily,
 )
+from mindtorch_v2._subclasses.fake_utils import output_alias_each_other, outputs_alias_inputs, outputs_are_inputs
 from mindtorch_v2._subclasses.meta_utils import MetaConverter, assert_metadata_eq
+from mindtorch_v2.fx.experimental.proxy_tensor import make_fx
 
 
 def same(one, other):
@@ -177,3 +179,50 @@ def test_tables_of_decompositions_come_from_the_declarations():
     with TorchRefsMode(should_fallback_fn=lambda mode, func, *rest: bool(seen.append(func))):
         assert torch.equal(torch.addcmul(x, x, x), x + x * x)
     assert torch.addcmul in seen
+
+
+def test_make_fx_writes_the_operators_that_ran():
+    layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
+    traced = make_fx(lambda x: layer(x).relu())(x)
+    assert traced.code.strip() == (
+        "def forward(self, x_1):\n"
+        "    _param_constant0 = self._param_constant0\n"
+        "    t = torch.ops.aten.t.default(_param_constant0);  _param_constant0 = None\n"
+        "    _param_constant1 = self._param_constant1\n"
+        "    addmm = torch.ops.aten.addmm.default(_param_constant1, x_1, t);  _param_constant1 = x_1 = t = None\n"
+        "    relu = torch.ops.aten.relu.default(addmm);  addmm = None\n"
+        "    return relu")
+    torch.testing.assert_close(traced(x + 1), layer(x + 1).relu())
+
+
+def test_make_fx_of_gradients_structures_and_decompositions():
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad((x * x).sum(), x)[0]
+
+    x = torch.randn(3)
+    traced = make_fx(gradient)(x)
+    assert [node.name for node in traced.graph.nodes] == [
+        "x_1", "detach", "mul", "sum_1", "ones_like", "expand", "mul_1", "mul_2", "add", "output"]
+    torch.testing.assert_close(traced(x), 2 * x)
+    nested = make_fx(lambda d: {"out": d["a"] @ d["b"]})({"a": torch.eye(2), "b": torch.eye(2)})
+    made = nested({"a": torch.ones(2, 2), "b": torch.ones(2, 2)})
+    assert made["out"].tolist() == [[2.0, 2.0], [2.0, 2.0]]
+    table = {torch.ops.aten.softplus.default: lambda x, beta=1, threshold=20: torch.log(1 + torch.exp(x))}
+    parts = make_fx(torch.nn.functional.softplus, decomposition_table=table)(x)
+    assert [node.name for node in parts.graph.nodes][1:-1] == ["exp", "add", "log"]
+    with pytest.raises(RuntimeError, match="trying to get value out of a tracing tensor with aten._local_scalar_dense"):
+        make_fx(lambda x: x * x.sum().item())(x)
+
+
+def test_make_fx_computes_nothing_on_fake_tensors():
+    traced = make_fx(lambda x: torch.topk(x * 2, 2), tracing_mode="fake")(torch.arange(4.0))
+    assert traced(torch.arange(4.0))[0].tolist() == [6.0, 4.0]
+    assert repr(next(iter(traced.graph.nodes)).meta["val"]) == "FakeTensor(..., size=(4,))"
+
+
+def test_what_outputs_share_with_inputs():
+    x = torch.ones(4)
+    assert outputs_alias_inputs([x[1:]], x) and not outputs_alias_inputs(x + 1, x)
+    assert outputs_are_inputs((x,), [x]) and not outputs_are_inputs(x[:], x)
+    assert output_alias_each_other((x[1:], x[:1])) and not output_alias_each_other((x, x + 1))
