@@ -9,6 +9,7 @@ import pytest
 from mindtorch_v2._ops._declare.op import PUBLIC
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools" / "site"
+VARIABLE = re.compile(r"\bMINDTORCH_[A-Z_]+\b")
 SECTIONS = ("## Example", "## Mathematics", "## Devices", "## Declaration")
 
 
@@ -69,3 +70,24 @@ def test_shapes_and_types_are_those_of_calls(operators):
     assert dict(operators.shapes(operators.entries()["exp"]))["exp(())"] == "()"
     accepted, refused = operators.types(operators.entries()["sqrt"])
     assert {"int64", "bool", "float32"} <= set(accepted["float32"]) and not refused
+
+
+def test_every_operator_has_mathematics(operators):
+    """By hand for kernels over arrays; the rest is derived, which takes a while for all: here are some of each kind."""
+    found = operators.entries()
+    for name in [name for name in found if name not in operators.by_hand()][::6]:
+        forward, _, _ = operators.equations(found[name])
+        assert forward, name
+
+
+def test_numbers_of_a_sample_are_not_taken_for_the_operators(operators):
+    entry = operators.entries()["flatten"]
+    assert operators.mathematics.forward(entry.declaration) == []  # it would be a view of (24,)
+    assert operators.mathematics.forward(operators.entries()["diagonal_scatter"].declaration) == []  # a write to a part
+
+
+def test_the_table_of_environment_variables_is_whole():
+    root = TOOLS.parents[1]
+    read = {name for path in (root / "src").rglob("*.py") for name in VARIABLE.findall(path.read_text(encoding="utf-8"))}
+    table = (root / "docs" / "howto" / "environment.md").read_text(encoding="utf-8")
+    assert not {name for name in read if f"`{name}" not in table}

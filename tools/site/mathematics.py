@@ -41,6 +41,7 @@ class Written(torch.Tensor):
     """A tensor with the expression that it is the value of."""
 
     expression: Expression
+    shows_another: bool  # whether it is a view: a write to it changes another tensor's value
 
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: Sequence = (), kwargs: Any = None) -> Any:
@@ -70,7 +71,7 @@ class _ArrayType:
 
 def written(value: torch.Tensor, expression: Expression, kind: type[Written] = Written) -> Written:
     made = value.as_subclass(kind)
-    made.expression = expression
+    made.expression, made.shows_another = expression, value._base is not None
     return made
 
 
@@ -197,6 +198,8 @@ def _number(value: float | complex) -> Expression:
             return Expression(latex)
     if np.isnan(value):
         return Expression(r"\mathrm{nan}")
+    if value == -np.inf:
+        return Expression(r"-\infty", SIGN)
     text = f"{value:.6g}"
     if "e" in text:
         mantissa, _, exponent = text.partition("e")
@@ -293,10 +296,18 @@ def _over(latex: str) -> Callable[..., Expression]:
     """A reduction: its sign, with the dimensions below."""
 
     def render(x: Any, dim: Any = None, keepdim: Any = False, **options: Any) -> Expression:
+        if _is_of_the_sample(dim):
+            raise Unwritable("dimensions of the sample")
         below = "" if dim is None or dim == () else f"_{{{_shown(dim).latex}}}"
         return Expression(rf"{latex}{below} {_shown(x).at(PRODUCT)}", PRODUCT)
 
     return render
+
+
+def _transposed(x: Any, first: int, second: int) -> Expression:
+    if {first % x.dim(), second % x.dim()} != {x.dim() - 2, x.dim() - 1}:
+        raise Unwritable("dimensions of the sample")
+    return Expression(f"{_braced(_shown(x).at(ATOM))}^{{\\mathsf T}}", POWER)
 
 
 def _same(x: Any, *rest: Any, **options: Any) -> Expression:
@@ -334,7 +345,18 @@ def _getitem(x: Any, index: Any) -> Expression:
     )
 
 
+def _is_of_the_sample(value: Any) -> bool:
+    """Whether a value is a number that follows from the sample call's shapes, and not from the operator."""
+    if isinstance(value, (_NamedNumber, bool)):
+        return False
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_of_the_sample, value))
+    return isinstance(value, int)
+
+
 def _function(name: str, args: Sequence[Any], options: Any = ()) -> Expression:
+    if any(map(_is_of_the_sample, (*args, *dict(options).values()))):
+        raise Unwritable(f"{name} of the sample's own numbers")
     shown = [(a if isinstance(a, Expression) else _shown(a)).latex for a in args]
     shown += [
         rf"\mathrm{{{key.replace('_', chr(92) + '_')}}}={_shown(value).latex}"
@@ -452,6 +474,7 @@ RENDER: dict[str, Callable[..., Expression]] = {
     "adjoint": _postfix(r"\mathsf H"),
     "outer": lambda a, b: Expression(rf"{_shown(a).at(ATOM)}\,{_shown(b).at(ATOM)}^{{\mathsf T}}", PRODUCT),
 }
+RENDER["transpose"] = _transposed
 RENDER["mm"] = RENDER["bmm"] = RENDER["mv"] = RENDER["__matmul__"] = RENDER["matmul"]
 QUIET = {
     "dim",
@@ -471,6 +494,7 @@ QUIET = {
     "__len__",
     "is_neg",
 }
+UNFOLLOWED = {"new_empty", "empty_like", "new_empty_strided", "copy_", "__setitem__", "resize_", "index_put_"}
 # What array functions call otherwise than operators.
 NUMPY_NAMES = {
     "power": "pow",
@@ -537,6 +561,8 @@ def _called(func: Callable, args: Sequence, kwargs: dict) -> Any:
     name = getattr(func, "__name__", str(func))
     if name == "__get__":
         return func(*[plain(a) for a in args])
+    if name in UNFOLLOWED:
+        raise Unwritable(f"{name} says nothing of values, or writes to a part")
     inplace = name.endswith("_") and not name.startswith("__")
     base = name[:-1] if inplace else name
     operator = _operator(func)
@@ -557,6 +583,8 @@ def _called(func: Callable, args: Sequence, kwargs: dict) -> Any:
     if len(expression.latex) > 4 * LONGEST:
         raise Unwritable("too long")
     if inplace:
+        if args[0].shows_another:
+            raise Unwritable("a write through a view")
         args[0].expression = expression
         return args[0]
     if isinstance(result, (tuple, list)):
