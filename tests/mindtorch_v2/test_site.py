@@ -56,7 +56,7 @@ def test_formulas_are_found_by_running_declarations(operators):
         [r"y = x\,\mathit{other}"],
         [r"\bar{x} = \bar{y}\,\mathit{other}", r"\bar{\mathit{other}} = \bar{y}\,x"],
     )
-    assert equation(operators, "relu")[0] == [r"y = \max\left(x, 0\right)"]
+    assert equation(operators, "clamp_min")[0] == [r"y = \max\left(x, \mathit{min}\right)"]
 
 
 def test_formulas_written_by_hand_are_of_operators(operators):
@@ -88,6 +88,8 @@ def test_numbers_of_a_sample_are_not_taken_for_the_operators(operators):
 
 def test_the_table_of_environment_variables_is_whole():
     root = TOOLS.parents[1]
-    read = {name for path in (root / "src").rglob("*.py") for name in VARIABLE.findall(path.read_text(encoding="utf-8"))}
+    read = {
+        name for path in (root / "src").rglob("*.py") for name in VARIABLE.findall(path.read_text(encoding="utf-8"))
+    }
     table = (root / "docs" / "howto" / "environment.md").read_text(encoding="utf-8")
     assert not {name for name in read if f"`{name}" not in table}

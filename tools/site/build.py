@@ -116,6 +116,16 @@ class Site:
         )
 
 
+def write_settings(documents: list[Path]) -> Path:
+    """The settings of mkdocs, with the documents that its navigation does not name at the end of it."""
+    text = (ROOT / "docs" / "site" / "mkdocs.yml").read_text(encoding="utf-8").replace("../../build/site/", "")
+    places = [place_of(path) for path in documents]
+    text += "".join(f"      - {place}\n" for place in places if f" {place}\n" not in text)
+    target = PAGES.parent / "mkdocs.yml"
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
 def mathml(latex: str) -> str:
     from latex2mathml.converter import convert
 
@@ -208,7 +218,7 @@ def main() -> int:
             "--strict",
             "--quiet",
             "--config-file",
-            str(ROOT / "docs" / "site" / "mkdocs.yml"),
+            str(write_settings(documents)),
         ],
         cwd=ROOT,
         env=environment,
