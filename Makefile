@@ -1,5 +1,6 @@
 # Each target sets up what it needs on a machine that has only Python 3.11 or newer.
-#   .venv        the library and its tools, no PyTorch    (demo, test, lint, docs)
+#   .venv        the library and its tools, no PyTorch    (test, lint, docs)
+#   .venv-demo   the library at its fastest, no PyTorch   (demo)
 #   .venv-torch  the library beside the real PyTorch      (parity, bench)
 #   .venv-cuda   the library with CuPy                    (test-cuda, where $(PYTHON) has no CuPy)
 #   .venv-docs   the library and what builds the site     (site, site-test)
@@ -7,14 +8,15 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo demo-digits shim test test-npu test-cuda parity fuzz golden stubs bench bench-ops bench-cuda lint docs site \
+.PHONY: help demo demo-digits shim test test-quick test-npu test-cuda parity fuzz golden stubs bench bench-ops bench-cuda lint docs site \
         site-test clean
 
 help:
-	@echo "make demo     train a small GPT on this documentation, sample from it, draw its loss curve"
+	@echo "make demo     train a small GPT, let it write, draw its loss curve, beside what PyTorch printed for this seed"
 	@echo "make demo-digits  train a digit classifier and show what it learned"
 	@echo "make shim     build the wheels of the library and of a package torch that stands for it, into packaging/dist"
 	@echo "make test     run the test suite, without PyTorch"
+	@echo "make test-quick run a part of it that takes less than a minute"
 	@echo "make test-npu run the NPU's tests, on the simulator or with MINDTORCH_NPU=real on the hardware"
 	@echo "make test-cuda run the CUDA backend's tests, on a machine with an NVIDIA GPU and CuPy; skipped without"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
@@ -29,11 +31,12 @@ help:
 	@echo "make site     build the documentation site in build/site/html; make site-test looks at it in Chromium"
 	@echo "make clean    remove the virtual environments and caches"
 
-demo: .venv/.ready
-	@.venv/bin/python -m mindtorch_v2 examples/train_gpt.py
+demo: .venv-demo/.ready
+	@echo 'A small transformer learns to write: examples/train_gpt.py, an ordinary PyTorch script, runs on mindtorch_v2.'
+	@.venv-demo/bin/python -m mindtorch_v2 examples/train_gpt.py
 
-demo-digits: .venv/.ready
-	@.venv/bin/python examples/digits.py
+demo-digits: .venv-demo/.ready
+	@.venv-demo/bin/python examples/digits.py
 
 shim: .venv/.ready
 	@.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir packaging/dist . packaging/torch-shim
@@ -41,6 +44,12 @@ shim: .venv/.ready
 
 test: .venv/.ready
 	@.venv/bin/python -m pytest -q tests/mindtorch_v2
+
+# What a change breaks first, on all cores: tensors, views, autograd, modules, optimizers, files.
+QUICK = contract nn optim test_api_names.py test_conversion.py test_creation.py test_forward_ad.py test_indexing.py \
+	test_overrides.py test_printing.py test_serialization.py test_special_values.py test_torch_dispatch.py
+test-quick: .venv/.ready
+	@.venv/bin/python -m pytest -q -n auto $(addprefix tests/mindtorch_v2/,$(QUICK))
 
 test-npu: .venv/.ready
 	@MINDTORCH_NPU_SAMPLES=all .venv/bin/python -m pytest -q tests/mindtorch_v2/npu
@@ -104,18 +113,19 @@ site-test: .venv-docs/.ready
 
 # A stamp older than pyproject.toml means the dependencies may have changed: install again.
 .venv/.ready: EXTRAS = dev,plot,progress,jit
+.venv-demo/.ready: EXTRAS = plot,progress,fast
 .venv-torch/.ready: EXTRAS = parity,fast
 .venv-cuda/.ready: EXTRAS = dev,cuda
 .venv-docs/.ready: EXTRAS = docs,plot
 
-.venv/.ready .venv-torch/.ready .venv-cuda/.ready .venv-docs/.ready: pyproject.toml
+.venv/.ready .venv-demo/.ready .venv-torch/.ready .venv-cuda/.ready .venv-docs/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "mindtorch_v2 needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
 	    echo "Name a newer one, for example: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12"; exit 1; }
-	@echo "Setting up $(@D) (once) ..."
+	@echo "Setting up $(@D), once: a virtual environment with the library, its extras $(EXTRAS), and what they need ..."
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[$(EXTRAS)]'
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-torch .venv-cuda .venv-docs build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out
+	rm -rf .venv .venv-demo .venv-torch .venv-cuda .venv-docs build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mindtorch_v2._compat import platforms
+
 PROGRAM = """
 import sys, importlib.metadata
 import torch
@@ -174,3 +176,11 @@ def test_modules_have_their_second_names_whichever_loaded_them(first):
     done = run("-m", "mindtorch_v2", "-c",
                f"import torch, sys; {first}; torch.nn; print([name in sys.modules for name in {names}])")
     assert done.stdout == "[True, True, True]\n", done.stderr
+
+
+def test_machines_that_it_cannot_run_on_are_refused():
+    platforms.check("little", 2**63 - 1)
+    with pytest.raises(ImportError, match="needs a little-endian processor"):
+        platforms.check("big", 2**63 - 1)
+    with pytest.raises(ImportError, match="needs Python for 64 bits, and this one is for 32"):
+        platforms.check("little", 2**31 - 1)
