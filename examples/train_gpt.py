@@ -2,11 +2,11 @@
 
     python -m mindtorch_v2 examples/train_gpt.py        # here, without PyTorch
     python examples/train_gpt.py                        # the same file under PyTorch: the same losses
-    python examples/train_gpt.py --record               # keeps what PyTorch printed in examples/data/gpt_by_pytorch.json
+    python examples/train_gpt.py --record               # keeps what PyTorch printed, in examples/data
     python -m mindtorch_v2 examples/train_gpt.py --device cuda --text README.md
 
-It saves a checkpoint, loads it again into a fresh model, prints what that writes, and draws the loss curve. Beside its own
-losses and text it shows those that PyTorch printed for the same seed, where that was recorded.
+It saves a checkpoint, loads it again into a fresh model, prints what that writes, and draws the loss curve. Beside its
+own losses and text it shows those that PyTorch printed for the same seed, where that was recorded.
 """
 
 import argparse
@@ -127,7 +127,8 @@ def progress(steps: int):
 
 def shown(text: str) -> str:
     """A text in lines that fit a terminal, set in by a bar."""
-    return "\n".join(textwrap.fill(line, 100, initial_indent="  | ", subsequent_indent="  | ") for line in text.splitlines())
+    return "\n".join(textwrap.fill(line, 100, initial_indent="  | ", subsequent_indent="  | ")
+                     for line in text.splitlines())
 
 
 def endless(loader):
@@ -195,7 +196,8 @@ def main() -> None:
     model = GPT(len(data.vocabulary)).to(options.device)
     count = sum(parameter.numel() for parameter in model.parameters())
     print(
-        f"torch {torch.__version__}; {len(data.codes)} words of text, {len(data.vocabulary)} different; {count} parameters"
+        f"torch {torch.__version__}; {len(data.codes)} words of text, {len(data.vocabulary)} different; "
+        f"{count} parameters"
     )
 
     started = time.perf_counter()

@@ -9,11 +9,10 @@ import sys as _sys
 from math import e, inf, nan, pi
 from typing import Any as _Any
 
-from ._compat import platforms as _platforms
-
-_platforms.check()  # before NumPy is asked for anything
-
-from . import _torch_dispatch
+from . import (
+    _platforms,  # first: before NumPy is asked for anything
+    _torch_dispatch,
+)
 from ._autograd import (
     enable_grad,
     inference_mode,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mindtorch_v2._compat import platforms
+from mindtorch_v2 import _platforms as platforms
 
 PROGRAM = """
 import sys, importlib.metadata
