@@ -45,6 +45,17 @@ template <typename T> __device__ inline T floor_quotient(T a, T b) {
     T rest = a % b;
     return a / b - (rest != 0 && ((rest < 0) != (b < 0)));
 }
+// Places and sizes are mostly short, which divides many times as quickly.
+template <> __device__ inline int64 floor_rest_of(int64 a, int64 b) {
+    if (!((a | b) >> 31)) return (unsigned)a % (unsigned)b;
+    int64 rest = a % b;
+    return rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest;
+}
+template <> __device__ inline int64 floor_quotient(int64 a, int64 b) {
+    if (!((a | b) >> 31)) return (unsigned)a / (unsigned)b;
+    int64 rest = a % b;
+    return a / b - (rest != 0 && ((rest < 0) != (b < 0)));
+}
 template <typename T> __device__ inline T lesser_of(T a, T b) { return a != a || a < b ? a : b; }
 template <typename T> __device__ inline T larger_of(T a, T b) { return a != a || a > b ? a : b; }
 template <typename T> __device__ inline void put_add(T* place, T x) { atomicAdd(place, x); }

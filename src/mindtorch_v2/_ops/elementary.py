@@ -554,7 +554,7 @@ _COMPLEX_OUT = Out("exact", "Expected object of scalar type {made} but got scala
 COMPLEX_OF_PARTS = op(
    "complex(Tensor real, Tensor imag) -> Tensor",
    kernel=pointwise(_joined, _complex_of, check=_check_parts),
-   npu="aclnnComplex(real, imag, out)",
+   npu="aclnnComplex(real, imag, out)", kernels={"cuda": "copy.complex_of_parts"},
    grad=dict(real=lambda grad: grad.real, imag=lambda grad: grad.imag),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),
                  error(RuntimeError, "Expected both inputs to be Half, Float or Double tensors", ints(2), ints(2))),
@@ -562,7 +562,7 @@ COMPLEX_OF_PARTS = op(
 op("polar(Tensor abs, Tensor angle) -> Tensor",
    kernel=pointwise(lambda xp, abs, angle: _joined(xp, abs * xp.cos(angle), abs * xp.sin(angle)), _complex_of,
                     check=_check_polar),
-   npu="aclnnPolar(abs, angle, out)",
+   npu="aclnnPolar(abs, angle, out)", kernels={"cuda": "copy.complex_of_parts"},
    grad=dict(abs=on_arrays(lambda xp, grad, angle: grad.real * xp.cos(angle) + grad.imag * xp.sin(angle)),
              angle=on_arrays(lambda xp, grad, result: grad.imag * result.real - grad.real * result.imag)),
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 1), t(3)),

@@ -34,12 +34,12 @@ class Taps(NamedTuple):
 
 def mapped(xp: Any, array: Any, taps: Taps, dim: int) -> Any:
     """The array with one dimension mapped."""
-    if not at_hand(array):
-        return _mapped_at_once(xp, array, taps, dim)
     compiled = getattr(xp, "map_along", None)
     total = None if compiled is None else compiled(array, taps, dim)
     if total is not None:
         return total
+    if not at_hand(array):
+        return _mapped_at_once(xp, array, taps, dim)
     for nr, places in enumerate(taps.places):
         part = xp.take(array, xp.asarray(places), dim, mode="wrap")
         absent = places < 0

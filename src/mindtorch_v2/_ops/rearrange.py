@@ -35,7 +35,7 @@ def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:
 
 
 op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
-   kernels={"cuda": "flip.flip", "npu": "index.flip"},
+   kernels={"npu": "index.flip"},
    npu="aclnnFlip(self, dims, out)",
    grad=dict(self=lambda grad, dims: grad.flip(dims)),
    samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
@@ -80,7 +80,6 @@ def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None)
 
 
 op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves(_roll_spec, _roll),
-   kernels={"cuda": "flip.roll"},
    npu="aclnnRoll(self, shifts, dims|[], out)",
    grad=dict(self=lambda grad, shifts, dims: grad.roll(tuple([-s for s in shifts]), dims)),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (1, -2), (0, 1)), case(t(2, 3), 5, 1), case(t(), 1),
@@ -140,7 +139,7 @@ def _triangle(keep_lower: bool) -> Callable:
 for _name in ("tril", "triu"):
     op(f"{_name}(Tensor self, int diagonal=0) -> Tensor",
        kernel=moves(_triangle_spec(_name), _triangle(_name == "tril")), inplace=True,
-       npu=f"aclnn{_name.title()}(self, diagonal, out)", kernels={"cpu": f"fill.{_name}", "cuda": "flip.triangle"},
+       npu=f"aclnn{_name.title()}(self, diagonal, out)", kernels={"cpu": f"fill.{_name}"},
        grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else
                  (lambda grad, diagonal: grad.triu(diagonal))),
        samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")),

@@ -30,7 +30,7 @@ from ..interface import named_kernel
 from . import runtime
 from .array import CudaArray, Layout, array_on, empty, from_host, layout_of, of_view
 from .backend import CudaBackend
-from .launch import C_TYPES, kernel
+from .launch import C_TYPES, Launch, c_type, compiled, kernel, longs
 from .memory import allocate
 from .memory import source as memory_source
 from .pointwise import copying, fused, spreading
@@ -146,6 +146,8 @@ def device_among(values: Sequence[Any]) -> device:
 def infer_of(operator: Operator) -> Callable:
     """What checks a call's arguments and gives the specs of its results."""
     family = operator.declaration.family
+    if isinstance(family, Pointwise):
+        return lambda *args: family.plan(operator, args)[0]
     return (lambda self, *args: family.spec(self, args)) if isinstance(family, Updates) else family.infer
 
 
@@ -359,6 +361,9 @@ def copy_array(target: CudaArray, source: CudaArray) -> None:
         cupy.cuda.runtime.memcpyAsync(target.pointer, source.pointer, target.nbytes, 3, current.handle)
         return
     if target.dtype in _COMPLEX:
+        if source.dtype.name in C_TYPES and target.layout.contiguous and source.layout.contiguous:
+            pairing(source.dtype, None, target.dtype, target.size)(source.pointer, 0, target.pointer)
+            return
         copy_array(_part(target, 0), _part(source, 0))
         if source.dtype in _COMPLEX:
             copy_array(_part(target, 1), _part(source, 1))
@@ -370,6 +375,29 @@ def copy_array(target: CudaArray, source: CudaArray) -> None:
         launch(source.pointer, target.pointer)
     else:
         store(target.view, source.view)
+
+
+_PAIRS = r"""
+struct __align__(2 * sizeof(R)) pair_t { R real, imag; };
+extern "C" __global__ void pair(const S* a, const U* b, pair_t* out, int64 count) {
+    int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    R x = (R)widened(a[i]), y = b ? (R)widened(b[i]) : (R)0;
+    pair_t made;
+    made.real = POLAR ? x * cos(y) : x;
+    made.imag = POLAR ? x * sin(y) : y;
+    out[i] = made;
+}
+"""
+
+
+@functools.lru_cache(4096)
+def pairing(first: np.dtype, second: np.dtype | None, made: np.dtype, count: int, polar: bool = False) -> Launch:
+    """The launch (parts, parts or 0, complex numbers) on contiguous arrays: of real and imaginary parts, or `polar`."""
+    kinds = {"S": first, "U": second or first, "R": _COMPLEX[made]}
+    named = "".join(f"typedef {c_type(kind)} {name};\n" for name, kind in kinds.items())
+    text = f"{named}#define POLAR {int(polar)}\n{_PAIRS}"
+    return Launch(compiled(text, "pair"), "qqq", (-(-count // 256),), (256,), longs(count))
 
 
 _COMPLEX: dict[np.dtype, np.dtype] = {np.dtype(np.complex64): _FLOAT32, np.dtype(np.complex128): np.dtype(np.float64)}

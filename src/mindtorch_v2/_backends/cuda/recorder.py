@@ -105,6 +105,12 @@ class Namespace:
         return recorded_lapack
 
     @functools.cached_property
+    def map_along(self) -> Any:
+        from .written import shared_module
+
+        return shared_module("resample").map_along
+
+    @functools.cached_property
     def linalg(self) -> Any:
         from .recorded_lapack import Functions
 
@@ -124,8 +130,9 @@ class Namespace:
     def array(self, value: Any, dtype: Any = None, order: Any = None) -> Array:
         return self.asarray(value, dtype).copy()
 
-    def ascontiguousarray(self, value: Any) -> Array:
-        return value if value.flags.c_contiguous else value.copy()
+    def ascontiguousarray(self, value: Any, dtype: Any = None) -> Array:
+        made = self.asarray(value, dtype)
+        return made if made.flags.c_contiguous else made.copy()
 
     def full(self, shape: Any, number: Any, dtype: Any = None) -> Array:
         if isinstance(number, Array):

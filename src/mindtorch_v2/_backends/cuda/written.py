@@ -35,7 +35,7 @@ _ZERO = ir.const(0, "i64")
 
 
 @functools.cache
-def _module(name: str) -> ModuleType:
+def shared_module(name: str) -> ModuleType:
     """A module of the CPU's kernels that prepares calls for recorded arrays."""
     made = importlib.import_module(f"{_PREPARING}.{name}")
     for known, module in list(sys.modules.items()):
@@ -51,7 +51,7 @@ def preparing(name: str | None) -> Callable | None:
     module, _, function = (name or "").partition(".")
     if module in _OTHERS:
         return None
-    own = getattr(_module(module), function)
+    own = getattr(shared_module(module), function)
     wants_spec = "spec" in parameters_of(own)
 
     def array(xp: Any, *args: Any, spec: Any) -> Any:

@@ -27,7 +27,7 @@ class _Kept:
                 self.made.clear()
             places = np.ascontiguousarray(taps.places, np.int64)
             weights = places if taps.weights is None else np.ascontiguousarray(taps.weights.astype(kind))
-            known = self.made[key] = (places, weights, bool(places.min(initial=0) >= 0), taps)
+            known = self.made[key] = (places, weights, bool(taps.places.min(initial=0) >= 0), taps)
         return known[:3]
 
 

@@ -1,5 +1,6 @@
 """What _backends/cpu/jit/calls.py offers to those who prepare calls: kernels of the language are noted as steps."""
 
+import ast
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +13,14 @@ from ..recording import Buffer, Place, Ran, current_program
 def launched(written: kernel, *args: Any, **constants: Any) -> bool:
     """Notes that a kernel runs on arrays and then numbers. Arrays of the program's own may be written to."""
     program, places, numbers = current_program(), [], []
-    for value in args:
+    names = written.function.__code__.co_varnames
+    for name, value in zip(names, args, strict=False):
         if not isinstance(value, Array):
             numbers.append(value)
             continue
         if value.size and not _is_note(value):
-            value._leave_host()
+            if name in _changed(written):
+                value._leave_host()
             place = value._place()
             if place.buffer.is_own:
                 program.before_write(place, None)
@@ -26,6 +29,18 @@ def launched(written: kernel, *args: Any, **constants: Any) -> bool:
         places.append(place)
     program.add(Ran(written, tuple(constants.items()), tuple(places), tuple(numbers), places[0]))
     return True
+
+
+@functools.cache
+def _changed(written: kernel) -> frozenset[str]:
+    """The parameters that a kernel may write to: stored into, or handed on."""
+    found = set()
+    for part in ast.walk(written.tree):
+        if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name):
+            found.add(part.value.id)
+        elif isinstance(part, ast.Call):
+            found |= {a.id for a in part.args if isinstance(a, ast.Name)}
+    return frozenset(found)
 
 
 def _is_note(array: Array) -> bool:

@@ -25,12 +25,14 @@ from ..families import (
     generic_kernel,
     infer_of,
     layout_for,
+    pairing,
     store,
     uninitialised,
     where_for,
     wrap_cuda,
 )
 from ..launch import Launch, compiled, longs
+from ..plans import planned
 
 
 def clone(self: Tensor, memory_format: Any) -> Tensor:
@@ -117,6 +119,23 @@ def _copy_to_host(target: np.ndarray, src: Tensor, non_blocking: bool) -> None:
         read_bytes(target, source.pointer, non_blocking)
         return
     wrap(target).copy_(wrap(source.to_host()))
+
+
+@planned
+def complex_of_parts(spec: Spec, first: CudaArray, second: CudaArray, operator: Operator) -> Callable | None:
+    """`complex` and `polar` of arrays of one shape in C order."""
+    layout = layout_for(spec)
+    if not layout.size or layout.dtype.kind != "c" or not all(
+            a.shape == layout.shape and a.layout.contiguous and a.dtype.itemsize >= 4 for a in (first, second)):
+        return None
+    launch = pairing(first.dtype, second.dtype, layout.dtype, layout.size, operator.schema.base_name == "polar")
+
+    def run(first: CudaArray, second: CudaArray) -> CudaArray:
+        made = empty(layout, first.device)
+        launch(first.pointer, second.pointer, made.pointer)
+        return made
+
+    return run
 
 
 # reshaped and joined -------------------------------------------------------------------------------------------------

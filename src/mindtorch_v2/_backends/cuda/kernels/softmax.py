@@ -1,4 +1,4 @@
-"""Softmax of rows on a GPU, and its gradient; along other dimensions, or of very long rows, over CuPy."""
+"""Softmax of rows on a GPU, and its gradient; along other dimensions, or of very long rows, kernels of the language."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,24 +56,11 @@ _ROWS = {
 }  # fmt: skip
 
 
-def _over_cupy(xp: Any, self: Any, dim: int, dtype: Any, spec: Any, operator: Operator) -> Any:
-    if dtype is not None and self.dtype != dtype.np:
-        self = self.astype(dtype.np if dtype.itemsize >= 4 else "f")
-    if not self.size:
-        return self.copy()
-    axis = dim if self.ndim else None
-    made = self - self.max(axis, keepdims=True)
-    if operator.schema.base_name == "log_softmax":
-        return made - xp.log(xp.exp(made).sum(axis, keepdims=True))
-    made = xp.exp(made)
-    return made / made.sum(axis, keepdims=True)
-
-
 def _is_last(dim: int, shape: Sequence[int]) -> bool:
     return bool(shape) and dim in (-1, len(shape) - 1)
 
 
-@planned(array=_over_cupy)
+@planned
 def softmax(spec: Spec, self: CudaArray, dim: int, dtype: Any, operator: Operator) -> Callable | None:
     """`softmax` and `log_softmax`."""
     array, layout = self, layout_for(spec)
