@@ -610,6 +610,9 @@ def _pick(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
         if array.layout.contiguous and array.shape:
             return finished(picked(xp, array.view, [view_of(mask)]), spec, self._device)  # type: ignore[arg-type]
     placed = _integers(self, indices)
+    known = _index_plans.get((array.layout, *[None if i is None else i._array.layout for i in placed]))
+    if known is not None:  # of indices that were on the host, or masks
+        return known(self, placed)
     spec = index_spec(self, placed)
     shape, strides, named = _listed(array.layout, placed)
     if 0 in shape or not array.size or not _fits(shape):
