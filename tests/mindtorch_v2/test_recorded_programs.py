@@ -360,3 +360,18 @@ def test_numbers_are_arguments_of_kernels() -> None:
         return traced.flat_source([X.dtype], [False], X.dtype)
 
     assert source(1.5) == source(2.5)
+
+
+def test_few_columns_of_many_rows_are_left_to_reductions() -> None:
+    """A thread a column would be too few threads; of short columns, teams have as many lanes as they have columns."""
+    from mindtorch_v2._backends.cuda.recording import Buffer
+    from mindtorch_v2._kernels.library.softmax import logsumexp_columns
+
+    def source(rows: int, columns: int, width: int) -> Any:
+        kind = np.dtype(np.float32)
+        out, x = (Place(Buffer(4 * n), kind, (n,), (4,)) for n in (columns, rows * columns))
+        return source_of(Ran(logsumexp_columns, (), (out, x), (1, rows, columns, width), out))
+
+    assert source(16, 4096, 32).block == (32, 4) and source(16, 4096, 128).block == (128, 1)
+    with pytest.raises(Untraceable):
+        source(4096, 4096, 32)

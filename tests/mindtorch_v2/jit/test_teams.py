@@ -155,7 +155,7 @@ def test_scratch_memory_of_columns_is_a_variable_of_each_lane() -> None:
 @kernel
 def running(out: flat, x: flat, n):
     for row in parallel(1, n):
-        total = like(0, x)
+        total = like(row, x)
         for i in range(n):
             total += x[i]
             out[i] = total
@@ -165,7 +165,7 @@ def running(out: flat, x: flat, n):
 def neighbours(out: flat, x: flat, n):
     for row in parallel(1, n):
         for i in range(1, n):
-            out[i] = out[i - 1] + x[i]
+            out[i] = out[i - 1] + x[i] + row
 
 
 @kernel

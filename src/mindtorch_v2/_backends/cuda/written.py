@@ -119,7 +119,8 @@ def _arranged(made: ir.Kernel, shapes: Mapping[str, Sequence[int]], numbers: Map
         if in_teams is not None and (turns <= _FEW or work >= 64):
             # of its columns a turn takes `width`
             held = min(max(in_teams.held.values(), default=0), numbers.get("width", 1 << 20))
-            team = 1 << max(5, min(10, max((work // 32 if turns else 256) - 1, held - 1, 0).bit_length()))
+            wanted = held or (work // 32 if turns else 256)
+            team = 1 << max(5, min(10, max(wanted - 1, 0).bit_length()))
             enough = _THREADS if not held else 4 * _THREADS
             if held <= team and (turns * team >= enough or turns * work <= _LONG or _scans(in_teams.kernel)):
                 each = 4 if team == 32 and turns > 1 else 1
