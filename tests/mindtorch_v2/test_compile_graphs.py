@@ -337,3 +337,33 @@ def test_a_backend_that_keeps_graphs():
     both = CompileCounterWithBackend("inductor")
     assert torch.compile(branches, backend=both)(torch.ones(2)).tolist() == [4, 4]
     assert both.frame_count == len(both.graphs) == 2
+
+
+def test_functions_that_gain_nothing_are_called_as_they_are():
+    recorded = []
+    product = torch.compile(lambda a, b: (a @ b, recorded.append(torch._dynamo.state.state.pipe is not None)))
+    a = torch.ones(3, 3)
+    for _ in range(70):
+        assert product(a, a)[0][0, 0] == 3
+    assert recorded == [True] * 3 + [False] * 64 + [True] + [False] * 2  # and looked at again after a while
+    recorded.clear()
+    large = torch.ones(1 << 18)
+    fused = torch.compile(lambda x: (((x + 1) * 2).relu(), recorded.append(torch._dynamo.state.state.pipe is not None)))
+    for _ in range(6):
+        assert fused(large)[0][0] == 4
+    assert recorded == [True] * 6
+
+
+def test_nothing_is_held_after_a_call():
+    import gc
+    import weakref
+
+    @torch.compile
+    def fn(x):
+        return (x * 2).exp()
+
+    x = torch.ones(1 << 18)
+    seen = weakref.ref(fn(x)._array), weakref.ref(x._array)
+    del x
+    gc.collect()
+    assert [ref() for ref in seen] == [None, None]

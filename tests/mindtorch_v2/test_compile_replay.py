@@ -6,6 +6,7 @@ import pytest
 
 import mindtorch_v2 as torch
 import mindtorch_v2._dynamo as dynamo
+from mindtorch_v2._pipeline import replay
 from mindtorch_v2._pipeline.replay import Replay
 from mindtorch_v2.nn import functional as F
 
@@ -25,6 +26,7 @@ def replays(monkeypatch):
         return run(self, tensors)
 
     monkeypatch.setattr(Replay, "run", counting)
+    monkeypatch.setattr(replay, "_LEAST", 0)  # functions of one call are replayed too
     dynamo.reset()
     return counted
 
@@ -544,3 +546,16 @@ def test_errors_stay_errors(replays):
         with pytest.raises(KeyError):
             run(x, True)
         assert torch.equal(run(x, False), x + 1)
+
+
+def test_short_functions_and_hopeless_ones_are_called_as_they_are(monkeypatch):
+    monkeypatch.setattr(replay, "_HOPELESS", 6)
+    run = compiled(lambda x: x + 1)
+    with torch.no_grad():
+        assert torch.equal(settled(run, x), x + 1)
+        assert [known.why for known in run._region.replays.known.values()] == ["it is too short"]
+        settled(run, x)
+        assert run._region.replays is None and torch.equal(settled(run, x), x + 1)
+        dynamo.reset()
+        settled(run, x, times=1)
+        assert run._region.replays is not None

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .state import STANCES, Stance, current_stance, state
+from .state import DEFAULT_STANCE, STANCES, Stance, current_stance, state
 
 
 def is_compiling() -> bool:
@@ -204,7 +204,8 @@ class set_stance:
         if force_backend is not None and stance != "default":
             raise RuntimeError("non-default stance cannot have force_backend set")
         self.before = current_stance[0]
-        self.stance = current_stance[0] = Stance(stance, skip_guard_eval_unsafe, force_backend)
+        made = Stance(stance, skip_guard_eval_unsafe, force_backend)
+        self.stance = current_stance[0] = DEFAULT_STANCE if made == DEFAULT_STANCE else made
 
     def __enter__(self) -> "set_stance":
         current_stance[0] = self.stance

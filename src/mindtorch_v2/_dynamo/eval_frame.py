@@ -16,7 +16,8 @@ from .state import DEFAULT_STANCE, current_stance, generation, state
 if TYPE_CHECKING:
     from .recording import Recording
 
-_LOOKED_AT = 3  # calls after which a function of which nothing can be fused is no longer recorded
+_LOOKED_AT = 3  # calls after which a function that gains nothing is no longer recorded
+_LOOKED_AGAIN = 64  # calls after which it is looked at again, twice as many each time: what it does may change
 
 
 class Settings(NamedTuple):
@@ -68,6 +69,13 @@ def call_compiled(region: "Region", fn: Callable, args: tuple, kwargs: dict[str,
     return region.record(fn, args, kwargs, stance)
 
 
+@functools.cache
+def _recording() -> type["Recording"]:
+    from .recording import Recording
+
+    return Recording
+
+
 class Region:
     """What is known of a compiled function."""
 
@@ -88,8 +96,9 @@ class Region:
         ] = {}  # what a backend made: by the graph's place in a call, and its key
         self.kinds: dict[int, dict[Any, Any]] = {}  # likewise: the arguments that something was compiled for
         self.seen: set[Any] = set()
-        self.limit_hit = self.gains_nothing = False
-        self.calls = 0
+        self.limit_hit = False
+        self.calls = 0  # that were recorded
+        self.eager_calls, self.pause = 0, _LOOKED_AGAIN  # calls to come that are not recorded; how many the next time
         self.last: Recording | None = None
         self.replays: Any = None
         if self.settings.replays:
@@ -104,15 +113,15 @@ class Region:
             self.others[found] = Region(self.fn, self.settings._replace(backend=found, replays=False))
         return self.others[found]
 
-    def record(self, fn: Callable, args: tuple, kwargs: dict[str, Any], stance: str) -> Any:
-        """Calls the function, and runs what it does as few kernels."""
+    def record(self, fn: Callable, args: tuple, kwargs: dict[str, Any], stance: str, needed: bool = False) -> Any:
+        """Calls the function, and runs what it does as few kernels: where that is worth it, or needed."""
         state.running = True
         try:
-            if (self.gains_nothing and not self.keeps) or modes.__dict__.get("pipeline") is not None:
+            if self.limit_hit and not self.keeps and self.settings.backend is None:
+                return fn(*args, **kwargs)
+            if modes.__dict__.get("pipeline") is not None:
                 return fn(*args, **kwargs)  # an outer pipeline records it
-            from .recording import Recording
-
-            pipe = state.pipe = Recording(self, args, kwargs, stance)
+            pipe = state.pipe = _recording()(self, args, kwargs, stance)
             pipe.keeps = pipe.lines = pipe.timed = self.keeps
             with pipe:
                 result = fn(*args, **kwargs)
@@ -144,12 +153,11 @@ class Region:
         pipe.args, pipe.kwargs = (), {}
         if not self.keeps and self.replays is None:
             pipe.history, pipe.made = [], ()  # arrays, which nobody is to hold longer than eager would
-        if self.calls < _LOOKED_AT and self.settings.backend is None and self.replays is None:
+        if self.settings.backend is None and not self.settings.fullgraph:
             self.calls += 1
-            if self.calls == _LOOKED_AT and not self.keeps and pipe.gain() < 0.1:
-                self.gains_nothing = True
-        if self.limit_hit and self.settings.backend is None:
-            self.gains_nothing = True
+            if self.calls >= _LOOKED_AT and pipe.saved <= 0 and not self.keeps and self.replays is None:
+                self.eager_calls = self.pause
+                self.pause *= 2
 
 
 def compiled(model: Any, settings: Settings) -> Any:
@@ -165,6 +173,15 @@ def compiled(model: Any, settings: Settings) -> Any:
     region = Region(fn, settings)
 
     def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
+        if region.eager_calls and current_stance[0] is DEFAULT_STANCE and region.generation == generation[0]:
+            region.eager_calls -= 1
+            if state.running:
+                return fn(*args, **kwargs)
+            state.running = True
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                state.running = False
         return call_compiled(region, fn, args, kwargs)
 
     if hasattr(fn, "__name__"):

@@ -11,8 +11,9 @@ from .._core.tensor import Tensor, flush_pending
 from .._dispatch.keys import PIPELINE_MASK, changed_modes, modes
 from .._logging import shows
 from .._pipeline.cache import plan_of
+from .._pipeline.plan import Plan
 from .._pipeline.record import Pipeline, flush_current
-from .._pipeline.trace import Trace
+from .._pipeline.trace import Layout, Trace
 from . import config, exc
 from .backends.debugging import GraphCompileReason
 from .frames import BRANCHING, called_from, user_stack
@@ -22,6 +23,13 @@ _log = logging.getLogger("torch._dynamo")
 _RECOMPILATION = (
     "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/compile/programming_model.recompilation.html"
 )
+
+
+_PLANS = 256  # of one function that are remembered
+# What decides whether recording is worth it. Seconds and bytes a second, measured on one core of a server and on a GPU.
+_RECORDING, _LAUNCH, _GPU_LAUNCH = 12e-6, 1e-6, 5e-6
+_CPU_BYTES, _GPU_BYTES = 1e10, 2e12
+_LARGE = 1 << 19
 
 
 class Recording(Pipeline):
@@ -34,7 +42,7 @@ class Recording(Pipeline):
         self.leaving = False
         self.refusal: Exception | None = None  # an error of compiling, not of what was recorded
         self.reasons: list[GraphCompileReason] = []
-        self.recorded = self.launched = 0  # calls, and kernels they became
+        self.saved = 0.0  # seconds, less what recording takes
         self.cuts = 0  # how often something was computed, or looked at, that is not recorded
         self.made: Sequence[Any] = ()  # the arrays of the last graph
         self.unwritten: dict[int, Any] = {}  # copies of its inputs that it wrote, for a replay
@@ -98,10 +106,6 @@ class Recording(Pipeline):
         finally:
             modes.update(include=include)
 
-    def gain(self) -> float:
-        """The share of calls that need no kernel of their own."""
-        return (self.recorded - self.launched) / self.recorded if self.recorded else 0.0
-
     # what becomes of it ----------------------------------------------------------------------------------------------
 
     def compute(self, trace: Trace) -> Sequence[Any]:
@@ -121,18 +125,15 @@ class Recording(Pipeline):
         position, self.position = self.position, self.position + 1
         region = self.region
         if region.settings.backend is None:
-            plan = plan_of(trace)
-            if id(plan) not in region.plans:
+            plan = trace.plan = plan_of(trace)
+            known = region.plans.get(id(plan))
+            if known is None:
                 self._admitted(position, lambda: _without_sizes(trace))
-                region.plans[id(plan)] = (
-                    plan,
-                    sum(entry.kind != "view" for entry in trace.entries),
-                    sum(step.kind != "view" for step in plan.steps),
-                )
-            _, recorded, launched = region.plans[id(plan)]
-            self.recorded += recorded
-            self.launched += launched
-            return super().compute
+                if len(region.plans) >= _PLANS:
+                    region.plans.clear()
+                known = region.plans[id(plan)] = (plan, _saved(plan))
+            self.saved += known[1]
+            return self._run_plan
         key = (trace.signature(), tuple(trace.numbers))
         compiled = region.graphs.get(position, {}).get(key)
         if compiled is None:
@@ -145,6 +146,13 @@ class Recording(Pipeline):
                 return [made._array for made in compiled(*_tensors(trace))]
 
         return run
+
+    def _run_plan(self, trace: Trace) -> Sequence[Any]:
+        plan = trace.plan
+        plan.timed = self.timed
+        if self.keeps or self.region.replays is not None:
+            self.history.append((trace, plan))
+        return plan.run(list(trace.inputs.values()), trace.numbers)
 
     def _compiled(self, trace: Trace) -> Callable:
         backend, gm = self.region.settings.backend, graph_module(trace)
@@ -218,6 +226,28 @@ class Recording(Pipeline):
             )
         known[key] = given
         return True
+
+
+def _saved(plan: Plan) -> float:
+    """The seconds that a plan saves, by a rough count of what it leaves out, less those that recording it takes."""
+    layouts, calls, launches, alone, together = plan.layouts, 0, 0, 0, 0
+    on_cpu = all(layout.device.type == "cpu" for layout in layouts)
+    for entry in plan.entries:
+        if entry.kind != "view":
+            calls += 1
+            alone += _moved([*entry.operands(), *entry.results], layouts)
+    for step in plan.steps:
+        if step.kind != "view":
+            launches += 1
+            together += _moved([*step.inputs, *step.outputs], layouts)
+    if on_cpu:
+        return (alone - together) / _CPU_BYTES - _RECORDING - launches * _LAUNCH
+    return (alone - together) / _GPU_BYTES + (calls - launches) * _GPU_LAUNCH - _RECORDING
+
+
+def _moved(numbers: Sequence[int | None], layouts: Sequence[Layout]) -> int:
+    """Bytes of those arrays that no cache would have kept."""
+    return sum(layouts[n].nbytes for n in numbers if n is not None and layouts[n].nbytes >= _LARGE)
 
 
 def _tensors(trace: Trace) -> list[Tensor]:

@@ -4,6 +4,7 @@ import dis
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from operator import is_
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -22,8 +23,10 @@ from ..nn.modules import module as _home
 _KNOWN = (sys.stdlib_module_names | {__name__.partition(".")[0]}) - {"__main__"}
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), dtype, device, type(Ellipsis)})
 _MOST = 256  # elements of a container that are looked at
+_COMPARED = _SIMPLE | {tuple}  # by value; other objects are the same or not
 _STORES = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"})
 _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "<module>"})  # what they write to is new
+_OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is in them is looked at by itself
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
 
 
@@ -162,8 +165,8 @@ class Surroundings:
                 if any(vars(module)[name] for name in vars(module) if name.endswith("_hooks") and "state" not in name
                        and "load" not in name):  # fmt: skip
                     raise NotGuarded(f"{type(module).__name__} has hooks")
-                for held in vars(module).values():
-                    if not isinstance(held, Module):
+                for name, held in vars(module).items():
+                    if name not in _OF_ALL and not isinstance(held, Module):
                         self._take_inside(held)
         elif isinstance(value, FunctionType):
             for cell in _cells(value):
@@ -259,5 +262,9 @@ def _inside(value: Any) -> tuple | None:
 def _same(now: tuple | None, before: tuple | None) -> bool:
     if now is None or before is None or len(now) != len(before):
         return False
-    return all(a is b or (a.__class__ is b.__class__ and a.__class__ in (*_SIMPLE, tuple) and a == b)
-               for a, b in zip(now, before, strict=True))  # fmt: skip
+    if all(map(is_, now, before)):
+        return True
+    return all(
+        a is b or (a.__class__ is b.__class__ and a.__class__ in _COMPARED and a == b)
+        for a, b in zip(now, before, strict=True)
+    )

@@ -21,6 +21,8 @@ from .trace import Trace
 
 _MOST = 64  # kinds of arguments that are kept
 _TRIED = 4  # times after which hooks that come and go are no reason to try again
+_HOPELESS = 64  # calls after which a function none of whose calls can be replayed is no longer tried
+_LEAST = 4  # calls that take longer than it takes to look at guards
 _UNHELD = 4  # references to an array that a trace alone holds, while it is counted
 
 
@@ -31,19 +33,23 @@ class Replays:
         self.region = region
         self.known: dict[tuple, Any] = {}  # a Replay, what the first recording Watched, or Refused
         self.refusals: dict[tuple, int] = {}
+        self.recorded = 0  # calls that were not replayed
 
     def __call__(self, fn: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         tensors: list[Tensor] = []
         try:
-            key = (ambient(), tuple(kwargs), key_of((*args, *kwargs.values()), tensors, {}))
+            key: tuple = (ambient(), tuple(kwargs), key_of((*args, *kwargs.values()), tensors, {}))
             known = self.known.get(key)
         except NotGuarded:
-            return self.region.record(fn, args, kwargs, "default")
+            known, key = _NEVER, ()
         if known.__class__ is Replay:
             if known.surroundings.holds() and known.fetches():
                 return known.run(tensors)
             known = None
-        elif known.__class__ is Refused:
+        self.recorded += 1
+        if self.recorded > _HOPELESS and not any(k.__class__ is Replay for k in self.known.values()):
+            self.region.replays = None  # until torch._dynamo.reset()
+        if known.__class__ is Refused:
             if known.version == changes[0] or known.times > _TRIED:
                 return self.region.record(fn, args, kwargs, "default")
         if len(self.known) >= _MOST:
@@ -58,7 +64,7 @@ class Replays:
         if watched is None:
             watched = Watched()
             with watched:
-                result = region.record(fn, args, kwargs, "default")
+                result = region.record(fn, args, kwargs, "default", needed=True)
             region.last = None
             self.known[key] = watched
             return result
@@ -73,7 +79,7 @@ class Replays:
         sources = [*tensors, *(tensor for tensor, _ in surroundings.tensors())]
         versions = [tensor._version if not tensor.is_inference() else 0 for tensor in sources]
         states = _states()
-        result = region.record(fn, args, kwargs, "default")
+        result = region.record(fn, args, kwargs, "default", needed=True)
         pipe, region.last = region.last, None
         try:
             if pipe is None or states != _states():
@@ -107,6 +113,9 @@ class Refused(NamedTuple):
     times: int
 
 
+_NEVER = Refused("an argument or a mode", -1, _TRIED + 1)
+
+
 class Replay:
     """A plan, where its inputs come from, and what is made of its outputs."""
 
@@ -116,6 +125,8 @@ class Replay:
             raise NotGuarded("elements are looked at, or an operator is not recorded")
         self.surroundings = surroundings
         trace, self.plan = pipe.history[0]
+        if sum(entry.kind != "view" for entry in self.plan.entries) < _LEAST and pipe.saved <= 0:
+            raise NotGuarded("it is too short")
         self.numbers = list(trace.numbers)
         self._find_inputs(trace, tensors, pipe.unwritten)
         self._find_results(trace, pipe.made, result, tensors)
