@@ -12,6 +12,7 @@ A row is one entry's call; its ratio is the library's time by PyTorch's, each th
 import argparse
 import json
 import math
+import os
 import re
 import sys
 import time
@@ -24,7 +25,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "parit
 
 import torch  # noqa: E402
 from bridge import Bridge, attempt  # noqa: E402
+
+_ENVIRONMENT = dict(os.environ)
 from run_opdb import callable_in, database, way_to_call  # noqa: E402
+
+os.environ.update(_ENVIRONMENT)  # comparing numbers, it runs on one thread
+for _name in os.environ.keys() - _ENVIRONMENT.keys():
+    del os.environ[_name]
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, ReductionOpInfo, UnaryUfuncInfo  # noqa: E402
 
 ROUNDS, MOST_CALLS, SAMPLES = 4, 2000, 7

@@ -89,6 +89,8 @@ def cast(node: Node, kind: str) -> Node:
                 return const(float(np.float32(value)), kind)
         if kind in ("f64", "weak"):
             return const(float(value), kind)
+        if kind in ("f16", "bf16") and node.type != "f32":
+            return Node("cast", kind, (cast(node, "f32"),))
         if kind != "bool" and node.type not in FLOATS:
             return const(int(value), kind)
     if {node.type, kind} == {"weak", "f64"}:

@@ -133,11 +133,17 @@ def _attention_array(xp: Any, query: Any, key: Any, value: Any, mask: Any, is_ca
         norms[0, heads, rows] = top[..., 0]
         norms[1, heads, rows] = xp.log(total if hidden is None else xp.where(hidden, -NEVER, total))[..., 0]
     shape = (*blocks.batch, *made.shape[1:])
-    if spec[0].strides is not None:  # the heads of a token lie together, as the query's do
-        wanted = xp.empty((shape[0], shape[2], shape[1], shape[3]), made.dtype).transpose(0, 2, 1, 3)
-        wanted[...] = made.reshape(shape)
-        return wanted, norms.reshape(2, *shape[:-1])
-    return made.reshape(shape), norms.reshape(2, *shape[:-1])
+    return _in_tokens(xp, made.reshape(shape), spec[0]), norms.reshape(2, *shape[:-1])
+
+
+def _in_tokens(xp: Any, made: Any, spec: Spec) -> Any:
+    """The result as the spec has it: where it has strides, heads of a token lie together, as the query's do."""
+    if spec.strides is None:
+        return made
+    batch, heads, tokens, width = made.shape
+    wanted = xp.empty((batch, tokens, heads, width), made.dtype).transpose(0, 2, 1, 3)
+    wanted[...] = made
+    return wanted
 
 
 def _attention_specs(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float) -> tuple:
@@ -176,7 +182,8 @@ _ATTENTION = op(
    "_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> (Tensor output, "
    "Tensor norms)",
    kernel=computes(_attention_specs, _attention_array),
-   kernels={"cuda": "attention.attention", "npu": "attention.attention"},
+   kernels={"cpu": "attention.attention", "cuda": "attention.attention",
+            "npu": "attention.attention"},
    grad={"query, key, value": _attention_grad}, public="",
    decomposition=lambda *args: (_composed_of(*args), None),
    flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"), node=_attention_node)
@@ -229,7 +236,8 @@ _BACKWARD = op(
    "scale, Tensor norms, Tensor output) -> (Tensor result, Tensor result1, Tensor result2)",
    kernel=computes(lambda grad_out, query, key, value, *rest: tuple(Spec(x._array.shape, query.dtype)
                                                                     for x in (query, key, value)), _backward_array),
-   kernels={"cuda": "attention.attention_backward", "npu": "attention.attention_backward"},
+   kernels={"cpu": "attention.attention_backward", "cuda": "attention.attention_backward",
+            "npu": "attention.attention_backward"},
    decomposition=lambda *args: _backward_by_parts(*args),
    public="", flops=Flops(sdpa_backward_flop, "_scaled_dot_product_flash_attention_backward"))
 

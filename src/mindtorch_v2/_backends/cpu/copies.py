@@ -2,13 +2,16 @@
 
 import numpy as np
 
+from ..._core.dtype import complex32, complex64, complex128
 from ..._core.geometry import collapsed
 from ..._kernels import ir, llvm, pointwise
+from ..._kernels.library.fill import with_zeros
 from ..._kernels.trace import Expression
-from .jit.calls import DUE_LATER, Code
+from .jit.calls import DUE_LATER, Code, launched
 from .pointwise import inner_of
 
 _PLANS = 4096
+_PARTS = {d.np: d.to_real().np for d in (complex32, complex64, complex128)}
 _plans: dict[tuple, tuple[Code, np.ndarray] | None] = {}
 _codes: dict[tuple, Code] = {}
 
@@ -19,17 +22,29 @@ def copied(target: np.ndarray, source: np.ndarray) -> bool:
     known = _plans.get(key)
     if known is None:
         if key in _plans:
-            return False
+            return _copied_parts(target, source)
         if len(_plans) >= _PLANS:
             _plans.clear()
         known = _plans[key] = _plan(target, source)
         if known is None:
-            return False
+            return _copied_parts(target, source)
     code, geometry = known
     call = code.call or code.wanted(target.size)
     if call is None or np.may_share_memory(target, source):
         return False
     return call(target, source, geometry)
+
+
+def _copied_parts(target: np.ndarray, source: np.ndarray) -> bool:
+    """The same where complex numbers become others or are made of real ones, if both lie in C order."""
+    wide, narrow = _PARTS.get(target.dtype), _PARTS.get(source.dtype)
+    if wide is None or target.shape != source.shape or not target.flags.c_contiguous or not source.flags.c_contiguous:
+        return False
+    if narrow is not None:
+        return copied(target.reshape(-1).view(wide), source.reshape(-1).view(narrow))
+    if source.dtype.kind not in "fiub" or np.may_share_memory(target, source):
+        return False
+    return launched(with_zeros, target.reshape(-1).view(wide).reshape(-1, 2), source.reshape(-1))
 
 
 def _plan(target: np.ndarray, source: np.ndarray) -> tuple[Code, np.ndarray] | None:

@@ -21,3 +21,11 @@ def triangle(out, x, diagonal, *, lower):
         for j in range(x.shape[2]):
             inside = j <= i + diagonal if lower else j >= i + diagonal
             out[n, i, j] = x[n, i, j] if inside else 0
+
+
+@kernel
+def with_zeros(out, x):
+    """Real numbers as complex ones, which have two parts."""
+    for i in parallel(out.shape[0], 2):
+        out[i, 0] = x[i]
+        out[i, 1] = 0
