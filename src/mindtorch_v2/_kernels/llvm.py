@@ -125,6 +125,7 @@ near:
         body.begin(function.variables)
         body.numbers = {name: f"%{name}" for name, _ in function.parameters}
         body.statements(function.body)
+        body.known = {}  # the last statement may have set what the result names
         result = body.value(function.result)
         parameters = ", ".join(f"{LLVM_TYPES[kind]} %{name}" for name, kind in function.parameters)
         kind = LLVM_TYPES[function.result.type]

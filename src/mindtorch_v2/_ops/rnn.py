@@ -328,7 +328,8 @@ _LAYER_BACKWARD = op(
    " bool reverse, bool[8] output_mask) -> (Tensor result, Tensor result1, Tensor result2, Tensor result3, Tensor"
    " result4, Tensor result5, Tensor result6, Tensor result7)",
    kernel=computes(_layer_backward_specs, _layer_backward_array), public="",
-   kernels={"cpu": "rnn.recurrent_layer_backward", "cuda": "rnn.recurrent_layer_backward"}, flops=Flops(recurrent_backward_flop, "mm"))
+   kernels={"cpu": "rnn.recurrent_layer_backward", "cuda": "rnn.recurrent_layer_backward"},
+   flops=Flops(recurrent_backward_flop, "mm"))
 
 
 def _layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,

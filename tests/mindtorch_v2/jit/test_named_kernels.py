@@ -1,12 +1,15 @@
 """The CPU's kernels of the language against the NumPy functions behind them: same samples, and larger arrays."""
 
+import math
+
 import numpy as np
 import pytest
 from operator_cases import PRIMARY, arguments, bases, good_calls, secondary_calls
 
 import mindtorch_v2 as torch
-from mindtorch_v2._backends.cpu import xp
+from mindtorch_v2._backends.cpu import convolution, xp
 from mindtorch_v2._backends.cpu.jit import calls, machine
+from mindtorch_v2._backends.cpu.kernels import conv as convolution_kernels
 from mindtorch_v2._backends.cpu.kernels import norm
 from mindtorch_v2._backends.interface import named_kernel, parameters_of
 from mindtorch_v2._core.dtype import WIDER, cast
@@ -16,7 +19,8 @@ from mindtorch_v2._ops._declare.rules import Spec
 
 pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
 
-MODULES = ("reduce", "softmax", "norm", "scan", "class_loss", "order", "products", "pool", "index", "pad")
+MODULES = ("reduce", "softmax", "norm", "scan", "class_loss", "order", "products", "pool", "index", "pad", "rnn",
+           "attention", "conv", "fill")
 NAMED = {name: d for name, d in DECLARATIONS.items()
          if isinstance(d.family, ArrayFamily) and not isinstance(d.family, Parts)
          and d.kernels.get("cpu", "onednn").partition(".")[0] in MODULES}
@@ -279,3 +283,92 @@ def test_steps_of_optimizers_give_the_same_bits(name: str, dtype: str) -> None:
         assert own(number, **options)(*arrays)
         for array, other in zip(arrays, expected, strict=True):
             assert array.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["none", "causal", "bool", "numbers", "no key"])
+def test_attention(kind):
+    q, k, v, grad = random(2, 3, 9, 8), random(2, 3, 11, 8), random(2, 3, 11, 8), random(2, 3, 9, 8)
+    masks = {"bool": torch.rand(9, 11) > 0.4, "numbers": random(2, 3, 9, 11), "no key": torch.zeros(9, 11).bool()}
+    mask = masks.get(kind)
+    given = (q, k, v, mask, kind == "causal", 0.3)
+    assert compare(NAMED["aten::_attention"], given)
+    output, norms = torch.ops.aten._attention(*given)
+    assert compare(NAMED["aten::_attention_backward"], (grad, *given, norms, output))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("mode, gates, projected", [("lstm", 4, None), ("lstm", 4, 5), ("gru", 3, None)])
+def test_recurrent_layers(mode, gates, projected, bias, reverse):
+    sizes, width, state = (4, 4, 3, 1), 7, projected or 7
+    x, h = random(12, 6), random(4, state)
+    c = random(4, width) if mode == "lstm" else None
+    biases = [random(gates * width), random(gates * width)] if bias else [None, None]
+    w_hr = None if projected is None else random(projected, width)
+    weights = (random(gates * width, 6), random(gates * width, state))
+    given = (x, h, c, *weights, *biases, w_hr, mode, sizes, reverse)
+    assert compare(NAMED["aten::_recurrent_layer"], given)
+    output, _, _, kept_gates, kept = torch.ops.aten._recurrent_layer(*given)
+    wanted = (True, True, c is not None, True, True, bias, bias, w_hr is not None)
+    for grad_output in (random(12, state), None):
+        assert compare(NAMED["aten::_recurrent_layer_backward"],
+                       (grad_output, random(4, state), None, x, h, c, *weights, w_hr, output, kept_gates, kept, mode,
+                        sizes, reverse, wanted))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_small_convolutions(rank, dtype):
+    for groups, stride, padding, dilation in ((1, 1, 0, 1), (2, 2, 1, 1), (2, 1, 2, 2)):
+        x = random(*((2, 4, *(6,) * rank) if rank < 3 else (1, 4, 3, 2, 2)), dtype=dtype)
+        weight = random(4, 4 // groups, *(2, 2, 2)[:rank], dtype=dtype)
+        steps = ((stride,) * rank, (padding,), (dilation,) * rank)
+        assert compare(NAMED["aten::convolution"], (x, weight, random(4, dtype=dtype), *steps, False, (0,), groups))
+        assert compare(NAMED["aten::convolution"], (x, weight, None, *steps, True, (0,) * rank, groups))
+
+
+def test_gradients_of_small_convolutions_are_those_of_products(monkeypatch):
+    def gradients():
+        x, weight = (torch.arange(float(n)).sin().reshape(shape).requires_grad_()
+                     for n, shape in ((150, (2, 3, 5, 5)), (72, (6, 3, 2, 2))))
+        made = torch.nn.functional.conv2d(x, weight, stride=2, padding=1)
+        return torch.autograd.grad(made.square().sum(), (x, weight))
+
+    made = gradients()
+    monkeypatch.setattr(convolution, "_direct", lambda: None)
+    monkeypatch.setattr(convolution_kernels, "_FEW", 0)
+    for own, other in zip(made, gradients(), strict=True):
+        np.testing.assert_allclose(own.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_neighbours_of_numbers():
+    bits = np.random.default_rng(0).integers(-2**31, 2**31, (2, 1 << 19)).astype(np.int32)
+    bits[:, :9] = np.array([0, -2**31, 1, -1, 0x7F800000, -0x800000, 0x7FC00000, 0x7F7FFFFF, 0x3F800000])
+    bits[1, 9:20] = bits[0, 9:20]
+    x, y = bits.view(np.float32)
+    made, expected = torch.nextafter(torch.tensor(x), torch.tensor(y)).numpy(), np.nextafter(x, y)
+    assert (np.isnan(made) == np.isnan(expected)).all()
+    assert (made.view(np.int32) == expected.view(np.int32))[~np.isnan(expected)].all()
+
+
+def test_numbers_in_the_place_of_others():
+    x = np.zeros(1 << 19, np.float32)
+    x[:5] = math.nan, math.inf, -math.inf, 1.5, -0.0
+    largest = float(np.finfo(np.float32).max)
+    for args, wanted in (((), [0, largest, -largest, 1.5, 0]), ((2.0, 3.0), [2, 3, -largest, 1.5, 0]),
+                         ((1.0, None, 4.0), [1, largest, 4, 1.5, 0])):
+        made = torch.tensor(x).nan_to_num(*args).numpy()
+        assert made[:5].tolist() == wanted and not made[5:].any()
+
+
+@pytest.mark.parametrize("made", [torch.complex32, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("given", [torch.float32, torch.float16, torch.int32, torch.bool, torch.complex64,
+                                   torch.complex128])
+def test_casts_to_complex_numbers(given, made):
+    x = torch.randn(40, 50).mul(3).to(given)
+    wide = x.to(made).to(torch.complex128)
+    expected = x.numpy().astype(np.complex128)
+    if made is torch.complex32:
+        real, imaginary = (part.astype(np.float32).astype(np.float16) for part in (expected.real, expected.imag))
+        expected = real.astype(np.float64) + 1j * imaginary.astype(np.float64)
+    np.testing.assert_allclose(wide.numpy(), expected, rtol=1e-6)

@@ -48,6 +48,23 @@ def flag() -> np.ndarray:
     return made
 
 
+def duplicate(array: np.ndarray) -> np.ndarray:
+    """A copy of an array that kernels may write to."""
+    made = array.copy()
+    recording = _recording
+    if recording is not None:
+        recording.duplicated(made, array)
+    return made
+
+
+def store(target: np.ndarray, source: np.ndarray) -> None:
+    """Writes one array into another."""
+    target[...] = source
+    recording = _recording
+    if recording is not None:
+        recording.stored(target, source)
+
+
 def table(array: np.ndarray) -> np.ndarray:
     """An array that was made of shapes and numbers alone."""
     recording = _recording
@@ -106,6 +123,15 @@ class _Recording:
             maker = "zeros"
         self.lines.append(f"{name} = {maker}({self._constant(array.shape)}, {self._constant(array.dtype)})")
 
+    def duplicated(self, array: np.ndarray, source: np.ndarray) -> None:
+        if self.thread == threading.get_ident():
+            given = self._found(source)
+            self.lines.append(f"{self._named(array, f'm{len(self.alive)}')} = {given}.copy()")
+
+    def stored(self, target: np.ndarray, source: np.ndarray) -> None:
+        if self.thread == threading.get_ident():
+            self.lines.append(f"{self._found(target)}[...] = {self._found(source)}")
+
     def kept(self, array: np.ndarray) -> None:
         if self.thread == threading.get_ident() and id(array) not in self.names:
             self._named(array, self._constant(array))
@@ -113,13 +139,17 @@ class _Recording:
     def launched(self, call: Callable, args: Sequence[Any]) -> None:
         if self.thread != threading.get_ident():
             return
-        try:
-            given = [self._expression(a) for a in args]
-        except Unplannable:  # nothing is raised in the middle of a function that may have written something
-            self.failed = True
-            return
+        given = [self._found(a) for a in args]
         self.lines.append(f"if not {self._constant(call)}({', '.join(given)}): return None")
         self.lines += [f"if {name}[0]: return None" for name in given if name in self.flags]
+
+    def _found(self, value: Any) -> str:
+        """The expression; nothing is raised in the middle of a function that may have written something."""
+        try:
+            return self._expression(value)
+        except Unplannable:
+            self.failed = True
+            return "None"
 
     def _expression(self, value: Any) -> str:
         if value.__class__ is not np.ndarray:

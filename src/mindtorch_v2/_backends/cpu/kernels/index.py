@@ -16,7 +16,7 @@ from ...._ops._declare.rules import Spec
 from ...._ops.copy import stored_number
 from ...._ops.scatter import start_value
 from ..jit.calls import launched
-from ..jit.repeats import empty, flag, repeats, table, zeros
+from ..jit.repeats import duplicate, empty, flag, repeats, store, table, zeros
 from .arrays import movable, takes_halves, zeros_for_sums
 
 _SHARED = 1 << 15  # elements from which on several threads write
@@ -155,7 +155,7 @@ def _scatter_reduce_anew(self: Any, dim: int, index: Any, src: Any, reduce: str,
     at = dim % self.ndim if self.ndim else 0
     if not self.flags.c_contiguous or not _folds_exactly(self.dtype) or _part(self, index.shape, at) is None:
         return None
-    made = self.copy()  # until all is known to go well
+    made = duplicate(self)  # until all is known to go well
     if not include_self and not _scattered(made, dim, index, start_value(reduce, self.dtype), "put"):
         return None
     if not _scattered(made, dim, index, src, _FOLDS[reduce]):
@@ -166,7 +166,7 @@ def _scatter_reduce_anew(self: Any, dim: int, index: Any, src: Any, reduce: str,
                 kernels.finish_means, _along(made, at), _along(counts, at), own=int(include_self),
                 whole=self.dtype.kind != "f"):
             return None
-    self[...] = made
+    store(self, made)
     return True
 
 
