@@ -319,7 +319,7 @@ def test_recurrent_layers(mode, gates, projected, bias, reverse):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_small_convolutions(rank, dtype):
-    for groups, stride, padding, dilation in ((1, 1, 0, 1), (2, 2, 1, 1), (2, 1, 2, 2)):
+    for groups, stride, padding, dilation in ((1, 1, 0, 1), (2, 2, 1, 1), (2, 1, 1, 2)):
         x = random(*((2, 4, *(6,) * rank) if rank < 3 else (1, 4, 3, 2, 2)), dtype=dtype)
         weight = random(4, 4 // groups, *(2, 2, 2)[:rank], dtype=dtype)
         steps = ((stride,) * rank, (padding,), (dilation,) * rank)
