@@ -29,7 +29,10 @@ def add_reference(site: Any, to_mathml: Callable[[str], str]) -> list[str]:
         failed = operators.run_example(entry)
         if failed:
             problems.append(f"the example of {entry.title}: {failed}")
-        site.write(f"api/{entry.name}.md", operators.page(entry, to_mathml))
+        page = operators.page(entry, to_mathml)
+        if "## Mathematics" not in page:
+            problems.append(f"{entry.title} has no mathematics: docs/site/formulas.toml is the place for it")
+        site.write(f"api/{entry.name}.md", page)
         site.sources.add(Path(entry.declaration.file).resolve())
     site.write("api/index.md", operators.index(found))
     problems += _add_functions(site)
