@@ -15,7 +15,7 @@ from .plan import Plan, Step
 from .run import Group, function_of
 from .trace import Entry, Free, Layout, Trace, Value
 
-FUSED = ["cpu"]  # the devices that have kernels of groups
+FUSED = ("cpu", "cuda")  # the devices that have kernels of groups
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
 
 

@@ -3,14 +3,12 @@
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2._pipeline import planner
 from tests.mindtorch_v2 import test_pipeline_fuzz as fuzz
 
 
 @pytest.fixture(autouse=True)
 def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "DEVICE", ["cuda"])
-    monkeypatch.setattr(planner, "FUSED", ["cpu", "cuda"])
 
 
 def test_random_programs() -> None:
