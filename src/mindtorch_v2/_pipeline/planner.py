@@ -9,14 +9,16 @@ may have been read before.
 import math
 from typing import Any, NamedTuple
 
+from .._core.geometry import contiguous_strides
 from .._kernels import ir
 from .fuse import Body, Operand, geometry, kernel
 from .plan import Plan, Step
-from .run import Group, function_of
-from .trace import Entry, Free, Layout, Trace, Value
+from .run import Group, function_of, memory_of
+from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
 FUSED = ("cpu", "cuda")  # the devices that have kernels of groups
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
+_SMALL = 1 << 18  # bytes
 
 
 class Place(NamedTuple):
@@ -44,6 +46,7 @@ def planned(trace: Trace) -> Plan:
     plan = Plan(trace)
     _Planner(plan, trace).fill()
     plan.function = function_of(plan)
+    plan.memory, plan.peak = memory_of(plan)
     return plan
 
 
@@ -56,9 +59,9 @@ class _Planner:
             for number, offset in group:
                 self.memory[number], self.start[number] = group[0][0], offset
         self.drafts: list[Draft] = []
-        self.last_write: dict[int, int] = {}  # by memory, the index of a step
-        self.last_read: dict[int, int] = {}
-        self.last_failing = -1
+        self.last_write: dict[int, Draft] = {}  # by memory
+        self.last_read: dict[int, Draft] = {}
+        self.last_failing: Draft | None = None
         self.outside = {self._memory(n) for n in plan.inputs}
         self.live = {self._memory(n) for n in plan.outputs}
         self.needed = self._find_needed()
@@ -108,16 +111,23 @@ class _Planner:
         return [number for _, number in draft.loaded.values()]
 
     def _call(self, at: int, entry: Entry) -> None:
-        draft = Draft(len(self.drafts), None)
+        draft = self._begun(None, len(self.drafts))
         draft.entries.append(at)
-        self.drafts.append(draft)
         for number in entry.operands():
-            self.last_read[self._memory(number)] = draft.index
+            self.last_read[self._memory(number)] = draft
         for made in (*entry.results, *_written(entry)):
             if made is not None:
-                self.last_write[self._memory(made)] = draft.index
+                self.last_write[self._memory(made)] = draft
         if entry.recipe.fails:
-            self.last_failing = draft.index
+            self.last_failing = draft
+
+    def _begun(self, shape: tuple[int, ...] | None, index: int) -> Draft:
+        """A new step at a place among the others."""
+        draft = Draft(index, shape)
+        self.drafts.insert(index, draft)
+        for later in self.drafts[index + 1 :]:
+            later.index += 1
+        return draft
 
     def _joined(self, at: int, entry: Entry) -> bool:
         """Puts a pointwise entry into a step, a new one if there is none for it; False if it has to run alone."""
@@ -133,28 +143,34 @@ class _Planner:
         if any(ir.type_of(p.layout.dtype) is None for p in (made, *operands.values())):
             return False
         first = self._earliest(entry, made, operands)
-        draft = None
-        for candidate in self._candidates(first, made, operands):
-            if candidate.shape == shape and self._fits(candidate, entry, made, operands):
-                draft = candidate
-                break
-        if draft is None:
-            draft = Draft(len(self.drafts), shape)
-            self.drafts.append(draft)
-            if not self._fits(draft, entry, made, operands):
-                self.drafts.pop()
-                return False
+        for draft in self._candidates(max(first, 0), made, operands):
+            assert draft.shape is not None
+            if draft.shape == shape:
+                seen, read = made, operands
+            elif math.prod(draft.shape) == made.layout.size and _is_flat([made, *operands.values()]):
+                seen = _reshaped(made, draft.shape)
+                read = {i: _reshaped(p, draft.shape) for i, p in operands.items()}
+            else:
+                continue
+            if self._fits(draft, entry, seen, read):
+                self._add(draft, at, entry, target, seen, read)
+                return True
+        if not self._fits(Draft(0, shape), entry, made, operands):
+            return False
+        early = entry.kind == "pointwise" and made.layout.nbytes <= _SMALL  # so that larger steps are not parted by it
+        draft = self._begun(shape, first + 1 if early else len(self.drafts))
         self._add(draft, at, entry, target, made, operands)
         return True
 
     def _earliest(self, entry: Entry, made: Place, operands: dict[int, Place]) -> int:
-        """The first step that an entry may be part of."""
-        first = max([self.last_write.get(p.memory, -1) for p in operands.values()], default=-1)
+        """The index of the last step that an entry depends on: it may be part of that one, or come after it."""
+        before = [self.last_write.get(p.memory) for p in operands.values()]
         if entry.kind == "write":
-            first = max(first, self.last_read.get(made.memory, -1), self.last_write.get(made.memory, -1))
-            if made.memory in self.outside:  # what was written before a failure stays written, nothing after it is
-                first = max(first, self.last_failing + 1)
-        return max(first, 0)
+            before += [self.last_read.get(made.memory), self.last_write.get(made.memory)]
+        first = max([draft.index for draft in before if draft is not None], default=-1)
+        if entry.kind == "write" and made.memory in self.outside and self.last_failing is not None:
+            first = max(first, self.last_failing.index)  # what comes before a failure is written, what comes after not
+        return first
 
     def _candidates(self, first: int, made: Place, operands: dict[int, Place]) -> list[Draft]:
         """Pointwise steps that an entry could join: those that have what it reads."""
@@ -172,14 +188,14 @@ class _Planner:
             return False
         for place in operands.values():
             known = draft.content.get(place.memory)
-            if known is not None and known[0] != place:
+            if known is not None and not _alike(known[0], place):
                 return False  # another part of it, or in another order
         if entry.kind == "write":
             known = draft.content.get(made.memory)
-            if known is not None and known[0] != made:
+            if known is not None and not _alike(known[0], made):
                 return False
             read = [*draft.loaded, *operands.values()]
-            if any(p.memory == made.memory and p != made for p in read):
+            if any(p.memory == made.memory and not _alike(p, made) for p in read):
                 return False
         return True
 
@@ -196,7 +212,8 @@ class _Planner:
                 name = f"x{len(draft.loaded)}"
                 draft.loaded[place] = name, entry.arguments[i]
                 body.load(name, ir.TYPES[place.layout.dtype.name])
-                self.last_read[place.memory] = max(self.last_read.get(place.memory, -1), draft.index)
+                before = self.last_read.get(place.memory)
+                self.last_read[place.memory] = draft if before is None or before.index < draft.index else before
             names[i] = draft.loaded[place][0]
         numbers: dict[int, Any] = {}
         for i in expression.numbers:
@@ -210,7 +227,7 @@ class _Planner:
             target = draft.content[made.memory][2]
         draft.content[made.memory] = made, name, target
         draft.entries.append(at)
-        self.last_write[made.memory] = draft.index
+        self.last_write[made.memory] = draft
 
     # what a step becomes -------------------------------------------------------------------------------------------
 
@@ -248,6 +265,34 @@ class _Planner:
         step.flops = draft.body.cost * math.prod(draft.shape)
         step.text = lambda: _kernel_text(step.kernel)
         return step
+
+
+def _is_contiguous(layout: Layout) -> bool:
+    return layout.strides == contiguous_strides(layout.shape, layout.dtype.itemsize)
+
+
+def _is_flat(places: list[Place]) -> bool:
+    """Whether elements lie in the order of their indices, as many in each place, or one."""
+    size = places[0].layout.size
+    return all(_is_contiguous(p.layout) and p.layout.size in (1, size) for p in places)
+
+
+def _reshaped(place: Place, shape: tuple[int, ...]) -> Place:
+    """A place of elements in order, seen in another shape."""
+    layout = place.layout
+    if layout.size == 1:
+        return place._replace(layout=layout_of((), (), layout.dtype, layout.device))
+    strides = contiguous_strides(shape, layout.dtype.itemsize)
+    return place._replace(layout=layout_of(shape, strides, layout.dtype, layout.device))
+
+
+def _alike(one: Place, other: Place) -> bool:
+    """Whether two places are the same elements in the same order."""
+    if one == other:
+        return True
+    a, b = one.layout, other.layout
+    same = one.memory == other.memory and one.offset == other.offset and a.dtype == b.dtype and a.size == b.size
+    return same and _is_contiguous(a) and _is_contiguous(b)
 
 
 def _launch(draft: Draft, operands: list[Operand], stored: list[str], loaded: list[str]) -> Any:

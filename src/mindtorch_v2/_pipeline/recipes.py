@@ -75,7 +75,8 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
         return CUT
     if any(a.writes and a.is_list for a in schema.arguments):
         return CUT  # writes into lists of tensors, such as an optimizer's step, are not followed
-    where = next(v._device for a in args for v in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(v, Tensor))
+    flat = [v for a in args for v in (a if a.__class__ in (tuple, list) else (a,))]
+    where = next(v._device for v in flat if isinstance(v, Tensor))
     if any(v.__class__ is device and (v.type, v.index or 0) != (where.type, where.index or 0) for v in args):
         return CUT  # a result elsewhere
     found = _inferred(operator, args)

@@ -17,7 +17,7 @@ from .._dispatch.callers import compile_function
 from .._dispatch.keys import CPU_MASK, DEVICE_MASKS, META_MASK, changed_modes
 from .._ops._declare.families import Pointwise
 from .._ops._declare.plans import Twin
-from .plan import Plan, Step
+from .plan import Buffer, Plan, Step
 from .trace import Entry, Free, Layout, Value
 
 _new = object.__new__
@@ -63,6 +63,41 @@ class Group(NamedTuple):
     launch: Any  # on a GPU, the kernel; False where there is none; None on the CPU
 
 
+def last_uses(plan: Plan) -> dict[int, list[int]]:
+    """The values, of those that a run makes and does not give, that are looked at for the last time, by step."""
+    root, last = plan.places.root, {}
+    for at, step in enumerate(plan.steps):
+        if step.kind == "view":
+            continue
+        for number in (*step.inputs, *step.outputs):
+            last[number] = last[root[number]] = at
+    kept = {root[n] for n in plan.outputs} | set(plan.outputs)
+    found: dict[int, list[int]] = {}
+    for number, at in last.items():
+        if number not in kept and number not in plan.inputs:
+            found.setdefault(at, []).append(number)
+    return found
+
+
+def memory_of(plan: Plan) -> tuple[list[Buffer], int]:
+    """The memory that a run takes, and how much of it at once."""
+    end = {number: at for at, numbers in last_uses(plan).items() for number in numbers}
+    made = []
+    for at, step in enumerate(plan.steps):
+        for number in step.outputs:
+            if plan.places.root[number] == number and step.kind != "view":
+                made.append(Buffer(number, plan.layouts[number].nbytes, at, end.get(number, len(plan.steps) - 1)))
+    changes: dict[int, int] = {}
+    for buffer in made:
+        changes[buffer.first] = changes.get(buffer.first, 0) + buffer.nbytes
+        changes[buffer.last + 1] = changes.get(buffer.last + 1, 0) - buffer.nbytes
+    held = peak = 0
+    for at in sorted(changes):
+        held += changes[at]
+        peak = max(peak, held)
+    return made, peak
+
+
 class _Written:
     """Writes the function down: `v3` is the array of value 3, `s3` the storage that views of it lie on."""
 
@@ -76,7 +111,7 @@ class _Written:
 
     def function(self) -> Callable[..., list[Any]]:
         plan = self.plan
-        last = self._last_uses()
+        last = last_uses(plan)
         for at, step in enumerate(plan.steps):
             if step.kind == "view":
                 continue
@@ -104,21 +139,6 @@ class _Written:
         source = (f"def run(plan, inputs, numbers):\n{start}    try:\n{body}\n"
                   "    except Exception as error:\n        fail(plan, at, error)\n        raise\n")  # fmt: skip
         return compile_function("run", source, self.scope)
-
-    def _last_uses(self) -> dict[int, list[int]]:
-        """The values that are looked at for the last time, by step."""
-        root, last = self.places.root, {}
-        for at, step in enumerate(self.plan.steps):
-            if step.kind == "view":
-                continue
-            for number in (*step.inputs, *step.outputs):
-                last[number] = last[root[number]] = at
-        kept = {root[n] for n in self.plan.outputs} | set(self.plan.outputs)
-        found: dict[int, list[int]] = {}
-        for number, at in last.items():
-            if number not in kept and number not in self.plan.inputs:
-                found.setdefault(at, []).append(number)
-        return found
 
     def _have(self, number: int) -> None:
         """Lines that make a view."""
