@@ -142,7 +142,8 @@ def outline(tensor: torch.Tensor) -> tuple:
         history: tuple = (tensor.is_leaf, type(tensor.grad_fn).__name__)
     except RuntimeError as error:  # a view that was written to where that is forbidden
         history = (str(error),)
-    return (tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.requires_grad, version, tensor._is_view(),
+    strides = tuple(step for n, step in zip(tensor.shape, tensor.stride(), strict=True) if n > 1)
+    return (tuple(tensor.shape), strides, tensor.dtype, tensor.requires_grad, version, tensor._is_view(),
             tensor.storage_offset(), *history)  # fmt: skip
 
 
@@ -202,7 +203,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_programs_with_fused_steps(interpreted: None) -> None:
     before = Interpreted.launches
-    found = {told(seed): wrong for seed in range(160) if (wrong := differences(seed))}
+    found = {told(seed): wrong for seed in (*range(140), 10434, 10628, 50258) if (wrong := differences(seed))}
     assert not found
     assert Interpreted.launches > before + 100
 

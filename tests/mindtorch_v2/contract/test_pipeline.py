@@ -175,3 +175,85 @@ def test_a_long_chain() -> None:
         for _ in range(2000):
             y = y + 1
     assert y.tolist() == [2000.0] * 4
+
+
+def steps_of(pipe) -> list[str]:
+    return [step.kind for step in pipe.history[-1][1].steps if step.kind != "view"]
+
+
+def test_pointwise_calls_become_one_step() -> None:
+    x, bias = torch.arange(12.0).reshape(3, 4), torch.arange(4.0)
+    with torch.pipeline() as pipe:
+        y = torch.tanh(x * 2 + bias) * x
+        y.add_(1)
+    assert steps_of(pipe) == ["pointwise"]
+    expected = torch.tanh(x * 2 + bias) * x + 1
+    assert torch.allclose(y, expected) and y._version == 1
+
+
+def test_a_known_trace_reuses_its_plan_for_other_numbers() -> None:
+    plans = []
+    for factor in (0.5, 0.25):
+        x = torch.ones(3)
+        with torch.pipeline() as pipe:
+            y = (x * factor).exp() - factor
+        plans.append(pipe.history[-1][1])
+        assert torch.allclose(y, (x * factor).exp() - factor)
+    assert plans[0] is plans[1]
+
+
+def test_results_that_nobody_holds_are_left_out() -> None:
+    x = torch.ones(4)
+    with torch.pipeline() as pipe:
+        kept = x + 1
+        dropped = (x * 3).exp()
+        del dropped
+    assert [len(step.entries) for step in pipe.history[-1][1].steps] == [1]
+    assert kept.tolist() == [2.0] * 4
+
+
+def test_backward_is_recorded() -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    seen = []
+    with torch.pipeline():
+        y = x * x
+        y.register_hook(lambda grad: seen.append(grad._pending))
+        y.exp().sum().backward()
+        assert x.grad._pending
+    assert seen == [True] and not x.grad._pending
+    assert x.grad.tolist() == pytest.approx([2 * 2.7182817, 4 * 54.59815], rel=1e-5)
+
+
+def test_writes_before_a_failure_are_done_and_those_after_it_are_not() -> None:
+    first, second, index = torch.zeros(2), torch.zeros(2), torch.tensor([7])
+    with pytest.raises(IndexError, match="index_select, recorded at .*test_pipeline.py"), torch.pipeline():
+        first.add_(1)
+        lost = torch.index_select(first, 0, index)
+        second.add_(1)
+    assert (first.tolist(), second.tolist()) == ([1.0, 1.0], [0.0, 0.0])
+    with pytest.raises(RuntimeError, match="never computed"):
+        lost.tolist()
+
+
+def test_inputs_that_share_memory_see_each_others_writes() -> None:
+    x = torch.arange(6.0)
+    part, same = x[2:5], x.data
+    with torch.pipeline():
+        before = same * 1
+        x.mul_(10)
+        after = part + same[:3]
+        part.add_(1)
+        last = same * 1
+    assert before.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert after.tolist() == [20.0, 40.0, 60.0]
+    assert last.tolist() == [0.0, 10.0, 21.0, 31.0, 41.0, 50.0] == x.tolist()
+
+
+def test_a_tensor_of_a_pipeline_can_be_used_in_another_thread() -> None:
+    found = []
+    with torch.pipeline():
+        y = torch.ones(3) + 1
+        thread = threading.Thread(target=lambda: found.append((y * 2).tolist()))
+        thread.start()
+        thread.join()
+    assert found == [[4.0, 4.0, 4.0]] and y.tolist() == [2.0, 2.0, 2.0]
