@@ -8,6 +8,7 @@ python -m mindtorch_v2 activate               # from now on, `import torch` give
 python -m mindtorch_v2 deactivate             # undoes that
 python -m mindtorch_v2 status                 # which torch programs get here
 python -m mindtorch_v2 info                   # versions, devices, threads, kernels found
+python -m mindtorch_v2 check npu              # what an Ascend chip and its CANN do, for a report
 python -m mindtorch_v2 show softmax           # an operator: declaration, derivative, kernels, generated code
 python -m mindtorch_v2 --trace out.html train.py   # runs it and writes a page that shows every call, step by step
 python -m mindtorch_v2 stubs typings          # lets type checkers take `import torch` for this library
@@ -29,7 +30,7 @@ from . import install
 MPI_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID")  # variables that starters of MPI programs set
 USAGE = (
     "usage: python -m mindtorch_v2 (SCRIPT | -m MODULE | -c CODE | - | -i | COMMAND | activate | deactivate | status | "
-    "info | show NAME | stubs FOLDER | --trace PAGE PROGRAM | --version) [ARGUMENTS ...]\n"
+    "info | check npu | show NAME | stubs FOLDER | --trace PAGE PROGRAM | --version) [ARGUMENTS ...]\n"
 )
 
 
@@ -80,6 +81,15 @@ def _stubs(folder: str) -> None:
     print(f"{write_torch_stubs(Path(folder))} stubs written to {Path(folder) / 'torch'}")
 
 
+def _check(device: str) -> None:
+    if device != "npu":
+        sys.exit(f"python -m mindtorch_v2 check {device}: only `check npu` is known")
+    from ._backends.npu.check import lines
+
+    for line in lines():
+        print(line, flush=True)
+
+
 def _activate() -> None:
     from ._compat import activation
 
@@ -105,6 +115,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], int | None]] = {
     "-V": (_version, 0),
     "show": (_show, None),
     "stubs": (_stubs, 1),
+    "check": (_check, 1),
     "activate": (_activate, 0),
     "deactivate": (_deactivate, 0),
     "status": (_status, 0),

@@ -7,21 +7,35 @@ from typing import Any
 
 import numpy as np
 
+from ._backends.npu import chips as _chips
+from ._backends.npu import kernel as _kernel
 from ._backends.npu import memory as _memory
+from ._backends.npu import mstx
 from ._backends.npu import runtime as _runtime
 from ._backends.npu import seeds as _seeds
 from ._backends.npu import streams as _streams
 from ._backends.npu.errors import NpuError, OutOfMemoryError
-from ._backends.npu.streams import Event, Stream, current_stream, default_stream, set_stream, synchronize
+from ._backends.npu.graphs import NPUGraph, graph, make_graphed_callables
+from ._backends.npu.streams import (
+    Event,
+    ExternalStream,
+    Stream,
+    current_stream,
+    default_stream,
+    set_stream,
+    synchronize,
+)
 from ._core.device_objects import StreamContext
 from ._core.from_data import from_numpy as _from_numpy
 from .amp.autocast_mode import autocast as _autocast
+from .amp.grad_scaler import GradScaler as _GradScaler
 
 
 class amp:  # noqa: N801 - PyTorch's name
     """torch.npu.amp: `autocast()` is `torch.autocast("npu")`."""
 
     autocast = functools.partial(_autocast, "npu")
+    GradScaler = functools.partial(_GradScaler, "npu")
 
 
 def is_available(verbose: bool = False) -> bool:
@@ -98,6 +112,44 @@ def get_device_properties(device: Any = None) -> _DeviceProperties:
     return _DeviceProperties(_streams.device_index(device))
 
 
+def is_bf16_supported() -> bool:
+    """Whether the chip has bfloat16."""
+    return _runtime.started().chip not in _chips.WITHOUT_BFLOAT16
+
+
+class _Precision:
+    """torch.npu.matmul and torch.npu.conv: whether float32 products may be computed in HF32, with shorter mantissas."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    @property
+    def allow_hf32(self) -> bool:
+        return _runtime.allow_hf32[self._kind]
+
+    @allow_hf32.setter
+    def allow_hf32(self, allow: bool) -> None:
+        _runtime.allow_hf32[self._kind] = bool(allow)
+        _kernel.forget_all()  # executors keep the precision they were made with
+
+
+matmul, conv = _Precision("matmul"), _Precision("conv")
+
+
+class config:  # noqa: N801 - torch_npu's name
+    """torch.npu.config: there is no private format here, so that allowing it changes nothing."""
+
+    allow_internal_format = False
+
+
+def set_compile_mode(jit_compile: bool = False) -> None:
+    """Does nothing: operators are CANN's own, compiled beforehand."""
+
+
+def set_option(option: dict[str, Any]) -> None:
+    """Does nothing: there are no options of a compiler."""
+
+
 def get_device_capability(device: Any = None) -> None:
     """None: Ascend chips have no such number."""
     return None
@@ -148,6 +200,26 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     return _pool(device).statistics()
 
 
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """A table of the allocator's counts."""
+    rows = [f"| {name:<36} | {value:>18} |" for name, value in memory_stats(device).items()]
+    return "\n".join([f"NPU memory of device {_streams.device_index(device)}", *rows])
+
+
+def memory_snapshot(device: Any = None) -> list[dict[str, Any]]:
+    """The segments of memory taken from CANN, with their blocks."""
+    return _pool(device).snapshot()
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Lets this process take at most this share of a device's memory."""
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    _pool(device).limit = int(fraction * mem_get_info(device)[1])
+
+
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Free and total bytes of the device."""
     return _memory.memory_info(_streams.device_index(device))
@@ -192,10 +264,35 @@ def set_rng_state_all(new_states: Iterable[Any]) -> None:
         set_rng_state(state, i)
 
 
-__all__ = ["Event", "NpuError", "OutOfMemoryError", "Stream", "current_device", "current_stream", "default_stream",
+def _tensor_type(name: str) -> Any:
+    """A constructor of PyTorch's first years, on the current device."""
+
+    def make(*args: Any) -> Any:
+        return getattr(sys.modules[__package__], name)(*args).to("npu")
+
+    make.__name__ = name
+    return make
+
+
+FloatTensor = _tensor_type("FloatTensor")
+HalfTensor = _tensor_type("HalfTensor")
+BFloat16Tensor = _tensor_type("BFloat16Tensor")
+DoubleTensor = _tensor_type("DoubleTensor")
+LongTensor = _tensor_type("LongTensor")
+IntTensor = _tensor_type("IntTensor")
+ShortTensor = _tensor_type("ShortTensor")
+CharTensor = _tensor_type("CharTensor")
+ByteTensor = _tensor_type("ByteTensor")
+BoolTensor = _tensor_type("BoolTensor")
+
+__all__ = ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "Event", "ExternalStream",
+           "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "NPUGraph", "NpuError", "OutOfMemoryError",
+           "ShortTensor", "Stream", "amp", "config", "conv", "current_device", "current_stream", "default_stream",
            "device", "device_count", "device_of", "empty_cache", "get_device_capability", "get_device_name",
-           "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed", "is_available",
-           "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
-           "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_max_memory_allocated",
-           "reset_peak_memory_stats", "set_device", "set_rng_state", "set_rng_state_all", "set_stream", "stream",
+           "get_device_properties", "get_rng_state", "get_rng_state_all", "graph", "init", "initial_seed",
+           "is_available", "is_bf16_supported", "is_initialized", "make_graphed_callables", "manual_seed",
+           "manual_seed_all", "matmul", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
+           "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats", "memory_summary", "mstx",
+           "reset_max_memory_allocated", "reset_peak_memory_stats", "set_compile_mode", "set_device", "set_option",
+           "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "stream",
            "synchronize"]  # fmt: skip

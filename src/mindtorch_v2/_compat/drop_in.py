@@ -36,6 +36,11 @@ class Finder(startup.Finder):
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name == "functorch":  # PyTorch brings this package too
             return ModuleSpec(name, _Loader(f"{_OURS}._functorch.deprecated"))  # type: ignore[arg-type]
+        if name == "torch_npu" or name.startswith("torch_npu."):  # and Ascend's programs this one
+            inner = f"{_OURS}._{name}"
+            found = importlib.util.find_spec(inner)
+            is_package = found is not None and found.submodule_search_locations is not None
+            return None if found is None else ModuleSpec(name, _Loader(inner), is_package=is_package)  # type: ignore[arg-type]
         if name != _THEIRS and not name.startswith(_THEIRS + "."):
             return None
         ours = _OURS + name[len(_THEIRS) :]

@@ -14,6 +14,14 @@ DEVICE_TYPES = ["cpu", "cuda", "npu", "meta"]
 _FOREIGN_TYPES = ("mps", "xpu", "hpu", "xla", "vulkan", "mtia", "privateuseone", "ipu", "lazy")
 
 
+_renamed: dict[str, str] = {}
+
+
+def rename_device_type(name: str, new: str) -> None:
+    """From now on a device that is asked for by one name is of another type."""
+    _renamed[name] = new
+
+
 class device:
     """Where a tensor's memory is. Also a context manager that sets the default device."""
 
@@ -40,6 +48,8 @@ class device:
         if index is not None and index < 0:
             raise RuntimeError("Device index must not be negative")
         name, colon, number = type.partition(":")
+        if _renamed:
+            name = _renamed.get(name, name)
         if name not in DEVICE_TYPES and name not in _FOREIGN_TYPES:
             known = ", ".join((*DEVICE_TYPES, *_FOREIGN_TYPES))
             raise RuntimeError(f"Expected one of {known} device type at start of device string: {name}")

@@ -22,6 +22,10 @@ class Generator(_random.Generator):
             from .._backends.cuda.generator import CudaGenerator
 
             cls = CudaGenerator
+        elif cls is Generator and _device(device).type == "npu":
+            from .._backends.npu.generator import NpuGenerator
+
+            cls = NpuGenerator
         return object.__new__(cls)
 
     def __init__(self, device: Any = "cpu") -> None:

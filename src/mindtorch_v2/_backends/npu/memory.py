@@ -69,6 +69,7 @@ class Pool:
         self.segments: list[Segment] = []
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.live = self.retries = self.failures = self.taken = 0
+        self.limit: int | None = None  # bytes that may be taken from CANN
 
     def allocate(self, nbytes: int, stream: int) -> Block:
         """A block for work on a stream; OutOfMemoryError if there is none even after emptying the cache."""
@@ -186,6 +187,8 @@ class Pool:
 
     def _malloc(self, size: int) -> int | None:
         runtime, address = started(self.index), POINTER()
+        if self.limit is not None and self.reserved + size > self.limit:
+            return None
         try:
             runtime.call("aclrtMalloc", byref(address), size, 0)
         except NpuError as error:
@@ -193,6 +196,31 @@ class Pool:
                 return None
             raise
         return address.value
+
+    def take_all_free(self, stream: int) -> list[Block]:
+        """All free blocks of a stream, which nobody gets before they are returned."""
+        with self.lock:
+            self._take_back()
+            found = [block for lists in self.free for blocks in lists.pop(stream, {}).values() for block in blocks]
+            for block in found:
+                block.is_free = False
+                self.allocated += block.size
+                self.live += 1
+            return found
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """The segments with their blocks, as torch.cuda.memory_snapshot tells them."""
+        with self.lock:
+            self._take_back()
+            made = []
+            for segment in self.segments:
+                blocks = [{"address": b.address, "size": b.size, "requested_size": b.size,
+                           "state": "inactive" if b.is_free else "active_allocated"} for b in segment.blocks()]
+                used = sum(b.size for b in segment.blocks() if not b.is_free)
+                made.append({"device": self.index, "address": segment.address, "total_size": segment.size,
+                             "allocated_size": used, "active_size": used, "stream": segment.first.stream,
+                             "segment_type": "small" if segment.small else "large", "blocks": blocks})
+            return made
 
     def _shortage(self, nbytes: int) -> str:
         try:

@@ -148,6 +148,7 @@ class Event:
 
 _lock = threading.Lock()
 _pools: dict[int, list[int]] = {}  # stream handles of a device
+_own: dict[int, list[int]] = {}  # of streams that are no part of the pool
 _taken: dict[int, int] = {}  # how many streams were asked for
 _spare_events: dict[tuple[int | None, int], deque[int]] = {}
 _events: list[int] = []  # every event handle ever made
@@ -204,6 +205,14 @@ def _made(runtime: Runtime) -> int:
     return handle.value or 0
 
 
+def own_stream(index: int) -> Stream:
+    """A stream that nobody else is given."""
+    runtime = started(index)
+    with _lock:
+        _own.setdefault(index, []).append(_made(runtime))
+        return Stream(index, handle=_own[index][-1])
+
+
 def _event_handle(runtime: Runtime, index: int, flags: int) -> int:
     spare = _spare_events.get((index, flags))
     if spare:
@@ -250,8 +259,9 @@ def _destroy_all(runtime: Runtime) -> None:
     for index, context in runtime.contexts.items():
         default = [_defaults[index].handle] if index in _defaults else []
         if not runtime.functions["aclrtSetCurrentContext"](context):
-            for stream in _pools.get(index, []) + default:
+            for stream in _pools.get(index, []) + _own.get(index, []) + default:
                 runtime.functions["aclrtDestroyStream"](stream)
+    _own.clear()
     for table in (_events, _pools, _taken, _spare_events, _defaults, current.streams, current.handles, current.outer):
         table.clear()
 

@@ -26,7 +26,7 @@ class Finder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in ("torch", "functorch", "mindtorch_v2"):
+        if name not in ("torch", "functorch", "torch_npu", "mindtorch_v2"):
             return None
         from importlib.machinery import ModuleSpec, PathFinder
 

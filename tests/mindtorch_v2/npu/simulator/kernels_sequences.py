@@ -70,6 +70,34 @@ def _weights(query: np.ndarray, key: np.ndarray, hidden: Any, scale: float, head
     return made / np.where(nothing, 1, total), top, total
 
 
+def _gates(x: np.ndarray, dim: int) -> tuple:
+    gate, value = np.split(x, 2, dim)
+    return gate, value, 1 / (1 + np.exp(-gate))
+
+
+@kernel("SwiGlu")
+def swiglu(x: np.ndarray, dim: int) -> np.ndarray:
+    gate, value, share = _gates(x, dim)
+    return gate * share * value
+
+
+@kernel("SwiGluGrad")
+def swiglu_grad(grad: np.ndarray, x: np.ndarray, dim: int) -> np.ndarray:
+    gate, value, share = _gates(x, dim)
+    return np.concatenate((grad * value * share * (1 + gate * (1 - share)), grad * gate * share), dim)
+
+
+@kernel("RotaryPositionEmbedding")
+def rotary(x: np.ndarray, cosines: np.ndarray, sines: np.ndarray, mode: int) -> np.ndarray:
+    turned = np.empty_like(x)
+    if mode == 1:
+        turned[..., ::2], turned[..., 1::2] = -x[..., 1::2], x[..., ::2]
+    else:
+        half = x.shape[-1] // 2
+        turned[..., :half], turned[..., half:] = -x[..., half:], x[..., :half]
+    return x * cosines + turned * sines
+
+
 @kernel("FlashAttentionScore")
 def flash_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, shift: Any, dropped: Any, padding: Any,
                     hidden: Any, prefix: Any, scale: float, keep: float, before: int, after: int, heads: int,

@@ -15,20 +15,21 @@ from ...._ops._declare.rules import Spec, check_writable
 from ...._ops.random import _end
 from ..array import NpuArray
 from ..families import finished, fresh, given, store, uninitialised
+from ..generator import NpuGenerator
 from ..launch import run
 from ..seeds import seed_state
 from .operators import call, infer
 
 
-def _refuse_generator(generator: Any) -> None:
-    if generator is not None:
-        raise RuntimeError("Expected a 'npu' device type for generator but found 'cpu'")
+def _check_generator(generator: Any) -> None:
+    if generator is not None and generator.__class__ is not NpuGenerator:
+        raise RuntimeError(f"Expected a 'npu' device type for generator but found '{generator.device.type}'")
 
 
 def _taken(array: NpuArray, generator: Any = None) -> tuple[int, int]:
     """Seed and offset for as many numbers as an array has elements."""
-    _refuse_generator(generator)
-    return seed_state(array.device_index).taken(array.size)
+    _check_generator(generator)
+    return (seed_state(array.device_index) if generator is None else generator.state).taken(array.size)
 
 
 Fill = Callable[..., Any]

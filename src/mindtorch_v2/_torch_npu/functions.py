@@ -1,0 +1,126 @@
+"""Functions of torch_npu: fused operators of CANN, composed of others where a chip or a device has none."""
+
+import math
+from typing import Any
+
+import mindtorch_v2 as torch
+import mindtorch_v2.nn.functional as F
+
+from .._backends.npu.kernels import fused
+
+ND = 2  # the format of plain tensors, the only one there is here
+
+
+def get_npu_format(tensor: torch.Tensor) -> int:
+    return ND
+
+
+def npu_format_cast(tensor: torch.Tensor, acl_format: int) -> torch.Tensor:
+    """The tensor itself: memory is always laid out plainly, and CANN changes formats inside its operators."""
+    return tensor
+
+
+npu_format_cast_ = npu_format_cast
+
+
+def npu_dtype_cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return tensor.to(dtype)
+
+
+def npu_rms_norm(x: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
+    """The normalised tensor in the input's type, and 1/rms of each row."""
+    output, rstd = torch.ops.aten._fused_rms_norm(x, list(gamma.shape), gamma, epsilon)
+    return output.to(x.dtype), rstd
+
+
+class _SwiGlu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.dim = dim
+        return fused.swiglu(x, dim)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        return fused.swiglu_grad(grad, x, ctx.dim), None
+
+
+def npu_swiglu(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """The second half of a dimension, gated by silu of the first."""
+    if fused.takes("aclnnSwiGlu", x):
+        return _SwiGlu.apply(x, dim % x.dim())
+    gate, value = x.chunk(2, dim)
+    return F.silu(gate) * value
+
+
+def _turned(x: torch.Tensor, interleaved: bool) -> torch.Tensor:
+    if interleaved:
+        return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+    first, second = x.chunk(2, -1)
+    return torch.cat((-second, first), -1)
+
+
+def npu_rotary_mul(input: torch.Tensor, r1: torch.Tensor, r2: torch.Tensor,
+                   rotary_mode: str = "half") -> torch.Tensor:
+    """Rotary position embedding: `r1` are cosines, `r2` sines."""
+    interleaved = rotary_mode == "interleave"
+    plain = not torch.is_grad_enabled() or not any(x.requires_grad for x in (input, r1, r2))
+    if plain and input.dim() == 4 and fused.takes("aclnnRotaryPositionEmbedding", input, r1, r2):
+        return fused.rotary(input, r1, r2, interleaved)
+    return input * r1 + _turned(input, interleaved) * r2
+
+
+_TO_BNSD = {"BNSD": (0, 1, 2, 3), "BSND": (0, 2, 1, 3)}
+LEFT_CAUSAL, RIGHT_CAUSAL = 2, 3
+
+
+def _heads(x: torch.Tensor, count: int, layout: str) -> torch.Tensor:
+    """A tensor in one of CANN's layouts as batch, heads, tokens, width."""
+    if layout in _TO_BNSD:
+        return x.permute(_TO_BNSD[layout])
+    if layout == "SBH":
+        x = x.transpose(0, 1)
+    elif layout != "BSH":
+        raise NotImplementedError(f"npu_fusion_attention of layout {layout}")
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+def _laid_out(x: torch.Tensor, layout: str) -> torch.Tensor:
+    if layout in _TO_BNSD:
+        return x.permute(_TO_BNSD[layout])
+    made = x.transpose(1, 2).flatten(2)
+    return made.transpose(0, 1) if layout == "SBH" else made
+
+
+def npu_fusion_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, head_num: int, input_layout: str,
+                         pse: torch.Tensor | None = None, padding_mask: torch.Tensor | None = None,
+                         atten_mask: torch.Tensor | None = None, scale: float = 1.0, keep_prob: float = 1.0,
+                         pre_tockens: int = 2147483647, next_tockens: int = 2147483647, inner_precise: int = 0,
+                         prefix: Any = None, actual_seq_qlen: Any = None, actual_seq_kvlen: Any = None,
+                         sparse_mode: int = 0, gen_mask_parallel: bool = True, sync: bool = False) -> tuple[Any, ...]:
+    """Attention, and in the places of what CANN keeps for its derivative, empty tensors and numbers.
+
+    `atten_mask` is true where a key is hidden. Of the sparse modes there are 0, 1 (the mask as it is), 2 and 3 (causal,
+    from the upper left and from the lower right corner).
+    """
+    if actual_seq_qlen is not None or prefix is not None or sparse_mode not in (0, 1, LEFT_CAUSAL, RIGHT_CAUSAL):
+        raise NotImplementedError(f"npu_fusion_attention with sparse_mode {sparse_mode}, sequence lengths or a prefix")
+    q = _heads(query, head_num, input_layout)
+    shared = head_num if input_layout in _TO_BNSD else key.shape[-1] * head_num // query.shape[-1]
+    k, v = (_heads(x, shared, input_layout) for x in (key, value))
+    mask = None
+    tokens, keys = q.shape[2], k.shape[2]
+    if sparse_mode == RIGHT_CAUSAL:
+        mask = torch.ones(tokens, keys, dtype=torch.bool, device=q.device).tril(keys - tokens)
+    elif sparse_mode != LEFT_CAUSAL and atten_mask is not None:
+        mask = ~atten_mask.bool()
+        if mask.dim() == 2 and mask.shape != (tokens, keys):
+            mask = mask[:tokens, :keys]
+    if pse is not None:  # it is added before the scores are scaled
+        added = pse * scale
+        mask = added if mask is None else added.masked_fill(~mask, -math.inf)
+    made = F.scaled_dot_product_attention(q, k, v, mask, 1 - keep_prob, is_causal=sparse_mode == LEFT_CAUSAL,
+                                          scale=scale, enable_gqa=k.shape[1] != q.shape[1])
+    nothing = query.new_empty(0)
+    return _laid_out(made, input_layout), nothing, nothing, nothing, 0, 0, 0
