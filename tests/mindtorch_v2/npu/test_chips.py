@@ -148,6 +148,38 @@ def test_float32_products_and_convolutions(chip: Any) -> None:
         close(a, b, 10 * tolerance)
 
 
+def test_hf32_by_choice(npu: Any) -> None:
+    """Executors that were made with the other precision are not used any more."""
+    from mindtorch_v2._backends.npu.runtime import started
+
+    x = torch.ones(2, 2, device="npu")
+    x @ x
+    prepared = npu.calls["aclnnMmGetWorkspaceSize"]
+    try:
+        torch.npu.matmul.allow_hf32 = True
+        assert started().precision_of_products("aclnnMm") == 3
+        assert started().precision_of_products("aclnnConvolution") == 0
+        x @ x
+        assert npu.calls["aclnnMmGetWorkspaceSize"] > prepared
+    finally:
+        torch.npu.matmul.allow_hf32 = False
+
+
+def test_a_graph_keeps_its_memory(npu: Any) -> None:
+    """What lies between its launches is given to nobody else, also after the cache was emptied."""
+    x, graph = torch.ones(4, device="npu"), torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        y = (x * 2 + 1) * 3
+    torch.npu.empty_cache()
+    others = [torch.full((4,), -1.0, device="npu") for _ in range(8)]
+    x.fill_(2)
+    graph.replay()
+    assert y.tolist() == [15, 15, 15, 15] and all(o.tolist() == [-1] * 4 for o in others)
+    graph.reset()
+    with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+        graph.replay()
+
+
 def test_ctc_loss(chip: Any) -> None:
     scores = torch.randn(6, 2, 4, generator=torch.Generator().manual_seed(5))
     targets, steps, lengths = torch.tensor([[1, 2, 2], [3, 1, 0]]), (6, 5), (3, 2)
