@@ -15,7 +15,7 @@ OUT = Path(__file__).resolve().parent / "out"
 
 def main() -> None:
     torch.manual_seed(0)
-    model = GPT(characters=65, length=64, width=128, layers=4)
+    model = GPT(65, length=64, width=128, layers=4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     codes = torch.randint(65, (8, 65))
 

@@ -42,6 +42,7 @@ pre { font: 13px/1.45 monospace; }
 pre a { color: #999; text-decoration: none; }
 span:target { background: #fff3c4; display: inline-block; width: 100%; }
 """
+TRACE = "trace_of_gpt.html"  # made whole, with text of programs in it
 WITHOUT_EXAMPLE = ("changelog.html",)
 # What the theme would load from another host so that search works on pages opened from a file.
 FOREIGN = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
@@ -74,6 +75,7 @@ class Site:
         assert place is not None
         up = "../" * place.count("/")
         text = path.read_text(encoding="utf-8").replace("```python fragment", "```python")
+        text = re.sub(r"<!-- site: (.*?) -->", r"\1", text, flags=re.DOTALL)
 
         def relinked(match: re.Match) -> str:
             link = match["link"]
@@ -114,6 +116,13 @@ class Site:
             f"source/{name.removeprefix(PACKAGE)}.html",
             f"<!doctype html><html lang=en>{head}<h3>{name}</h3><pre>{body}</pre></html>",
         )
+
+
+def add_trace() -> None:
+    """The page of a trace, to be opened from the one that explains it."""
+    program = ROOT / "examples" / "trace_gpt.py"
+    subprocess.run([sys.executable, "-m", "mindtorch_v2", str(program)], check=True, stdout=subprocess.DEVNULL)
+    shutil.copy(program.parent / "out" / "trace.html", PAGES / TRACE)
 
 
 def write_settings(documents: list[Path]) -> Path:
@@ -158,6 +167,8 @@ def problems_of(html: Path) -> Iterator[str]:
     }
     anchors = {name: set(map(unescape, IDS.findall(text))) for name, text in texts.items()}
     for name, text in texts.items():
+        if name == TRACE:
+            continue
         if "<pre" not in text and name not in WITHOUT_EXAMPLE:
             yield f"{name}: no example"
         for tag, attribute, link in ATTRIBUTE.findall(text):
@@ -199,6 +210,7 @@ def main() -> int:
         site.sources |= {ROOT / PACKAGE / lines.file for lines in chapters.sources_in(cells)}
     for name in ("site.css", "file_worker.js"):
         shutil.copy(ROOT / "docs" / "site" / name, PAGES / name)
+    add_trace()
     problems += reference.add_reference(site, mathml)
     for source in sorted(site.sources):
         site.add_source(source)
