@@ -136,22 +136,56 @@ def _ctc_backward_array(xp: Any, grad: Any, log_probs: Any, targets: Any, input_
     return made
 
 
-def _ctc_backward_by_parts(grad_out: Any, log_probs: Any, targets: Any, input_lengths: tuple, target_lengths: tuple,
-                           neg_log_likelihood: Any, log_alpha: Any, blank: int, zero_infinity: bool) -> Any:
-    """Ends of alignments from the last step to the first; how likely a step shows a label is alpha times beta."""
-    steps, batch, classes = log_probs.shape
+def _places(targets: Any, batch: int, target_lengths: tuple, blank: int) -> Any:
+    """The labels of each sample, padded, with a blank before, between and after them."""
     longest = max(target_lengths, default=0)
-    lengths, place = np.array(target_lengths, np.int64)[:, None], np.arange(2 * longest + 1)
-    number, last = np.arange(longest), np.array(input_lengths, np.int64) - 1
+    lengths, number = np.array(target_lengths, np.int64)[:, None], np.arange(longest)
     starts = np.cumsum(lengths)[:, None] - lengths if targets.dim() == 1 else (
         np.arange(batch)[:, None] * targets.shape[-1])
     taken = table_for(targets, np.where(number < lengths, starts + number, 0).reshape(-1))
     labels = targets.reshape(-1).to(int64).index_select(0, taken).reshape(batch, longest)
     labels = labels.masked_fill(table_for(targets, number >= lengths), blank)
     places = labels.new_full((batch, 1), blank)
-    if longest:  # a blank before, between and after them
-        between = stack((labels, labels.new_full(labels.shape, blank)), 2).reshape(batch, 2 * longest)
-        places = cat((places, between), 1)
+    if not longest:
+        return places
+    between = stack((labels, labels.new_full(labels.shape, blank)), 2).reshape(batch, 2 * longest)
+    return cat((places, between), 1)
+
+
+def _ctc_by_parts(log_probs: Any, targets: Any, input_lengths: tuple, target_lengths: tuple, blank: int,
+                  zero_infinity: bool) -> tuple:
+    """Beginnings of alignments from the first step to the last."""
+    steps, batch, _ = log_probs.shape
+    places = _places(targets, batch, target_lengths, blank)
+    count, lengths = places.shape[1], np.array(target_lengths, np.int64)[:, None]
+    shown = log_probs.transpose(0, 1).gather(2, places.unsqueeze(1).expand(batch, steps, count))
+    same = places[:, 2:] == places[:, :-2]
+    at = np.arange(count)
+    alpha = shown.select(1, 0).masked_fill(table_for(targets, (at > 1) | (at > 2 * lengths)), NEVER)
+    alphas, nothing = [alpha], alpha.new_full((batch, 1), NEVER)
+    for step in range(1, steps):
+        moved = alpha.logaddexp(cat((nothing, alpha[:, :-1]), 1))
+        if count > 1:
+            moved = moved.logaddexp(cat((nothing, nothing, alpha[:, :-2].masked_fill(same, NEVER)), 1))
+        alpha = moved + shown.select(1, step)
+        alphas.append(alpha)
+    made, last = stack(alphas, 1), np.array(input_lengths, np.int64)[:, None] - 1
+    final = made.gather(1, table_for(targets, np.broadcast_to(np.maximum(last, 0)[:, :, None], (batch, 1, count))))
+    ends = (at == 2 * lengths) | (at == 2 * lengths - 1)
+    loss = -final.squeeze(1).masked_fill(table_for(targets, ~ends), NEVER).logsumexp(1)
+    empty = table_for(targets, last[:, 0] < 0)
+    without = table_for(targets, np.where(lengths[:, 0] > 0, -NEVER, 0.0)).to(loss.dtype)
+    return without.where(empty, loss), made
+
+
+def _ctc_backward_by_parts(grad_out: Any, log_probs: Any, targets: Any, input_lengths: tuple, target_lengths: tuple,
+                           neg_log_likelihood: Any, log_alpha: Any, blank: int, zero_infinity: bool) -> Any:
+    """Ends of alignments from the last step to the first; how likely a step shows a label is alpha times beta."""
+    steps, batch, classes = log_probs.shape
+    longest = max(target_lengths, default=0)
+    lengths, place = np.array(target_lengths, np.int64)[:, None], np.arange(2 * longest + 1)
+    last = np.array(input_lengths, np.int64) - 1
+    places = _places(targets, batch, target_lengths, blank)
     same = places[:, 2:] == places[:, :-2]  # a label may follow another without the blank, unless it is the same
     everywhere = places.unsqueeze(1).expand(batch, steps, len(place))
     shown = log_probs.transpose(0, 1).gather(2, everywhere)
@@ -188,7 +222,7 @@ _CTC = op(f"_ctc_loss({_ARGUMENTS}, int blank=0, bool zero_infinity=False) -> (T
    kernel=computes(_ctc_specs, _ctc_array),
    npu="aclnnCtcLoss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, neg_log_likelihood, "
        "log_alpha)",
-   kernels={"npu": "loss.ctc_loss"}, grad=dict(log_probs=_ctc_grad), public="")
+   kernels={"npu": "loss.ctc_loss"}, grad=dict(log_probs=_ctc_grad), public="", decomposition=_ctc_by_parts)
 
 
 def _no_second_derivative(grad):

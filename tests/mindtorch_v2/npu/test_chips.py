@@ -180,12 +180,14 @@ def test_a_graph_keeps_its_memory(npu: Any) -> None:
         graph.replay()
 
 
-def test_ctc_loss(chip: Any) -> None:
+@pytest.mark.parametrize("lengths", [((6, 5), (3, 2)), ((6, 5), (0, 3)), ((6, 1), (3, 2)), ((6, 6), (0, 0))])
+def test_ctc_loss(chip: Any, lengths: tuple) -> None:
+    """Also with targets without labels, and with more labels than steps, which CANN does not compute."""
     scores = torch.randn(6, 2, 4, generator=torch.Generator().manual_seed(5))
-    targets, steps, lengths = torch.tensor([[1, 2, 2], [3, 1, 0]]), (6, 5), (3, 2)
+    targets, (steps, labels) = torch.tensor([[1, 2, 2], [3, 1, 0]]), lengths
 
     def loss(x: Any) -> Any:
-        return F.ctc_loss(x.log_softmax(-1), targets.to(x.device), steps, lengths, reduction="none")
+        return F.ctc_loss(x.log_softmax(-1), targets.to(x.device), steps, labels, reduction="none", zero_infinity=True)
 
     close(*both(loss, scores)[::-1], 1e-4)
     close(gradient(loss, scores.npu())[0], gradient(loss, scores)[0], 1e-4)

@@ -62,6 +62,10 @@ def check(chip: str, symbol: str, kinds: Sequence[tuple[str, str]], values: Sequ
             raise Fault(161002, f"{symbol}: padding {named['padding']} of a window of {named['kernelSize']}")
     if symbol == "aclnnCtcLoss" and named["logAlphaOut"].shape[-1] != _alphas(chip, named["targetlengths"]):
         raise Fault(161002, f"{symbol} on {chip}: logAlpha of {named['logAlphaOut'].shape}")
+    if symbol == "aclnnCtcLoss":
+        pairs = zip(named["inputLengths"], named["targetlengths"], strict=True)
+        if not all(0 < labels <= steps for steps, labels in pairs):
+            raise Fault(161002, f"{symbol}: lengths of targets {named['targetlengths']} are not computed as elsewhere")
     if symbol == "aclnnRmsNorm" and named["yOut"].dtype != named["x"].dtype:
         raise Fault(161002, f"{symbol}: y is {named['yOut'].dtype}, x is {named['x'].dtype}")
 

@@ -11,7 +11,7 @@ from ...._dispatch.registry import Operator
 from ...._ops._declare.families import result_of
 from ...._ops._declare.rules import Spec
 from ..array import empty
-from ..chips import A2, A3
+from ..chips import A2, A3, Unsupported
 from ..families import given, uninitialised
 from ..launch import run
 from ..runtime import started
@@ -81,6 +81,8 @@ def ctc_loss(operator: Operator, log_probs: Tensor, targets: Tensor, input_lengt
     losses, count = uninitialised(specs[0], log_probs._device), specs[1].shape[-1]
     room = -(-count // 8) * 8 if started(log_probs._array.device_index).chip in (A2, A3) else count
     alphas = uninitialised(Spec((*specs[1].shape[:-1], room), specs[1].dtype), log_probs._device)
+    if not all(0 < length <= count for count, length in zip(input_lengths, target_lengths, strict=True)):
+        raise Unsupported("aclnnCtcLoss wants at least one label in each target, and no more labels than steps")
     if losses._array.size:
         run("aclnnCtcLoss", (log_probs._array, targets._array, input_lengths, target_lengths, blank, zero_infinity,
                              losses._array, alphas._array), operator.name)
