@@ -95,7 +95,8 @@ def _job(args: argparse.Namespace) -> Job:
     if not 0 < nodes[0] <= nodes[1]:
         raise ValueError(f"nnodes={args.nnodes} is no number of nodes: min_nodes <= max_nodes, both positive")
     conf = dict(pair.split("=", 1) for pair in args.rdzv_conf.split(",") if pair)
-    host, port, node_rank = args.master_addr, int(args.master_port), int(args.node_rank)
+    host, port = args.master_addr, int(args.master_port)
+    node_rank: int | None = int(args.node_rank)
     if args.standalone:
         nodes, host, port, node_rank = (1, 1), "localhost", 0, 0
     elif args.rdzv_backend != "static":

@@ -53,6 +53,8 @@ def test_what_cannot_be_reduced(together):
                lambda: dist.all_reduce(torch.ones(2, dtype=torch.int64), ReduceOp.AVG))
         _fails(RuntimeError, "Cannot use ReduceOp.PREMUL_SUM with Gloo",
                lambda: dist.all_reduce(torch.ones(2), dist._make_nccl_premul_sum(2.0)))
+        _fails(RuntimeError, "collectives take strided tensors, not torch.sparse_coo",
+               lambda: dist.all_reduce(torch.eye(2).to_sparse()))
         _fails(RuntimeError, "Invalid scalar type", lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16)))
         _fails(ValueError, "all_reduce does not support RedOpType.MAX on complex tensors",
                lambda: dist.all_reduce(torch.ones(2, dtype=torch.complex64), ReduceOp.MAX))

@@ -29,6 +29,8 @@ def _elements(tensor: Tensor) -> np.ndarray:
     """The tensor's own memory; it is known outside from now on, so that it is not resized or given away."""
     if tensor._device is not CPU:
         raise RuntimeError(f"No backend type associated with device type {tensor._device.type}")
+    if str(tensor.layout) != "torch.strided":
+        raise RuntimeError(f"collectives take strided tensors, not {tensor.layout}")
     array = tensor._host_array("a collective")
     if tensor._storage is None and tensor._base is None:
         tensor._borrowed = True
