@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.device import CPU
+from ..._core.device import CPU, strided
 from ..._core.tensor import Tensor
 from .. import _options as options
 from .._debug import DebugLevel, get_debug_level
@@ -29,7 +29,7 @@ def _elements(tensor: Tensor) -> np.ndarray:
     """The tensor's own memory; it is known outside from now on, so that it is not resized or given away."""
     if tensor._device is not CPU:
         raise RuntimeError(f"No backend type associated with device type {tensor._device.type}")
-    if str(tensor.layout) != "torch.strided":
+    if tensor.layout is not strided:
         raise RuntimeError(f"collectives take strided tensors, not {tensor.layout}")
     array = tensor._host_array("a collective")
     if tensor._storage is None and tensor._base is None:
