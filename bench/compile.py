@@ -4,8 +4,8 @@
     python bench/compile.py --only chain --rounds 9
     python bench/compile.py --device cuda
 
-With --compiled, and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes). Times are the
-least of the rounds.
+With --compiled, and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes). Times are
+the least of the rounds.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Pipelines on a GPU: programs give what they give call by call, and groups run as one kernel."""
 
 import pytest
+from tests.mindtorch_v2 import test_pipeline_fuzz as fuzz
 
 import mindtorch_v2 as torch
-from tests.mindtorch_v2 import test_pipeline_fuzz as fuzz
 
 
 @pytest.fixture(autouse=True)
