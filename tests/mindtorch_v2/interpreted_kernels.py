@@ -7,6 +7,7 @@ import numpy as np
 import scipy.special
 
 from mindtorch_v2._kernels import ir
+from mindtorch_v2._kernels.pointwise import CHUNK
 
 _BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "lt": np.less, "le": np.less_equal,
@@ -50,7 +51,9 @@ class Interpreted:
 
     def call(self, *given: Any) -> bool:
         Interpreted.launches += 1
-        count = len(self.kernel.arrays) - 1
+        sums = [a for a in self.kernel.arrays if a.name.startswith("sums")]
+        count = len(self.kernel.arrays) - 1 - len(sums)
+        given, parts = (*given[:count], *given[count + len(sums) :]), given[count : count + len(sums)]
         arrays, words, numbers = given[:count], given[count].tolist(), given[count + 1 :]
         sizes, steps = [words[0]], [[words[4 + k]] for k in range(count)]
         for d in range(words[2]):
@@ -66,10 +69,14 @@ class Interpreted:
             memory = (ctypes.c_byte * reach).from_address(address)
             views[f"a{k}"] = np.ndarray(sizes[::-1], array.dtype, memory, 0, steps[k][::-1])
         names: dict[str, Any] = dict(zip([n for n, _ in self.kernel.numbers], numbers, strict=True))
-        inner = self.kernel.body[-1].body[-1].body
+        inner = next(s for s in self.kernel.body[-1].body if isinstance(s, ir.Loop) and s.name == "j").body
         stores = []
         for statement in inner:
-            if isinstance(statement, ir.Store):
+            if isinstance(statement, ir.Set) and statement.name.startswith("total"):
+                value = np.broadcast_to(_value(statement.value.args[1], names), sizes[::-1]).reshape(-1, sizes[0])
+                chunks = np.add.reduceat(value, range(0, sizes[0], CHUNK), axis=1)
+                parts[int(statement.name.removeprefix("total"))][...] = chunks.ravel()
+            elif isinstance(statement, ir.Store):
                 stores.append((views[statement.array.name], _value(statement.value, names)))
             elif statement.value.op in ("load", "cast") and "load" in (statement.value.op, statement.value.args[0].op):
                 load = statement.value if statement.value.op == "load" else statement.value.args[0]

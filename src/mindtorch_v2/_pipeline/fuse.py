@@ -1,11 +1,12 @@
 """Kernels of groups: the expressions of several pointwise entries in one loop over elements."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._core.geometry import collapsed
+from .._core.geometry import collapsed, contiguous_strides
 from .._kernels import ir
 from .._kernels.ir import Array, Node, cast, const
 from .._kernels.pointwise import CHUNK, _placed, cost
@@ -88,11 +89,62 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], outs: int) -> tu
     return np.array(words, np.int64), "".join(letters)
 
 
+def run_of(layout: Layout, shape: Sequence[int], stay: int) -> bool:
+    """Whether the last dimensions of a shape that a layout broadcasts to are one for it: in order, or one element."""
+    pad = len(shape) - layout.ndim
+    steps = (0,) * pad + tuple([s if n != 1 else 0 for n, s in zip(layout.shape, layout.strides)])
+    if not any(steps[stay:]):
+        return True
+    wanted = contiguous_strides(tuple(shape[stay:]), layout.dtype.itemsize)
+    return all(s == w or n == 1 for s, w, n in zip(steps[stay:], wanted, shape[stay:], strict=True))
+
+
+def in_rows(operand: Operand, shape: Sequence[int], stay: int) -> Operand:
+    """An operand with the last dimensions as one: see run_of."""
+    layout = operand.layout
+    pad = len(shape) - layout.ndim
+    steps = (0,) * pad + tuple([s if n != 1 else 0 for n, s in zip(layout.shape, layout.strides)])
+    last = layout.dtype.itemsize if any(steps[stay:]) else 0
+    flat = (*shape[:stay], math.prod(shape[stay:]))
+    return operand._replace(layout=Layout(flat, (*steps[:stay], last), layout.dtype, layout.device))
+
+
+def row_geometry(shape: Sequence[int], operands: Sequence[Operand]) -> tuple[np.ndarray, str]:
+    """As `geometry`, with turns that lie within rows, which are the last dimension, in the order of the others."""
+    steps = [[o.layout.strides[-1]] for o in operands]
+    sizes, rest = collapsed(range(len(shape) - 2, -1, -1), shape, [o.layout.strides for o in operands])
+    chunks = -(-shape[-1] // CHUNK)
+    letters = ["1" if own[0] == o.layout.dtype.itemsize else "0" if not own[0] else "s"
+               for own, o in zip(steps, operands, strict=True)]  # fmt: skip
+    outer = [v for d in range(len(sizes)) for v in (sizes[d], *(own[d] for own in rest))]
+    words = [shape[-1], chunks, len(sizes), chunks * math.prod(sizes), *(own[0] for own in steps),
+             *(o.offset for o in operands), *outer]  # fmt: skip
+    return np.array(words, np.int64), "".join(letters)
+
+
+def _ordered(node: Node, known: dict[int, Node]) -> Node:
+    """An expression whose sums are taken as they stand."""
+    made = known.get(id(node))
+    if made is None:
+        data = "ordered" if node.op in ("add", "sub", "mul") and node.data is None else node.data
+        made = known[id(node)] = Node(node.op, node.type, tuple([_ordered(a, known) for a in node.args]), data)
+    return made
+
+
 def kernel(
-    body: Body, operands: Sequence[Operand], stored: Sequence[str], loaded: Sequence[str], letters: str
+    body: Body,
+    operands: Sequence[Operand],
+    stored: Sequence[str],
+    loaded: Sequence[str],
+    letters: str,
+    sums: Sequence[str] = (),
 ) -> ir.Kernel:
-    """One loop over all elements: `stored` names the values of the first operands, `loaded` those of the others."""
+    """One loop over all elements: `stored` names the values of the first operands, `loaded` those of the others.
+
+    Of the values in `sums`, arrays that follow the operands get the sum of each turn.
+    """
     arrays = [Array(f"a{k}", _type(o), 1, "raw") for k, o in enumerate(operands)]
+    partial = [Array(f"sums{k}", body.types[name], 1, "raw") for k, name in enumerate(sums)]
     known = Array("geometry", "i64", 1, "c")
     count = len(arrays)
 
@@ -124,7 +176,10 @@ def kernel(
     outs = len(stored)
     inner: list[Any] = [ir.Set(name, cast(Node("load", arrays[k].type, (place(k),), arrays[k]), body.types[name]))
                         for k, name in enumerate(loaded, outs)]  # fmt: skip
-    inner += body.statements
+    known_nodes: dict[int, Node] = {}
+    inner += [ir.Set(one.name, _ordered(one.value, known_nodes)) if sums else one for one in body.statements]
+    inner += [ir.Set(f"total{k}", Node("add", body.types[name], (
+        Node("var", body.types[name], (), f"total{k}"), body.held(name)))) for k, name in enumerate(sums)]  # fmt: skip
     inner += [ir.Store(arrays[k], (place(k),), body.held(name)) for k, name in enumerate(stored)]
     turn: list[Any] = [
         ir.Set("rest", whole("cdiv", var("turn"), var("chunks"))),
@@ -132,8 +187,11 @@ def kernel(
         *[ir.Set(f"at{k}", entry(number(4 + count + k))) for k in range(count)],
         ir.Loop("d", number(0), var("rank"), number(1), walk),
         ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
+        *[ir.Set(f"total{k}", const(0.0, a.type)) for k, a in enumerate(partial)],
         ir.Loop("j", var("first"), var("last"), number(1), inner),
-    ]
+        *[ir.Store(a, (whole("mul", var("turn"), number(ir.SIZES[a.type])),), Node("var", a.type, (), f"total{k}"))
+          for k, a in enumerate(partial)],
+    ]  # fmt: skip
     steps = [k for k in range(count) if letters[k] == "s"]
     head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),
                        ir.Set("rank", entry(number(2))),
@@ -143,7 +201,9 @@ def kernel(
     names = ["length", "chunks", "rank", "turn", "rest", "first", "last", "d", "j", "size", "own",
              *(f"at{k}" for k in range(count)), *(f"step{k}" for k in steps)]  # fmt: skip
     variables = dict.fromkeys(names, "i64") | body.types
-    return ir.Kernel("group", [*arrays, known], list(body.numbers.items()), [*head, loop], variables)
+    variables |= {f"total{k}": a.type for k, a in enumerate(partial)}
+    numbers = list(body.numbers.items())
+    return ir.Kernel("sums" if sums else "group", [*arrays, *partial, known], numbers, [*head, loop], variables)
 
 
 def _type(operand: Operand) -> str:

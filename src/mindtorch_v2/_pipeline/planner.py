@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from .._core.geometry import contiguous_strides
 from .._kernels import ir
-from .fuse import Body, Operand, geometry, kernel
+from .fuse import Body, Operand, geometry, in_rows, kernel, row_geometry, run_of
 from .plan import Plan, Step
-from .run import Group, function_of, memory_of
+from .run import Group, Sum, function_of, memory_of
 from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
 FUSED = ("cpu", "cuda")  # the devices that have kernels of groups
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
+_MOST_SUMS = 4
 _SMALL = 1 << 18  # bytes
 
 
@@ -39,6 +40,8 @@ class Draft:
         self.loaded: dict[Place, tuple[str, int]] = {}  # name and a value of each place
         self.content: dict[int, tuple[Place, str, int]] = {}  # by memory: what the step has put there
         self.writes: dict[int, int] = {}  # memory that was there before: the value that is written through
+        self.sums: list[tuple[str, int, bool]] = []  # of which value, into which, and whether it is a mean
+        self.stay = 0  # the dimensions that sums keep
 
 
 def planned(trace: Trace) -> Plan:
@@ -95,7 +98,8 @@ class _Planner:
         for at, entry in enumerate(self.plan.entries):
             if at not in self.needed:
                 continue
-            if entry.recipe.expression is None or not self._joined(at, entry):
+            joins = self._summed if entry.recipe.fold is not None else self._joined
+            if entry.recipe.expression is entry.recipe.fold is None or not joins(at, entry):
                 self._call(at, entry)
         reads: dict[int, int] = {}
         for draft in self.drafts:
@@ -162,6 +166,26 @@ class _Planner:
         self._add(draft, at, entry, target, made, operands)
         return True
 
+    def _summed(self, at: int, entry: Entry) -> bool:
+        """Puts a sum into the step that computes what is summed; False where there is none."""
+        stay, mean = entry.recipe.fold  # type: ignore[misc]
+        source, made = self.place(entry.arguments[0]), entry.results[0]
+        draft = self.last_write.get(source.memory)
+        if draft is None or draft.shape != source.layout.shape or source.layout.device.type != "cpu":
+            return False
+        known = draft.content.get(source.memory)
+        if known is None or known[0] != source or draft.sums and draft.stay != stay or len(draft.sums) >= _MOST_SUMS:
+            return False
+        places = [*draft.loaded, *(place for place, _, _ in draft.content.values())]
+        if not all(run_of(place.layout, draft.shape, stay) for place in places):
+            return False
+        assert made is not None
+        draft.sums.append((known[1], made, mean))
+        draft.stay = stay
+        draft.entries.append(at)
+        self.last_write[self._memory(made)] = draft
+        return True
+
     def _earliest(self, entry: Entry, made: Place, operands: dict[int, Place]) -> int:
         """The index of the last step that an entry depends on: it may be part of that one, or come after it."""
         before = [self.last_write.get(p.memory) for p in operands.values()]
@@ -186,6 +210,11 @@ class _Planner:
     def _fits(self, draft: Draft, entry: Entry, made: Place, operands: dict[int, Place]) -> bool:
         if len(draft.entries) >= _MOST_ENTRIES or len(draft.loaded) + len(draft.content) >= _MOST_ARRAYS:
             return False
+        if draft.sums:
+            own = {self._memory(number) for _, number, _ in draft.sums}
+            places = [made, *operands.values()]
+            if any(p.memory in own or not run_of(p.layout, draft.shape or (), draft.stay) for p in places):
+                return False
         for place in operands.values():
             known = draft.content.get(place.memory)
             if known is not None and not _alike(known[0], place):
@@ -252,15 +281,22 @@ class _Planner:
         root, offset = self.places.root, self.places.offset
         operands = [Operand(name, place.layout, offset[number]) for place, name, number in kept]
         operands += [Operand(name, place.layout, offset[number]) for place, (name, number) in loaded]
-        words, letters = geometry(draft.shape, operands, len(kept))
         stored, names = [name for _, name, _ in kept], [name for _, (name, _) in loaded]
-        step.kernel = kernel(draft.body, operands, stored, names, letters)
+        sums = []
+        if draft.sums:
+            rows = [in_rows(o, draft.shape, draft.stay) for o in operands]
+            words, letters = row_geometry((*draft.shape[: draft.stay], math.prod(draft.shape[draft.stay :])), rows)
+            step.kind, sums = "reduction", [Sum(number, mean) for _, number, mean in draft.sums]
+            step.outputs += [number for _, number, _ in draft.sums]
+        else:
+            words, letters = geometry(draft.shape, operands, len(kept))
+        step.kernel = kernel(draft.body, operands, stored, names, letters, [name for name, _, _ in draft.sums])
         arrays = [root[number] for _, _, number in kept] + [root[number] for _, (_, number) in loaded]
         frees = [int(name[1:]) for name in draft.body.numbers]
         launch = None
-        if kept[0][0].layout.device.type == "cuda":
+        if operands[0].layout.device.type == "cuda":
             launch = _launch(draft, operands, stored, names)
-        step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch)
+        step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch, sums)
         step.bytes = sum([o.layout.nbytes for o in operands])
         step.flops = draft.body.cost * math.prod(draft.shape)
         step.text = lambda: _kernel_text(step.kernel)

@@ -35,7 +35,7 @@ class Recipe:
     how much their versions grow; `returns` the position of the argument that comes back, if one does.
     """
 
-    __slots__ = ("expression", "fails", "kind", "layout", "offset", "operator", "quick", "results", "returns",
+    __slots__ = ("expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "results", "returns",
                  "several", "template", "tensors", "variants", "written")  # fmt: skip
 
     def __init__(self, operator: Operator, kind: str, template: tuple, results: tuple[Layout | None, ...]) -> None:
@@ -44,6 +44,7 @@ class Recipe:
         self.tensors = tuple([a.is_tensor and not a.is_list for a in operator.schema.arguments])
         self.quick = False  # whether it makes one new tensor, and cannot fail
         self.expression: Expression | None = None
+        self.fold: tuple[int, bool] | None = None  # of a sum: the dimensions that stay, and whether it is a mean
         self.fails, self.offset = True, 0  # whether the call may fail when it is run; where a view begins in its source
         self.written: tuple[tuple[int, int], ...] = ()
         self.returns: int | None = None
@@ -100,7 +101,23 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
             recipe.expression.guards = [g for g in recipe.expression.guards if not fixed.issuperset(_named(g[0]))]
             recipe.kind, recipe.fails = "write" if writes else "pointwise", False
             recipe.quick = not writes
+        else:
+            recipe.fold = _fold(operator, args, results)
+            recipe.fails = recipe.fails and recipe.fold is None
     return recipe
+
+
+def _fold(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> tuple[int, bool] | None:
+    """How a sum or mean over the last dimensions of floats is one of parts; None for other calls."""
+    name = operator.schema.base_name
+    if operator.name not in ("aten::sum", "aten::mean") or results[0] is None:
+        return None
+    array, (_, dims, _, kind) = args[0]._array, args
+    if kind is not None or array.dtype != results[0].dtype or array.dtype.name not in ("float32", "float64"):
+        return None
+    over = sorted({d % array.ndim for d in dims}) if dims and array.ndim else list(range(array.ndim))
+    stay = array.ndim - len(over)
+    return (stay, name == "mean") if over == list(range(stay, array.ndim)) and over else None
 
 
 def _template(args: Sequence[Any], free: dict[int, Any]) -> tuple:

@@ -26,7 +26,7 @@ _new = object.__new__
 def function_of(plan: Plan, timed: bool = False) -> Callable[..., list[Any]]:
     """The function that runs a plan's steps, and notes how long each takes if it is to be timed."""
     run = _Written(plan, timed).function()
-    if all(step.kind in ("view", "pointwise") for step in plan.steps):
+    if all(step.kind in ("view", "pointwise", "reduction") for step in plan.steps):
         return run
 
     def unwatched(*args: Any) -> list[Any]:
@@ -49,6 +49,13 @@ def _clock_of(plan: Plan) -> Callable[[], float]:
     return clock
 
 
+class Sum(NamedTuple):
+    """A result that a kernel gives in parts, one a turn: the value, and whether it is divided by their number."""
+
+    number: int
+    mean: bool
+
+
 class Group(NamedTuple):
     """How a step's kernel is launched: what it is told of the arrays, whose memory they are, and numbers by position.
 
@@ -61,6 +68,7 @@ class Group(NamedTuple):
     shape: tuple[int, ...]
     offsets: list[int]  # in bytes, of where arrays are looked at
     launch: Any  # on a GPU, the kernel; False where there is none; None on the CPU
+    sums: list[Sum]
 
 
 def last_uses(plan: Plan) -> dict[int, list[int]]:
@@ -158,9 +166,13 @@ class _Written:
         group, plan = step.group, self.plan
         size = math.prod(group.shape)
         self.scope[f"parts{at}"] = _Parts(plan, step)
-        fresh = []
+        fresh, sums = [], {one.number: one.mean for one in group.sums}
         for number in step.outputs:
             layout = plan.layouts[number]
+            if number in sums:
+                self.scope[f"new{number}"] = functools.partial(np.empty, int(group.geometry[3]), layout.dtype)
+                fresh.append(f"q{number} = new{number}()")
+                continue
             self.scope[f"new{number}"] = allocation(layout) if group.launch is None else device_allocation(layout)
             fresh.append(f"v{number} = new{number}()")
         arrays = [f"v{n}" for n in group.arrays]
@@ -176,10 +188,19 @@ class _Written:
                                for v, offset in zip(arrays, group.offsets, strict=True))  # fmt: skip
             return [*fresh, f"launch{at}({places}{numbers})"]
         self.scope |= {f"code{at}": code_of(step.kernel), f"words{at}": group.geometry}
+        arrays += [f"q{number}" for number in sums]
+        chunks, rows = int(group.geometry[1]), int(group.geometry[3]) // int(group.geometry[1])
+        ends = []
+        for number, mean in sums.items():
+            self.scope[f"end{number}"] = (rows, chunks), plan.layouts[number].shape, size // rows if mean else 0
+            ends.append(f"    v{number} = finished(q{number}, *end{number})")
+        self.scope["finished"] = _finished
+        if ends:
+            ends = ["else:", *ends]
         return [f"code = code{at}.call or code{at}.wanted({size})", "done = False", "if code is not None:",
                 *("    " + line for line in fresh),
                 f"    done = code({', '.join(arrays)}, words{at}{numbers})",
-                "if not done:", f"    {otherwise}"]  # fmt: skip
+                "if not done:", f"    {otherwise}", *ends]  # fmt: skip
 
     def _calling(self, at: int, step: Step) -> list[str]:
         return [line for at in step.entries for line in self._call(at, self.plan.entries[at])]
@@ -214,8 +235,16 @@ def code_of(kernel: Any) -> Any:
     key = repr((kernel.arrays, kernel.numbers, kernel.body))
     known = _codes.get(key)
     if known is None:
-        known = _codes[key] = Code(lambda: llvm.module_of(kernel, exact=True), due=8)
+        known = _codes[key] = Code(lambda: llvm.module_of(kernel, exact=kernel.name != "sums"), due=8)
     return known
+
+
+def _finished(parts: np.ndarray, rows: tuple[int, int], shape: tuple[int, ...], count: int) -> np.ndarray:
+    """The sums of rows out of those of their parts, or their means."""
+    made = np.add.reduce(parts.reshape(rows), 1)
+    if count:
+        made /= made.dtype.type(count)
+    return made.reshape(shape)
 
 
 def forget() -> None:

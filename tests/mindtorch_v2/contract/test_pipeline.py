@@ -191,6 +191,23 @@ def test_pointwise_calls_become_one_step() -> None:
     assert torch.allclose(y, expected) and y._version == 1
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
+def test_sums_join_the_step_that_computes_what_they_add(kind: torch.dtype) -> None:
+    x = torch.arange(3 * 5000, dtype=torch.float64).reshape(3, 5000).mul(1e-4).to(kind)
+
+    def run() -> tuple:
+        y = (x - 1) * x
+        return y.sum(-1), y.mean(1, keepdim=True), y.sum(), (y + 1).mean()
+
+    eager = run()
+    with torch.pipeline() as pipe:
+        made = run()
+    assert (steps_of(pipe)[0] == "reduction") is (kind is not torch.bfloat16)
+    for one, other in zip(eager, made, strict=True):
+        assert one.shape == other.shape and one.dtype is other.dtype
+        assert torch.allclose(one, other, rtol=1e-2 if kind is torch.bfloat16 else 1e-5)
+
+
 def test_a_known_trace_reuses_its_plan_for_other_numbers() -> None:
     plans = []
     for factor in (0.5, 0.25):
