@@ -26,6 +26,7 @@ PACKAGES = {"fine_tune.py": ["transformers", "accelerate"]}  # what an example n
 
 LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)")
 FENCE = re.compile(r"^```(\w*(?: fragment)?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 CODE_SPAN = re.compile(r"`[^`\n]+`")
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 
@@ -44,7 +45,7 @@ def anchors(text: str) -> set[str]:
 
 def broken_links(document: Path) -> Iterator[str]:
     """A line for each relative link of a document that leads nowhere."""
-    prose = CODE_SPAN.sub("", FENCE.sub("", document.read_text(encoding="utf-8")))
+    prose = CODE_SPAN.sub("", COMMENT.sub("", FENCE.sub("", document.read_text(encoding="utf-8"))))
     for link in LINK.findall(prose):
         if re.match(r"[a-z][a-z0-9+.-]*:", link):
             continue

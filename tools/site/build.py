@@ -34,7 +34,9 @@ PLACES = {
 }
 PACKAGE = "src/mindtorch_v2/"
 # Links of a document, and what only looks like one: blocks of code and code in a line.
-MARKED = re.compile(r"^```.*?^```$|!?\[[^\]]*\]\((?P<link>[^)\s]+)[^)]*\)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+MARKED = re.compile(
+    r"^```.*?^```$|<!--.*?-->|!?\[[^\]]*\]\((?P<link>[^)\s]+)[^)]*\)|`[^`\n]+`", re.MULTILINE | re.DOTALL
+)
 ATTRIBUTE = re.compile(r"""<(\w+)[^>]*?\b(src|href|data|poster|action)=["']?([^"'\s>]+)""")
 IDS = re.compile(r"""\b(?:id|name)=["']?([^"'\s>]+)""")
 SOURCE_STYLE = """
@@ -75,7 +77,6 @@ class Site:
         assert place is not None
         up = "../" * place.count("/")
         text = path.read_text(encoding="utf-8").replace("```python fragment", "```python")
-        text = re.sub(r"<!-- site: (.*?) -->", r"\1", text, flags=re.DOTALL)
 
         def relinked(match: re.Match) -> str:
             link = match["link"]
@@ -93,7 +94,8 @@ class Site:
                 there = f"source/{target.relative_to(ROOT).as_posix().removeprefix(PACKAGE)}.html"
             return match.group(0).replace(f"({link}", f"({up}{there}{'#' + fragment if fragment else ''}")
 
-        self.write(place, MARKED.sub(relinked, text))
+        text = MARKED.sub(relinked, text)
+        self.write(place, re.sub(r"<!-- site: (.*?) -->", r"\1", text, flags=re.DOTALL))
 
     def add_source(self, path: Path) -> None:
         """A file of the repository, a line each with an anchor."""
