@@ -220,6 +220,52 @@ def test_training_is_not_replayed(replays):
     assert torch.allclose(net.weight.grad, same.weight.grad) and not replays
 
 
+def test_backward_inside(replays):
+    net, same = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    same.load_state_dict(net.state_dict())
+
+    def step(net, x):
+        loss = (net(x) ** 2).sum()
+        loss.backward()
+        return loss.detach()
+
+    for clears in (True, False):
+        run = compiled(lambda x: step(net, x))
+        for number in range(5):
+            if clears:
+                net.zero_grad()
+                same.zero_grad()
+            assert torch.allclose(run(x + number), step(same, x + number), atol=1e-5)
+            assert torch.allclose(net.weight.grad, same.weight.grad, atol=1e-4)
+    assert not replays
+    # gradients that are results are replayed
+    run = compiled(lambda x: torch.autograd.grad((net(x) ** 2).sum(), [net.weight, net.bias]))
+    for number in range(5):
+        expected = torch.autograd.grad((same(x + number) ** 2).sum(), [same.weight, same.bias])
+        for ours, theirs in zip(run(x + number), expected, strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-4)
+    assert replays
+
+
+def test_flags_and_memory_of_arguments(replays):
+    def marks(x):
+        x.requires_grad_()
+        return (x * 2).detach()
+
+    def moves(x):
+        x.data = x.data + 1
+        return x * 2
+
+    run, again = compiled(marks), compiled(moves)
+    for _ in range(5):
+        given = torch.ones(3)
+        run(given)
+        assert given.requires_grad
+        given = torch.ones(3)
+        assert again(given).tolist() == [4, 4, 4] and given.tolist() == [2, 2, 2]
+    assert not replays
+
+
 def test_random_numbers(replays):
     run = compiled(lambda x: F.dropout(x, 0.5) + torch.rand(3))
     seen = {tuple(run(x).flatten().tolist()) for _ in range(8)}
@@ -286,10 +332,19 @@ def test_prints_and_changes_of_python_objects(replays, capsys):
         FACTOR = FACTOR + 0
         return x + 1
 
+    holder = Options()
+    holder.inner = Options()
+
+    def counts_deep_inside(x):
+        holder.inner.extra = holder.inner.extra + 1
+        return x + 1
+
     net, other = Stateful(), Appends()
     with torch.no_grad():
-        for fn in (compiled(net), compiled(other), compiled(prints), compiled(appends), compiled(sets)):
+        for fn in (compiled(net), compiled(other), compiled(prints), compiled(appends), compiled(sets),
+                   compiled(counts_deep_inside)):  # fmt: skip
             settled(fn, x, times=5)
+    assert holder.inner.extra == 5.5
     assert net.calls == 5 and len(other.list) == 5 and len(seen) == 5
     assert capsys.readouterr().out == "called\n" * 5 and not replays
 
@@ -336,8 +391,9 @@ def test_tensors_from_unknown_places(replays):
 
 
 @pytest.mark.parametrize("other", [
-    x[:1], x.double(), x.t().contiguous().t(), x[0], x.bool(), torch.nn.Parameter(x),
-], ids=["shape", "type", "strides", "dimensions", "bool", "parameter"])  # fmt: skip
+    torch.ones(1, 3), torch.ones(2, 3, dtype=torch.int32), torch.empty_strided((2, 3), (1, 2)).copy_(x), torch.ones(3),
+    x[:1], x.double(), torch.nn.Parameter(x),
+], ids=["shape", "type", "strides", "dimensions", "view", "size of elements", "parameter"])  # fmt: skip
 def test_layouts_of_arguments(replays, other):
     def fn(x):
         return x.sum(-1) * 2
@@ -490,15 +546,13 @@ def test_grad_mode(replays):
 
 
 def test_autocast(replays):
-    net = torch.nn.Linear(3, 2)
-    run = compiled(net)
+    run = compiled(lambda x: x @ x.t())
     with torch.no_grad():
         settled(run, x)
-        assert replays
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert settled(run, x).dtype == torch.bfloat16
-        with torch.autocast("cpu", dtype=torch.float16):
-            assert run(x).dtype == torch.float16
+        for kind in (torch.bfloat16, torch.float16, torch.bfloat16):
+            count = len(replays)
+            with torch.autocast("cpu", dtype=kind):
+                assert settled(run, x).dtype == kind and len(replays) > count
         assert run(x).dtype == torch.float32
 
 
@@ -511,10 +565,10 @@ def test_default_type_and_device(replays):
             assert run(x).dtype == torch.float64
         finally:
             torch.set_default_dtype(torch.float32)
+        run = compiled(lambda n: torch.ones(n) + 1)
+        assert settled(run, 3).device.type == "cpu" and replays
         with torch.device("meta"):
-            run = compiled(lambda n: torch.ones(n) + 1)
-            settled(run, 3)
-        assert settled(run, 3).device.type == "cpu"
+            assert run(3).device.type == "meta"
 
 
 def test_modes_see_every_call(replays):

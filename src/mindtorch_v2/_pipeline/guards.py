@@ -20,7 +20,8 @@ from ..amp._state import state as autocast
 from ..nn import Module
 from ..nn.modules import module as _home
 
-_KNOWN = (sys.stdlib_module_names | {__name__.partition(".")[0]}) - {"__main__"}
+_OURS = {__name__.partition(".")[0], "numpy", "scipy", "ml_dtypes", "llvmlite", "cupy", "cupy_backends"}
+_KNOWN = (sys.stdlib_module_names | _OURS) - {"__main__"}
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), dtype, device, type(Ellipsis)})
 _MOST = 256  # elements of a container that are looked at
 _COMPARED = _SIMPLE | {tuple}  # by value; other objects are the same or not
@@ -66,7 +67,7 @@ def ambient() -> tuple:
     own = modes.__dict__
     if own.get("function_modes") or own.get("dispatch_modes") or own.get("levels"):
         raise NotGuarded("a mode or a transform sees the calls")
-    return (own["masks"], own["inference"], own["grad_enabled"], get_default_dtype(), get_default_device(),
+    return (own["masks"], own["inference"], get_default_dtype(), get_default_device(),
             autocast.enabled and (autocast.enabled, *autocast.dtypes.values()), get_num_threads())  # fmt: skip
 
 
@@ -120,7 +121,7 @@ class Watched:
 
 
 def _ours(scope: dict[str, Any]) -> bool:
-    """Whether code is of this library or of Python's: what it does is known to stay inside a call."""
+    """Whether code is of this library, below it or of Python's: what it does is known to stay inside a call."""
     return (scope.get("__name__") or "").partition(".")[0] in _KNOWN
 
 

@@ -78,12 +78,15 @@ class Replays:
             return region.record(fn, args, kwargs, "default")
         sources = [*tensors, *(tensor for tensor, _ in surroundings.tensors())]
         versions = [tensor._version if not tensor.is_inference() else 0 for tensor in sources]
-        states = _states()
+        states, kept = _states(), [(tensor._array, tensor._grad, tensor._keys) for tensor in sources]
         result = region.record(fn, args, kwargs, "default", needed=True)
         pipe, region.last = region.last, None
         try:
             if pipe is None or states != _states():
                 raise NotGuarded("it draws random numbers")
+            for tensor, (array, grad, keys) in zip(sources, kept, strict=True):
+                if tensor._array is not array or tensor._grad is not grad or tensor._keys != keys:
+                    raise NotGuarded("it gives tensors gradients, flags or other memory")
             if not surroundings.holds():
                 raise NotGuarded("it changes what it reads")
             self.known[key] = Replay(surroundings, pipe, tensors, result, sources, versions)
