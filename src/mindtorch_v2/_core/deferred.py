@@ -8,8 +8,11 @@ class Deferred:
     """Geometry now, memory after a flush. Whoever asks for more than geometry causes the flush.
 
     `trace` and `number` say which value of which recording it is; views have the number of the value whose memory they
-    show as their `root`, and begin `offset` bytes into it. Fields have class-level defaults, as a tensor's.
+    show as their `root`, and begin `offset` bytes into it.
     """
+
+    __slots__ = ("dtype", "error", "holder", "layout", "number", "offset", "others", "root", "shape", "strides",
+                 "trace", "value")  # fmt: skip
 
     layout: Any
     dtype: Any
@@ -17,12 +20,12 @@ class Deferred:
     strides: tuple[int, ...]
     trace: Any
     number: int
+    root: int | None
+    offset: int
     holder: Any  # weak, as the others
-    others: tuple = ()
-    root: int | None = None
-    offset: int = 0
-    value: Any = None
-    error: BaseException | None = None
+    others: tuple
+    value: Any
+    error: BaseException | None
 
     @property
     def ndim(self) -> int:

@@ -222,6 +222,9 @@ _deferred.strides = _layout.strides
 _deferred.dtype = _layout.dtype
 _deferred.trace = _trace
 _deferred.number = len(_values)
+_deferred.root = _deferred.value = _deferred.error = None
+_deferred.offset = 0
+_deferred.others = ()
 _made = _new(Tensor)
 _made._array = _deferred
 _deferred.holder = _ref(_made)
@@ -427,6 +430,7 @@ def _deferred(trace: Trace, layout: Any, root: int | None = None, offset: int = 
     made = _new(Deferred)
     made.layout, made.shape, made.strides, made.dtype = layout, layout.shape, layout.strides, layout.dtype
     made.trace, made.number, made.root, made.offset = trace, len(trace.values), root, offset
+    made.value, made.error, made.others = None, None, ()
     trace.values.append(made)
     return made
 
