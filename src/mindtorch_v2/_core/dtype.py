@@ -5,10 +5,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from .planning import forget_plans
+from .small_floats import FORMATS, array_types
+
+_SMALL = array_types()
 
 
 class dtype:
@@ -69,10 +71,10 @@ uint16 = dtype("uint16", np.uint16, "UInt16", INT)
 uint32 = dtype("uint32", np.uint32, "UInt32", INT)
 uint64 = dtype("uint64", np.uint64, "UInt64", INT)
 float16 = dtype("float16", np.float16, "Half", FLOAT)
-bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, "BFloat16", FLOAT)
+bfloat16 = dtype("bfloat16", _SMALL["bfloat16"], "BFloat16", FLOAT)
 float32 = dtype("float32", np.float32, "Float", FLOAT)
 float64 = dtype("float64", np.float64, "Double", FLOAT)
-FLOAT8 = tuple(dtype(name, getattr(ml_dtypes, name), name.capitalize(), FLOAT) for name in (
+FLOAT8 = tuple(dtype(name, _SMALL[name], name.capitalize(), FLOAT) for name in (
     "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"))
 float8_e4m3fn, float8_e5m2 = FLOAT8[:2]
 # NumPy has no such numbers: elements are pairs, which `cast` and `assign` bring into other types and back.
@@ -284,11 +286,11 @@ class finfo:
             raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                             "'torch.finfo'")
         d = d.to_real()
-        info = ml_dtypes.finfo(d.np)
+        info: Any = FORMATS[d.name] if d.name in FORMATS else np.finfo(d.np)
         self.dtype, self.bits = d.name, d.itemsize * 8
         self.max, self.min = float(info.max), float(info.min)
         self.eps = float(info.eps)
-        self.resolution = 10.0 ** -int(info.nmant * math.log10(2))  # decimal digits that survive
+        self.resolution = 10.0 ** -int(-math.log2(info.eps) * math.log10(2))  # decimal digits that survive
         self.tiny = self.smallest_normal = float(info.smallest_normal)
 
     def __eq__(self, other: object) -> bool:

@@ -12,12 +12,11 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
-import ml_dtypes
 import numpy as np
 
 from .box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
 from .compiled import machine
-from .dtype import complex32
+from .dtype import bfloat16, complex32
 from .planning import refuse_in_plans
 
 DEFAULT_SEED = 67280421310721
@@ -25,7 +24,7 @@ WORDS_IN_STATE = 624
 WIDE_RANGE = 1 << 28  # from this range on, an integer takes two words, so that the modulo stays nearly uniform
 CHUNK = 1 << 15  # elements worked on at once, so that intermediates stay in the cache
 
-FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+FLOAT16, BFLOAT16 = np.dtype(np.float16), bfloat16.np
 REAL_PART: dict[np.dtype, np.dtype] = {complex32.np: FLOAT16, np.dtype(np.complex64): FLOAT32,
                                        np.dtype(np.complex128): FLOAT64}
 

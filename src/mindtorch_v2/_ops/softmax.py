@@ -237,10 +237,10 @@ def _logsumexp(xp: Any, self: Any, dim: Any, keepdim: bool, spec: Spec) -> Any:
     total = self - largest
     for step in (xp.exp, lambda x: xp.add.reduce(x, axes, keepdims=True), xp.log):
         if spec.dtype in COMPUTE:  # PyTorch rounds to half precision before each step
-            total = total.astype(spec.dtype.np).astype(self.dtype)
+            total = xp.asarray(total).astype(spec.dtype.np).astype(self.dtype)
         total = step(total)
     if spec.dtype in COMPUTE:
-        total = total.astype(spec.dtype.np).astype(self.dtype)
+        total = xp.asarray(total).astype(spec.dtype.np).astype(self.dtype)
     return contiguous((total + largest).reshape(spec.shape))
 
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from ..._core.dtype import bfloat16
 from .facts import Parameter, limits_text, signature
 
 A2, A3, A1, P310, B310, NEW = "A2", "A3", "910A", "310P", "310B", "950"
@@ -45,7 +45,7 @@ def chip_of(name: str) -> str | None:
     return next((chip for chip, names in _NAMES if re.fullmatch(names, name)), None)
 
 
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_BFLOAT16 = bfloat16.np
 _OF_LETTER = {letter: np.dtype(letter) for letter in "fed?bhilBHILFD"} | {"E": _BFLOAT16}
 _LIST = re.compile(r"(?P<chips>[\w,]+)(?P<how>[-+=])(?P<types>\S*)")
 

@@ -5,8 +5,9 @@ import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
+
+from ..._core.dtype import bfloat16, float8_e4m3fn, float8_e5m2
 
 POINTER = ctypes.c_void_p
 
@@ -76,7 +77,7 @@ DATA_TYPES: dict[np.dtype, int] = {
     np.dtype(kind): code for kind, code in (
         (np.float32, 0), (np.float16, 1), (np.int8, 2), (np.int32, 3), (np.uint8, 4), (np.int16, 6), (np.uint16, 7),
         (np.uint32, 8), (np.int64, 9), (np.uint64, 10), (np.float64, 11), (np.bool_, 12), (np.complex64, 16),
-        (np.complex128, 17), (ml_dtypes.bfloat16, 27), (ml_dtypes.float8_e5m2, 35), (ml_dtypes.float8_e4m3fn, 36))
+        (np.complex128, 17), (bfloat16.np, 27), (float8_e5m2.np, 35), (float8_e4m3fn.np, 36))
 }  # fmt: skip
 
 # aclFormat by rank, for the operators (convolution, pooling, batch norm) that look at it; all other ranks are ND.

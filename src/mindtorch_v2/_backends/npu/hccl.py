@@ -4,9 +4,9 @@ import ctypes
 from ctypes import c_char_p, c_int32, c_uint32, c_uint64
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from ..._core.dtype import bfloat16, float8_e4m3fn, float8_e5m2
 from .facts import POINTER
 
 LIBRARY = "libhccl.so"
@@ -43,8 +43,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
 DATA_TYPES: dict[np.dtype, int] = {
     np.dtype(kind): code for kind, code in (
         (np.int8, 0), (np.int16, 1), (np.int32, 2), (np.float16, 3), (np.float32, 4), (np.int64, 5), (np.uint64, 6),
-        (np.uint8, 7), (np.bool_, 7), (np.uint16, 8), (np.uint32, 9), (np.float64, 10), (ml_dtypes.bfloat16, 11),
-        (ml_dtypes.float8_e4m3fn, 15), (ml_dtypes.float8_e5m2, 16))
+        (np.uint8, 7), (np.bool_, 7), (np.uint16, 8), (np.uint32, 9), (np.float64, 10), (bfloat16.np, 11),
+        (float8_e4m3fn.np, 15), (float8_e5m2.np, 16))
 }  # fmt: skip
 
 

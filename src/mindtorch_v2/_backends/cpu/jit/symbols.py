@@ -17,6 +17,7 @@ import sys
 
 import numpy as np
 
+from ...._core.dtype import bfloat16
 from ...._core.threads import blas
 from . import threads
 
@@ -35,11 +36,7 @@ def _numpy_functions() -> int:
 @functools.cache
 def _dtype(name: str) -> np.dtype:
     """The one object that arrays of a type share, bfloat16 among them; kept alive here."""
-    if name != "bfloat16":
-        return np.dtype(name)
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.bfloat16)
+    return bfloat16.np if name == "bfloat16" else np.dtype(name)
 
 
 @functools.cache

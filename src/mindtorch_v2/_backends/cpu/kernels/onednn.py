@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from ctypes import c_float
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from ...._core.dtype import bfloat16
 from ...._core.geometry import Steps
 from .. import convolution as by_numpy
 from ..blocks import SERVED
@@ -42,7 +42,7 @@ _TANH_GELU, _ERF_GELU, _LOGISTIC, _SWISH = 0x2B, 0x31, 0x29, 0x2C  # dnnl_eltwis
 _ELEMENTS, _PRODUCTS = 1 << 17, 1 << 22  # which are worth one more thread
 _LITTLE = 1 << 17  # products of a convolution below which NumPy is as quick
 _KEPT = 512  # primitives of a kind
-_F32, _BF16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
+_F32, _BF16 = np.dtype(np.float32), bfloat16.np
 _KINDS = {_F32: F32} | ({_BF16: BF16} if loaded().has_bf16 else {})  # what convolutions take
 _TARGETS = {"forward": 2, "to_input": 0, "to_weight": 1}
 TAKES_BFLOAT16 = True
