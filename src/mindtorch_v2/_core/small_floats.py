@@ -159,7 +159,11 @@ def _table(name: str) -> Any:
 
 
 def _elements(address: int, count: int, kind: np.dtype) -> np.ndarray:
-    return np.frombuffer((ctypes.c_char * (count * kind.itemsize)).from_address(address), kind)
+    return np.frombuffer(_memory(address, count * kind.itemsize), kind)
+
+
+def _memory(address: int, size: int) -> memoryview:
+    return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
 
 
 _kept: list[Any] = []  # what NumPy points to must live as long as NumPy
@@ -322,5 +326,4 @@ def _loop(name: str, bits: np.dtype, function: np.ufunc) -> Any:
 def _strided(address: int, count: int, step: int, bits: np.dtype) -> np.ndarray:
     """Elements that lie `step` bytes from each other."""
     first, extent = (address + min(step, 0) * (count - 1), abs(step) * (count - 1) + bits.itemsize) if count else (0, 0)
-    memory = (ctypes.c_char * extent).from_address(first) if count else b""
-    return np.ndarray((count,), bits, memory, address - first if count else 0, (step,))
+    return np.ndarray((count,), bits, _memory(first, extent) if count else b"", address - first if count else 0, (step,))
