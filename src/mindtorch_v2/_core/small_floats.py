@@ -325,5 +325,7 @@ def _loop(name: str, bits: np.dtype, function: np.ufunc) -> Any:
 
 def _strided(address: int, count: int, step: int, bits: np.dtype) -> np.ndarray:
     """Elements that lie `step` bytes from each other."""
-    first, extent = (address + min(step, 0) * (count - 1), abs(step) * (count - 1) + bits.itemsize) if count else (0, 0)
-    return np.ndarray((count,), bits, _memory(first, extent) if count else b"", address - first if count else 0, (step,))
+    if not count:
+        return np.empty(0, bits)
+    first, extent = address + min(step, 0) * (count - 1), abs(step) * (count - 1) + bits.itemsize
+    return np.ndarray((count,), bits, _memory(first, extent), address - first, (step,))
