@@ -153,14 +153,18 @@ def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     return a.shape == b.shape and np.allclose(a, b, rtol=exact, atol=exact, equal_nan=True)
 
 
-def differences(seed: int) -> list[str]:
-    """How a program differs inside a pipeline."""
+def in_a_pipeline(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
+    with torch.pipeline():
+        return run(statements, seed)
+
+
+def differences(seed: int, way: Callable = in_a_pipeline) -> list[str]:
+    """How a program differs inside a pipeline, or run in another way."""
     statements = program(random.Random(seed))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pool, seen, errors = run(statements, seed)
-        with torch.pipeline():
-            deferred, deferred_seen, deferred_errors = run(statements, seed)
+        deferred, deferred_seen, deferred_errors = way(statements, seed)
         found = []
         if errors != deferred_errors:
             found.append(f"errors {errors} and {deferred_errors}")
