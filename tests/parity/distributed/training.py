@@ -83,7 +83,7 @@ def main() -> None:
     model, batch, criterion = made(name)
     ddp = nn.parallel.DistributedDataParallel(model)
     # Labels are random: at a higher rate rounding errors of the convolutions grow from step to step.
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01 if name == "resnet" else 0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.002 if name == "resnet" else 0.05, momentum=0.9)
     losses, times = [], []
     for step in range(steps):
         x, y = batch(rank, step)
