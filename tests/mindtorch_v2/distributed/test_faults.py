@@ -226,7 +226,8 @@ def test_an_interrupt_ends_all_ranks(tmp_path):
     ranks[0].send_signal(signal.SIGINT)
     texts = [rank.communicate(timeout=100)[1] for rank in ranks]
     assert "KeyboardInterrupt" in texts[0]
-    assert "rank 0 gave up: gloo:all_reduce: rank 0 was interrupted" in texts[1], texts[1]
+    # inside of the collective, or just before it
+    assert re.search(r"rank 0 was interrupted|rank 0 \(process \d+\) has (left|ended)", texts[1]), texts[1]
 
 
 def test_no_shared_memory_is_left(together):
