@@ -76,6 +76,7 @@ from .rules import (
 
 _ndarray = np.ndarray
 _new = object.__new__
+_MANY = 1 << 11  # elements from which on a compiled loop is worth a tensor around its result
 
 
 def _mixed_devices(operator: Operator, mask: int) -> Callable:
@@ -535,6 +536,8 @@ class Pointwise(Family):
         kinds = {t.dtype for t in operands if isinstance(t, Tensor)}
         numbers = [t for t in operands if not isinstance(t, Tensor)]
         own = type(self)
+        if made._array.size >= _MANY and backend_of("cpu").compiled_pointwise(operator, self, False) is not None:
+            return None  # the kernel is compiled, and runs on all cores
         if len(kinds) != 1 or (own.kernel, own.computed) != (Pointwise.kernel, Pointwise.computed):
             return None
         kind = kinds.pop()

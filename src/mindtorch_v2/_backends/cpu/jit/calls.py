@@ -93,6 +93,15 @@ def hurry(*kernels: kernel) -> None:
     _hurried.update(kernels)
 
 
+_begun = 0
+
+
+def finishing(elements: int) -> None:
+    """Has launches count as of so many elements at least: they finish what another has begun. 0 ends it."""
+    global _begun
+    _begun = elements
+
+
 def launched(written: kernel, *args: Any, **constants: Any) -> bool:
     """Runs a kernel on arrays and then numbers; False, with nothing done, where there is no machine code for it yet."""
     for call in _ready.get((written, *constants.values()) if constants else written, ()):
@@ -147,7 +156,7 @@ def _call_for(written: kernel, args: tuple, constants: dict[str, Any]) -> Call |
     if code is None:
         due = _DUE_SOON if written in _hurried else DUE
         code = _codes[key] = Code(*_maker(written, arrays, constants), due=due)
-    return code.wanted(max([a.size for a in arrays]))
+    return code.wanted(max([_begun, *(a.size for a in arrays)]))
 
 
 def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from ...._core.dtype import REDUCED, float32, float64
 from ...._core.threads import get_num_threads
 from ...._kernels.library import reduce as library
 from ...._ops._declare.rules import Spec
-from ..jit.calls import prepared
+from ..jit.calls import finishing, prepared
 from .arrays import takes_halves
 
 _PLAIN = frozenset((float32.np, float64.np))
@@ -143,6 +143,14 @@ class Fold:
         threads = get_num_threads() if x.size >= SHARED else 1
         count = math.prod(step.n for step in steps)
         rest = [part for step in steps for part in _divided(step, threads)]
+        try:
+            return self._launched(made, x, rest, partial, p, threads, count)
+        finally:
+            finishing(0)
+
+    def _launched(self, made: Any, x: Any, rest: Sequence[tuple[Step, int]], partial: Any, p: float, threads: int,
+                  count: int) -> bool:
+        finishing(x.size)
         for i, (step, parts) in enumerate(rest):
             last = i == len(rest) - 1
             rows, columns = (self.whole if last else self.first) if not i else self.last if last else self.middle
@@ -431,7 +439,11 @@ class _Moments:
         squares, own = np.empty(parts), np.empty(parts)
         if not _SQUARES(squares, own, kept, 1, n, parts, width, 1.0):
             return None
-        return (made, means) if self.merge(made, means, squares, own, n, width, parts, free) else None
+        finishing(n)
+        try:
+            return (made, means) if self.merge(made, means, squares, own, n, width, parts, free) else None
+        finally:
+            finishing(0)
 
 
 _SQUARES = prepared(library.moment_rows, deviation=False)
