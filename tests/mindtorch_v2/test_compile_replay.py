@@ -270,6 +270,8 @@ def test_random_numbers(replays):
     run = compiled(lambda x: F.dropout(x, 0.5) + torch.rand(3))
     seen = {tuple(run(x).flatten().tolist()) for _ in range(8)}
     assert len(seen) == 8 and not replays
+    run = compiled(lambda x: x + torch.rand(3))
+    assert len({run(x)[0, 0].item() for _ in range(5)}) == 5 and not replays
     run = compiled(lambda x: x * random.random())
     assert len({run(x)[0, 0].item() for _ in range(5)}) == 5 and not replays
 
@@ -532,6 +534,18 @@ def test_globals_and_closures(replays):
     finally:
         FACTOR, SHIFT = before
         TABLE["scale"] = 3.0
+
+
+def test_memory_of_tensors_in_their_places(replays):
+    scale = torch.ones(3)
+    run = compiled(lambda x: x * scale + 1)
+    with torch.no_grad():
+        settled(run, x)
+        assert replays
+        for data in (torch.tensor([2.0, 3.0, 4.0]), torch.tensor([5.0]), torch.tensor([6, 7, 8])):
+            scale.data, count = data, len(replays)
+            assert torch.equal(run(x), x * data + 1)
+            assert (len(replays) > count) is (data.shape == (3,) and data.dtype == torch.float32)
 
 
 def test_grad_mode(replays):
