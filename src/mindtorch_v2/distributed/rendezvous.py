@@ -68,7 +68,7 @@ def _by_file(url: str, rank: int, world_size: int, timeout: timedelta = DEFAULT_
 def _by_environment(url: str, rank: int, world_size: int, timeout: timedelta = DEFAULT_TIMEOUT) -> Found:
     if started_by_mpi():
         adopt_mpi_environment()
-        if "MASTER_ADDR" not in os.environ:
+        if "MASTER_ADDR" not in os.environ or "MASTER_PORT" not in os.environ:
             from ._engines.mpi import agree_on_an_address
 
             agree_on_an_address()

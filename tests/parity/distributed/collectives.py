@@ -3,7 +3,6 @@
     python collectives.py FOLDER, in every process, with RANK, WORLD_SIZE and a launcher's other variables
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -172,5 +171,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     main()
