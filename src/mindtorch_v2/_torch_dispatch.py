@@ -132,6 +132,7 @@ def _kernel(operator: Operator, mask: int) -> Callable:
         nonlocal below
         if below is None:
             below = operator.lookup(mask & (TORCH_DISPATCH_MASK - 1))
+            below = getattr(below, "without_plans", below)  # which are for arrays, and know nothing of wrappers
         return below(*values)
 
     if mask & FUNC_MASK or not is_shown(operator, bool(mask & REQUIRES_GRAD)):

@@ -135,3 +135,10 @@ def test_layouts(data, mask, name):
     assert shown(leaf.grad) == [[1, None, 1, None]] * 3
     assert (sparse + sparse).get_data().to_dense()[0, 2] == 4
     assert sparse.sum().get_data() == 30
+
+
+def test_plans_of_plain_tensors_are_not_used_for_masked_ones(data, mask):
+    for _ in range(50):
+        torch.nn.functional.softmax(data, 1)
+    made = torch.nn.functional.softmax(masked_tensor(data, mask), 1)
+    assert is_masked_tensor(made) and torch.equal(made.get_mask(), mask)

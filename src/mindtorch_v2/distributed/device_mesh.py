@@ -78,9 +78,9 @@ class DeviceMesh:
         return math.prod(self.shape) if mesh_dim is None else self.shape[mesh_dim]
 
     def __repr__(self) -> str:
-        dims = ", ".join(f"{self._name_of(at)}={length}" if self.mesh_dim_names else str(length)
-                         for at, length in enumerate(self.shape))
-        return f"DeviceMesh(({dims}), '{self.device_type}', stride={tuple(self.mesh.stride())})"
+        dims = ", ".join(f"{self._name_of(at)}={length}" for at, length in enumerate(self.shape))
+        shown = f"({dims})" if self.mesh_dim_names else self.shape
+        return f"DeviceMesh({shown}, '{self.device_type}', stride={tuple(self.mesh.stride())})"
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, DeviceMesh) and torch.equal(self.mesh, other.mesh) and (

@@ -136,7 +136,9 @@ class Planned:
         plain, usual = f"all(map(_is_plain, ({operands})))", "not _unusual.threads or _modes.masks in _MASKS"
         condition = f"({usual}) and {plain}" if mask & VIEW_MASK else f"{usual} and {plain}"
         lines = [f"if {condition}:", *("    " + line for line in self._looking_up())]
-        return self._kernel(lines, {"__opname__": f"{self.operator.name} planned", "__name__": __name__})
+        made: Any = self._kernel(lines, {"__opname__": f"{self.operator.name} planned", "__name__": __name__})
+        made.without_plans = self.scope["general"]
+        return made
 
     def _looking_up(self) -> list[str]:
         """Lines that return what a plan gives; their own names begin with an underscore, as no argument's does."""

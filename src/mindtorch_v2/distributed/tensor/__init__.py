@@ -1,12 +1,8 @@
-"""Tensors spread over processes: not here. No tensor is an instance of DTensor, so that tests for it answer no."""
+"""Tensors in pieces on the processes of a mesh."""
 
-from ..._compat.absent import absent_class, absent_function
-from ..._core.tensor import Tensor
+from ..device_mesh import DeviceMesh, init_device_mesh
+from ._api import DTensor, distribute_module, distribute_tensor, empty, full, ones, rand, randn, zeros
 from .placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor"]
-
-_WHY = "Tensors lie in one process; collectives move them."
-DTensor = absent_class("torch.distributed.tensor.DTensor", _WHY, Tensor)
-distribute_tensor = absent_function("torch.distributed.tensor.distribute_tensor", _WHY)
-distribute_module = absent_function("torch.distributed.tensor.distribute_module", _WHY)
+__all__ = ["DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module",
+           "distribute_tensor", "empty", "full", "init_device_mesh", "ones", "rand", "randn", "zeros"]

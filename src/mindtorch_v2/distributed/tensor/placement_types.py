@@ -1,4 +1,4 @@
-"""How a tensor would lie on several processes."""
+"""How a tensor lies on the processes along one dimension of a mesh."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,12 @@ class Placement:
 
 @dataclass(frozen=True)
 class Shard(Placement):
+    """Each process has a piece, cut along a dimension of the tensor; the last ones may have less, or nothing."""
+
     dim: int
+
+    def __str__(self) -> str:
+        return f"S({self.dim})"
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,18 @@ class _StridedShard(Shard):
 class Replicate(Placement):
     """The whole tensor on every process."""
 
+    def __str__(self) -> str:
+        return "R"
+
 
 @dataclass(frozen=True)
 class Partial(Placement):
+    """Each process has a tensor of the whole shape, and the tensor is their sum, or another reduction."""
+
     reduce_op: str = "sum"
+
+    def __repr__(self) -> str:
+        return f"Partial({self.reduce_op})"
+
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})"
