@@ -643,7 +643,7 @@ class View(Family):
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         geometry = self.geometry
-        known: dict[tuple, tuple] = {}  # geometries, on devices whose arrays have a `layout`, of which there is one a kind
+        known: dict[tuple, tuple] = {}  # geometries, on devices whose arrays have a `layout`: one object a kind
         plans.append(known)
 
         def one(source: Tensor, *args: Any) -> Tensor:

@@ -62,10 +62,12 @@ class NcclEngine(DeviceEngine):
         return "nccl"
 
     def new_name(self) -> bytes:
-        return json.dumps(list(_nccl().get_unique_id())).encode()
+        made = _nccl().get_unique_id()  # bytes; numbers before CuPy 14
+        return json.dumps([isinstance(made, bytes), list(made)]).encode()
 
     def connected(self, name: bytes) -> Any:
-        return _nccl().NcclCommunicator(self._size, tuple(json.loads(name)), self._rank)
+        in_bytes, numbers = json.loads(name)
+        return _nccl().NcclCommunicator(self._size, bytes(numbers) if in_bytes else tuple(numbers), self._rank)
 
     def disconnected(self, comm: Any) -> None:
         comm.destroy()

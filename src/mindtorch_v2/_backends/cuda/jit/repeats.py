@@ -16,6 +16,16 @@ def flag() -> Array:
     return Array.of_host(np.zeros(1, np.int64))
 
 
+def duplicate(array: Array) -> Array:
+    """A copy of an array that kernels may write to."""
+    return array.copy()
+
+
+def store(target: Array, source: Array) -> None:
+    """Writes one array into another."""
+    target[...] = source
+
+
 def table(array: Any) -> Any:
     return array
 
