@@ -12,6 +12,7 @@ import numpy as np
 from .._core.dtype import COMPUTE, FLOAT, INT, int64
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
+from ._declare.batch import one_by_one
 from ._declare.families import Composite, computes
 from ._declare.op import composite, op
 from ._declare.rules import Spec
@@ -222,7 +223,8 @@ _CTC = op(f"_ctc_loss({_ARGUMENTS}, int blank=0, bool zero_infinity=False) -> (T
    kernel=computes(_ctc_specs, _ctc_array),
    npu="aclnnCtcLoss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, neg_log_likelihood, "
        "log_alpha)",
-   kernels={"npu": "loss.ctc_loss"}, grad=dict(log_probs=_ctc_grad), public="", decomposition=_ctc_by_parts)
+   kernels={"npu": "loss.ctc_loss"}, grad=dict(log_probs=_ctc_grad), public="", decomposition=_ctc_by_parts,
+   batch=one_by_one)  # the gradient's formula reads what the kernel leaves in log_alpha
 
 
 def _no_second_derivative(grad):

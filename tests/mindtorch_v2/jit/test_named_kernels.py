@@ -372,3 +372,11 @@ def test_casts_to_complex_numbers(given, made):
         real, imaginary = (part.astype(np.float32).astype(np.float16) for part in (expected.real, expected.imag))
         expected = real.astype(np.float64) + 1j * imaginary.astype(np.float64)
     np.testing.assert_allclose(wide.numpy(), expected, rtol=1e-6)
+
+
+def test_two_folds_of_one_call_change_over_together():
+    values, row = torch.arange(6.0).reshape(2, 3), torch.tensor([1.0, float("nan"), 3.0])
+    for _ in range(80):  # machine code takes over on the way, for the smallest and for the largest elements
+        torch.aminmax(row)
+        least, most = torch.aminmax(values, dim=0, keepdim=True)
+        assert least.tolist() == [[0.0, 1.0, 2.0]] and most.tolist() == [[3.0, 4.0, 5.0]]

@@ -320,8 +320,8 @@ max_all, min_all = _of_all(_extremes(True)), _of_all(_extremes(False))
 
 @takes_halves
 def aminmax(x: Any, dim: int | None, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
-    least = amin(x, one_axis(dim), keepdim, spec=spec[0])
-    return None if least is None else (least, amax(x, one_axis(dim), keepdim, spec=spec[1]))
+    least, most = amin(x, one_axis(dim), keepdim, spec=spec[0]), amax(x, one_axis(dim), keepdim, spec=spec[1])
+    return None if least is None or most is None else (least, most)  # machine code of one may come before the other's
 
 
 def one_axis(dim: int | None) -> tuple[int, ...] | None:
