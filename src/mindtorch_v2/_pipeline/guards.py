@@ -1,6 +1,7 @@
 """What must be as it was for a plan to be run again without the Python that recorded it (docs/compile.md)."""
 
 import dis
+import gc
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -83,12 +84,16 @@ class Watched:
         self.importing = 0
 
     def __enter__(self) -> "Watched":
+        self.collects = gc.isenabled()
+        gc.disable()  # what a collection runs, such as finalizers of others, is not the function's
         self.before = sys.getprofile()
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *exception: object) -> None:
         sys.setprofile(self.before)
+        if self.collects:
+            gc.enable()
 
     def _event(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code

@@ -71,8 +71,9 @@ def test_every_survivor_says_who_was_killed(together, said):
     def work(rank):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the test's own launcher ends the others
         if rank == 2:
+            dist.barrier()  # all ignore the signal by now
             os.kill(os.getpid(), signal.SIGKILL)
-        write(rank, _error_of(lambda: dist.all_reduce(torch.ones(1 << 20))))
+        write(rank, _error_of(lambda: (dist.barrier(), dist.all_reduce(torch.ones(1 << 20)))))
 
     with pytest.raises(Exception, match="process 2 terminated with signal SIGKILL"):
         together(4, work)
