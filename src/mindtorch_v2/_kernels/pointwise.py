@@ -61,6 +61,64 @@ def flat_kernel(expression: Expression, kinds: Sequence[str], out: str) -> ir.Ke
 CHUNK = 1 << 12  # elements of a row that one turn takes
 
 
+def var(name: str) -> Node:
+    return Node("var", "i64", (), name)
+
+
+def whole(op: str, a: Node, b: Node) -> Node:
+    return Node(op, "i64", (a, b))
+
+
+def number(value: int) -> Node:
+    return const(value, "i64")
+
+
+def in_row(arrays: Sequence[Array], letters: str, k: int) -> Node:
+    """Where in an array the element `j` of a row is, in bytes; `letters` as `strided_kernel`'s `inner`."""
+    if letters[k] == "0":
+        return var(f"at{k}")
+    stride = number(ir.SIZES[arrays[k].type]) if letters[k] == "1" else var(f"step{k}")
+    return whole("add", var(f"at{k}"), whole("mul", var("j"), stride))
+
+
+def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner: list[Any], work: int, *,
+                   begins: bool = False, before: Sequence[Any] = (), after: Sequence[Any] = (),
+                   ) -> tuple[list[Any], dict[str, str]]:
+    """(statements, variables) that run `inner` for each element `j` of parts of rows, in parallel.
+
+    `geometry` has length of a row, parts of one, number of outer dimensions, turns, each array's stride in a row, with
+    `begins` where each array begins, and for each outer dimension its size and strides. A turn runs `before` and
+    `after` once. `work` is what one element costs.
+    """
+    count = len(arrays)
+
+    def entry(at: Node) -> Node:
+        return Node("load", "i64", (at,), geometry)
+
+    base = whole("add", number(4 + count * (2 if begins else 1)), whole("mul", var("d"), number(1 + count)))
+    walk: list[Any] = [ir.Set("size", entry(base)), ir.Set("own", whole("crem", var("rest"), var("size"))),
+                       ir.Set("rest", whole("cdiv", var("rest"), var("size")))]
+    walk += [ir.Set(f"at{k}", whole("add", var(f"at{k}"),
+                                    whole("mul", var("own"), entry(whole("add", base, number(1 + k))))))
+             for k in range(count)]
+    turn: list[Any] = [
+        ir.Set("rest", whole("cdiv", var("turn"), var("chunks"))),
+        ir.Set("first", whole("mul", whole("crem", var("turn"), var("chunks")), number(CHUNK))),
+        *(ir.Set(f"at{k}", entry(number(4 + count + k)) if begins else number(0)) for k in range(count)),
+        ir.Loop("d", number(0), var("rank"), number(1), walk),
+        ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
+        *before, ir.Loop("j", var("first"), var("last"), number(1), inner), *after,
+    ]
+    strided = [k for k in range(count) if letters[k] == "s"]
+    head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),
+                       ir.Set("rank", entry(number(2))), *(ir.Set(f"step{k}", entry(number(4 + k))) for k in strided)]
+    total = whole("mul", whole("min", var("length"), number(CHUNK)), number(work))
+    names = ["length", "chunks", "rank", "turn", "rest", "first", "last", "d", "j", "size", "own",
+             *(f"at{k}" for k in range(count)), *(f"step{k}" for k in strided)]
+    loop = ir.Loop("turn", number(0), entry(number(3)), number(1), turn, total)
+    return [*head, loop], dict.fromkeys(names, "i64")
+
+
 def strided_kernel(expression: Expression, kinds: Sequence[str], out: str, inner: str) -> ir.Kernel:
     """A loop over rows of arrays of any strides, given by `geometry`: see `geometry_of`.
 
@@ -71,56 +129,13 @@ def strided_kernel(expression: Expression, kinds: Sequence[str], out: str, inner
     arrays = [Array("out", out, 1, "raw")]
     arrays += [Array(f"t{i}", kind, 1, "raw") for i, kind in zip(expression.loads, kinds, strict=True)]
     geometry = Array("geometry", "i64", 1, "c")
-    count = len(arrays)
-
-    def var(name: str) -> Node:
-        return Node("var", "i64", (), name)
-
-    def whole(op: str, a: Node, b: Node) -> Node:
-        return Node(op, "i64", (a, b))
-
-    def entry(at: Node) -> Node:
-        return Node("load", "i64", (at,), geometry)
-
-    def number(value: int) -> Node:
-        return const(value, "i64")
-
-    row = number(4 + count)  # where the outer dimensions begin
-    step = number(1 + count)
-    starts: list[Any] = [ir.Set(f"at{k}", number(0)) for k in range(count)]
-    base = whole("add", row, whole("mul", var("d"), step))
-    walk: list[Any] = [ir.Set("size", entry(base)), ir.Set("own", whole("crem", var("rest"), var("size"))),
-                       ir.Set("rest", whole("cdiv", var("rest"), var("size")))]
-    walk += [ir.Set(f"at{k}", whole("add", var(f"at{k}"),
-                                    whole("mul", var("own"), entry(whole("add", base, number(1 + k))))))
-             for k in range(count)]
-
-    def place(k: int) -> Node:
-        if inner[k] == "0":
-            return var(f"at{k}")
-        stride = number(ir.SIZES[arrays[k].type]) if inner[k] == "1" else var(f"step{k}")
-        return whole("add", var(f"at{k}"), whole("mul", var("j"), stride))
-
-    loaded = {a.name: cast(Node("load", a.type, (place(k),), a), own) for k, a in enumerate(arrays) if k}
+    loaded = {a.name: cast(Node("load", a.type, (in_row(arrays, inner, k),), a), own)
+              for k, a in enumerate(arrays) if k}
     value = _placed(expression.node, loaded)
-    steps: list[Any] = [ir.Set(f"step{k}", entry(number(4 + k))) for k in range(count) if inner[k] == "s"]
-    body: list[Any] = [
-        ir.Set("rest", whole("cdiv", var("turn"), var("chunks"))),
-        ir.Set("first", whole("mul", whole("crem", var("turn"), var("chunks")), number(CHUNK))),
-        *starts,
-        ir.Loop("d", number(0), var("rank"), number(1), walk),
-        ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
-        ir.Loop("j", var("first"), var("last"), number(1), [ir.Store(arrays[0], (place(0),), value)]),
-    ]
-    head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),
-                       ir.Set("rank", entry(number(2))), *steps]
-    turns = entry(number(3))
-    work = whole("mul", whole("min", var("length"), number(CHUNK)), number(cost(value)))
-    loop = ir.Loop("turn", number(0), turns, number(1), body, work)
-    names = ["length", "chunks", "rank", "turn", "rest", "first", "last", "d", "j", "size", "own",
-             *(f"at{k}" for k in range(count)), *(f"step{k}" for k in range(count) if inner[k] == "s")]
+    body, variables = loop_over_rows(arrays, geometry, inner, [ir.Store(arrays[0], (in_row(arrays, inner, 0),), value)],
+                                     cost(value))
     numbers = [(f"n{i}", kind) for i, kind in expression.numbers.items()]
-    return ir.Kernel("strided", [*arrays, geometry], numbers, [*head, loop], dict.fromkeys(names, "i64"))
+    return ir.Kernel("strided", [*arrays, geometry], numbers, body, variables)
 
 
 def geometry_of(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from .._core.geometry import collapsed, contiguous_strides
 from .._kernels import ir
 from .._kernels.ir import Array, Node, cast, const
-from .._kernels.pointwise import CHUNK, _placed, cost
+from .._kernels.pointwise import CHUNK, _placed, cost, in_row, loop_over_rows, number, var, whole
 from .trace import Layout
 
 _HALVES = ("f16", "bf16")
@@ -146,64 +146,25 @@ def kernel(
     arrays = [Array(f"a{k}", _type(o), 1, "raw") for k, o in enumerate(operands)]
     partial = [Array(f"sums{k}", body.types[name], 1, "raw") for k, name in enumerate(sums)]
     known = Array("geometry", "i64", 1, "c")
-    count = len(arrays)
-
-    def var(name: str) -> Node:
-        return Node("var", "i64", (), name)
-
-    def whole(op: str, a: Node, b: Node) -> Node:
-        return Node(op, "i64", (a, b))
-
-    def entry(at: Node) -> Node:
-        return Node("load", "i64", (at,), known)
-
-    def number(value: int) -> Node:
-        return const(value, "i64")
-
-    row, step = number(4 + 2 * count), number(1 + count)
-    base = whole("add", row, whole("mul", var("d"), step))
-    walk: list[Any] = [ir.Set("size", entry(base)), ir.Set("own", whole("crem", var("rest"), var("size"))),
-                       ir.Set("rest", whole("cdiv", var("rest"), var("size")))]  # fmt: skip
-    walk += [ir.Set(f"at{k}", whole("add", var(f"at{k}"), whole("mul", var("own"), entry(
-        whole("add", base, number(1 + k)))))) for k in range(count)]  # fmt: skip
-
-    def place(k: int) -> Node:
-        if letters[k] == "0":
-            return var(f"at{k}")
-        stride = number(ir.SIZES[arrays[k].type]) if letters[k] == "1" else var(f"step{k}")
-        return whole("add", var(f"at{k}"), whole("mul", var("j"), stride))
-
     outs = len(stored)
-    inner: list[Any] = [ir.Set(name, cast(Node("load", arrays[k].type, (place(k),), arrays[k]), body.types[name]))
-                        for k, name in enumerate(loaded, outs)]  # fmt: skip
+    inner: list[Any] = [
+        ir.Set(name, cast(Node("load", arrays[k].type, (in_row(arrays, letters, k),), arrays[k]), body.types[name]))
+        for k, name in enumerate(loaded, outs)
+    ]
     known_nodes: dict[int, Node] = {}
     inner += [ir.Set(one.name, _ordered(one.value, known_nodes)) if sums else one for one in body.statements]
     inner += [ir.Set(f"total{k}", Node("add", body.types[name], (
         Node("var", body.types[name], (), f"total{k}"), body.held(name)))) for k, name in enumerate(sums)]  # fmt: skip
-    inner += [ir.Store(arrays[k], (place(k),), body.held(name)) for k, name in enumerate(stored)]
-    turn: list[Any] = [
-        ir.Set("rest", whole("cdiv", var("turn"), var("chunks"))),
-        ir.Set("first", whole("mul", whole("crem", var("turn"), var("chunks")), number(CHUNK))),
-        *[ir.Set(f"at{k}", entry(number(4 + count + k))) for k in range(count)],
-        ir.Loop("d", number(0), var("rank"), number(1), walk),
-        ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
-        *[ir.Set(f"total{k}", const(0.0, a.type)) for k, a in enumerate(partial)],
-        ir.Loop("j", var("first"), var("last"), number(1), inner),
-        *[ir.Store(a, (whole("mul", var("turn"), number(ir.SIZES[a.type])),), Node("var", a.type, (), f"total{k}"))
-          for k, a in enumerate(partial)],
-    ]  # fmt: skip
-    steps = [k for k in range(count) if letters[k] == "s"]
-    head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),
-                       ir.Set("rank", entry(number(2))),
-                       *[ir.Set(f"step{k}", entry(number(4 + k))) for k in steps]]  # fmt: skip
-    work = whole("mul", whole("min", var("length"), number(CHUNK)), number(max(body.cost, 1)))
-    loop = ir.Loop("turn", number(0), entry(number(3)), number(1), turn, work)
-    names = ["length", "chunks", "rank", "turn", "rest", "first", "last", "d", "j", "size", "own",
-             *(f"at{k}" for k in range(count)), *(f"step{k}" for k in steps)]  # fmt: skip
-    variables = dict.fromkeys(names, "i64") | body.types
-    variables |= {f"total{k}": a.type for k, a in enumerate(partial)}
+    inner += [ir.Store(arrays[k], (in_row(arrays, letters, k),), body.held(name)) for k, name in enumerate(stored)]
+    before = [ir.Set(f"total{k}", const(0.0, a.type)) for k, a in enumerate(partial)]
+    after = [ir.Store(a, (whole("mul", var("turn"), number(ir.SIZES[a.type])),), Node("var", a.type, (), f"total{k}"))
+             for k, a in enumerate(partial)]  # fmt: skip
+    statements, variables = loop_over_rows(
+        arrays, known, letters, inner, max(body.cost, 1), begins=True, before=before, after=after
+    )
+    variables |= body.types | {f"total{k}": a.type for k, a in enumerate(partial)}
     numbers = list(body.numbers.items())
-    return ir.Kernel("sums" if sums else "group", [*arrays, *partial, known], numbers, [*head, loop], variables)
+    return ir.Kernel("sums" if sums else "group", [*arrays, *partial, known], numbers, statements, variables)
 
 
 def _type(operand: Operand) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from .._core.tensor import Tensor
+from .._core.geometry import contiguous_strides
+from .._core.tensor import Tensor, wrapped_dim
 from .._ops._declare.rules import common_dtype, pointwise_strides
 from .._subclasses.fake_tensor import MetadataMismatchError
 
@@ -53,8 +54,6 @@ class RETURN_TYPE(Enum):
 # types ---------------------------------------------------------------------------------------------------------------
 
 _WIDE = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.complex32: torch.complex64}
-_REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
-_COMPLEX = {torch.bfloat16: torch.complex64, **{real: kind for kind, real in _REAL.items()}}
 _ORDERED = (bool, int, float, complex)
 
 
@@ -83,11 +82,11 @@ def is_grad_dtype(dtype: torch.dtype) -> bool:
 
 
 def corresponding_real_dtype(dtype: torch.dtype) -> torch.dtype:
-    return _REAL[dtype]
+    return dtype.to_real()
 
 
 def corresponding_complex_dtype(dtype: torch.dtype) -> torch.dtype:
-    return _COMPLEX[dtype]
+    return dtype.to_complex()
 
 
 def get_computation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -161,10 +160,7 @@ def canonicalize_dim(rank: int, idx: int, wrap_scalar: bool = True) -> int:
         raise RuntimeError(f"Rank cannot be negative but got {rank}")
     if rank == 0 and not wrap_scalar:
         raise IndexError(f"Dimension specified as {idx} but tensor has no dimensions")
-    size = max(rank, 1)
-    if not -size <= idx < size:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], but got {idx})")
-    return idx % size
+    return wrapped_dim(idx, rank)
 
 
 def canonicalize_dims(rank: int, indices: Any, wrap_scalar: bool = True) -> Any:
@@ -241,11 +237,7 @@ def is_cpu_scalar_tensor(a: Any) -> bool:
 
 def make_contiguous_strides_for(shape: Sequence[int], row_major: bool = True) -> tuple[int, ...]:
     """The strides of a dense tensor; those of the last two dimensions turned where not `row_major`."""
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    made = tuple(reversed(strides))
+    made = contiguous_strides(tuple(shape))
     if row_major or len(shape) < 2:
         return made
     return (*made[:-2], 1, max(shape[-2], 1))

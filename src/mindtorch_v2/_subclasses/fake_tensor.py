@@ -5,7 +5,6 @@ run under a FakeTensorMode, are answered by the Meta kernels; their results are 
 """
 
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -343,7 +342,6 @@ class FakeTensorConverter:
 
     def __init__(self, *, copy_data: bool = False, export: bool = False) -> None:
         self.meta_converter = MetaConverter(copy_data=copy_data)
-        self.constants: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 
     @property
     def tensor_memo(self) -> Any:

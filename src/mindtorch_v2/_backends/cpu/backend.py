@@ -37,6 +37,8 @@ class CpuBackend(Backend):
 
     def finished(self, array: Any, spec: Any, where: Any = None) -> Tensor:
         if array.__class__ is not np.ndarray:
+            if array is None:  # NumPy would make a NaN of it
+                raise AssertionError(f"a kernel gave no array of {spec}")
             array = np.asarray(array)
         kind = spec.dtype.np
         if array.dtype is not kind and array.dtype != kind:

@@ -1,10 +1,11 @@
 """DTensor: a tensor in pieces on the processes of a mesh."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import mindtorch_v2 as torch
 
+from ..._core.geometry import contiguous_strides
 from ..._core.wrapper_subclass import make_wrapper_subclass
 from .. import _collectives as collectives
 from ..device_mesh import DeviceMesh
@@ -13,15 +14,6 @@ from ._spec import DTensorSpec, TensorMeta, checked, local_geometry
 from .placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = ["DTensor", "distribute_module", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"]
-
-
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a dense tensor."""
-    strides, step = [], 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= max(length, 1)
-    return tuple(reversed(strides))
 
 
 class _FromLocal(torch.autograd.Function):
@@ -116,7 +108,8 @@ class DTensor(torch.Tensor):
             for dim, placement in enumerate(placed):
                 if isinstance(placement, Replicate):
                     collectives.broadcast(local_tensor.detach(), group=mesh.get_group(dim), group_src=0)
-        meta = TensorMeta(tuple(shape), tuple(stride) if stride is not None else contiguous(shape), local_tensor.dtype)
+        steps = tuple(stride) if stride is not None else contiguous_strides(tuple(shape))
+        meta = TensorMeta(tuple(shape), steps, local_tensor.dtype)
         return _FromLocal.apply(local_tensor, DTensorSpec(mesh, placed, meta))
 
     def to_local(self, *, grad_placements: Any = None) -> Any:
@@ -171,7 +164,7 @@ def distribute_tensor(tensor: Any, device_mesh: Any = None, placements: Any = No
     if src_data_rank is not None:
         for dim in range(mesh.ndim):
             collectives.broadcast(whole, group=mesh.get_group(dim), group_src=src_data_rank)
-    meta = TensorMeta(tuple(tensor.shape), contiguous(tensor.shape), tensor.dtype)
+    meta = TensorMeta(tuple(tensor.shape), contiguous_strides(tuple(tensor.shape)), tensor.dtype)
     spec = DTensorSpec(mesh, placed, meta)
     local = redistributed(whole, spec.with_placements([Replicate()] * mesh.ndim), placed)
     made = DTensor(local, spec, requires_grad=tensor.requires_grad)
@@ -206,7 +199,7 @@ def _factory(make: Callable, random: bool = False) -> Callable:
         mesh = device_mesh if device_mesh is not None else _default_mesh()
         placed = checked(placements, mesh, len(shape))
         kind = dtype if dtype is not None else torch.get_default_dtype()
-        spec = DTensorSpec(mesh, placed, TensorMeta(shape, contiguous(shape), kind))
+        spec = DTensorSpec(mesh, placed, TensorMeta(shape, contiguous_strides(shape), kind))
         if random:  # the numbers of the whole tensor, whatever the mesh
             whole = make(shape, dtype=kind, device=mesh.device_type, **more)
             local = redistributed(whole, spec.with_placements([Replicate()] * mesh.ndim), placed)

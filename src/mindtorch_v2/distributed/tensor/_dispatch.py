@@ -1,5 +1,6 @@
 """Operators on distributed tensors: a strategy is chosen, operands brought there, and each process runs its piece."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,9 +125,7 @@ def _price(spec: DTensorSpec, now: Placement, then: Placement) -> float:
     """How many elements go between processes, about; cutting a whole tensor costs next to nothing."""
     if now == then:
         return 0.0
-    elements = 1.0
-    for length in spec.shape:
-        elements *= length
+    elements = float(math.prod(spec.shape))
     if isinstance(then, Partial):
         return float("inf")
     if isinstance(now, Replicate):

@@ -5,7 +5,7 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from .core import _get_data, _maybe_get_mask, _quietly, is_masked_tensor
+from .core import _get_data, _maybe_get_mask, _quietly
 from .reductions import REDUCE_NAMES, reduction
 
 
@@ -71,5 +71,3 @@ FUNCTIONS: dict[str, Callable] = {
     "where": _where, "contiguous": _contiguous, "to_dense": _to_dense,
     "to_sparse": _to_sparse, "to_sparse_csr": _to_sparse_csr,
 }
-
-__all__ = ["FUNCTIONS", "is_masked_tensor"]

@@ -21,31 +21,26 @@ _lock = threading.Lock()
 _TRIES = 8
 
 
-def empty(shape: int | Sequence[int], kind: Any) -> np.ndarray:
-    """A new array for kernels to fill."""
-    made = np.empty(shape, kind)
+def _told(made: np.ndarray, maker: str) -> np.ndarray:
     recording = _recording
     if recording is not None:
-        recording.allocated(made, "empty")
+        recording.allocated(made, maker)
     return made
+
+
+def empty(shape: int | Sequence[int], kind: Any) -> np.ndarray:
+    """A new array for kernels to fill."""
+    return _told(np.empty(shape, kind), "empty")
 
 
 def zeros(shape: int | Sequence[int], kind: Any) -> np.ndarray:
     """A new array of zeros."""
-    made = np.zeros(shape, kind)
-    recording = _recording
-    if recording is not None:
-        recording.allocated(made, "zeros")
-    return made
+    return _told(np.zeros(shape, kind), "zeros")
 
 
 def flag() -> np.ndarray:
     """A number that a kernel sets where something is wrong: then nothing may come of the call."""
-    made = np.zeros(1, np.int64)
-    recording = _recording
-    if recording is not None:
-        recording.allocated(made, "flag")
-    return made
+    return _told(np.zeros(1, np.int64), "flag")
 
 
 def duplicate(array: np.ndarray) -> np.ndarray:
