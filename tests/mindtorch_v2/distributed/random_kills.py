@@ -3,10 +3,14 @@
     python tests/mindtorch_v2/distributed/random_kills.py --count 50 --seed 0
 
 Half of the jobs may not restart: then every survivor must end with an error that names a rank, within the timeout. The
-others restart from their last checkpoint and must end with the losses of a job that nobody disturbed.
+others restart from their last checkpoint and must end with the losses of a job that nobody disturbed: to 4 decimals, as
+kernels are compiled at a count of calls that begins anew with the process, and compiled ones round otherwise than NumPy.
 """
 
 import argparse
+import contextlib
+import itertools
+import math
 import os
 import random
 import re
@@ -65,8 +69,8 @@ def job(folder: Path, processes: int, restarts: int) -> subprocess.Popen:
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment)
 
 
-def killed(folder: Path, processes: int, rank: int, delay: float) -> int:
-    """Kills a rank a while after all have begun; its process number, or 0 if it had ended."""
+def kill(folder: Path, processes: int, rank: int, delay: float) -> None:
+    """Kills a rank a while after all have begun, if it has not ended."""
     files = [folder / f"pid {each}" for each in range(processes)]
     end = time.monotonic() + 120
     while not all(file.exists() and file.read_text() for file in files):
@@ -74,12 +78,8 @@ def killed(folder: Path, processes: int, rank: int, delay: float) -> int:
             raise TimeoutError("the job did not begin")
         time.sleep(0.01)
     time.sleep(delay)
-    pid = int(files[rank].read_text())
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return 0
-    return pid
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(files[rank].read_text()), signal.SIGKILL)
 
 
 def undisturbed(processes: int) -> str:
@@ -106,6 +106,11 @@ def _command_of(pid: int) -> str:
         return ""
 
 
+def alike(got: str, expected: str) -> bool:
+    pairs = list(itertools.zip_longest(map(float, got.split()), map(float, expected.split()), fillvalue=math.nan))
+    return all(abs(one - other) < 1e-4 for one, other in pairs)
+
+
 def disturbed(number: int, seed: int, processes: int, expected: str) -> str:
     """What went wrong in a job of which a rank was killed; nothing if all was as it should be."""
     chance = random.Random(1000 * seed + number)
@@ -113,17 +118,15 @@ def disturbed(number: int, seed: int, processes: int, expected: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         started = job(folder, processes, restarts)
-        pid = killed(folder, processes, rank, delay)
+        kill(folder, processes, rank, delay)
         code, text = finished(started)
         pids = [int((folder / f"pid {each}").read_text()) for each in range(processes)]
         what = f"run {number} (rank {rank} killed after {delay:.2f} s, {restarts} restarts)"
         if left_behind(pids):
             return f"{what}: processes {left_behind(pids)} are left"
         if code == 0:
-            got = (folder / "losses").read_text() if (folder / "losses").exists() else "no losses"
-            if pid and not restarts and "Traceback" not in text and got != expected:
-                return f"{what}: ended well with other losses"
-            return "" if got == expected else f"{what}: losses {got[:60]}, not {expected[:60]}"
+            got = (folder / "losses").read_text() if (folder / "losses").exists() else ""
+            return "" if alike(got, expected) else f"{what}: losses {got}, not {expected}"
         if restarts:
             return f"{what}: did not finish: {text[-1500:]}"
         survivors = len(re.findall(r"DistBackendError: \[rank \d+\][^\n]*rank \d+ \(process \d+\)", text))
