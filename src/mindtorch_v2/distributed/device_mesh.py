@@ -13,6 +13,7 @@ from ._world import (
     get_process_group_ranks,
     get_rank,
     get_world_size,
+    groups,
     init_process_group,
     is_initialized,
     is_outside,
@@ -30,7 +31,7 @@ class DeviceMesh:
                  _groups: Sequence[Any] | None = None, _root: "DeviceMesh | None" = None) -> None:
         self.device_type = device_type
         values = mesh.detach().cpu() if isinstance(mesh, torch.Tensor) else torch.tensor(mesh)
-        self.mesh = values.to(torch.int64)
+        self.mesh = values.to(torch.int32)
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         self._root = _root
         self._flattened: dict[str, DeviceMesh] = {}
@@ -44,8 +45,30 @@ class DeviceMesh:
                                f"{max(flat) + 1} ranks!")
         self._rank = get_rank() if _rank is None else _rank
         found = (self.mesh == self._rank).nonzero()
-        self._coordinate = found[0].tolist() if found.numel() else None
+        self._coordinate = tuple(found[0].tolist()) if found.numel() else None
+        self._hash = hash((tuple(flat), self.shape, device_type, self.mesh_dim_names))
         self._groups = list(_groups) if _groups is not None else self._lines() if _init_backend else []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Groups are not written but their names, by which they are found where they are."""
+        return {**self.__dict__, "_groups": [group.group_name for group in self._groups], "_root": None,
+                "_flattened": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if is_initialized():
+            known = {group.group_name: group for group in groups}
+            self._groups = [known[name] for name in state["_groups"] if name in known]
+
+    def __deepcopy__(self, memo: dict) -> "DeviceMesh":
+        return self
+
+    def __enter__(self) -> "DeviceMesh":
+        _mesh_resources.mesh_stack.append(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _mesh_resources.mesh_stack.pop()
 
     def _lines(self) -> list[Any]:
         """This process's group in each dimension. All processes make all groups, in one order."""
@@ -83,11 +106,12 @@ class DeviceMesh:
         return f"DeviceMesh({shown}, '{self.device_type}', stride={tuple(self.mesh.stride())})"
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, DeviceMesh) and torch.equal(self.mesh, other.mesh) and (
-            self.device_type, self.mesh_dim_names) == (other.device_type, other.mesh_dim_names))
+        return self is other or (isinstance(other, DeviceMesh) and self._hash == other._hash and torch.equal(
+            self.mesh, other.mesh) and (self.device_type, self.mesh_dim_names) == (
+                other.device_type, other.mesh_dim_names))
 
     def __hash__(self) -> int:
-        return hash((tuple(self.mesh.flatten().tolist()), self.shape, self.device_type, self.mesh_dim_names))
+        return self._hash
 
     def _dim(self, mesh_dim: int | str | None, what: str) -> int:
         if mesh_dim is None:
@@ -121,7 +145,7 @@ class DeviceMesh:
             raise RuntimeError(f"rank {self._rank} is not in this DeviceMesh")
         return self._coordinate[at]
 
-    def get_coordinate(self) -> list[int] | None:
+    def get_coordinate(self) -> tuple[int, ...] | None:
         return self._coordinate
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> "DeviceMesh":
@@ -133,12 +157,15 @@ class DeviceMesh:
             return self._flattened[names[0]]
         if names == self.mesh_dim_names:
             return self
+        if any(name not in self.mesh_dim_names for name in names):
+            raise KeyError(f"Invalid mesh_dim_names {names} specified. Valid mesh_dim_names are "
+                           f"{[*self.mesh_dim_names, *self._flattened]}.")
         dims = [self._dim(name, "") for name in names]
+        if dims != sorted(dims):
+            raise KeyError(f"Invalid mesh_dim_names {names} specified. Mesh dim indices should be in ascending order.")
         mesh = self.mesh
         if self._coordinate is not None:
-            kept = [slice(None) if at in dims else self._coordinate[at] for at in range(self.ndim)]
-            order = sorted(dims)
-            mesh = mesh[tuple(kept)].permute([order.index(dim) for dim in dims])
+            mesh = mesh[tuple(slice(None) if at in dims else self._coordinate[at] for at in range(self.ndim))]
         return DeviceMesh(self.device_type, mesh, mesh_dim_names=names, _groups=[self._groups[dim] for dim in dims],
                           _root=self._root or self)
 
@@ -160,6 +187,50 @@ class DeviceMesh:
         root._flattened[name] = made
         return made
 
+    def _unflatten(self, dim: int | str, mesh_sizes: Sequence[int], mesh_dim_names: Sequence[str],
+                   backend_override: Any = None) -> "DeviceMesh":
+        """The grid with one of its dimensions as several."""
+        at = self._dim(dim, "")
+        if len(mesh_sizes) != len(mesh_dim_names):
+            raise RuntimeError("mesh_dim_names must have same length as mesh_sizes in _unflatten!")
+        if math.prod(mesh_sizes) != self.size(at):
+            raise ValueError(f"The product of mesh_sizes={tuple(mesh_sizes)} is not {self.size(at)}, which is the size "
+                             f"of dimension {dim}")
+        names = self.mesh_dim_names or tuple(f"dim_{d}" for d in range(self.ndim))
+        return DeviceMesh(self.device_type, self.mesh.unflatten(at, list(mesh_sizes)),
+                          mesh_dim_names=(*names[:at], *mesh_dim_names, *names[at + 1 :]))
+
+    @staticmethod
+    def _concatenate(device_mesh_list: Sequence["DeviceMesh"]) -> "DeviceMesh":
+        """The part of a grid that has the dimensions of all these parts of it."""
+        root = device_mesh_list[0]._get_root_mesh()
+        names = tuple(name for mesh in device_mesh_list for name in mesh.mesh_dim_names or ())
+        if any(mesh._get_root_mesh() != root for mesh in device_mesh_list):
+            raise RuntimeError("Cannot concatenate DeviceMeshes derived from different device meshs")
+        if any(name not in (root.mesh_dim_names or ()) for name in names):
+            lines = [mesh.mesh.flatten() for mesh in device_mesh_list]
+            first = int(lines[0][0])
+            grid = lines[0] - first
+            for line in lines[1:]:
+                grid = grid.unsqueeze(-1) + (line - int(line[0]))
+            groups = [group for mesh in device_mesh_list for group in mesh._groups]
+            return DeviceMesh(root.device_type, grid + first, mesh_dim_names=names, _groups=groups, _root=root)
+        return root[names]
+
+    def _get_mesh_dim_by_name(self, mesh_dim_name: str) -> int:
+        return self._dim(mesh_dim_name, "")
+
+    def _get_all_submeshes(self, mesh_dim_name: str) -> list["DeviceMesh"]:
+        """Every line of the grid along a dimension."""
+        at = self._dim(mesh_dim_name, "")
+        lines = self.mesh.movedim(at, -1).reshape(-1, self.size(at))
+        return [DeviceMesh(self.device_type, line, mesh_dim_names=(mesh_dim_name,),
+                           _groups=[self._groups[at]] if self._rank in line.tolist() else [], _root=self)
+                for line in lines]
+
+    def _is_current_rank_part_of_mesh(self) -> bool:
+        return self._coordinate is not None
+
     def _get_root_mesh(self) -> "DeviceMesh":
         return self._root or self
 
@@ -176,6 +247,21 @@ class DeviceMesh:
         elif mesh is None:
             raise ValueError("Must pass mesh if passing multiple ProcessGroups")
         return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names, _groups=groups)
+
+
+class _MeshEnv:
+    """The meshes that are in force, the innermost last."""
+
+    def __init__(self) -> None:
+        self.mesh_stack: list[DeviceMesh] = []
+
+    def get_current_mesh(self) -> DeviceMesh:
+        if not self.mesh_stack:
+            raise RuntimeError("No device mesh is currently active!")
+        return self.mesh_stack[-1]
+
+
+_mesh_resources = _MeshEnv()
 
 
 def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None,

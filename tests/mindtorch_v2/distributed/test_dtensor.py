@@ -1,5 +1,7 @@
 """Distributed tensors: each operator under all placements against the same operator on whole tensors."""
 
+import copy
+import io
 import itertools
 
 import pytest
@@ -8,6 +10,7 @@ import mindtorch_v2 as torch
 import mindtorch_v2.nn.functional as F
 from mindtorch_v2 import nn
 from mindtorch_v2.distributed.tensor import (
+    DeviceMesh,
     DTensor,
     Partial,
     Replicate,
@@ -18,6 +21,8 @@ from mindtorch_v2.distributed.tensor import (
     randn,
     zeros,
 )
+from mindtorch_v2.distributed.tensor._utils import compute_local_shape_and_global_offset
+from mindtorch_v2.distributed.tensor.placement_types import _StridedShard
 
 R, S0, S1, S2 = Replicate(), Shard(0), Shard(1), Shard(2)
 A, B, C = (6, 4), (4, 6), (2, 6, 4)
@@ -131,12 +136,101 @@ def test_what_is_refused(together):
             (lambda: piece + x, RuntimeError, r"aten.add.Tensor got mixed torch.Tensor and DTensor"),
             (lambda: distribute_tensor(x, mesh, [Shard(5)]), AssertionError, "Sharding dim 5 greater than tensor ndim"),
             (lambda: distribute_tensor(x, mesh, [S0, S1]), ValueError, "must have the same length as `device_mesh"),
-            (lambda: torch.kron(piece, piece), NotImplementedError, "does not have a sharding strategy registered"),
+            (lambda: torch.geqrf(piece), NotImplementedError,
+             r"aten.geqrf.default does not have a sharding strategy registered, for \(Spec\(f32\[4, 4\]\(S\(0\)\)"),
         ):
             with pytest.raises(kind, match=text):
                 call()
 
     together(2, work)
+
+
+def test_parts_of_grids(together):
+    def work(rank):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        assert str(mesh["tp"]) == "DeviceMesh((tp=2), 'cpu', stride=(1,))" and mesh["tp"]._get_root_mesh() is mesh
+        assert mesh["tp"].mesh.tolist() == [[0, 1], [2, 3]][rank // 2] and mesh.mesh.dtype is torch.int32
+        assert mesh.get_coordinate() == (rank // 2, rank % 2) and mesh["dp"].get_local_rank() == rank // 2
+        assert mesh["dp", "tp"] is mesh and mesh._flatten("all").size() == 4
+        assert mesh["all"].mesh.tolist() == [0, 1, 2, 3]
+        assert DeviceMesh._concatenate([mesh["dp"], mesh["tp"]]) == mesh
+        line = init_device_mesh("cpu", (4,), mesh_dim_names=("all",))
+        assert line._unflatten(0, (2, 2), ("dp", "tp")) == mesh
+        assert copy.deepcopy(mesh) is mesh and mesh["dp"] != mesh["tp"] and mesh["tp"] == mesh["tp"]
+        with pytest.raises(KeyError, match="Mesh dim indices should be in ascending order"):
+            mesh["tp", "dp"]
+        with pytest.raises(KeyError, match=r"Invalid mesh_dim_names \('x',\) specified. Valid mesh_dim_names are"):
+            mesh["x"]
+
+        # a grid that cuts the same dimension twice, the second one first: pieces of pieces
+        for length in (8, 7, 5, 3):
+            whole = torch.arange(2.0 * length).reshape(length, 2)
+            twice = distribute_tensor(whole, mesh, [_StridedShard(0, split_factor=2), S0])
+            within = distribute_tensor(distribute_tensor(whole, mesh["tp"], [S0]).to_local(), mesh["dp"], [S0],
+                                       src_data_rank=None)
+            assert torch.equal(twice.to_local(), within.to_local())
+            for target in itertools.product((R, S0, S1), repeat=2):
+                assert torch.equal(twice.redistribute(placements=target).full_tensor(), whole), (length, target)
+        half = distribute_tensor(torch.arange(8.0), mesh["tp"], [_StridedShard(0, split_factor=2)])
+        assert half.to_local().tolist() == [[0, 1, 4, 5], [2, 3, 6, 7]][rank % 2]
+        assert repr(half.placements[0]) == "_StridedShard(dim=0, sf=2)" and not half.placements[0].is_shard()
+        assert (half * 2).placements == half.placements and (half * 2).sum().full_tensor() == 56
+
+    together(4, work)
+
+
+def test_parameters_in_pieces(together):
+    placed = {"weight": [_StridedShard(0, split_factor=2), S0], "bias": [R, S0]}
+
+    def spread(mesh, length):
+        torch.manual_seed(0)
+        module = nn.Linear(4, length)
+        for name, placements in placed.items():
+            value = distribute_tensor(getattr(module, name).data, mesh, placements)
+            module.register_parameter(name, nn.Parameter(value))
+        return module
+
+    def work(rank):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        for kind, options in (("SGD", {"momentum": 0.9}), ("AdamW", {}), ("Adam", {"amsgrad": True}), ("RMSprop", {})):
+            for way in ("foreach", "fused", "for-loop"):
+                if way == "fused" and kind == "RMSprop":
+                    continue
+                flags = {"for-loop": {"foreach": False}}.get(way, {way: True})
+                torch.manual_seed(0)
+                alone, pieces = nn.Linear(4, 5), spread(mesh, 5)
+                steps = [getattr(torch.optim, kind)(m.parameters(), lr=0.1, **flags, **options)
+                         for m in (alone, pieces)]
+                for number in range(2):
+                    for whole, piece in zip(alone.parameters(), pieces.parameters(), strict=True):
+                        whole.grad = torch.arange(float(whole.numel())).reshape(whole.shape) / 9 + number
+                        piece.grad = distribute_tensor(whole.grad, mesh, piece.placements)
+                    norms = [nn.utils.clip_grad_norm_(m.parameters(), 1.0) for m in (alone, pieces)]
+                    torch.testing.assert_close(norms[1].full_tensor(), norms[0])
+                    for step in steps:
+                        step.step()
+                for whole, piece in zip(alone.parameters(), pieces.parameters(), strict=True):
+                    torch.testing.assert_close(piece.full_tensor(), whole, msg=f"{kind} {way}")
+
+        module = spread(mesh, 6)
+        state = {key: value * 2 for key, value in module.state_dict().items()}
+        copied = copy.deepcopy(module)
+        assert str(copied.load_state_dict(state)) == "<All keys matched successfully>"
+        assert torch.equal(copied.weight.full_tensor(), 2 * module.weight.full_tensor())
+        assert copied.weight.placements == tuple(placed["weight"]) and isinstance(copied.weight, nn.Parameter)
+        file = io.BytesIO()
+        torch.save(module.state_dict(), file)
+        file.seek(0)
+        read = torch.load(file)["weight"]
+        assert read.device_mesh == mesh and torch.equal(read.full_tensor(), module.weight.full_tensor())
+        assert str(module.bias._spec) == "Spec(f32[6](RS(0)))" and repr(module.bias).startswith("DTensor(local_tensor=")
+        norms = torch._foreach_norm([state["weight"], state["bias"]])
+        torch.testing.assert_close(norms[0].full_tensor(), state["weight"].full_tensor().norm())
+        assert repr(norms[1].placements) == "(Replicate(), _NormPartial(2))"
+        shorter = compute_local_shape_and_global_offset((5, 2), mesh, placed["weight"])
+        assert shorter == [((2, 2), (0, 0)), ((1, 2), (3, 0)), ((1, 2), (2, 0)), ((1, 2), (4, 0))][rank]
+
+    together(4, work)
 
 
 def test_modules_train_as_on_one_process(together):

@@ -8,10 +8,10 @@ import mindtorch_v2 as torch
 from ..._core.geometry import contiguous_strides
 from ..._core.wrapper_subclass import make_wrapper_subclass
 from .. import _collectives as collectives
-from ..device_mesh import DeviceMesh
+from ..device_mesh import DeviceMesh, _mesh_resources
 from ._redistribute import of_gradient, redistributed
-from ._spec import DTensorSpec, TensorMeta, checked, local_geometry
-from .placement_types import Partial, Placement, Replicate, Shard
+from ._spec import DTensorSpec, TensorMeta, checked, local_shape
+from .placement_types import Cut, Partial, Placement, Replicate
 
 __all__ = ["DTensor", "distribute_module", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"]
 
@@ -101,15 +101,15 @@ class DTensor(torch.Tensor):
         if shape is None:
             lengths = list(local_tensor.shape)
             for dim, placement in enumerate(placed):
-                if isinstance(placement, Shard):
+                if isinstance(placement, Cut):
                     lengths[placement.dim] *= mesh.size(dim)
-            shape = tuple(lengths)
+            shape = lengths
         if run_check:
             for dim, placement in enumerate(placed):
                 if isinstance(placement, Replicate):
                     collectives.broadcast(local_tensor.detach(), group=mesh.get_group(dim), group_src=0)
         steps = tuple(stride) if stride is not None else contiguous_strides(tuple(shape))
-        meta = TensorMeta(tuple(shape), steps, local_tensor.dtype)
+        meta = TensorMeta(torch.Size(shape), steps, local_tensor.dtype)
         return _FromLocal.apply(local_tensor, DTensorSpec(mesh, placed, meta))
 
     def to_local(self, *, grad_placements: Any = None) -> Any:
@@ -143,9 +143,7 @@ class DTensor(torch.Tensor):
 
 
 def _default_mesh() -> DeviceMesh:
-    from ..device_mesh import init_device_mesh
-
-    return init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    return _mesh_resources.get_current_mesh()
 
 
 def distribute_tensor(tensor: Any, device_mesh: Any = None, placements: Any = None, *,
@@ -164,7 +162,7 @@ def distribute_tensor(tensor: Any, device_mesh: Any = None, placements: Any = No
     if src_data_rank is not None:
         for dim in range(mesh.ndim):
             collectives.broadcast(whole, group=mesh.get_group(dim), group_src=src_data_rank)
-    meta = TensorMeta(tuple(tensor.shape), contiguous_strides(tuple(tensor.shape)), tensor.dtype)
+    meta = TensorMeta(tensor.shape, contiguous_strides(tuple(tensor.shape)), tensor.dtype)
     spec = DTensorSpec(mesh, placed, meta)
     local = redistributed(whole, spec.with_placements([Replicate()] * mesh.ndim), placed)
     made = DTensor(local, spec, requires_grad=tensor.requires_grad)
@@ -199,12 +197,12 @@ def _factory(make: Callable, random: bool = False) -> Callable:
         mesh = device_mesh if device_mesh is not None else _default_mesh()
         placed = checked(placements, mesh, len(shape))
         kind = dtype if dtype is not None else torch.get_default_dtype()
-        spec = DTensorSpec(mesh, placed, TensorMeta(shape, contiguous_strides(shape), kind))
+        spec = DTensorSpec(mesh, placed, TensorMeta(torch.Size(shape), contiguous_strides(shape), kind))
         if random:  # the numbers of the whole tensor, whatever the mesh
             whole = make(shape, dtype=kind, device=mesh.device_type, **more)
             local = redistributed(whole, spec.with_placements([Replicate()] * mesh.ndim), placed)
         else:
-            local = make(local_geometry(shape, mesh, placed)[0], dtype=kind, device=mesh.device_type, **more)
+            local = make(local_shape(spec), dtype=kind, device=mesh.device_type, **more)
         return DTensor(local, spec, requires_grad=requires_grad)
 
     made.__name__ = make.__name__
