@@ -70,8 +70,13 @@ from ._core.generator import Generator, default_generator
 from ._core.printing import set_printoptions
 from ._core.resize import resize_as_
 from ._core.sparse_api import (
-    _validate_sparse_compressed_tensor_args,  # noqa: F401 - PyTorch has them here too
+    _validate_compressed_sparse_indices,  # noqa: F401 - PyTorch has them here too
+    _validate_sparse_bsc_tensor_args,  # noqa: F401
+    _validate_sparse_bsr_tensor_args,  # noqa: F401
+    _validate_sparse_compressed_tensor_args,  # noqa: F401
     _validate_sparse_coo_tensor_args,  # noqa: F401
+    _validate_sparse_csc_tensor_args,  # noqa: F401
+    _validate_sparse_csr_tensor_args,  # noqa: F401
     hspmm,
     smm,
     sparse_bsc_tensor,

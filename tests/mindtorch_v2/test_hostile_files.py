@@ -511,8 +511,8 @@ CASES |= {
                 tuple_of(tensor(), tensor(), tensor(), numbers(6)),
             )
         ),
-        NotImplementedError,
-        "no tensors of layout torch.sparse_bsr",
+        RuntimeError,
+        "values must have dimensionality > sum of batch and block dimensionalities",
     ),
     # the old format again
     "an old storage whose bytes are not there": (

@@ -20,10 +20,15 @@ def uncoalesced(dtype: Any = torch.float32) -> torch.Tensor:
 
 
 def of_layout(layout: Any, dtype: Any = torch.float32) -> torch.Tensor:
-    return DENSE.to(dtype).to_sparse(layout=layout)
+    return in_layout(DENSE.to(dtype), layout, (2, 1))
 
 
-LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
+LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, *BLOCKED)
+
+
+def in_layout(tensor: torch.Tensor, layout: Any, blocks: tuple[int, int]) -> torch.Tensor:
+    return tensor.to_sparse(layout=layout, blocksize=blocks if layout in BLOCKED else None)
 
 
 def random_sparse(seed: int, *shape: int, sparse_dim: int | None = None) -> torch.Tensor:
@@ -62,7 +67,39 @@ def test_a_coo_tensor_infers_its_size_and_says_what_it_is() -> None:
     (lambda: uncoalesced() / DENSE, "Sparse division requires a scalar or zero-dim dense tensor divisor"),
     (lambda: uncoalesced().exp(), "Could not run 'aten::exp' with arguments from the 'SparseCPU' backend"),
     (lambda: of_layout(torch.sparse_csr).cos(), "Could not run 'aten::cos' with arguments from the 'SparseCsrCPU'"),
-    (lambda: torch.sparse_bsr_tensor([0, 1], [0], torch.ones(1, 2, 2)), "torch.sparse_bsr"),
+    (lambda: DENSE.to_sparse_bsr((2, 2)),
+     "dense_to_sparse_bsr: tensor sparse size (2,3) must be divisible by given blocksize (2,2)"),
+    (lambda: DENSE.to_sparse_bsc((0, 1)), "dense_to_sparse_bsc: blocksize needs to be positive, but got [0, 1]"),
+    (lambda: DENSE.to_sparse(layout=torch.sparse_bsr), "dense_to_sparse: conversion from Strided to SparseBsr without "
+     "blocksize argument given is not supported"),
+    (lambda: of_layout(torch.sparse_csr).to_sparse(layout=torch.sparse_csc, blocksize=(1, 1)),
+     "sparse_compressed_to_sparse: conversion from SparseCsr to SparseCsc with blocksize argument given is not"),
+    (lambda: of_layout(torch.sparse_bsr).to_sparse_bsc((1, 1)), "sparse_compressed_to_sparse_bsc: conversion from "
+     "SparseBsr to SparseBsc with blocksize changed from [2, 1] to [1, 1] is not supported"),
+    (lambda: of_layout(torch.sparse_bsr).to_sparse_csr(),
+     "sparse_compressed_to_sparse_csr: expected SparseCsr or SparseCsc layout but got SparseBsr"),
+    (lambda: of_layout(torch.sparse_bsc).crow_indices(),
+     "crow_indices expected sparse row compressed tensor layout but got SparseBsc"),
+    (lambda: torch.sparse_bsr_tensor([0, 1], [0], torch.ones(1, 2, 2), (2, 3)),
+     "tensor shape[1] (=3) must be divisible with blocksize[1] (=2) as defined by values shape"),
+    (lambda: torch.sparse_bsc_tensor([0, 1], [0], torch.ones(1), (2, 2)),
+     "values must have dimensionality > sum of batch and block dimensionalities (=0 + 2) but got 1"),
+    (lambda: torch.sparse_bsr_tensor([0, 1], [0], torch.ones(1, 2, 2), (4, 2)),
+     "crow_indices.shape[-1] must be equal to the number of row blocks + 1 (=3), but got 2"),
+    (lambda: torch.sparse_bsr_tensor([0, 1], [0], torch.ones(1, 2, 2), layout=torch.sparse_csr),
+     "sparse_bsr_tensor: layout must be SparseBsr but got SparseCsr"),
+    (lambda: torch.sparse_compressed_tensor([0, 1], [0], torch.ones(1)),
+     "sparse_compressed_tensor expected sparse compressed tensor layout but got none"),
+    (lambda: torch._validate_compressed_sparse_indices(True, torch.tensor([0, 2]), torch.tensor([0, 1]), 1, 1, 2),
+     "`0 <= col_indices < ncols` is not satisfied."),
+    (lambda: torch._validate_sparse_bsr_tensor_args(torch.tensor([0, 1]).int(), torch.tensor([0]), torch.ones(1, 1, 1),
+                                                    (1, 1)),
+     "crow_indices and col_indices must have the same dtype, bot got Int and Long, respectively"),
+    (lambda: of_layout(torch.sparse_bsr).copy_(in_layout(DENSE, torch.sparse_bsr, (1, 1))),
+     "torch.copy_: copy of sparse compressed tensors having different block sizes is not supported."),
+    (lambda: torch.empty_like(of_layout(torch.sparse_bsr), layout=torch.sparse_csr),
+     "empty_like with different sparse layout is not supported (self is SparseBsr but you requested SparseCsr)"),
+    (lambda: of_layout(torch.sparse_bsr).stride(), "Sparse BSR tensors do not have strides"),
     (lambda: uncoalesced().untyped_storage(), "Cannot access storage of SparseTensorImpl"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(make: Callable, text: str) -> None:
@@ -97,6 +134,11 @@ def test_text_is_pytorchs() -> None:
         "tensor(indices=tensor([], size=(2, 0)),\n       values=tensor([], size=(0,)),\n"
         "       size=(2, 3), nnz=0, layout=torch.sparse_coo)"
     )
+    assert repr(torch.tensor([[1.0, 0.0, 2.0, 3.0], [0.0] * 4]).to_sparse_bsr((2, 2))) == (
+        "tensor(crow_indices=tensor([0, 2]),\n       col_indices=tensor([0, 1]),\n       values=tensor([[[1., 0.],\n"
+        "                       [0., 0.]],\n\n                      [[2., 3.],\n                       [0., 0.]]]), "
+        "size=(2, 4), nnz=2,\n       layout=torch.sparse_bsr)"
+    )
 
 
 # values --------------------------------------------------------------------------------------------------------------
@@ -113,7 +155,9 @@ def test_coalescing_sums_what_is_at_one_place() -> None:
 @pytest.mark.parametrize("source", LAYOUTS)
 @pytest.mark.parametrize("target", (*LAYOUTS, torch.strided))
 def test_conversions_keep_the_elements(source: Any, target: Any) -> None:
-    made = of_layout(source).to_sparse(layout=target)
+    if source in BLOCKED and target in (torch.sparse_csr, torch.sparse_csc):
+        return  # refused, as in PyTorch; see above
+    made = in_layout(of_layout(source), target, (2, 1))
     assert made.layout is target
     assert torch.equal(made.to_dense(), DENSE)
 
@@ -122,6 +166,14 @@ def test_batches_and_dense_dimensions_of_compressed_layouts() -> None:
     x = torch.arange(1.0, 25.0).reshape(2, 3, 4)
     for made in (x.to_sparse_csr(), x.to_sparse_csc(), x.to_sparse_csr(dense_dim=1), x.to_sparse(2)):
         assert torch.equal(made.to_dense(), x)
+    for made in (x.to_sparse_bsr((3, 2)), x.to_sparse_bsc((1, 4)), x.to_sparse_bsr((2, 3), dense_dim=1)):
+        assert torch.equal(made.to_dense(), x) and torch.equal(made.to_sparse().to_dense(), x)
+    blocks = x.to_sparse_bsr((3, 2))
+    assert blocks.values().shape == (2, 2, 3, 2) and blocks.crow_indices().tolist() == [[0, 2], [0, 2]]
+    assert torch.equal(blocks[1].to_dense(), x[1]) and torch.equal(blocks.mT.to_dense(), x.mT)
+    assert blocks.mT.layout is torch.sparse_bsc
+    assert x.to_sparse_bsr((2, 3), dense_dim=1).values().shape == (1, 2, 3, 4)
+    assert torch.equal(x.to_sparse_bsr((2, 3), dense_dim=1).select(2, 1).to_dense(), x[:, :, 1])
     assert x.to_sparse_csr().values().shape == (2, 12) and x.to_sparse_csr(dense_dim=1).values().shape == (6, 4)
 
 
@@ -148,7 +200,7 @@ COO_ONLY: tuple[Callable, ...] = (
 def test_operators_agree_with_dense_tensors(layout: Any, function: Callable) -> None:
     first, second, dense = random_sparse(1, 4, 5), random_sparse(2, 4, 5), torch.arange(20.0).double().reshape(4, 5)
     if layout is not torch.sparse_coo:
-        first, second = first.to_sparse(layout=layout), second.to_sparse(layout=layout)
+        first, second = (in_layout(x, layout, (2, 5)) for x in (first, second))
     expected = function(first.to_dense(), second.to_dense(), dense)
     torch.testing.assert_close(function(first, second, dense).to_dense(), expected)
 
@@ -181,10 +233,11 @@ def test_products_agree_with_dense_ones(layout: Any) -> None:
     a, b = random_sparse(4, 4, 5), torch.arange(15.0).double().reshape(5, 3)
     threes, fours = torch.ones(3).double(), torch.ones(4).double()
     linear = torch.nn.functional.linear
-    s = a if layout is torch.sparse_coo else a.to_sparse(layout=layout)
+    s = a if layout is torch.sparse_coo else in_layout(a, layout, (2, 5))
     d = a.to_dense()
     pairs = [(s @ b, d @ b), (b.t() @ s.t(), b.t() @ d.t()), (s @ b[:, 0], d @ b[:, 0]), (s.t() @ s, d.t() @ d),
              (torch.addmm(threes, s, b, beta=2, alpha=3), torch.addmm(threes, d, b, beta=2, alpha=3)),
+             (torch.addmv(fours, s, b[:, 0], alpha=2), fours + 2 * (d @ b[:, 0])),
              (torch.sparse.mm(s, b), d @ b), (linear(b.t(), s, fours), linear(b.t(), d, fours))]  # fmt: skip
     for found, expected in pairs:
         torch.testing.assert_close(found.to_dense(), expected)
@@ -219,7 +272,8 @@ _OTHER = torch.arange(6.0).double().reshape(3, 2)
     lambda s: s.to_dense(), lambda s: s.coalesce().values(), lambda s: torch.sparse.mm(s, _OTHER),
     lambda s: torch.mm(s, _OTHER), lambda s: torch.sparse.sum(s, 0), lambda s: torch.sparse.softmax(s, 1),
     lambda s: (s * s).to_dense(), lambda s: s.sin(), lambda s: (-s / 3).t(),
-    lambda s: s.to_sparse_csr().to_sparse_csc(),
+    lambda s: s.to_sparse_csr().to_sparse_csc(), lambda s: s.to_sparse_bsr((1, 3)).to_sparse_bsc((1, 3)),
+    lambda s: s.to_sparse_bsc((2, 1)).sin().values(), lambda s: torch.sparse.mm(s.to_sparse_bsr((2, 1)), _OTHER),
     lambda s: torch.sparse.mm(s, s.t()), lambda s: torch.cat([s, s], 1), lambda s: s.sum(),
 ])  # fmt: skip
 def test_gradients_agree_with_differences(function: Callable) -> None:
@@ -328,7 +382,7 @@ def test_sparse_adam_moves_the_rows_that_were_used() -> None:
 
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_files_hold_all_layouts(weights_only: bool) -> None:
-    saved = {"coo": uncoalesced(), "csr": of_layout(torch.sparse_csr), "csc": of_layout(torch.sparse_csc)}
+    saved = {"coo": uncoalesced(), **{str(kind): of_layout(kind) for kind in LAYOUTS[1:]}}
     file = io.BytesIO()
     torch.save(saved, file)
     file.seek(0)

@@ -11,22 +11,28 @@ from typing import Any
 import numpy as np
 
 from .._dispatch.keys import COMPRESSED_MASK, COO_MASK, SPARSE_MASK, modes
-from .device import CPU, Size, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from .device import CPU, Size, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from .dtype import int32, int64
 from .tensor import Tensor, wrap
 
 LAYOUT_NAMES = {sparse_coo: "Sparse", sparse_csr: "SparseCsr", sparse_csc: "SparseCsc", sparse_bsr: "SparseBsr",
                 sparse_bsc: "SparseBsc"}
-COMPRESSED = (sparse_csr, sparse_csc)
-# The names of a compressed layout's two index tensors, and of what they count.
-PARTS = {sparse_csr: ("crow_indices", "col_indices", "row", "rows", "cols"),
-         sparse_csc: ("ccol_indices", "row_indices", "column", "cols", "rows")}
+BY_ROWS, BLOCKED = (sparse_csr, sparse_bsr), (sparse_bsr, sparse_bsc)
+TRANSPOSED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc, sparse_bsc: sparse_bsr}
+COMPRESSED = tuple(TRANSPOSED)
+# The names of a compressed layout's two index tensors, of what the first has one more of, and of the two counts.
+PARTS = {sparse_csr: ("crow_indices", "col_indices", "rows", "nrows", "ncols"),
+         sparse_csc: ("ccol_indices", "row_indices", "columns", "ncols", "nrows"),
+         sparse_bsr: ("crow_indices", "col_indices", "row blocks", "nrows", "ncols"),
+         sparse_bsc: ("ccol_indices", "row_indices", "column blocks", "ncols", "nrows")}
 
 
 class SparseArray:
     """What a sparse tensor has for an array: index tensors, values, a shape.
 
     `parts` is one (sparse dims, nnz) tensor for COO; for the compressed layouts, where each row or column begins and
-    the plain indices, both with the batch dimensions first.
+    the plain indices, both with the batch dimensions first. In a blocked layout, rows, columns and elements of these
+    are blocks: values have two more dimensions, those of a block.
     """
 
     __slots__ = ("coalesced", "layout", "parts", "shape", "values")
@@ -45,12 +51,14 @@ class SparseArray:
     batch = property(lambda self: 0 if self.layout is sparse_coo else self.parts[-1]._array.ndim - 1)
     sparse_dim = property(lambda self: self.parts[0]._array.shape[0] if self.layout is sparse_coo else 2)
     dense_dim = property(lambda self: len(self.shape) - self.batch - self.sparse_dim)
+    block = property(lambda self: self.values._array.shape[self.batch + 1 : self.batch + 3]
+                     if self.layout in BLOCKED else ())
 
     @property
     def strides(self) -> tuple[int, ...]:
         if self.layout is sparse_coo:
             return (0,) * len(self.shape)
-        raise RuntimeError("Sparse CSR tensors do not have strides")
+        raise RuntimeError(f"Sparse {self.layout._name[-3:].upper()} tensors do not have strides")
 
     def to_host(self) -> np.ndarray:
         raise TypeError(f"can't convert {LAYOUT_NAMES[self.layout]} layout tensor to numpy. Use Tensor.to_dense() "
@@ -74,8 +82,8 @@ class SparseArray:
             raise NotImplementedError(f"a sparse tensor on '{self.values._device}' can be made and turned dense; "
                                       "anything else takes one on the CPU")
 
-    def places(self) -> np.ndarray:
-        """The indices as (batch and sparse dims, elements); IndexError if one lies outside of the shape."""
+    def cells(self) -> np.ndarray:
+        """The indices as (batch and sparse dims, nnz), of blocks in a blocked layout; IndexError if one is wrong."""
         self.refuse_device()
         if self.layout is sparse_coo:
             found = self.parts[0]._array
@@ -86,12 +94,22 @@ class SparseArray:
                 raise RuntimeError(f"{PARTS[self.layout][0]} do not fit {plain.shape[-1]} elements")
             line = np.repeat(np.tile(np.arange(counts.shape[-1]), math.prod(counts.shape[:-1])), counts.ravel())
             lead = [grid.ravel() for grid in np.indices(plain.shape)[:-1]] if plain.ndim > 1 else []
-            pair = (line, plain.ravel()) if self.layout is sparse_csr else (plain.ravel(), line)
+            pair = (line, plain.ravel()) if self.layout in BY_ROWS else (plain.ravel(), line)
             found = np.stack([*lead, *pair]).astype(np.int64, copy=False)
-        limits = np.array(self.shape[: len(found)], np.int64)[:, None]
+        limits = np.array(grid_of(self.shape, self.batch, self.block)[: len(found)], np.int64)[:, None]
         if found.size and ((found < 0) | (found >= limits)).any():
             raise IndexError(f"an index of a sparse tensor lies outside of its size {list(self.shape)}")
         return found
+
+    def places(self) -> np.ndarray:
+        """The indices as (batch and sparse dims, elements), in the order of `rows`."""
+        found = self.cells()
+        if self.layout not in BLOCKED:
+            return found
+        inside = np.indices(self.block).reshape(2, 1, -1)
+        spread = np.repeat(found[:, :, None], inside.shape[-1], axis=2)
+        spread[-2:] = spread[-2:] * np.array(self.block)[:, None, None] + inside
+        return spread.reshape(len(found), -1)
 
     def flat_places(self) -> np.ndarray:
         """Each element's place among all places of the sparse dimensions."""
@@ -111,9 +129,9 @@ class SparseArray:
         return SparseArray(sparse_coo, (wrap(np.ascontiguousarray(indices)),), wrap(values), self.shape, True)
 
     def rows(self) -> np.ndarray:
-        """The values as one row an element, batches joined."""
-        values = self.values._array
-        return values.reshape((-1, *values.shape[self.batch + 1 :])) if self.batch else values
+        """The values as one row an element, batches and blocks joined."""
+        values, kept = self.values._array, self.batch + 1 + 2 * (self.layout in BLOCKED)
+        return values.reshape((math.prod(values.shape[:kept]), *values.shape[kept:])) if kept > 1 else values
 
 
 def flattened(places: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -122,6 +140,14 @@ def flattened(places: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     for place, length in zip(places, shape, strict=False):
         flat = flat * length + place
     return flat
+
+
+def grid_of(shape: Sequence[int], batch: int, block: Sequence[int]) -> tuple[int, ...]:
+    """A shape whose two sparse dimensions count blocks, where there are such."""
+    if not block:
+        return tuple(shape)
+    rows, columns = (n // max(b, 1) for n, b in zip(shape[batch : batch + 2], block, strict=True))
+    return (*shape[:batch], rows, columns, *shape[batch + 2 :])
 
 
 # making tensors ------------------------------------------------------------------------------------------------------
@@ -146,6 +172,9 @@ def empty_sparse(kind: layout, shape: Sequence[int], like: Tensor, sparse_dim: i
     if kind is sparse_coo:
         dims = len(shape) if sparse_dim is None else sparse_dim
         return coo(wrap(np.empty((dims, 0), np.int64)), wrap(np.empty((0, *shape[dims:]), like._array.dtype)), shape)
+    if kind in BLOCKED:
+        raise RuntimeError("empty_sparse_compressed expected sparse compressed (non-block) tensor layout but got "
+                           f"{LAYOUT_NAMES[kind]}")
     if len(shape) < 2:
         raise RuntimeError(f"torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got "
                            f"size {list(shape)}")
@@ -163,46 +192,65 @@ def emptied(array: SparseArray, kind: Any) -> SparseArray:
 
 
 def coo_of(array: SparseArray) -> SparseArray:
-    """A compressed array as a COO one."""
+    """A compressed array as a COO one, of all elements of its blocks."""
     if array.layout is sparse_coo:
         return array
-    made = SparseArray(sparse_coo, (wrap(array.places()),), wrap(array.rows()), array.shape)
-    return made.summed() if array.layout is sparse_csc else SparseArray(
-        sparse_coo, made.parts, made.values, made.shape, True)
+    ordered = array.layout is sparse_csr
+    made = SparseArray(sparse_coo, (wrap(array.places()),), wrap(array.rows()), array.shape, ordered)
+    return made.summed()
 
 
-def compressed_of(array: SparseArray, kind: layout) -> SparseArray:
-    """A COO array of two sparse dimensions, or one of another compressed layout, as a compressed one."""
-    batch = array.batch
+def compressed_of(array: SparseArray, kind: layout, block: tuple[int, int] | None = None,
+                  batch: int | None = None) -> SparseArray:
+    """An array in a compressed layout; COO ones have two sparse dimensions, or `batch` more."""
+    batch = array.batch if batch is None else batch
     if array.layout is sparse_coo:
-        if array.sparse_dim != 2:
+        if array.sparse_dim != batch + 2:
             raise RuntimeError(f"coo_to_sparse_{kind._name[-3:]}: conversion from Sparse to {LAYOUT_NAMES[kind]} for "
                                "input tensors with sparse_dim()!=2 is not supported")
         array = array.summed()
-    places, rows = array.places(), array.rows()
-    if kind is sparse_csc:
-        order = np.argsort(flattened(places[[*range(batch), batch + 1, batch]],
-                                     [*array.shape[:batch], array.shape[batch + 1], array.shape[batch]]), kind="stable")
-    else:
-        order = np.argsort(flattened(places, array.shape), kind="stable")
     indices = np.dtype(np.int64) if array.layout is sparse_coo else array.parts[0]._array.dtype
+    if array.layout in BLOCKED:  # into the other one, with the same blocks
+        places, rows, block = array.cells(), array.values._array, array.block
+        rows = rows.reshape(math.prod(rows.shape[: batch + 1]), *rows.shape[batch + 1 :])
+    else:
+        places, rows = array.places(), array.rows()
+        if block is not None:
+            places, rows = _gathered(places, rows, array.shape, batch, block)
+    grid = grid_of(array.shape, batch, block or ())
+    swapped = [*range(batch), *((batch, batch + 1) if kind in BY_ROWS else (batch + 1, batch))]
+    order = np.argsort(flattened(places[swapped], [grid[d] for d in swapped]), kind="stable")
     return compress(places[:, order], rows[order], array.shape, kind, batch, indices)
+
+
+def _gathered(places: np.ndarray, rows: np.ndarray, shape: Sequence[int], batch: int,
+              block: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Elements as blocks: the places of those that have some, and their elements, zeros among them."""
+    lead, inner = places[:batch], places[batch : batch + 2]
+    size = np.array(block)[:, None]
+    cells, grid = np.concatenate((lead, inner // size)), grid_of(shape, batch, block)
+    _, first, number = np.unique(flattened(cells, grid), return_index=True, return_inverse=True)
+    made = np.zeros((len(first), *block, *rows.shape[1:]), rows.dtype)
+    made[(number.reshape(-1), *(inner % size))] = rows
+    return cells[:, first], made
 
 
 def compress(places: np.ndarray, rows: np.ndarray, shape: tuple[int, ...], kind: layout, batch: int,
              indices: Any = np.int64) -> SparseArray:
-    """The compressed array of elements that come in its order."""
-    line, plain = (batch, batch + 1) if kind is sparse_csr else (batch + 1, batch)
-    lead, lines = shape[:batch], shape[line]
+    """The compressed array of elements, or blocks, that come in its order."""
+    line, plain = (batch, batch + 1) if kind in BY_ROWS else (batch + 1, batch)
+    lead = shape[:batch]
+    lines = grid_of(shape, batch, rows.shape[1:3] if kind in BLOCKED else ())[line]
     bins = flattened(places[[*range(batch), line]], [*lead, lines])
     counts = np.bincount(bins, minlength=math.prod(lead) * lines).reshape((*lead, lines))
     starts = np.concatenate((np.zeros((*lead, 1), np.int64), np.cumsum(counts, axis=-1)), axis=-1)
     nnz = starts[..., -1]
-    if lead and (nnz != nnz.flat[0]).any():
-        raise RuntimeError("Expect the same number of specified elements per batch.")
     each = int(nnz.flat[0]) if nnz.size else 0
+    if (nnz != each).any():
+        raise RuntimeError("Expect the same number of specified elements per batch.")
     values = rows.reshape((*lead, each, *rows.shape[1:]))
-    parts = (starts.astype(indices, copy=False), places[plain].reshape((*lead, each)).astype(indices, copy=False))
+    along = np.ascontiguousarray(places[plain], indices).reshape((*lead, each))
+    parts = (starts.astype(indices, copy=False), along)
     return SparseArray(kind, tuple(map(wrap, parts)), wrap(values), shape)
 
 
@@ -248,33 +296,79 @@ def refuse_negative(indices: Tensor) -> None:
             raise RuntimeError(f"found negative index {least} for dim {dim}")
 
 
-def check_compressed(array: SparseArray) -> None:
-    """Raises unless starts and indices are those of a matrix of this shape, in order."""
-    starts_name, plain_name, line, lines, plains = PARTS[array.layout]
-    starts, plain = (part._array for part in array.parts)
-    batch = array.batch
-    count, length = array.shape[batch : batch + 2][:: 1 if array.layout is sparse_csr else -1]
-    nnz = plain.shape[-1]
+def check_shapes(array: SparseArray) -> None:
+    """Raises unless the parts of a compressed array have shapes and types that fit each other."""
+    kind, parts, values, size = array.layout, array.parts, array.values, array.shape
+    starts_name, plain_name, lines = PARTS[kind][:3]
+    names = f"{starts_name} and {plain_name}"
+    (starts, plain), batch, block = parts, parts[0].dim() - 1, 2 if kind in BLOCKED else 0
+    for name, part in ((starts_name, starts), (plain_name, plain), ("values", values)):
+        if part._keys & SPARSE_MASK:
+            raise RuntimeError(f"expected {name} to be a strided tensor but got {LAYOUT_NAMES[part.layout]} tensor")
+    if batch < 0:
+        raise RuntimeError(f"{starts_name} must have dimensionality >= 1 but got 0")
+    if starts.dim() != plain.dim():
+        raise RuntimeError(f"{names} dimensionalities must be equal but got {starts.dim()} and {plain.dim()}, "
+                           "respectively")
+    dense = values.dim() - batch - block - 1
+    if dense < 0:
+        raise RuntimeError(f"values must have dimensionality > sum of batch and block dimensionalities (={batch} + "
+                           f"{block}) but got {values.dim()}")
+    if len(size) != batch + 2 + dense:
+        raise RuntimeError("tensor dimensionality must be sum of batch, base, and dense dimensionalities "
+                           f"(={batch} + 2 + {dense}) but got {len(size)}")
+    leads = [list(shape[:batch]) for shape in (starts.shape, plain.shape, values.shape, size)]
+    if any(lead != leads[-1] for lead in leads):
+        raise RuntimeError(f"all batch dimensions of {starts_name} (={leads[0]}), {plain_name} (={leads[1]}), and "
+                           f"values (={leads[2]}) must be equal to tensor batch dimensions (={leads[3]})")
+    blocks = values.shape[batch + 1 : batch + 3] if block else ()
+    for at, (length, width) in enumerate(zip(size[batch:], blocks, strict=False)):
+        if not width or length % width:
+            raise RuntimeError(f"tensor shape[{at}] (={length}) must be divisible with blocksize[{at}] (={width}) as "
+                               "defined by values shape")
+    count = grid_of(size, batch, blocks)[batch + (kind not in BY_ROWS)]
     if starts.shape[-1] != count + 1:
-        raise RuntimeError(f"{starts_name}.shape[-1] must be equal to the number of {line}s + 1 (={count + 1}), but "
+        raise RuntimeError(f"{starts_name}.shape[-1] must be equal to the number of {lines} + 1 (={count + 1}), but "
                            f"got {starts.shape[-1]}")
-    if array.values._array.shape[: batch + 1] != plain.shape:
-        raise RuntimeError(f"number of dimensions and shape of {plain_name} must fit values, but got "
-                           f"{list(plain.shape)} and {list(array.values.shape)}")
+    if plain.shape[-1] != values.shape[batch]:
+        raise RuntimeError(f"{plain_name}.shape[-1] must be equal to nnz (={values.shape[batch]}) as defined by "
+                           f"values.shape[{batch}], but got {plain.shape[-1]}")
+    for part in parts:
+        if part.dtype not in (int32, int64):
+            raise RuntimeError(f"{names} dtype must be Int or Long, but got {part.dtype.scalar_name}")
+
+
+def check_lines(kind: layout, starts: np.ndarray, plain: np.ndarray, length: int, nnz: int) -> None:
+    """Raises unless indices are those of lines with so many elements in all and places in each, in order."""
+    starts_name, plain_name, _, lines, plains = PARTS[kind]
     steps = np.diff(starts, axis=-1)
-    for holds, text in (((starts[..., 0] == 0).all(), f"{starts_name}[..., 0] == 0"),
+    for holds, text in ((((plain >= 0) & (plain < length)).all(), f"0 <= {plain_name} < {plains}"),
+                        ((starts[..., 0] == 0).all(), f"{starts_name}[..., 0] == 0"),
                         ((starts[..., -1] == nnz).all(), f"{starts_name}[..., -1] == nnz"),
                         (((steps >= 0) & (steps <= length)).all(),
-                         f"0 <= {starts_name}[..., 1:] - {starts_name}[..., :-1] <= n{plains}"),
-                        (((plain >= 0) & (plain < length)).all(), f"0 <= {plain_name} < n{plains}")):
+                         f"0 <= {starts_name}[..., 1:] - {starts_name}[..., :-1] <= {plains}")):
         if not holds:
             raise RuntimeError(f"`{text}` is not satisfied.")
-    places = array.places()
-    if array.layout is sparse_csc:
-        places = places[[*range(batch), batch + 1, batch]]
-    if (np.diff(flattened(places, [*array.shape[:batch], count, length])) <= 0).any():
+    line = np.repeat(np.arange(steps.size), steps.ravel())  # each line of each batch has its own number
+    if (np.diff(line * max(length, 1) + plain.ravel()) <= 0).any():
         raise RuntimeError(f"`{plain_name}[..., {starts_name}[..., i - 1]:{starts_name}[..., i]] for all i = 1, ..., "
-                           f"n{lines} are sorted and distinct along the last dimension values` is not satisfied.")
+                           f"{lines} are sorted and distinct along the last dimension values` is not satisfied.")
+
+
+def check_compressed(array: SparseArray) -> None:
+    """Raises unless the parts fit each other, and the indices are those of a matrix of this shape, in order."""
+    names = PARTS[array.layout][:2]
+    for name, part in zip(names, array.parts, strict=True):
+        if part.layout is strided and part.dim() and part.shape[-1] > 1 and part.stride(-1) != 1:
+            raise RuntimeError(f"expected {name} to be a contiguous tensor per batch")
+    first, second = (part.dtype for part in array.parts)
+    if first is not second:
+        raise RuntimeError(f"{' and '.join(names)} must have the same dtype, bot got {first.scalar_name} and "
+                           f"{second.scalar_name}, respectively")
+    check_shapes(array)
+    length = grid_of(array.shape, array.batch, array.block)[array.batch + (array.layout in BY_ROWS)]
+    starts, plain = (part._array for part in array.parts)
+    check_lines(array.layout, starts, plain, length, plain.shape[-1])
 
 
 def check_indices(array: SparseArray) -> None:

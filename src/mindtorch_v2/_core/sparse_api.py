@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -14,17 +14,23 @@ from .._ops.sparse import layouts as _ops
 from .._ops.sparse.products import hspmm, smm
 from .._utils import when_filled
 from .convert import overridable
-from .device import CPU, as_device, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from .device import CPU, as_device, layout, sparse_coo, sparse_csc, sparse_csr, strided
 from .dtype import dtype as dtype_type
 from .dtype import get_default_dtype, int64
 from .from_data import tensor
 from .sparse import (
+    BLOCKED,
+    BY_ROWS,
     COMPRESSED,
+    LAYOUT_NAMES,
+    PARTS,
     SparseArray,
     check_compressed,
     check_coo,
     check_counts,
     check_indices,
+    check_lines,
+    check_shapes,
     checks_invariants,
     empty_sparse,
     is_sparse,
@@ -50,10 +56,14 @@ def _data(data: Any, dtype: dtype_type | None) -> Tensor:
     return data if dtype is None else data.to(dtype)
 
 
-def _sizes(size: Sequence[int]) -> tuple[int, ...]:
+def _sequence(size: Any) -> Sequence[Any]:
     if not isinstance(size, (tuple, list)):
         raise TypeError(expected("sparse tensor", "size", "tuple of ints", size))
-    size = tuple(checked_int("sparse tensor", "size", n) for n in size)
+    return size
+
+
+def _sizes(size: Sequence[int]) -> tuple[int, ...]:
+    size = tuple(checked_int("sparse tensor", "size", n) for n in _sequence(size))
     if any(n < 0 for n in size):
         raise RuntimeError("numel: integer multiplication overflow")
     return size
@@ -100,42 +110,62 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
                              dtype: dtype_type | None = None, layout: layout | None = None, device: Any = None,
                              pin_memory: bool = False, requires_grad: bool = False,
                              check_invariants: bool | None = None) -> Tensor:
-    """A CSR or CSC tensor out of where each row or column begins, the indices along it, and the values."""
+    """A tensor of a compressed layout out of where each row or column begins, the indices along it, and the values."""
     _check_device(device)
-    if layout in (sparse_bsr, sparse_bsc):
-        raise NotImplementedError(f"sparse_compressed_tensor: there are no tensors of layout {layout} here")
     if layout not in COMPRESSED:
-        raise RuntimeError(f"sparse_compressed_tensor: expected a sparse compressed layout, but got {layout}")
+        found = "none" if layout is None else LAYOUT_NAMES.get(layout, "Strided")
+        raise RuntimeError(f"sparse_compressed_tensor expected sparse compressed tensor layout but got {found}")
     parts = tuple(_data(part, None).detach() for part in (compressed_indices, plain_indices))
-    if any(part.dtype.category != 1 for part in parts):
-        raise RuntimeError("compressed_indices and plain_indices dtype must be Int or Long, but got "
-                           f"{parts[0].dtype.scalar_name} and {parts[1].dtype.scalar_name}")
     values = _data(values, dtype)
-    if size is None:
-        lines, width = parts[0].size(-1) - 1, int(parts[1]._array.max()) + 1 if parts[1].numel() else 0
-        pair = (lines, width) if layout is sparse_csr else (width, lines)
-        size = (*parts[1].shape[:-1], *pair, *values.shape[parts[1].dim() :])
-    size = _sizes(size)
-    array = SparseArray(layout, parts, values, size)
-    if parts[0].dim() != parts[1].dim() or values._array.shape[: parts[1].dim()] != parts[1]._array.shape:
-        raise RuntimeError(f"the shapes of compressed_indices, plain_indices and values do not fit each other: "
-                           f"{[list(x.shape) for x in (*parts, values)]}")
-    if len(size) < array.batch + 2 or size[array.batch + 2 :] != values._array.shape[array.batch + 1 :]:
-        raise RuntimeError(f"values has incorrect size {list(values.shape)} for a sparse tensor of size {list(size)}")
-    if checks_invariants(check_invariants):
-        check_compressed(array)
+    size = _inferred_size(layout, parts, values) if size is None else tuple(
+        checked_int("sparse tensor", "size", n) for n in _sequence(size))
+    check = check_compressed if checks_invariants(check_invariants) else check_shapes
+    check(SparseArray(layout, parts, values, size))
+    _sizes(size)
     made = call_bound(registry.get("_sparse_compressed_tensor"), (*parts, values, size, layout))
     return _finished(made, requires_grad)
 
 
-def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
-    """A tensor of layout torch.sparse_csr."""
-    return sparse_compressed_tensor(crow_indices, col_indices, values, size, layout=sparse_csr, **options)
+def _inferred_size(kind: layout, parts: Sequence[Tensor], values: Tensor) -> tuple[int, ...]:
+    """The least size that has room for indices and values."""
+    starts, plain = parts
+    lead = tuple(plain.shape[:-1])
+    block: Sequence[int] = values.shape[len(lead) + 1 : len(lead) + 3] if kind in BLOCKED else ()
+    lines, width = starts.shape[-1] - 1 if starts.dim() else 0, int(plain._array.max()) + 1 if plain.numel() else 0
+    pair = (lines, width) if kind in BY_ROWS else (width, lines)
+    if len(block) == 2:
+        pair = (pair[0] * block[0], pair[1] * block[1])
+    return (*lead, *pair, *values.shape[len(lead) + 1 + len(block) :])
 
 
-def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
-    """A tensor of layout torch.sparse_csc."""
-    return sparse_compressed_tensor(ccol_indices, row_indices, values, size, layout=sparse_csc, **options)
+def _constructor(kind: layout) -> Callable:
+    starts, plain = PARTS[kind][:2]
+    name = f"{kind._name}_tensor"
+
+    def make(*args: Any, layout: layout | None = None, **options: Any) -> Tensor:
+        if layout not in (None, kind):
+            raise RuntimeError(f"{name}: layout must be {LAYOUT_NAMES[kind]} but got "
+                               f"{LAYOUT_NAMES.get(layout, 'Strided')}")
+        options = {_SAME_PART.get(key, key): value for key, value in options.items()}
+        return sparse_compressed_tensor(*args, layout=kind, **options)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A tensor of layout {kind} out of {starts}, {plain} and values."
+    return make
+
+
+_SAME_PART = {**dict.fromkeys(("crow_indices", "ccol_indices"), "compressed_indices"),
+              **dict.fromkeys(("col_indices", "row_indices"), "plain_indices")}
+sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bsc_tensor = map(_constructor, COMPRESSED)
+
+
+def _validator(kind: layout) -> Callable:
+    def check(starts: Tensor, plain: Tensor, values: Tensor, size: Any, *, check_pinning: bool | None = None) -> None:
+        _validate_sparse_compressed_tensor_args(starts, plain, values, size, kind)
+
+    check.__name__ = check.__qualname__ = f"_validate_{kind._name}_tensor_args"
+    check.__doc__ = f"Raises unless these are the parts of a tensor of layout {kind}."
+    return check
 
 
 def _validate_sparse_coo_tensor_args(indices: Tensor, values: Tensor, size: Any,
@@ -145,20 +175,28 @@ def _validate_sparse_coo_tensor_args(indices: Tensor, values: Tensor, size: Any,
 
 
 def _validate_sparse_compressed_tensor_args(compressed_indices: Tensor, plain_indices: Tensor, values: Tensor,
-                                            size: Any, layout: layout) -> None:
+                                            size: Any, layout: layout, *, check_pinning: bool | None = None) -> None:
     """Raises unless these are the parts of a tensor of a compressed layout."""
     sparse_compressed_tensor(compressed_indices, plain_indices, values, size, layout=layout, check_invariants=True)
 
 
-def sparse_bsr_tensor(*args: Any, **options: Any) -> NoReturn:
-    """NotImplementedError: blocks of rows are not here."""
-    raise NotImplementedError("sparse_bsr_tensor: there are no tensors of layout torch.sparse_bsr here")
+(_validate_sparse_csr_tensor_args, _validate_sparse_csc_tensor_args, _validate_sparse_bsr_tensor_args,
+ _validate_sparse_bsc_tensor_args) = map(_validator, COMPRESSED)
 
 
-def sparse_bsc_tensor(*args: Any, **options: Any) -> NoReturn:
-    """NotImplementedError: blocks of columns are not here."""
-    raise NotImplementedError("sparse_bsc_tensor: there are no tensors of layout torch.sparse_bsc here")
+def _validate_compressed_sparse_indices(is_crow: bool, compressed_idx: Tensor, plain_idx: Tensor, cdim: int, dim: int,
+                                        nnz: int) -> None:
+    """Raises unless these are indices of `cdim` lines of `dim` places, `nnz` in each batch."""
+    kind = sparse_csr if is_crow else sparse_csc
+    for name, part, wanted, word in ((PARTS[kind][0], compressed_idx, cdim + 1, "dimension + 1"),
+                                     (PARTS[kind][1], plain_idx, nnz, "nnz")):
+        if part.size(-1) != wanted:
+            raise RuntimeError(f"{name} have wrong shape: {name}.shape[-1] = {part.size(-1)} is not equal to {word} = "
+                               f"{wanted}")
+    check_lines(kind, compressed_idx._array, plain_idx._array, dim, nnz)
 
+
+BY_COLUMNS = tuple(kind for kind in COMPRESSED if kind not in BY_ROWS)
 
 # methods -------------------------------------------------------------------------------------------------------------
 
@@ -170,7 +208,7 @@ def _of_coo(name: str, *, checked: bool) -> Callable:
         if self.layout is not sparse_coo:
             if not checked:
                 _ops.refuse_backend(f"aten::{name}", "SparseCsrCPU" if is_sparse(self) else "CPU", self)
-            _ops.refuse_layout(name, "sparse coordinate", self)
+            _ops.refuse_layout(name, "sparse coordinate tensor", self)
         array = self._array
         if checked and name == "indices" and not array.coalesced:
             raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
@@ -185,20 +223,20 @@ def _of_coo(name: str, *, checked: bool) -> Callable:
 def _values(self: Tensor) -> Tensor:
     """The values of a coalesced or compressed tensor; their gradient is sparse."""
     if not is_sparse(self):
-        _ops.refuse_layout("values", "sparse", self)
+        _ops.refuse_layout("values", "sparse tensor", self)
     if self.layout is sparse_coo and not self._array.coalesced:
         raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
     return _ops.values_of(self)
 
 
-def _part(name: str, kind: layout, number: int) -> Callable:
+def _part(name: str, by_rows: bool, number: int) -> Callable:
     def method(self: Tensor) -> Tensor:
-        if self.layout is not kind:
-            _ops.refuse_layout(name, f"sparse {'row' if kind is sparse_csr else 'column'} compressed", self)
+        if self.layout not in (BY_ROWS if by_rows else BY_COLUMNS):
+            _ops.refuse_layout(name, f"sparse {'row' if by_rows else 'column'} compressed tensor", self)
         return self._array.parts[number]
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"The {name} of a tensor of layout {kind}."
+    method.__doc__ = f"The {name} of a tensor compressed by {'rows' if by_rows else 'columns'}."
     return method
 
 
@@ -229,20 +267,24 @@ def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
     return self
 
 
-def _to_layout(name: str, kind: layout) -> Callable:
+def _to_layout(kind: layout) -> Callable:
     def method(self: Tensor, dense_dim: int | None = None) -> Tensor:
         return _ops.to_sparse(self, layout=kind, dense_dim=dense_dim)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"The tensor in layout {kind}; itself if it is."
-    return method
+    def method_of_blocks(self: Tensor, blocksize: tuple[int, int], dense_dim: int | None = None) -> Tensor:
+        return _ops.to_sparse(self, layout=kind, blocksize=blocksize, dense_dim=dense_dim)
+
+    made = method_of_blocks if kind in BLOCKED else method
+    made.__name__ = made.__qualname__ = f"to_{kind._name}"
+    made.__doc__ = f"The tensor in layout {kind}; itself if it is."
+    return made
 
 
 def sparse_resize_(self: Tensor, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
     """This tensor with another size; one that has elements keeps them, and so can only grow."""
     array, size = self._array, _sizes(size)
     if self.layout is not sparse_coo:
-        _ops.refuse_layout("sparse_resize_", "sparse coordinate", self)
+        _ops.refuse_layout("sparse_resize_", "sparse coordinate tensor", self)
     if sparse_dim + dense_dim != len(size):
         raise RuntimeError(f"number of dimensions must be sparse_dim ({sparse_dim}) + dense_dim ({dense_dim}), but got "
                            f"{len(size)}")
@@ -296,14 +338,14 @@ _METHODS: dict[str, Callable] = {
        ("indices", "_indices", "_values", "is_coalesced")},
     "_coalesced_": _coalesced_, "_nnz": _nnz, "_dimI": lambda self: self._array.sparse_dim,
     "_dimV": lambda self: self._array.dense_dim,
-    "ccol_indices": _part("ccol_indices", sparse_csc, 0), "coalesce": _ops.coalesce,
-    "col_indices": _part("col_indices", sparse_csr, 1), "crow_indices": _part("crow_indices", sparse_csr, 0),
+    "ccol_indices": _part("ccol_indices", False, 0), "coalesce": _ops.coalesce,
+    "col_indices": _part("col_indices", True, 1), "crow_indices": _part("crow_indices", True, 0),
     "dense_dim": _dense_dim,
-    "row_indices": _part("row_indices", sparse_csc, 1), "smm": smm,
+    "row_indices": _part("row_indices", False, 1), "smm": smm,
     "sparse_dim": _sparse_dim,
     "sparse_resize_": sparse_resize_, "sparse_resize_and_clear_": sparse_resize_and_clear_,
     "to_dense": _ops.to_dense, "to_sparse": _ops.to_sparse, "to_sparse_coo": _to_sparse_coo,
-    "to_sparse_csc": _to_layout("to_sparse_csc", sparse_csc), "to_sparse_csr": _to_layout("to_sparse_csr", sparse_csr),
+    **{f"to_{kind._name}": _to_layout(kind) for kind in COMPRESSED},
     "values": _values,
 }
 
@@ -314,7 +356,7 @@ _PARAMETERS = {
     **dict.fromkeys(("sparse_resize_", "sparse_resize_and_clear_"), "int[] size, int sparse_dim, int dense_dim"),
     "to_dense": "ScalarType? dtype=None, *, bool? masked_grad=None",
     "to_sparse": "int sparse_dim=None, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None",
-    **dict.fromkeys(("to_sparse_csc", "to_sparse_csr"), "int? dense_dim=None"),
+    **{f"to_{kind._name}": "int[2] blocksize, " * (kind in BLOCKED) + "int? dense_dim=None" for kind in COMPRESSED},
 }
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._autograd.function import Function
-from .._core.device import sparse_coo, sparse_csc, strided
+from .._core.device import sparse_coo, strided
 from .._core.settled import settled
-from .._core.sparse import compress, coo, is_sparse, wrap_sparse
+from .._core.sparse import compressed_of, coo, is_sparse, wrap_sparse
 from .._core.tensor import Tensor, wrap
 from .._core.wrapper_subclass import WrapperArray
 from .._dispatch.argument_checks import checked_float
@@ -113,10 +113,8 @@ def _specified(tensor: Tensor) -> Tensor:
     rows = rows.reshape(-1, *array.shape[count:])
     if array.layout is sparse_coo:
         return coo(wrap(places), wrap(rows), array.shape, True)
-    if array.layout is sparse_csc:
-        order = np.lexsort((places[-2], places[-1], *places[:-2][::-1]))
-        places, rows = places[:, order], rows[order]
-    return wrap_sparse(compress(places, rows, array.shape, array.layout, array.batch))
+    full = coo(wrap(places), wrap(rows), array.shape, True)._array
+    return wrap_sparse(compressed_of(full, array.layout, array.block or None, array.batch))
 
 
 def _numerical(function: Callable, moved: _Moved, outputs: Sequence[Tensor], count: int,

@@ -21,7 +21,9 @@ _LOW_PRECISION = {torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2,
 # Layout -> what its tensors are called, and their parts.
 _SPARSE_PARTS = {torch.sparse_coo: ("COO", ("_indices", "_values")),
                  torch.sparse_csr: ("CSR", ("crow_indices", "col_indices", "values")),
-                 torch.sparse_csc: ("CSC", ("ccol_indices", "row_indices", "values"))}
+                 torch.sparse_csc: ("CSC", ("ccol_indices", "row_indices", "values")),
+                 torch.sparse_bsr: ("BSR", ("crow_indices", "col_indices", "values")),
+                 torch.sparse_bsc: ("BSC", ("ccol_indices", "row_indices", "values"))}
 _NUMBER_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 

@@ -11,19 +11,21 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..._core.device import CPU, layout, sparse_bsc, sparse_bsr, sparse_coo, strided
+from ..._core.device import CPU, layout, sparse_coo, strided
 from ..._core.dtype import dtype, get_default_dtype
 from ..._core.sparse import (
+    BLOCKED,
+    BY_ROWS,
     COMPRESSED,
     LAYOUT_NAMES,
     SparseArray,
-    compress,
     compressed_of,
     coo,
     coo_of,
     emptied,
     empty_sparse,
     flattened,
+    grid_of,
     is_sparse,
     wrap_sparse,
 )
@@ -33,7 +35,7 @@ from ..._dispatch.callers import call_bound
 from ..._dispatch.keys import DispatchKey
 from ..._dispatch.registry import Operator, PerOperator, registry
 from .._declare.families import Family
-from .._declare.op import function_of, op
+from .._declare.op import composite, function_of, op
 from .._declare.rules import Spec, at_hand, check_result_fits, shape_text
 from ..create import sparse_factories
 from . import on_device
@@ -146,7 +148,7 @@ def plain(value: Any) -> Any:
 
 def refuse_layout(name: str, wanted: str, tensor: Tensor) -> NoReturn:
     found = LAYOUT_NAMES.get(tensor.layout, "Strided")
-    raise RuntimeError(f"{name} expected {wanted} tensor layout but got {found}")
+    raise RuntimeError(f"{name} expected {wanted} layout but got {found}")
 
 
 # parts ---------------------------------------------------------------------------------------------------------------
@@ -176,15 +178,19 @@ def indices_of(self: Tensor) -> Tensor:
 def rebuilt(pattern: Tensor, values: Tensor) -> Tensor:
     """A tensor with the indices of a sparse one and other values, which may have other dense dimensions."""
     array = pattern._array
-    size = (*array.shape[: array.batch + array.sparse_dim], *values._array.shape[array.batch + 1 :])
+    held = array.batch + 1 + 2 * (array.layout in BLOCKED)
+    size = (*array.shape[: array.batch + array.sparse_dim], *values._array.shape[held:])
     if array.layout is sparse_coo:
         return call_bound(_COO, (array.sparse_dim, values._array.ndim - 1, size, array.parts[0], values,
                                  array.coalesced))
     return call_bound(_COMPRESSED, (*array.parts, values, size, array.layout))
 
 
-def _places_of_parts(starts: Tensor, plain_indices: Tensor, size: Sequence[int], kind: layout) -> Tensor:
-    return wrap(SparseArray(kind, (starts, plain_indices), plain_indices, size).places())
+def _places_of_parts(starts: Tensor, plain_indices: Tensor, shape: Sequence[int], size: Sequence[int],
+                     kind: layout) -> Tensor:
+    """The places of the elements of a compressed tensor with values of a shape."""
+    values = wrap(np.broadcast_to(np.zeros((), np.int8), shape))
+    return wrap(SparseArray(kind, (starts, plain_indices), values, size).places())
 
 
 _COO = op("_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, int[] size, Tensor indices, Tensor "
@@ -197,7 +203,19 @@ _COMPRESSED = op("_sparse_compressed_tensor(Tensor compressed_indices, Tensor pl
    kernel=Layouts(dense=lambda compressed_indices, plain_indices, values, size, layout: wrap_sparse(
        SparseArray(layout, (compressed_indices, plain_indices), values.detach(), size))),
    grad=dict(values=lambda grad, compressed_indices, plain_indices, values_shape, size, layout: values_at(
-       grad, _places_of_parts(compressed_indices, plain_indices, size, layout)).reshape(values_shape)))
+       grad, _places_of_parts(compressed_indices, plain_indices, values_shape, size, layout)).reshape(values_shape)))
+
+
+@composite("_sparse_compressed_tensor_with_dims(int nnz, int dense_dim, int[] size, int[] blocksize, ScalarType "
+           "index_dtype, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) "
+           "-> Tensor", public="")
+def _with_dims(nnz, dense_dim, size, blocksize, index_dtype, dtype, layout, device, pin_memory):
+    batch = len(size) - 2 - dense_dim
+    lines = grid_of(size, batch, blocksize)[batch + (layout not in BY_ROWS)]
+    shapes = ((lines + 1,), (nnz,), (nnz, *blocksize, *size[batch + 2 :]))
+    kinds = (index_dtype, index_dtype, dtype or get_default_dtype())
+    parts = [zeros((*size[:batch], *shape), dtype=kind) for shape, kind in zip(shapes, kinds, strict=True)]
+    return call_bound(_COMPRESSED, (*parts, tuple(size), layout))
 
 
 def from_parts(indices: np.ndarray, values: Tensor, size: Sequence[int], coalesced: bool = False) -> Tensor:
@@ -230,7 +248,7 @@ def _looked_up_dense(self: Tensor, indices: Tensor) -> Tensor:
 
 _VALUES_AT = op("_sparse_values_at(Tensor self, Tensor indices) -> Tensor", public="",
    kernel=Layouts(_looked_up, _looked_up, _looked_up_dense),
-   grad=dict(self=lambda grad, self, indices: _as_layout(
+   grad=dict(self=lambda grad, self, indices: as_layout(
        call_bound(_COO, (len(indices), grad.dim() - 1, self.shape, indices, grad, False)), self)))
 
 
@@ -252,7 +270,7 @@ def coalesce(self: Tensor) -> Tensor:
     if not isinstance(self, Tensor):
         raise TypeError(expected("coalesce", "input", "Tensor", self, 1))
     if self.layout is not sparse_coo:
-        refuse_layout("coalesce", "sparse coordinate", self)
+        refuse_layout("coalesce", "sparse coordinate tensor", self)
     return self if self._array.coalesced else call_bound(_COALESCE, (self,))
 
 
@@ -271,7 +289,7 @@ def dense_array(self: Tensor) -> np.ndarray:
 def _to_dense_grad(grad: Tensor, self: Tensor, masked_grad: bool | None) -> Tensor:
     if masked_grad is not False:
         return grad.sparse_mask(coalesce(self) if self.layout is sparse_coo else self)
-    return _as_layout(grad, self)
+    return as_layout(grad, self)
 
 
 def _dense_of(self: Tensor, masked_grad: bool | None) -> Tensor:
@@ -296,7 +314,7 @@ def to_dense(self: Tensor, dtype: dtype | None = None, *, masked_grad: bool | No
     return call_bound(_TO_DENSE, (self, masked_grad))
 
 
-def _as_layout(grad: Tensor, like: Tensor) -> Tensor:
+def as_layout(grad: Tensor, like: Tensor) -> Tensor:
     """A gradient in the layout of what it is the gradient of."""
     if grad.layout is like.layout:
         return grad
@@ -304,10 +322,27 @@ def _as_layout(grad: Tensor, like: Tensor) -> Tensor:
         return to_dense(grad)
     if like.layout is sparse_coo:
         return to_sparse(grad, like._array.sparse_dim)
-    return to_sparse(grad, layout=like.layout, dense_dim=like._array.dense_dim)
+    array = like._array
+    dense = array.dense_dim if grad.layout is strided else None
+    return to_sparse(grad, layout=like.layout, dense_dim=dense, blocksize=array.block or None)
 
 
-def _from_dense(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim: int | None) -> Tensor:
+def _check_blocks(name: str, shape: Sequence[int], block: Sequence[int] | None, batch: int) -> None:
+    """Raises unless a matrix, or each of a batch, is made of blocks of this size."""
+    if block is None:
+        return
+    if len(block) != 2:
+        raise RuntimeError(f"{name}: blocksize needs to be a tuple of size 2, but got {len(block)}")
+    if min(block) <= 0:
+        raise RuntimeError(f"{name}: blocksize needs to be positive, but got {list(block)}")
+    rows, columns = shape[batch : batch + 2]
+    if rows % block[0] or columns % block[1]:
+        raise RuntimeError(f"{name}: tensor sparse size ({rows},{columns}) must be divisible by given blocksize "
+                           f"({block[0]},{block[1]})")
+
+
+def _from_dense(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim: int | None,
+                blocksize: tuple[int, int] | None) -> Tensor:
     array, ndim = self._array, self.dim()
     name = f"dense_to_{layout._name}" if layout in COMPRESSED else "dense_to_sparse"
     if layout is sparse_coo:
@@ -323,40 +358,47 @@ def _from_dense(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim:
             raise RuntimeError(f"{name}: dense_dim argument must be in [0,{ndim - 2}] range, but {dense_dim or 0} is "
                                "given")
         dims = batch + 2
+        _check_blocks(name, array.shape, blocksize, batch)
     if not at_hand(array):
         return on_device.from_dense(self, layout, dims, batch)
-    filled = (array != 0).any(tuple(range(dims, ndim)))
-    if layout is sparse_coo:
-        places = np.stack(filled.nonzero()) if dims else np.empty((0, int(filled)), np.int64)
-        return coo(wrap(places), wrap(array[tuple(places)] if dims else array[None][: int(filled)]), array.shape, True)
-    places = np.stack(filled.nonzero())
-    made = SparseArray(sparse_coo, (wrap(places),), wrap(array[tuple(places)]), array.shape, True)
-    return wrap_sparse(_compressed_batches(made, layout, batch))
+    filled = (self != 0)._array.any(tuple(range(dims, ndim)))
+    places = np.stack(filled.nonzero()) if dims else np.empty((0, int(filled)), np.int64)
+    rows = array[tuple(places)] if dims else array[None][: int(filled)]
+    made = SparseArray(sparse_coo, (wrap(places),), wrap(rows), array.shape, True)
+    return wrap_sparse(made if layout is sparse_coo else compressed_of(made, layout, blocksize, batch))
 
 
-def _compressed_batches(array: SparseArray, kind: layout, batch: int) -> SparseArray:
-    """A COO array whose leading dimensions are batches, compressed."""
-    if not batch:
-        return compressed_of(array, kind)
-    places, shape = array.parts[0]._array, array.shape
-    if kind is not COMPRESSED[0]:
-        swapped = [*range(batch), batch + 1, batch]
-        order = np.argsort(flattened(places[swapped], [shape[d] for d in swapped]), kind="stable")
-        return compress(places[:, order], array.values._array[order], shape, kind, batch)
-    return compress(places, array.values._array, shape, kind, batch)
-
-
-def _from_sparse(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim: int | None) -> Tensor:
+def _from_sparse(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim: int | None,
+                 blocksize: tuple[int, int] | None) -> Tensor:
     array = self._array
-    if layout is not sparse_coo:
-        return wrap_sparse(compressed_of(array, layout))
-    return wrap_sparse(coo_of(array))
+    if layout is sparse_coo:
+        return wrap_sparse(coo_of(array))
+    blocked, kind = array.layout in BLOCKED, layout._name[-3:]
+    name = f"coo_to_sparse_{kind}" if array.layout is sparse_coo else f"sparse_compressed_to_sparse_{kind}"
+    if blocked and layout not in BLOCKED:
+        refuse_layout(f"{name}:", "SparseCsr or SparseCsc", self)
+    if not blocked:
+        if array.batch and blocksize is not None:
+            raise RuntimeError(f"{name}: conversion from {LAYOUT_NAMES[array.layout]} to {LAYOUT_NAMES[layout]} for "
+                               "batched inputs is not supported")
+        _check_blocks(name, array.shape, blocksize, array.batch)
+    elif blocksize is not None and blocksize != array.block:
+        _refuse_blocks(name, array, layout, blocksize)
+    return wrap_sparse(compressed_of(array, layout, blocksize))
 
 
-_TO_SPARSE = op("_to_sparse(Tensor self, Layout layout, int? sparse_dim=None, int? dense_dim=None) -> Tensor",
-   public="",
+def _refuse_blocks(name: str, array: SparseArray, kind: layout, blocksize: Sequence[int]) -> NoReturn:
+    raise RuntimeError(f"{name}: conversion from {LAYOUT_NAMES[array.layout]} to {LAYOUT_NAMES[kind]} with blocksize "
+                       f"changed from {list(array.block)} to {list(blocksize)} is not supported")
+
+
+_TO_SPARSE = op("_to_sparse(Tensor self, Layout layout, int? sparse_dim=None, int? dense_dim=None, int[2]? "
+                "blocksize=None) -> Tensor", public="",
    kernel=Layouts(_from_sparse, _from_sparse, _from_dense, _from_dense),
-   grad=dict(self=lambda grad, self: _as_layout(grad, self)))
+   grad=dict(self=lambda grad, self: as_layout(grad, self)))
+
+
+_CONVERSIONS = {strided: "dense_to_sparse", sparse_coo: "sparse_coo_to_sparse"}
 
 
 def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: layout | None = None,
@@ -366,22 +408,29 @@ def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: layout | N
     source = LAYOUT_NAMES.get(self.layout, "Strided")
     if sparse_dim is not None and layout is not None:
         raise TypeError("to_sparse() takes 0 positional arguments but 1 was given")
-    if wanted in (sparse_bsr, sparse_bsc):
-        raise NotImplementedError(f"to_sparse: there are no tensors of layout {wanted} here")
-    if blocksize is not None:
-        raise RuntimeError(f"dense_to_sparse: conversion from {source} to {LAYOUT_NAMES[wanted]} with blocksize "
-                           "argument given is not supported")
     if wanted is strided:
         return to_dense(self)
     if wanted not in LAYOUT_NAMES:
         raise RuntimeError(f"dense_to_sparse: unexpected source layout {source}")
+    name = "to_sparse" if self.layout is wanted else _CONVERSIONS.get(self.layout, "sparse_compressed_to_sparse")
+    if (blocksize is not None) is not (wanted in BLOCKED):
+        raise RuntimeError(f"{name}: conversion from {source} to {LAYOUT_NAMES[wanted]} "
+                           f"with{'out' * (blocksize is None)} blocksize argument given is not supported")
+    if dense_dim is not None and is_sparse(self):
+        name = f"{name.removeprefix('sparse_') if self.layout is sparse_coo else name}_{wanted._name[-3:]}"
+        raise RuntimeError(f"{name}: conversion from {source} to {LAYOUT_NAMES[wanted]} with dense_dim argument given "
+                           "is not supported")
     if sparse_dim is not None and is_sparse(self) and sparse_dim != self._array.sparse_dim:
         if self.layout is sparse_coo:
             raise RuntimeError("to_sparse: conversion from Sparse to Sparse with sparse_dim argument "
                                "!=self.sparse_dim() is not supported")
         raise RuntimeError(f"sparse_compressed_to_sparse: conversion from {source} to Sparse with sparse_dim argument "
                            "!=2 is not supported")
-    return self if self.layout is wanted else call_bound(_TO_SPARSE, (self, wanted, sparse_dim, dense_dim))
+    if self.layout is wanted:
+        if blocksize is not None and blocksize != self._array.block:
+            _refuse_blocks(f"to_{wanted._name}", self._array, wanted, blocksize)
+        return self
+    return call_bound(_TO_SPARSE, (self, wanted, sparse_dim, dense_dim, blocksize))
 
 
 @composed
@@ -394,8 +443,7 @@ def _sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     if is_sparse(self) and not self._array.coalesced and self._array.parts[0] is mask._array.parts[0]:
         return self  # the same indices, each as often
     array = mask._array
-    found = values_at(self, indices_of(mask))
-    return rebuilt(mask, found.reshape(array.values._array.shape[: array.batch + 1] + tuple(found.shape[1:])))
+    return rebuilt(mask, values_at(self, indices_of(mask)).reshape(array.values._array.shape))
 
 
 op("sparse_mask(Tensor self, Tensor mask) -> Tensor", public="Tensor",
@@ -415,7 +463,8 @@ def _copied(self: Tensor, kind: dtype | None, where: Any) -> Tensor:
 
 def _cleared(self: Tensor) -> Tensor:
     array = self._array
-    self._array = empty_sparse(array.layout, array.shape, array.values, array.sparse_dim)._array
+    self._array = (empty_sparse(sparse_coo, array.shape, array.values, array.sparse_dim)._array
+                   if array.layout is sparse_coo else emptied(array, array.dtype))
     self._bump_version()
     return self
 
@@ -430,7 +479,7 @@ def _stored(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
                                f"supported. self layout is {LAYOUT_NAMES[self.layout]} and src layout is {found}")
         _check_same_lines(self._array, src._array)
     elif src.layout in COMPRESSED:
-        refuse_layout("copy_sparse_compressed_", "sparse compressed", self)
+        refuse_layout("copy_sparse_compressed_", "sparse compressed tensor", self)
     elif src.layout is not self.layout:
         raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = "
                            f"{self.type()} and src type = {src.type()}")
@@ -443,10 +492,14 @@ def _stored(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
 
 def _check_same_lines(target: SparseArray, source: SparseArray) -> None:
     """Raises unless the parts of one compressed array can take the place of another's."""
+    if target.block != source.block:
+        raise RuntimeError("torch.copy_: copy of sparse compressed tensors having different block sizes is not "
+                           f"supported. self and src block sizes are {list(target.block)} and {list(source.block)}, "
+                           "respectively.")
     if target.nnz != source.nnz:
         raise RuntimeError("torch.copy_: only sparse compressed tensors with the same number of specified elements are "
                            "supported.")
-    dim = target.batch + (target.layout is not COMPRESSED[0])
+    dim = target.batch + (target.layout not in BY_ROWS)
     here, there = target.shape[dim], source.shape[source.batch + dim - target.batch]
     if here != there:
         raise RuntimeError(f"torch.copy_: expected shapes of self and src to match along dimension {dim} for "
@@ -479,6 +532,9 @@ def _empty_like(self: Tensor, dtype: dtype | None, layout: layout | None, device
     if layout is strided:
         return zeros(self.shape, dtype=like.dtype, device=device, requires_grad=requires_grad)
     same = layout in (None, self.layout)
+    if layout is not None and not same and sparse_coo not in (layout, self.layout):
+        raise RuntimeError("empty_like with different sparse layout is not supported (self is "
+                           f"{LAYOUT_NAMES[self.layout]} but you requested {LAYOUT_NAMES[layout]})")
     if same and self.layout is not sparse_coo:
         made = wrap_sparse(emptied(self._array, like._array.dtype))
     else:

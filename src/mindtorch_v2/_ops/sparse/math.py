@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.device import sparse_coo
+from ..._core.device import sparse_coo, sparse_csr
 from ..._core.dtype import dtype, int64
-from ..._core.sparse import compressed_of, coo, coo_of, is_sparse, wrap_sparse
+from ..._core.sparse import LAYOUT_NAMES, coo, coo_of, is_sparse, wrap_sparse
 from ..._core.tensor import Tensor, wrap
 from ..._dispatch.callers import call_bound
 from ..._dispatch.registry import registry
@@ -17,6 +17,7 @@ from .._declare.rules import Spec, broadcast_shape, check_result_fits, common_dt
 from ..reduce import reduced_dims
 from .layouts import (
     LAYOUT_KEYS,
+    as_layout,
     cat,
     coalesce,
     composed,
@@ -66,6 +67,11 @@ for _declaration in [d for d in DECLARATIONS.values() if d.keeps_zero]:
         registry.register_kernel(_declaration.inplace.name, LAYOUT_KEYS[0], _of_coalesced(_name))
 
 
+for _key in LAYOUT_KEYS:
+    registry.register_kernel("conj_physical_", _key, in_place(_on_values("conj_physical", linear=True)))
+serves("angle", compressed=_on_values("angle", linear=False))
+
+
 def _is_number(value: Any) -> bool:
     return value.__class__ in NUMBERS or not (is_sparse(value) or value._array.ndim)
 
@@ -102,7 +108,7 @@ def _add(self: Any, other: Any, alpha: Any) -> Tensor:
         made = coo(wrap(np.concatenate((indices, more), axis=1)), cat((here, added)), self.shape)
         if first._array.coalesced and second._array.coalesced:
             made = coalesce(made)
-    return made if self.layout is sparse_coo else wrap_sparse(compressed_of(made._array, self.layout))
+    return as_layout(made, self)
 
 
 def _scaled(values: Tensor, alpha: Any) -> Tensor:
@@ -170,7 +176,7 @@ def _mul(self: Any, other: Any) -> Tensor:
     if is_sparse(self) and is_sparse(other):
         if self.layout is sparse_coo is other.layout:
             return _mul_sparse(self, other)
-        return to_sparse(_mul_sparse(to_sparse(self), to_sparse(other)), layout=self.layout)
+        return as_layout(_mul_sparse(to_sparse(self), to_sparse(other)), self)
     sparse, dense = (self, other) if is_sparse(self) else (other, self)
     shape = sparse._array.shape
     if sparse.layout is not sparse_coo and dense._array.shape != shape:
@@ -253,6 +259,9 @@ def _sum(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
 def _sum_compressed(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
     if dim is None:
         return self._array.values.sum(dtype=dtype)
+    if self.layout is not sparse_csr:
+        raise RuntimeError("Currently the only compressed sparse format supported for sum.dim_IntList is CSR, but got "
+                           f"layout {LAYOUT_NAMES[self.layout]}")
     if not keepdim:
         raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
     made = _sum(wrap_sparse(coo_of(self._array)), dim, keepdim, dtype)

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..._core.device import layout, sparse_coo, sparse_csr
 from ..._core.dtype import int64
-from ..._core.sparse import SparseArray, coo, wrap_sparse
+from ..._core.sparse import BLOCKED, SparseArray, coo, wrap_sparse
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import registry
 from .._declare.families import unrecorded
@@ -23,8 +23,8 @@ def from_dense(self: Any, kind: layout, dims: int, batch: int) -> Tensor:
     values = self.reshape(1)[filled.reshape(1)] if not dims else self[tuple(places.unbind(0))]
     if kind is sparse_coo:
         return coo(places, values, self._array.shape, True)
-    if batch:
-        raise NotImplementedError(f"batches of layout {kind} are made on the CPU only, not on {self.device}")
+    if batch or kind in BLOCKED:
+        raise NotImplementedError(f"batches and blocks of layout {kind} are made on the CPU only, not on {self.device}")
     line, plain = (0, 1) if kind is sparse_csr else (1, 0)
     order = places[line].argsort(stable=True)
     places, values = places[:, order], values[order]
@@ -42,6 +42,8 @@ def dense_of(array: SparseArray) -> Tensor:
         if not array.sparse_dim:
             return made + values.sum(0)
         return made.index_put_(tuple(array.parts[0].unbind(0)), values, accumulate=not array.coalesced)
+    if array.layout in BLOCKED:
+        raise NotImplementedError(f"a tensor of layout {array.layout} is made dense on the CPU only")
     starts, plain = (part.to(int64) for part in array.parts)
     lines = arange(0, starts.shape[-1] - 1, device=values.device).repeat_interleave(starts.diff())
     pair = (lines, plain) if array.layout is sparse_csr else (plain, lines)

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.device import sparse_coo, sparse_csc, sparse_csr
+from ..._core.device import sparse_bsc, sparse_coo, sparse_csc, sparse_csr
 from ..._core.dtype import REDUCED
-from ..._core.sparse import COMPRESSED, SparseArray, is_sparse, wrap_sparse
+from ..._core.sparse import BLOCKED, COMPRESSED, SparseArray, is_sparse, wrap_sparse
 from ..._core.tensor import Tensor, wrap
 from ..._dispatch.argument_checks import expected, takes
 from ..._dispatch.callers import call_bound
@@ -35,14 +35,17 @@ def _matrix(array: SparseArray) -> Any:
     """A sparse array of two dimensions as SciPy's."""
     import scipy.sparse
 
-    places = array.places()  # which sees that each index is inside: SciPy does not look
+    places = array.cells()  # which sees that each index is inside: SciPy does not look
     values = array.values._array
     if values.dtype in REDUCED:
         values = values.astype(np.float32)
     if array.layout is sparse_coo:
         return scipy.sparse.coo_array((values, tuple(places)), shape=array.shape).tocsr()
-    kind = scipy.sparse.csr_array if array.layout is sparse_csr else scipy.sparse.csc_array
     starts, inner = (part._array for part in array.parts)
+    if array.layout is sparse_bsc:  # SciPy has blocks by rows only: the transpose of the transpose
+        return scipy.sparse.bsr_array((values.swapaxes(1, 2), inner, starts), shape=array.shape[::-1]).T
+    kind = {sparse_csr: scipy.sparse.csr_array, sparse_csc: scipy.sparse.csc_array}.get(
+        array.layout, scipy.sparse.bsr_array)
     return kind((values, inner, starts), shape=array.shape)
 
 
@@ -131,12 +134,19 @@ def _bmm(self: Tensor, mat2: Tensor) -> Tensor:
     return _mm(wrap_sparse(blocks), mat2.detach().reshape(batches * inner, columns)).reshape(batches, rows, columns)
 
 
-def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
-    product = _mm(plain(mat1), plain(mat2))
+def _added(self: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
     return (self.detach() if beta == 1 else self.detach() * beta).expand(product.shape) + product
+
+
+def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    return _added(self, _mm(plain(mat1), plain(mat2)), beta, alpha)
+
+
+def _addmv(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
+    return _added(self, _mv(plain(mat), plain(vec)), beta, alpha)
 
 
 @composed
@@ -161,8 +171,8 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return made if bias is None else made + bias
 
 
-_PRODUCTS: dict[str, Callable] = {"mm": _mm, "mv": _mv, "bmm": _bmm, "addmm": _addmm, "matmul": _matmul,
-                                  "linear": _linear}
+_PRODUCTS: dict[str, Callable] = {"mm": _mm, "mv": _mv, "bmm": _bmm, "addmm": _addmm, "addmv": _addmv,
+                                  "matmul": _matmul, "linear": _linear}
 for _name, _kernel in _PRODUCTS.items():
     serves(_name, _kernel, _kernel)
 
@@ -244,7 +254,7 @@ def mm_reduced(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
 
 
 def _check_sampled(self: Tensor, mat1: Tensor, mat2: Tensor) -> None:
-    if self.layout not in COMPRESSED:
+    if self.layout not in COMPRESSED or self.layout in BLOCKED:
         refusal(registry.get("sparse_sampled_addmm"), "SparseCPU" if is_sparse(self) else "CPU")(self, mat1, mat2)
     shapes = f"({'x'.join(map(str, mat1.shape[-2:]))} and {'x'.join(map(str, mat2.shape[-2:]))})"
     if mat1.size(-1) != mat2.size(-2):

@@ -7,8 +7,9 @@ import numpy as np
 
 from ..._core.device import strided
 from ..._core.dtype import int64
-from ..._core.sparse import COMPRESSED, LAYOUT_NAMES, SparseArray, coo, wrap_sparse
+from ..._core.sparse import BLOCKED, LAYOUT_NAMES, TRANSPOSED, SparseArray, coo, wrap_sparse
 from ..._core.tensor import Tensor, wrap, wrapped_dim
+from ..._dispatch.callers import call_bound
 from ..._dispatch.keys import COO_MASK, DispatchKey
 from ..._dispatch.registry import registry
 from .._declare.rules import shape_text
@@ -53,13 +54,20 @@ def _t(self: Tensor) -> Tensor:
 def _transposed_compressed(self: Tensor, dim0: int = 0, dim1: int = 1) -> Tensor:
     array, ndim = self._array, self.dim()
     first, second = sorted(wrapped_dim(d, ndim) for d in (dim0, dim1))
-    if (first, second) != (array.batch, array.batch + 1):
-        raise NotImplementedError(f"transpose: a tensor of layout {array.layout} exchanges its two sparse dimensions "
-                                  "only")
+    if first == second:
+        return wrap_sparse(array)
+    if array.dense_dim:
+        raise RuntimeError("transpose(): hybrid sparse compressed tensors with dense dimensions are not supported")
+    if first < array.batch <= second:
+        raise RuntimeError("transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), got "
+                           f"{first}(Batch) and {second}(Sparse)")
     shape = list(array.shape)
     shape[first], shape[second] = shape[second], shape[first]
-    other = COMPRESSED[1 - COMPRESSED.index(array.layout)]
-    return wrap_sparse(SparseArray(other, array.parts, array.values, shape))
+    if second < array.batch:
+        parts = tuple(part.transpose(first, second) for part in array.parts)
+        return wrap_sparse(SparseArray(array.layout, parts, array.values.transpose(first, second), shape))
+    values = array.values.transpose(-2, -1) if array.layout in BLOCKED else array.values
+    return wrap_sparse(SparseArray(TRANSPOSED[array.layout], array.parts, values, shape))
 
 
 serves("permute", _permuted)
@@ -146,6 +154,28 @@ def _selected(self: Tensor, dim: int, index: int) -> Tensor:
 
 
 @composed
+def _selected_compressed(self: Tensor, dim: int, index: int) -> Tensor:
+    """A batch, or a place in the dense dimensions, in the same layout; a row or column as COO."""
+    array, dim = self._array, wrapped_dim(dim, self.dim())
+    if not -array.shape[dim] <= index < array.shape[dim]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {shape_text(array.shape)} at "
+                         f"dimension {dim}")
+    index %= array.shape[dim]
+    shape = (*array.shape[:dim], *array.shape[dim + 1 :])
+    if dim < array.batch:
+        parts = (part.select(dim, index) for part in array.parts)
+        return call_bound(registry.get("_sparse_compressed_tensor"),
+                          (*parts, values_of(self).select(dim, index), shape, array.layout))
+    if dim >= array.batch + 2:
+        held = dim - 1 + 2 * (array.layout in BLOCKED)
+        return rebuilt(self, values_of(self).select(held, index))
+    if array.batch:
+        raise RuntimeError("select(): selecting sparse dimensions is not supported for batched sparse compressed "
+                           "tensors.")
+    return _selected(to_sparse(self), dim, index)
+
+
+@composed
 def _narrowed(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     array, dim = self._array, wrapped_dim(dim, self.dim())
     if dim >= array.sparse_dim:
@@ -194,8 +224,9 @@ def _padded(values: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 serves("unsqueeze", _unsqueezed)
 serves("index_select", _index_selected)
-serves("select", _selected, composed(lambda self, dim, index: _selected(to_sparse(self), dim, index)))
-serves("unbind", composed(lambda self, dim: tuple(_selected(self, dim, n) for n in range(self.size(dim)))))
+serves("select", _selected, _selected_compressed)
+serves("select_copy", _selected, composed(lambda self, dim, index: _selected_compressed(self, dim, index).clone()))
+serves("unbind", *[composed(lambda self, dim: tuple(self.select(dim, n) for n in range(self.size(dim))))] * 2)
 serves("narrow_copy", _narrowed)
 serves("cat", _joined)
 serves("stack", composed(lambda tensors, dim=0: _joined([_unsqueezed(t, dim) for t in tensors],
