@@ -3,10 +3,11 @@
 A profiler adds a dispatch key to its thread's calls while it runs; a program that is not profiled does not see it.
 """
 
+import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,15 @@ class Recorder:
         entry.end = time.perf_counter_ns()
         if entry in self.open:
             del self.open[self.open.index(entry) :]
+
+    @contextlib.contextmanager
+    def beside(self, name: str) -> Iterator[None]:
+        """Writes down what a thread does for the one that is recorded."""
+        start = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            self.entries.append(Entry(name, start, threading.get_ident(), None, time.perf_counter_ns(), USER_SCOPE))
 
     def note(self, entry: Entry, operator: Operator, mask: int, args: Sequence[Any], result: Any) -> None:
         """Writes down what came out of a call of an operator, which the keys in `mask` served."""

@@ -45,6 +45,7 @@ class Task:
     captures: dict[tuple[int, int], int] = {}  # (id of target, output number) -> position in `captured`
     wanted: set[int] | frozenset[int] = frozenset()  # ids of the targets that are captured
     hooked = False  # somebody may see in which order leaves come
+    awaited = False  # somebody is told when a leaf's gradient has come
 
     def __init__(self, keep_graph: bool, accumulate_grad: bool) -> None:
         self.keep_graph = keep_graph
@@ -86,6 +87,8 @@ class Task:
                         stack.append(target)
                     elif not _is_plain_leaf(target):
                         self.hooked = True
+                    elif target._arrival is not None:
+                        self.awaited = True
 
     def capture(self, inputs: Sequence[Any], roots: Sequence[tuple]) -> None:
         """Asks for the gradients of `inputs`, and for nothing that does not lead there."""
@@ -199,6 +202,8 @@ class Task:
                         grad = fitted(grad, edge, node, {})
                     if nr < 0:
                         accumulate(target, grad)
+                        if target._arrival is not None:
+                            target._arrival()
             if nr < 0:
                 return None
             node = target
@@ -220,6 +225,7 @@ class Task:
         """Runs what is ready until nothing is; the usual cases without a look at hooks and captures."""
         heap, buffers, pending, needed = self.heap, self.buffers, self.pending, self.needed
         keep_graph, hooked, take = self.keep_graph, self.hooked, heap_take if self.hooked else heappop
+        awaited = self.awaited
         plain, at_once = self.is_plain(), self.is_plain() and self.accumulate_grad and not hooked
         while heap:
             _, _, source, nr = heap.pop() if len(heap) == 1 else take(heap)
@@ -254,6 +260,8 @@ class Task:
                 elif nr < 0:
                     if at_once and not left and grad is not None and target._edge is None:
                         accumulate(target, grad)
+                        if awaited and target._arrival is not None:
+                            target._arrival()
                         continue
                     buffers[key] = [grad]
                 elif len(target.outputs) == 1:
@@ -345,12 +353,15 @@ class Task:
         if node is not None and node.post_hooks:
             for hook in list(node.post_hooks.values()):
                 hook((), (grad,))
+        if leaf._arrival is not None:
+            leaf._arrival()
 
 
 def _is_plain_leaf(leaf: Any) -> bool:
-    """Whether nobody watches a leaf that takes gradients."""
+    """Whether nobody sees when a leaf that takes gradients gets one, before or after others."""
     return (not leaf._hooks and leaf._accumulator is None and leaf._post_accumulate_hooks is None
-            and leaf._edge is None and leaf._keys & REQUIRES_GRAD != 0)
+            and leaf._edge is None and leaf._keys & REQUIRES_GRAD != 0
+            and (leaf._arrival is None or not leaf._arrival_is_ordered))
 
 
 def _fits(grad: Any, target: Any, nr: int) -> bool:

@@ -107,6 +107,8 @@ class Tensor(TensorBase):
     _grad: "Tensor | None" = None
     _hooks: HookDict | None = None
     _post_accumulate_hooks: HookDict | None = None
+    _arrival: Callable[[], None] | None = None  # called after all hooks of this leaf, when its gradient has come
+    _arrival_is_ordered: bool = True  # whether leaves have to come in PyTorch's order for it
     _accumulator: Any = None
     _tangent: tuple | None = None  # (dual level, tangent) of forward-mode differentiation
     _backward_hooks: Any = None

@@ -23,6 +23,7 @@ from ._stores import TCPStore
 from .elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 _GRACE = 30.0  # seconds between asking processes to end and ending them
+_NOTICING = 5.0  # seconds in which processes may say by themselves what they saw of another's end
 _MEETING = timedelta(minutes=15)
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 # Run before a process's own program: has Linux end it when the agent ends, however that happens.
@@ -217,7 +218,7 @@ class Agent:
 
     def _await_others(self, running: dict[int, subprocess.Popen], failures: dict[int, ProcessFailure]) -> None:
         """Gives the others a moment to notice by themselves, so that they can say what they saw."""
-        end = time.monotonic() + 2.0
+        end = time.monotonic() + _NOTICING
         while running and time.monotonic() < end:
             for local, worker in list(running.items()):
                 code = worker.poll()

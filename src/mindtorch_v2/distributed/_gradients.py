@@ -3,17 +3,32 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 import mindtorch_v2 as torch
 
 from .._autograd.engine import queue_callback
-from .._core.tensor import Tensor
+from .._core.tensor import Tensor, wrap
+from .._dispatch.keys import CPU_MASK, VIEW_MASK
 from ..futures import Future
 from . import _collectives as collectives
 from ._objects import all_gather_object
+from ._options import AllreduceOptions
 
 FIRST_BUCKET = 1 << 20  # bytes: a small one first, so that sending begins early
 BUCKET = 25 << 20
 _BROADCAST = 250 << 20
+_PLAIN = frozenset((np.dtype(np.float32), np.dtype(np.float64)))  # NumPy multiplies these as the operator does
+
+
+def _is_on_host(tensor: Tensor) -> bool:
+    """Whether nothing is between a tensor and an array of NumPy."""
+    return tensor._array.__class__ is np.ndarray and tensor._keys & ~VIEW_MASK == CPU_MASK
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether NumPy can do with a tensor's memory what an operator would."""
+    return _is_on_host(tensor) and tensor._array.dtype in _PLAIN
 
 
 class GradBucket:
@@ -29,9 +44,41 @@ class GradBucket:
         for parameter in parameters:
             self.views.append(self._buffer[at : at + parameter.numel()].view(parameter.shape))
             at += parameter.numel()
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing has come yet in this pass."""
         self.waiting = len(self._parameters)
         self.future: Future | None = None
         self.work: Any = None
+
+    @torch.no_grad()
+    def fill(self, factor: float) -> None:
+        """Takes in the parameters' gradients, times a factor; zeros for those that have none."""
+        for parameter, view in zip(self._parameters, self.views, strict=True):
+            grad = parameter._grad
+            if grad is None:
+                view.zero_()
+            elif grad is view and factor == 1:
+                continue
+            elif _is_plain(grad) and _is_plain(view):
+                np.multiply(grad._array, factor, view._array)
+                view._bump_version()
+            elif factor == 1:
+                view.copy_(grad)
+            else:
+                torch.mul(grad.detach(), factor, out=view)
+
+    def give(self, parameter: Tensor, view: Tensor) -> None:
+        """Puts what came of a parameter's gradient into it."""
+        grad = parameter._grad
+        if grad is None:
+            parameter._grad = view.clone()
+        elif _is_plain(grad) and _is_plain(view):
+            np.copyto(grad._array, view._array)
+            grad._bump_version()
+        else:
+            grad.copy_(view)
 
     def index(self) -> int:
         return self._index
@@ -79,27 +126,28 @@ class Reducer:
         self.as_views, self.find_unused, self.static = as_views, find_unused, False
         self.divisor = group.size()
         self.hook: Callable[[GradBucket], Future] | None = None
-        self.places: dict[int, tuple[GradBucket, int]] = {}
         self._order: list[int] = []  # in which gradients became ready in the first pass
         self._rebuilt = False
         self._static_unused: list[int] | None = None
-        self._make([list(reversed(each)) for each in reversed(assigned(self.parameters, self.limits))])
         self.waits = False  # for gradients, since a forward pass
-        self._ready: set[int] = set()
+        self._ready, self._used = bytearray(len(self.parameters)), bytearray(len(self.parameters))
+        self._unused: Iterable[int] = ()
         self._queued = False
-        self._used: Tensor | None = None
-        self._handles = [parameter.register_post_accumulate_grad_hook(self._hook_of(at))
-                         for at, parameter in enumerate(self.parameters)]
+        self._make([list(reversed(each)) for each in reversed(assigned(self.parameters, self.limits))])
 
     def _make(self, assignment: list[list[int]]) -> None:
         self.buckets = [GradBucket(at, [self.parameters[i] for i in indices]) for at, indices in enumerate(assignment)]
         self.buckets[-1]._is_last = True
         self.places = {i: (bucket, at) for bucket, indices in zip(self.buckets, assignment, strict=True)
                        for at, i in enumerate(indices)}
+        ordered = not (self._rebuilt or self.find_unused)
+        for at, parameter in enumerate(self.parameters):
+            parameter._arrival = self._arrival_of(at, self.places[at][0])
+            parameter._arrival_is_ordered = ordered
 
     def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
+        for parameter in self.parameters:
+            parameter._arrival = None
 
     # a pass ------------------------------------------------------------------------------------------------------
 
@@ -107,21 +155,15 @@ class Reducer:
         """Called after a forward pass that a reducing backward follows."""
         self._rebuild()
         self.waits, self._queued = True, False
-        self._ready.clear()
+        self._ready = bytearray(len(self.parameters))
         self._next = 0
         for bucket in self.buckets:
-            bucket.waiting, bucket.future, bucket.work = len(bucket.views), None, None
-        unused: Iterable[int] = ()
+            bucket.begin()
         if self.static:
-            unused = self._static_unused or ()
+            self._unused = self._static_unused or ()
         elif self.find_unused:
             reached = _leaves_under(outputs)
-            unused = [at for at, parameter in enumerate(self.parameters) if id(parameter) not in reached]
-        if self.find_unused:
-            self._used = torch.ones(len(self.parameters), dtype=torch.int32, device=self.parameters[0].device)
-            self._used[list(unused)] = 0
-        for at in unused:
-            self._mark(at, None)
+            self._unused = [at for at, parameter in enumerate(self.parameters) if id(parameter) not in reached]
 
     def _rebuild(self) -> None:
         """Puts parameters into buckets in the order in which the first pass of rank 0 brought their gradients."""
@@ -138,7 +180,7 @@ class Reducer:
         """Raises if the last pass left parameters without gradients."""
         if not self.waits or not self._queued:
             return
-        missing = [at for at in range(len(self.parameters)) if at not in self._ready]
+        missing = [at for at, ready in enumerate(self._ready) if not ready]
         if missing and not self.static:
             raise RuntimeError(
                 "Expected to have finished reduction in the prior iteration before starting a new one. This error "
@@ -149,66 +191,72 @@ class Reducer:
                 f"{self.group.rank()}: {' '.join(map(str, missing))} "
                 f"({', '.join(self.names[i] for i in missing[:20])})")
 
-    def _hook_of(self, at: int) -> Callable[[Tensor], None]:
-        def hook(parameter: Tensor) -> None:
+    def _arrival_of(self, at: int, bucket: GradBucket) -> Callable[[], None]:
+        """What is called when a pass has brought a parameter's gradient, after all hooks of it."""
+        used = self._used
+
+        def arrived() -> None:
+            used[at] = 1  # since the last reduction, also by a pass that does not reduce
             if not self.waits:
                 return
             if not self._queued:
-                self._queued = True
-                queue_callback(self._finish)
-            if at in self._ready and not self.static:
-                if self.find_unused:
-                    return  # found by another way than through the outputs
-                raise RuntimeError(
-                    f"Expected to mark a variable ready only once. Parameter {self.names[at]} (index {at}) was marked "
-                    "ready twice: it is used in several backward passes of one forward pass, or several times with "
-                    "reentrant checkpoints. If the graph is the same in every iteration, use static_graph=True.")
-            if not self._rebuilt and at not in self._ready:
-                self._order.append(at)
-            if self.static and self._static_unused is None:
-                self._ready.add(at)  # the first pass of a static graph is reduced as a whole
+                self._begin_pass()
+            ready = self._ready
+            if ready[at]:
+                self._came_again(at)
                 return
-            self._mark(at, parameter.grad)
+            ready[at] = 1
+            if not self._rebuilt:
+                self._order.append(at)
+                if self.static and self._static_unused is None:
+                    return  # the first pass of a static graph is reduced as a whole
+            bucket.waiting -= 1
+            if not bucket.waiting:
+                self._send_full_ones()
 
-        return hook
+        return arrived
 
-    @torch.no_grad()
-    def _mark(self, at: int, grad: Tensor | None) -> None:
-        """Takes a parameter's gradient into its bucket; a full bucket is sent when those before it are."""
-        self._ready.add(at)
-        bucket, place = self.places[at]
-        view = bucket.views[place]
-        if grad is None:
-            view.zero_()
-        elif self.hook is not None or self.divisor == 1:
-            if grad is not view:
-                view.copy_(grad)
-        else:
-            torch.mul(grad.detach(), 1.0 / self.divisor, out=view)
-        bucket.waiting -= 1
-        while self._next < len(self.buckets) and self.buckets[self._next].waiting == 0:
-            self._send(self.buckets[self._next])
-            self._next += 1
+    def _begin_pass(self) -> None:
+        """At the first gradient of a pass: those that do not come in it are as good as there."""
+        self._queued = True
+        queue_callback(self._finish)
+        for at in self._unused:
+            self._ready[at] = 1
+            self.places[at][0].waiting -= 1
 
-    def _send(self, bucket: GradBucket) -> None:
+    def _came_again(self, at: int) -> None:
+        if self.static or self.find_unused:  # in the latter case by another way than through the outputs
+            return
+        raise RuntimeError(
+            f"Expected to mark a variable ready only once. Parameter {self.names[at]} (index {at}) was marked "
+            "ready twice: it is used in several backward passes of one forward pass, or several times with "
+            "reentrant checkpoints. If the graph is the same in every iteration, use static_graph=True.")
+
+    def _send_full_ones(self) -> None:
+        """Sends buckets that are full, in their order."""
+        while self._next < len(self.buckets) and not self.buckets[self._next].waiting:
+            bucket, self._next = self.buckets[self._next], self._next + 1
+            bucket.fill(1.0 if self.hook is not None else 1.0 / self.divisor)
+            self._send(bucket, self._next == len(self.buckets))
+
+    def _send(self, bucket: GradBucket, at_the_end: bool) -> None:
+        """Begins to reduce a bucket."""
         if self.hook is not None:
             bucket.future = self.hook(bucket)
             return
-        bucket.work = collectives.all_reduce(bucket._buffer, group=self.group, async_op=True)
+        bucket.work = self.group.allreduce([bucket._buffer], AllreduceOptions(lazily=at_the_end))
 
     @torch.no_grad()
     def _finish(self) -> None:
         """At the end of backward: waits for all buckets and puts the means into `grad`."""
         if self.static and self._static_unused is None:
-            self._static_unused = [at for at in range(len(self.parameters)) if at not in self._ready]
-            for at, parameter in enumerate(self.parameters):
-                self._mark(at, parameter.grad if at not in self._static_unused else None)
+            self._static_unused = [at for at, ready in enumerate(self._ready) if not ready]
+            for bucket in self.buckets:
+                bucket.waiting = 0
+        self._send_full_ones()
         if self._next < len(self.buckets):
             return  # parameters without gradients: the next forward pass says so
-        if self._used is not None and self.find_unused:
-            collectives.all_reduce(self._used, group=self.group)
-        used = None if self._used is None or not self.find_unused else self._used.tolist()
-        unused = set(self._static_unused or ())
+        kept = set(self._static_unused or ()) | self._used_nowhere()
         for bucket in self.buckets:
             if bucket.future is not None:
                 value = bucket.future.wait()
@@ -218,26 +266,30 @@ class Reducer:
             else:
                 bucket.work.wait()
         for at, parameter in enumerate(self.parameters):
+            if at in kept:
+                continue
             bucket, place = self.places[at]
-            if (used is None or used[at]) and at not in unused:
-                self._put(parameter, bucket.views[place])
+            if self.as_views:
+                parameter._grad = bucket.views[place]
+            else:
+                bucket.give(parameter, bucket.views[place])
         self.waits = False
 
-    def _put(self, parameter: Tensor, view: Tensor) -> None:
-        if self.as_views:
-            if parameter.grad is not view:
-                parameter.grad = view
-        elif parameter.grad is None:
-            parameter.grad = view.clone()
-        else:
-            parameter.grad.copy_(view)
+    def _used_nowhere(self) -> set[int]:
+        """The parameters that no rank has used since the last reduction, where that is asked for."""
+        if not self.find_unused:
+            return set()
+        used = torch.tensor(list(self._used), dtype=torch.int32, device=self.parameters[0].device)
+        collectives.all_reduce(used, group=self.group)
+        self._used[:] = bytes(len(self._used))
+        return {at for at, count in enumerate(used.tolist()) if not count}
 
     def shadow(self) -> None:
         """What a rank without inputs does in place of a backward pass: it adds nothing, in the same collectives."""
         self._rebuild()
         for bucket in self.buckets:
             bucket._buffer.zero_()
-            self._send(bucket)
+            self._send(bucket, bucket._is_last)
         if self.find_unused:
             nothing = torch.zeros(len(self.parameters), dtype=torch.int32, device=self.parameters[0].device)
             collectives.all_reduce(nothing, group=self.group)
@@ -291,16 +343,35 @@ def _tensors_in(value: Any) -> list[Tensor]:
 def _broadcast_coalesced(process_group: Any, tensors: Sequence[Tensor], buffer_size: int = _BROADCAST,
                          src: int = 0) -> None:
     """Gives everyone the values of one rank, many tensors in one broadcast."""
+    receives = process_group.rank() != src
+    if all(_is_on_host(each) for each in tensors) and sum(each._array.nbytes for each in tensors) <= buffer_size:
+        _broadcast_bytes(process_group, tensors, src, receives)
+        return
     for indices in assigned(tensors, [buffer_size]):
         together = [tensors[at] for at in indices]
         flat = torch.cat([each.detach().reshape(-1) for each in together])
         collectives.broadcast(flat, group=process_group, group_src=src)
-        if process_group.rank() == src:
+        if not receives:
             continue
         at = 0
         for each in together:
             each.detach().copy_(flat[at : at + each.numel()].view(each.shape))
             at += each.numel()
+
+
+def _broadcast_bytes(process_group: Any, tensors: Sequence[Tensor], src: int, receives: bool) -> None:
+    """As above, of tensors of all types at once, whose memory is the host's."""
+    arrays: list[Any] = [each._array for each in tensors]
+    if receives:
+        data = np.empty(sum(array.nbytes for array in arrays), np.uint8)
+    else:
+        data = np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays])
+    collectives.broadcast(wrap(data), group=process_group, group_src=src)
+    at = 0
+    for each, array in zip(tensors if receives else (), arrays):
+        array[...] = data[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
+        each._bump_version()
+        at += array.nbytes
 
 
 def _verify_params_across_processes(process_group: Any, tensors: Sequence[Tensor], logger: Any = None) -> None:

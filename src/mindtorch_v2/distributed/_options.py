@@ -16,6 +16,7 @@ _NONE = timedelta(milliseconds=-1)
 class _Options:
     timeout: timedelta = _NONE
     asyncOp: bool = True
+    lazily: bool = False  # the caller waits at once: no thread has to wake for it
 
 
 @dataclass

@@ -199,10 +199,12 @@ class Lane:
             self._running.release()
         work.tell()
 
-    def add(self, work: LaneWork) -> None:
-        """Has a work run some time."""
+    def add(self, work: LaneWork, lazily: bool = False) -> None:
+        """Has a work run some time; lazily: by whoever waits for it, or for one after it."""
         with self._arrived:
             self._waiting.append(work)
+            if lazily:
+                return
             self._arrived.notify()
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)

@@ -45,7 +45,7 @@ def test_queues_share_memory(strategy: str) -> None:
     whole = torch.zeros(3, 2)
     for sent in (torch.zeros(4), whole[1:], torch.nn.Parameter(torch.zeros(2), requires_grad=False)):
         inbox.put(sent)
-        got = outbox.get(timeout=20)
+        got = outbox.get(timeout=100)
         assert sent.is_shared() and (sent == 1).all() and got.data_ptr() == sent.data_ptr()
         assert type(got) is type(sent) and got.shape == sent.shape
         assert got.untyped_storage() is sent.untyped_storage()
@@ -119,7 +119,7 @@ def test_functions_run_in_processes() -> None:
     assert mp.start_processes(store, (target,), nprocs=3, start_method="fork") is None
     assert target.tolist() == [1, 2, 3]
     context = mp.start_processes(store, (target,), nprocs=1, join=False, start_method="fork")
-    assert len(context.pids()) == 1 and context.join(timeout=20) and context.join()
+    assert len(context.pids()) == 1 and context.join(timeout=100) and context.join()
 
 
 @pytest.mark.parametrize(("how", "kind", "text"), [

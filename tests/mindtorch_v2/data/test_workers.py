@@ -87,9 +87,14 @@ def test_streams_are_read_in_turn() -> None:
 
 
 def test_any_order_gives_all() -> None:
+    one_arrived = multiprocessing.get_context("fork").Event()
+
     class Uneven(Numbers):
         def __getitem__(self, index: int) -> int:
-            time.sleep(0.2 if index == 0 else 0)
+            if index == 0:
+                assert one_arrived.wait(100)
+            if index >= 4:  # asked for when the loader has taken an earlier one
+                one_arrived.set()
             return index
 
     order = batches(DataLoader(Uneven(8), num_workers=2, in_order=False))
@@ -161,32 +166,30 @@ DEATHS = {
 
 @pytest.mark.parametrize("text", DEATHS)
 def test_a_worker_that_dies_is_told_of(text: str) -> None:
-    started = time.monotonic()
     with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly") as info:
         list(DataLoader(Acting(DEATHS[text]), num_workers=2))
-    assert text in str(info.value.__cause__) and time.monotonic() - started < 5
+    assert text in str(info.value.__cause__)
 
 
 def test_a_worker_that_dies_is_told_of_while_another_is_waited_for() -> None:
     class OneSleepsOneDies(Numbers):
         def __getitem__(self, index: int) -> int:
             if get_worker_info().id == 0:
-                time.sleep(20)
+                time.sleep(600)
             os.kill(os.getpid(), signal.SIGKILL)
             return index
 
-    started = time.monotonic()
     iterator = iter(DataLoader(OneSleepsOneDies(), num_workers=2))
     with pytest.raises(RuntimeError, match="exited unexpectedly"):
         next(iterator)
-    assert time.monotonic() - started < 5
+    assert iterator._workers[0].is_alive()
     for process in iterator._workers:
         process.kill()
 
 
 def test_a_worker_that_takes_too_long_is_told_of() -> None:
     with pytest.raises(RuntimeError, match="DataLoader timed out after 0.3 seconds"):
-        list(DataLoader(Acting(lambda: time.sleep(1)), num_workers=1, timeout=0.3))
+        list(DataLoader(Acting(lambda: time.sleep(3)), num_workers=1, timeout=0.3))
 
 
 # what travels ---------------------------------------------------------------------------------------------------------
@@ -331,7 +334,7 @@ def started(tmp_path: Path, method: str) -> tuple[subprocess.Popen, list[int]]:
     return program, [int(pid) for pid in program.stdout.readline().split()]
 
 
-def wait_till_gone(pids: list[int], seconds: float) -> bool:
+def wait_till_gone(pids: list[int], seconds: float = 100) -> bool:
     def lives(pid: int) -> bool:
         try:
             return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -352,9 +355,9 @@ def test_an_interrupt_ends_the_program_and_its_workers(tmp_path: Path, method: s
     program, pids = started(tmp_path, method)
     assert len(pids) == 2, program.stderr.read()
     os.killpg(program.pid, signal.SIGINT)
-    _, errors = program.communicate(timeout=20)
+    _, errors = program.communicate(timeout=120)
     assert program.returncode != 0 and errors.count("Traceback") == 1 and "KeyboardInterrupt" in errors
-    assert wait_till_gone(pids, 5)
+    assert wait_till_gone(pids)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at /proc")
@@ -362,4 +365,4 @@ def test_workers_end_when_their_loader_is_killed(tmp_path: Path) -> None:
     program, pids = started(tmp_path, "fork")
     program.kill()
     program.communicate()
-    assert len(pids) == 2 and wait_till_gone(pids, 3)
+    assert len(pids) == 2 and wait_till_gone(pids)

@@ -1,5 +1,8 @@
 """Groups of real processes: forked from the test, so that a test may be a function inside a test."""
 
+import contextlib
+import random
+import socket
 from datetime import timedelta
 
 import pytest
@@ -11,7 +14,10 @@ LIMIT = timedelta(seconds=90)
 
 
 def _run(rank, size, path, function, arguments, timeout, backend):
-    dist.init_process_group(backend, init_method=f"file://{path}", rank=rank, world_size=size, timeout=timeout)
+    dist.init_process_group(backend, init_method=f"file://{path}", rank=rank, world_size=size, timeout=LIMIT)
+    if timeout is not LIMIT:
+        dist.barrier()  # a short one is for what the test does, not for processes to start on a busy machine
+        dist.group.WORLD.set_timeout(timeout)
     try:
         function(rank, *arguments)
     finally:
@@ -37,3 +43,13 @@ def alone(tmp_path):
     yield dist.group.WORLD
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+@pytest.fixture
+def free_port():
+    """A port that nobody listens at, below those that systems give to whoever asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

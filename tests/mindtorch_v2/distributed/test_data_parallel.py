@@ -1,6 +1,8 @@
 """DistributedDataParallel: gradients are those of one process over the joint batch; hooks, unused parameters, joins."""
 
 import copy
+import json
+import time
 
 import pytest
 
@@ -92,6 +94,25 @@ def test_no_sync_adds_up(together):
     together(2, work)
 
 
+def test_hooks_of_parameters_run_before_gradients_are_averaged(together):
+    def work(rank):
+        ddp = DistributedDataParallel(_model())
+        seen = []
+        for at, parameter in enumerate(ddp.parameters()):
+            parameter.register_post_accumulate_grad_hook(lambda p, at=at: seen.append((at, p.grad.mul_(10).sum())))
+        x, _ = _data(2)
+        alone = _model()
+        alone(x.flatten(0, 1)).mean().backward()
+        for _ in range(3):
+            ddp.zero_grad()
+            ddp(x[rank]).mean().backward()
+            for ours, theirs in zip(ddp.parameters(), alone.parameters(), strict=True):
+                torch.testing.assert_close(ours.grad, 10 * theirs.grad)
+        assert len(seen) == 18
+
+    together(2, work)
+
+
 class _Branches(nn.Module):
     def __init__(self):
         super().__init__()
@@ -112,6 +133,14 @@ def test_unused_parameters(together):
             assert ddp.module.a.weight.grad.tolist() == [[0.5, 0.5]] * 2  # one rank of two used it
             assert ddp.module.b.weight.grad.tolist() == [[0.5, 0.5]] * 2
             assert ddp.module.never.weight.grad is None
+        ddp.zero_grad()
+        with ddp.no_sync():
+            ddp(x * (rank + 1), True).sum().backward()
+        ddp(x, False).sum().backward()  # what was added up of `a` is averaged too
+        assert ddp.module.a.weight.grad.tolist() == [[1.5, 1.5]] * 2
+        assert ddp.module.b.weight.grad.tolist() == [[1.0, 1.0]] * 2
+        ddp(x, False).sum().backward()
+        assert ddp.module.a.weight.grad.tolist() == [[1.5, 1.5]] * 2
         plain = DistributedDataParallel(_Branches())
         plain(x, True).sum().backward()
         with pytest.raises(RuntimeError, match="Expected to have finished reduction in the prior iteration.*b.weight"):
@@ -181,3 +210,51 @@ def test_an_early_end_can_be_an_error(together):
                 ddp(torch.ones(1, 6)).sum().backward()
 
     together(2, work)
+
+
+class _Waiting(torch.autograd.Function):
+    """Its backward goes on when the first bucket was reduced, by another thread."""
+
+    ddp = None
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        end = time.monotonic() + 80
+        while not _Waiting.ddp.reducer.buckets[0].work.is_completed() and time.monotonic() < end:
+            time.sleep(0.001)
+        return grad.clone()
+
+
+class _WaitingInTheMiddle(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.last(_Waiting.apply(self.first(x)))
+
+
+def test_the_profilers_timeline_shows_a_bucket_reduced_while_backward_runs(together, tmp_path):
+    def work(rank):
+        _Waiting.ddp = ddp = DistributedDataParallel(_WaitingInTheMiddle(), bucket_cap_mb=1e-4)
+        with torch.profiler.profile() as profile:
+            ddp(torch.ones(2, 6)).sum().backward()
+            dist.barrier()
+        profile.export_chrome_trace(str(tmp_path / f"trace {rank}"))
+
+    together(2, work)
+    for rank in range(2):
+        events = [event for event in json.loads((tmp_path / f"trace {rank}").read_text())["traceEvents"]
+                  if event["ph"] == "X"]
+        names = [event["name"] for event in events]
+        assert {"DistributedDataParallel.forward", "c10d::allreduce_", "c10d::barrier", "gloo:barrier"} <= {*names}
+        reduced = min((event for event in events if event["name"] == "gloo:all_reduce"), key=lambda event: event["ts"])
+        nodes = [event for event in events if event["name"].endswith("Backward0") or "_Waiting" in event["name"]]
+        last = max(nodes, key=lambda event: event["ts"])
+        assert names.count("gloo:all_reduce") == names.count("c10d::allreduce_") == 3
+        assert reduced["ts"] + reduced["dur"] <= last["ts"] and reduced["tid"] != last["tid"]
+        assert reduced["cat"] == "user_annotation"

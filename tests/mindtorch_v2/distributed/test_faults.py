@@ -21,12 +21,21 @@ SHORT = timedelta(seconds=3)
 def said(tmp_path):
     """Where processes write what they saw: a function to write, and one to read it all."""
     def write(rank, text):
-        (tmp_path / f"said {rank}").write_text(text)
+        written = tmp_path / f"saying {rank}"
+        written.write_text(text)
+        written.rename(tmp_path / f"said {rank}")  # whole or not at all, also if the process is ended meanwhile
 
     def read():
         return {int(path.name.split()[1]): path.read_text() for path in tmp_path.glob("said *")}
 
     return write, read
+
+
+def _until_said(read, rank):
+    """Comes back when a rank has written what it saw."""
+    end = time.monotonic() + 80
+    while rank not in read() and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 def _error_of(call):
@@ -53,7 +62,6 @@ def test_a_process_that_ends_is_named_by_all_others(together, said, how):
         write(rank, _error_of(lambda: dist.all_reduce(torch.ones(3))))
         assert _error_of(lambda: dist.barrier()) != "nothing raised"  # the group stays broken
 
-    began = time.monotonic()
     with pytest.raises(Exception, match="process 1|this rank fails|Process 1"):
         together(3, work)
     texts = read()
@@ -61,8 +69,7 @@ def test_a_process_that_ends_is_named_by_all_others(together, said, how):
     assert set(texts) <= {0, 2}
     for rank, text in texts.items():
         assert text.startswith(f"[rank {rank}] gloo:all_reduce: ")
-        assert f"rank 1 (process {pid}) has " in text, text
-    assert time.monotonic() - began < 60  # far below the timeout of the group
+        assert f"rank 1 (process {pid}) has " in text, text  # and not: timed out
 
 
 def test_every_survivor_says_who_was_killed(together, said):
@@ -87,7 +94,7 @@ def test_a_slow_rank_is_named_after_the_timeout(together, said):
 
     def work(rank):
         if rank == 1:
-            time.sleep(3)
+            _until_said(read, 0)
         write(rank, _error_of(lambda: dist.all_reduce(torch.ones(3))))
 
     together(2, work, timeout=timedelta(seconds=1))
@@ -103,7 +110,7 @@ def test_a_stopped_rank_is_told_to_be_stopped(together, said):
         if rank == 1:
             pid = os.getpid()
             if os.fork() == 0:  # wakes it again, after the other has given up
-                time.sleep(4)
+                _until_said(read, 0)
                 os.kill(pid, signal.SIGCONT)
                 os._exit(0)
             os.kill(pid, signal.SIGSTOP)
@@ -169,8 +176,8 @@ def test_a_monitored_barrier_names_who_does_not_come(together, said):
     write, read = said
 
     def work(rank):
-        if rank == 2:
-            time.sleep(2.5)
+        if rank == 1:
+            _until_said(read, 0)
             return
         try:
             dist.monitored_barrier(timeout=timedelta(seconds=1))
@@ -178,7 +185,7 @@ def test_a_monitored_barrier_names_who_does_not_come(together, said):
             write(rank, str(error))
 
     together(3, work)
-    assert read()[0] == "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 1000 ms"
+    assert read()[0] == "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 1000 ms"
 
 
 def test_a_rank_that_does_not_come_to_the_group(tmp_path):

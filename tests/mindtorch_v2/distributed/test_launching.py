@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -58,15 +57,9 @@ def test_processes_are_a_group(script):
     assert sorted(done.stdout.splitlines()) == [f"3.0 {rank} {rank} 2 2 0 {rank} job --epochs 2" for rank in range(2)]
 
 
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.mark.parametrize("meeting", ["static", "c10d"])
-def test_two_nodes(script, meeting):
-    port, path = _free_port(), script(TOGETHER)
+def test_two_nodes(script, meeting, free_port):
+    port, path = free_port, script(TOGETHER)
     agents = []
     for node in range(2):
         how = (["--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port] if meeting == "static" else

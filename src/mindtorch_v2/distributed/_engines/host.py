@@ -13,6 +13,7 @@ import numpy as np
 
 from ..._core.device import CPU, strided
 from ..._core.tensor import Tensor
+from ..._profile import recorder
 from .. import _options as options
 from .._debug import DebugLevel, get_debug_level
 from .._errors import DistBackendError
@@ -106,9 +107,25 @@ class HostEngine(Engine):
                 self._interrupted()
                 raise
 
-        work = LaneWork(self._lane, in_turn, result, f"gloo:{name}")
+        current = recorder()
+        if current is None:
+            return self._asked_for(in_turn, result, name, opts)
+
+        def recorded() -> None:
+            with current.beside(f"gloo:{name}"):
+                in_turn()
+
+        operator = name.replace("_", "") + ("" if name == "barrier" else "_")
+        entry = current.begin(f"c10d::{operator}", args=list(result))
+        try:
+            return self._asked_for(recorded, result, name, opts)
+        finally:
+            current.finish(entry)
+
+    def _asked_for(self, function: Callable[[], None], result: Sequence[Tensor], name: str, opts: Any) -> Work:
+        work = LaneWork(self._lane, function, result, f"gloo:{name}")
         if opts is not None and opts.asyncOp:
-            self._lane.add(work)
+            self._lane.add(work, opts.lazily)
         else:
             self._lane.run_now(work)
         return work

@@ -8,6 +8,7 @@ import mindtorch_v2 as torch
 
 from ... import distributed as dist
 from ..._compat.absent import refuse
+from ..._profile import marked
 from ...distributed._gradients import (
     BUCKET,
     FIRST_BUCKET,
@@ -99,6 +100,10 @@ class DistributedDataParallel(Module, Joinable):  # type: ignore[misc]
     # passes ------------------------------------------------------------------------------------------------------
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        with marked("DistributedDataParallel.forward"):
+            return self._forward(*inputs, **kwargs)
+
+    def _forward(self, *inputs: Any, **kwargs: Any) -> Any:
         syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
         if torch.is_grad_enabled():
             self.reducer.check_finished()
@@ -110,8 +115,7 @@ class DistributedDataParallel(Module, Joinable):  # type: ignore[misc]
             dist.all_reduce(torch.ones(1) if syncs else torch.zeros(1), group=self.process_group)
         if self.device_ids:
             inputs, kwargs = self._moved(inputs), self._moved(kwargs)
-        with self._inside_ddp_forward():
-            output = self.module(*inputs, **kwargs)
+        output = self.module(*inputs, **kwargs)
         if syncs:
             self.require_forward_param_sync = True
             self.reducer.prepare(output)
@@ -119,10 +123,6 @@ class DistributedDataParallel(Module, Joinable):  # type: ignore[misc]
             self.require_forward_param_sync = False
             self.reducer.waits = False
         return output
-
-    @contextmanager
-    def _inside_ddp_forward(self) -> Iterator[None]:
-        yield
 
     def _moved(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
