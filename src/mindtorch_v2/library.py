@@ -34,7 +34,7 @@ _waiting: dict[str, Callable] = {}
 
 
 # Namespaces of libraries whose operators are declared here, whole: what the libraries register for them is left out.
-_DECLARED_HERE = frozenset(("torchvision",))
+_DECLARED_HERE = frozenset(("torchvision", "torchaudio"))
 
 
 def fallthrough_kernel() -> None:

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import os
+import re
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -25,7 +26,8 @@ _ABSENT = {
         box_iou_rotated qnms qroi_align""".split()),
 }
 # Of libraries whose compiled operators are declared here; by namespace, the module that does it when asked.
-_DECLARED_HERE = {"torchvision": "_ops.vision"}
+_DECLARED_HERE = {"torchvision": "_ops.vision", "torchaudio": "_ops.audio", "_torchaudio": "_ops.audio"}
+_COMPILED = re.compile(r"(torchvision)/_C\.|(torchaudio)/lib/(_|lib)torchaudio\.")  # their compiled files
 
 
 @functools.cache
@@ -222,9 +224,9 @@ class Ops:
 
         That of a package whose operators are declared here is taken for loaded.
         """
-        package, file = os.path.split(path)
-        if os.path.basename(package) in _DECLARED_HERE and file.startswith("_C."):
-            getattr(self, os.path.basename(package))
+        found = _COMPILED.search(os.fspath(path).replace(os.sep, "/"))
+        if found:
+            getattr(self, found[1] or found[2])
             return
         raise OSError(f"{path}: mindtorch_v2 cannot load compiled operators. Declare operators with torch.library.")
 
