@@ -1,6 +1,7 @@
 """Random programs give the same inside `torch.pipeline()` as outside: values, versions, gradients, views and errors.
 
-As a script it runs more of them: `python tests/mindtorch_v2/test_pipeline_fuzz.py --count 2000 --seed 1`.
+As a script it runs more of them: `python tests/mindtorch_v2/test_pipeline_fuzz.py --count 2000 --seed 1`, with
+`--under-compile` as functions that torch.compile was given.
 """
 
 import argparse
@@ -67,13 +68,32 @@ WRITES: dict[str, Callable] = {
     "cumsum_": lambda a, b: a.cumsum_(-1),
     "index_add_": lambda a, b: a.index_add_(0, torch.tensor([0]).to(a.device), b[:1]),
 }  # fmt: skip
+F = torch.nn.functional
+# Programs that draw have these too.
+DRAWN: dict[str, Callable] = {
+    "dropout": lambda a: F.dropout(a, 0.4), "rand_like": lambda a: torch.rand_like(a), "feature": lambda a: F.dropout1d(
+        a, 0.3), "rand": lambda a: torch.rand(a.shape) * a, "bernoulli": lambda a: a.sigmoid().bernoulli(),
+    "normal": lambda a: torch.normal(a, 0.5), "alpha": lambda a: F.alpha_dropout(a, 0.2, True),
+    "poisson": lambda a: torch.poisson(a.abs()), "rrelu": lambda a: F.rrelu(a, training=True),
+    "state": lambda a: a + torch.get_rng_state().sum().item() % 7, "seed": lambda a: torch.manual_seed(5) and a + 0,
+}  # fmt: skip
+DRAWN_INTO: dict[str, Callable] = {
+    "uniform_": lambda a, b: a.uniform_(), "normal_": lambda a, b: a.normal_(), "dropout_": lambda a, b: F.dropout(
+        a, 0.5, inplace=True), "bernoulli_": lambda a, b: a.bernoulli_(0.3), "stream": lambda a, b: a.uniform_(
+        generator=torch.default_generator),
+}  # fmt: skip
 DEVICE = ["cpu"]  # where programs run
 SHAPES = [(3, 4), (3, 4), (3, 4), (4,), (3, 1), (), (4, 4), (2, 3, 4)]
 
 
-def program(source: random.Random) -> list[tuple]:
+def program(source: random.Random, draws: bool = False) -> list[tuple]:
     """Statements: a kind, a name, and positions in the pool of tensors, taken modulo its size when it is run."""
     made: list[tuple] = []
+    if draws:
+        for _ in range(source.randint(5, 14)):
+            kind, table = source.choice([("unary", DRAWN), ("write", DRAWN_INTO), ("unary", UNARY), ("binary", BINARY)])
+            made.append((kind, source.choice(list(table)), source.randrange(60), source.randrange(60), ""))
+        return [*made, *program(source)[:4]]
     for _ in range(source.randint(3, 14)):
         kind = source.choices(
             ["unary", "view", "binary", "write", "backward", "hook", "drop", "leaf", "grad", "retain"],
@@ -106,18 +126,19 @@ def _mode(name: str) -> Any:
 def run(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
     """The pool of tensors afterwards, what hooks saw, and the errors."""
     pool, seen, errors = leaves(seed), [], []
+    torch.manual_seed(seed)
     for number, (kind, name, i, j, mode) in enumerate(statements):
         a, b = pool[i % len(pool)], pool[j % len(pool)]
         try:
             with _mode(mode):
                 if kind == "unary":
-                    pool.append(UNARY[name](a))
+                    pool.append((UNARY.get(name) or DRAWN[name])(a))
                 elif kind == "view":
                     pool.append(VIEWS[name](a))
                 elif kind == "binary":
                     pool.append(BINARY[name](a, b))
                 elif kind == "write":
-                    WRITES[name](a, b)
+                    (WRITES.get(name) or DRAWN_INTO[name])(a, b)
                 elif kind == "backward":
                     a.float().sum().backward(retain_graph=bool(j % 2))
                 elif kind == "grad":
@@ -158,9 +179,13 @@ def in_a_pipeline(statements: list[tuple], seed: int) -> tuple[list, list, list[
         return run(statements, seed)
 
 
-def differences(seed: int, way: Callable = in_a_pipeline) -> list[str]:
+def compiled(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
+    return torch.compile(run)(statements, seed)
+
+
+def differences(seed: int, way: Callable = in_a_pipeline, draws: bool = False) -> list[str]:
     """How a program differs inside a pipeline, or run in another way."""
-    statements = program(random.Random(seed))
+    statements = program(random.Random(seed), draws)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pool, seen, errors = run(statements, seed)
@@ -192,8 +217,8 @@ def differences(seed: int, way: Callable = in_a_pipeline) -> list[str]:
     return found
 
 
-def told(seed: int) -> str:
-    return f"program {seed}: {program(random.Random(seed))}"
+def told(seed: int, draws: bool = False) -> str:
+    return f"program {seed}: {program(random.Random(seed), draws)}"
 
 
 @pytest.fixture
@@ -217,12 +242,20 @@ def test_programs_call_by_call() -> None:
     assert not found
 
 
+def test_programs_that_draw(interpreted: None) -> None:
+    """Numbers are drawn in the order of the calls, whatever else looks at the stream."""
+    found = {told(seed, True): wrong for seed in range(60) if (wrong := differences(seed, draws=True))}
+    assert not found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--compiled", action="store_true", help="with machine code; MINDTORCH_JIT=now compiles at once")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--under-compile", action="store_true", help="torch.compile in the place of torch.pipeline")
+    parser.add_argument("--draws", action="store_true", help="programs that take random numbers")
     given = parser.parse_args()
     DEVICE[0] = given.device
     if not given.compiled:
@@ -230,12 +263,12 @@ def main() -> None:
     wrong = 0
     for seed in range(given.seed, given.seed + given.count):
         try:
-            found = differences(seed)
+            found = differences(seed, compiled if given.under_compile else in_a_pipeline, given.draws)
         except Exception as error:
             found = [f"{type(error).__name__}: {error}"]
         if found:
             wrong += 1
-            print(told(seed), *found, sep="\n    ", flush=True)
+            print(told(seed, given.draws), *found, sep="\n    ", flush=True)
     print(f"{given.count} programs, {wrong} differ")
 
 

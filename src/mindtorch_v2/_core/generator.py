@@ -6,7 +6,7 @@ import numpy as np
 
 from . import random as _random
 from .device import device
-from .tensor import Tensor, wrap
+from .tensor import Tensor, flush_pending, wrap
 
 
 class Generator(_random.Generator):
@@ -34,12 +34,18 @@ class Generator(_random.Generator):
             raise RuntimeError(f"Device type {where.type.upper()} is not supported for torch.Generator() api.")
         super().__init__(where)
 
+    def _seed_with(self, seed: int) -> None:
+        flush_pending[0]()  # recorded draws come first
+        super()._seed_with(seed)
+
     def get_state(self) -> Tensor:  # type: ignore[override]
         """The state as a ByteTensor of PyTorch's 5056 bytes."""
+        flush_pending[0]()
         return wrap(super().get_state())
 
     def set_state(self, new_state: Any) -> "Generator":
         """This generator, continuing from `new_state`."""
+        flush_pending[0]()
         if isinstance(new_state, Tensor):
             new_state = new_state.numpy()
         elif not isinstance(new_state, np.ndarray):

@@ -43,6 +43,7 @@ class Recording(Pipeline):
         self.refusal: Exception | None = None  # an error of compiling, not of what was recorded
         self.reasons: list[GraphCompileReason] = []
         self.saved = 0.0  # seconds, less what recording takes
+        self.draws = False  # whether recorded calls take random numbers
         self.cuts = 0  # how often something was computed, or looked at, that is not recorded
         self.made: Sequence[Any] = ()  # the arrays of the last graph
         self.unwritten: dict[int, Any] = {}  # copies of its inputs that it wrote, for a replay
@@ -63,8 +64,7 @@ class Recording(Pipeline):
                     self.ends_graph(*BRANCHING[name])
         super().flush()
 
-    def ran_at_once(self, args: tuple) -> None:
-        """Notes that an operator computed with tensors outside of the recording."""
+    def ran_at_once(self) -> None:
         self.cuts += 1
 
     def ends_graph(self, what: str, explanation: str, hints: list[str], context: str, reason: str) -> None:
@@ -117,6 +117,7 @@ class Recording(Pipeline):
             raise
         if self.region.replays is not None:
             self.unwritten = {number: trace.inputs[number].copy() for number in trace.written}
+        self.draws = self.draws or trace.draws
         self.made = run(trace)
         return self.made
 

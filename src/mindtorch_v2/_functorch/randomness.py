@@ -8,7 +8,7 @@ from .._core.tensor import Tensor
 from .._dispatch.keys import DispatchKey, changed_modes
 from .._dispatch.levels import level_of, open_levels
 from .._dispatch.registry import Around, Operator, registry
-from .._ops._declare.batch import Call, Draws, Result, elementwise, one_by_one
+from .._ops._declare.batch import Call, Draws, Result, draws, elementwise, one_by_one
 from ..random import get_rng_state, set_rng_state
 from .batching import BatchLevel, innermost_batch_level
 from .grad_level import finished
@@ -87,9 +87,7 @@ def _same(call: Call, own: Draws) -> Result:
 
 
 def _draws(operator: Operator) -> bool:
-    declared = isinstance(getattr(operator.declaration, "batch", None), Draws)
-    draws = declared or any(a.type == "Generator" for a in operator.schema.arguments)
-    return draws and DispatchKey.FuncTorch not in operator.kernels
+    return draws(operator) and DispatchKey.FuncTorch not in operator.kernels
 
 
 for _operator in registry:

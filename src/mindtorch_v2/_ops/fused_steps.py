@@ -36,6 +36,8 @@ passes = _Passes()
 class FusedStep(Family):
     """`prepare(step number, **options)` gives `step(xp, parameter, gradient, *states)`, which writes to arrays."""
 
+    any_numbers = True
+
     def __init__(self, prepare: Callable[..., Step], state_lists: int, *, counts: bool = True) -> None:
         self.prepare, self.state_lists, self.counts = prepare, state_lists, counts
 
@@ -72,7 +74,12 @@ class FusedStep(Family):
         return kernel
 
     def described(self, operator: Operator) -> Callable:
-        return lambda *args: None
+        def describe(*args: Any) -> None:
+            for position, tensors in enumerate(args[: 2 + self.state_lists]):
+                for tensor in tensors if position != 1 or args[-2] is not None else ():
+                    tensor._bump_version()
+
+        return describe
 
 
 def _check(tensors: Sequence[Tensor], name: str) -> None:

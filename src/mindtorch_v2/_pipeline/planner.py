@@ -346,7 +346,8 @@ def _launch(draft: Draft, operands: list[Operand], stored: list[str], loaded: li
 
 def _written(entry: Entry) -> list[int]:
     """The values whose memory an entry writes."""
-    return [v for i, _ in entry.recipe.written for v in [entry.arguments[i]] if v.__class__ is Value]
+    places = [(entry.arguments[i], k) for i, k, _ in entry.recipe.written]
+    return [v for argument, k in places for v in [argument if k is None else argument[k]] if v.__class__ is Value]
 
 
 def _overlaps(layout: Layout) -> bool:

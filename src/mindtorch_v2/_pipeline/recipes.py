@@ -16,7 +16,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._kernels import ir
 from .._kernels.trace import Expression, Untraceable
-from .._ops._declare.batch import Draws
+from .._ops._declare.batch import draws
 from .._ops._declare.families import Pointwise
 from .._ops._declare.plans import Twin
 from .._ops._declare.rules import common_dtype
@@ -31,11 +31,11 @@ class Recipe:
     """How a call is recorded.
 
     `template` has a `Slots` in the place of each argument that a recording brings, and constants; `results` a layout
-    for each new value (None where an operator gives none); `written` the positions of arguments that are written and by
-    how much their versions grow; `returns` the position of the argument that comes back, if one does.
+    for each new value (None where an operator gives none); `written` the positions of arguments that are written, with
+    those in them of lists, and by how much versions grow; `returns` the position of the argument that comes back.
     """
 
-    __slots__ = ("expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "results", "returns",
+    __slots__ = ("draws", "expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "results", "returns",
                  "several", "template", "tensors", "variants", "written")  # fmt: skip
 
     def __init__(self, operator: Operator, kind: str, template: tuple, results: tuple[Layout | None, ...]) -> None:
@@ -46,7 +46,8 @@ class Recipe:
         self.expression: Expression | None = None
         self.fold: tuple[int, bool] | None = None  # of a sum: the dimensions that stay, and whether it is a mean
         self.fails, self.offset = True, 0  # whether the call may fail when it is run; where a view begins in its source
-        self.written: tuple[tuple[int, int], ...] = ()
+        self.written: tuple[tuple[int, int | None, int], ...] = ()
+        self.draws = False  # whether it takes random numbers
         self.returns: int | None = None
         self.several = False
         self.variants: list[tuple[Callable[..., bool], Recipe]] | None = None  # by answers of numbers to guards
@@ -72,26 +73,31 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     declaration = operator.declaration
     if declaration is None or declaration.family.changes_layout:
         return CUT
-    if any(a.type == "Generator" for a in schema.arguments) or isinstance(declaration.batch, Draws):
-        return CUT
-    if any(a.writes and a.is_list for a in schema.arguments):
-        return CUT  # writes into lists of tensors, such as an optimizer's step, are not followed
     flat = [v for a in args for v in (a if a.__class__ in (tuple, list) else (a,))]
     where = next(v._device for v in flat if isinstance(v, Tensor))
     if any(v.__class__ is device and (v.type, v.index or 0) != (where.type, where.index or 0) for v in args):
         return CUT  # a result elsewhere
+    drawing, listed = draws(operator), any(a.writes and a.is_list for a in schema.arguments)
+    if (drawing or listed) and where.type != "cpu":
+        return CUT
+    if drawing and any(a.type == "Generator" and v is not None for a, v in zip(schema.arguments, args, strict=True)):
+        return CUT  # a stream of the program's own, whose state it may look at
+    if listed and any(a.optional and a.is_tensor and v is not None for a, v in zip(schema.arguments, args, strict=True)):
+        return CUT  # elements may say that nothing is written
     found = _inferred(operator, args)
     if found is None:
         return CUT
     results, written, returns, several = found
-    told = {i for i, _ in written}
-    if any(a.writes and (a.is_list or i not in told) for i, a in enumerate(schema.arguments)):
+    told = {i for i, _, _ in written}
+    if listed and not told or any(a.writes and not a.is_list and i not in told for i, a in enumerate(schema.arguments)):
         return CUT  # what is written is not known
     template = _template(args, free)
     writes = operator.schema.writes
     recipe = Recipe(operator, "call", template, results)
-    recipe.written, recipe.returns, recipe.several = written, returns, several
-    if not several and (len(results) == 1 and not written or writes and written == ((0, 1),) and returns == 0):
+    recipe.written, recipe.returns, recipe.several, recipe.draws = written, returns, several, drawing
+    if drawing or several or listed:
+        return recipe
+    if len(results) == 1 and not written or writes and written == ((0, None, 1),) and returns == 0:
         functional = declaration.inplace_of or operator
         recipe.expression = _expression(
             functional, args, args[0] if writes else None, args[0]._array.dtype if writes else results[0].dtype
@@ -177,7 +183,7 @@ def _inferred(operator: Operator, args: Sequence[Any]) -> tuple | None:
     known = {id(twin) for twin in twins.values()}
     results: list[Layout | None] = []
     returns: int | None = None
-    for value in made if several else (made,):
+    for value in made if several else () if made is None else (made,):
         if value is None:
             results.append(None)
         elif id(value) in known:
@@ -190,11 +196,13 @@ def _inferred(operator: Operator, args: Sequence[Any]) -> tuple | None:
             array = value._array
             results.append(layout_of(array.shape, array.strides, array.dtype, where))
     first = {id(v): i for i, v in reversed([*enumerate(given)])}
-    written = tuple([(i, v._version) for i, v in enumerate(given)
-                     if isinstance(v, Tensor) and v._version and first[id(v)] == i])  # fmt: skip
-    if any(v._version for value in given if value.__class__ in (tuple, list) for v in value if isinstance(v, Tensor)):
-        return None
-    return tuple(results), written, returns, several
+    written = [(i, None, v._version) for i, v in enumerate(given)
+               if isinstance(v, Tensor) and v._version and first[id(v)] == i]  # fmt: skip
+    listed = [(i, k, v) for i, value in enumerate(given) if value.__class__ in (tuple, list)
+              for k, v in enumerate(value) if isinstance(v, Tensor) and v._version]  # fmt: skip
+    if len({id(v) for *_, v in listed}) < len(listed) or any(id(v) in first for *_, v in listed):
+        return None  # one tensor in two places
+    return tuple(results), (*written, *((i, k, v._version) for i, k, v in listed)), returns, several
 
 
 def _is_plain(made: Any) -> bool:

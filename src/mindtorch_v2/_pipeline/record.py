@@ -21,7 +21,8 @@ from .._dispatch.keys import (
 )
 from .._dispatch.registry import Operator
 from .._dispatch.schema import MISSING, NUMBERS, Argument
-from .._ops._declare.families import Pointwise, result_of
+from .._ops._declare.batch import draws
+from .._ops._declare.families import result_of
 from .._ops._declare.plans import _signed_zero, key_part
 from .._ops._declare.rules import shares_storage
 from .cache import plan_of
@@ -119,6 +120,9 @@ class Pipeline:
         plan.timed = self.timed
         self.history = [*(self.history if self.keeps else ()), (trace, plan)]
         return plan.run(list(trace.inputs.values()), trace.numbers)
+
+    def ran_at_once(self) -> None:
+        """Hears of numbers that are drawn outside of the recording."""
 
     def explain(self) -> Any:
         """What the flushes became: prints as a table, `save(path)` writes a page (docs/compile.md)."""
@@ -242,7 +246,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
         return below  # its parts are recorded
     tensors = [a for a in schema.arguments if a.is_tensor]
     if declaration is None or backend not in (CPU_MASK, CUDA_MASK) or not tensors:
-        return _cutting(below)
+        return _cutting(below, draws(operator))
     if declaration.family.is_view:
         return _view_kernel(operator, below)
     scope: dict[str, Any] = {
@@ -269,7 +273,7 @@ def _first_tensor(*values: Any) -> Any:
 
 def _is_free(operator: Operator, argument: Argument) -> bool:
     """Whether a number's value may differ between calls that are recorded alike."""
-    known = isinstance(operator.declaration.family, Pointwise) and not argument.is_list
+    known = operator.declaration.family.any_numbers and not argument.is_list
     return known and argument.type in ("Tensor|Scalar", "Scalar", "float")
 
 
@@ -328,8 +332,9 @@ class _Others:
         if recipe.fails or not trace.quick:
             trace.places[len(trace.items)] = place_of_caller()
         trace.items += (recipe, *flat)
-        if recipe.returns is not None:
-            return args[recipe.returns]
+        trace.draws = trace.draws or recipe.draws
+        if recipe.returns is not None or not recipe.results:
+            return None if recipe.returns is None else args[recipe.returns]
         like = _first_tensor(*args)
         made = [None if layout is None else _result(trace, layout, like) for layout in recipe.results]
         if len(trace.values) > _LONGEST:
@@ -381,16 +386,18 @@ def _guarding(recipe: Recipe) -> Callable[..., bool]:
     return guard if guard is not None else lambda *args: True
 
 
-def _cutting(below: Callable) -> Callable:
+def _cutting(below: Callable, draws: bool = False) -> Callable:
     """A kernel that runs at once, after what was recorded."""
 
     def kernel(*args: Any) -> Any:
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
-        if tensors:  # what makes elements of nothing needs none of what was recorded
-            flush_current()
+        if tensors or draws and _own_trace().draws:
+            flush_current()  # what makes elements of nothing needs none of what was recorded, but for draws before it
             for tensor in tensors:
                 if tensor._array.__class__ is Deferred:
                     tensor._settle()
+        elif draws:
+            modes.__dict__["pipeline"].ran_at_once()
         with changed_modes(include=modes.include & ~PIPELINE_MASK):
             return below(*args)
 
@@ -399,16 +406,16 @@ def _cutting(below: Callable) -> Callable:
 
 def _check_write(trace: Trace, recipe: Recipe, args: tuple) -> bool:
     """Whether a call's write can be recorded; counts versions, and notes inputs that are written."""
-    targets = [args[i] for i, _ in recipe.written]
-    for target in targets:
-        for value in args:
+    targets = [args[i] if k is None else args[i][k] for i, k, _ in recipe.written]
+    for target, (_, k, _) in zip(targets, recipe.written, strict=True):
+        for value in args if k is None else ():  # steps over lists do not ask
             for other in value if value.__class__ in (tuple, list) else (value,):
                 if isinstance(other, Tensor) and other is not target and shares_storage(target, other):
                     return False  # the kernel looks how they lie
         array = target._array
         if array.__class__ is not Deferred and not getattr(getattr(array, "flags", None), "writeable", True):
             return False
-    for target, (_, count) in zip(targets, recipe.written, strict=True):
+    for target, (_, _, count) in zip(targets, recipe.written, strict=True):
         for _ in range(count):
             target._bump_version()
         array = target._array

@@ -87,6 +87,7 @@ class Trace:
         self.known: dict[int, tuple[int, Layout]] = {}  # number and layout of an input by the id of its array
         self.inputs: dict[int, Any] = {}
         self.written: set[int] = set()  # inputs that are written
+        self.draws = False  # whether calls take random numbers
         self.shared: set[int] = set()  # values that views were made of
         self.places: dict[int, tuple] = {}  # code and instruction of a caller, by the place of a recipe in `items`
         self.outputs: tuple[int, ...] = ()

@@ -274,3 +274,64 @@ def test_a_tensor_of_a_pipeline_can_be_used_in_another_thread() -> None:
         thread.start()
         thread.join()
     assert found == [[4.0, 4.0, 4.0]] and y.tolist() == [2.0, 2.0, 2.0]
+
+
+def _trained(optimizer: type, options: dict, piped: bool) -> tuple[list, list, list]:
+    """Numbers, versions, and the plans of steps whose rate changes."""
+    torch.manual_seed(3)
+    layers = torch.nn
+    model = layers.Sequential(layers.Linear(8, 16), layers.ReLU(), layers.Dropout(0.3), layers.Linear(16, 4))
+    made = optimizer(model.parameters(), lr=0.01, **options)
+    schedule = torch.optim.lr_scheduler.StepLR(made, 1, 0.9)
+    x, target, plans = torch.randn(5, 8), torch.randint(0, 4, (5,)), []
+
+    def step() -> torch.Tensor:
+        made.zero_grad()
+        loss = layers.functional.cross_entropy(model(x), target)
+        loss.backward()
+        made.step()
+        return loss
+
+    for _ in range(4):
+        if piped:
+            with torch.pipeline() as pipe:
+                pipe.keeps = True
+                loss = step()
+            plans.append([plan for _, plan in pipe.history])
+        else:
+            loss = step()
+        schedule.step()
+    states = [s for state in made.state.values() for s in state.values() if isinstance(s, torch.Tensor)]
+    tensors = [loss, torch.rand(3), *model.parameters(), *states]
+    return [t.detach().clone() for t in tensors], [t._version for t in tensors], plans
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [(torch.optim.AdamW, {}), (torch.optim.AdamW, {"fused": True}), (torch.optim.Adam, {"amsgrad": True}),
+     (torch.optim.SGD, {"momentum": 0.9}), (torch.optim.SGD, {"foreach": True}), (torch.optim.Adagrad, {})],
+)  # fmt: skip
+def test_a_training_step_with_dropout_is_one_plan(optimizer: type, options: dict) -> None:
+    numbers, versions, _ = _trained(optimizer, options, piped=False)
+    piped, piped_versions, plans = _trained(optimizer, options, piped=True)
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(numbers, piped, strict=True))
+    assert versions == piped_versions
+    assert [len(own) for own in plans] == [1] * 4
+    assert plans[2][0] is plans[3][0]  # other rates, the same plan
+
+
+def test_draws_keep_their_order() -> None:
+    torch.manual_seed(1)
+    wanted = [torch.ones(3).bernoulli_(0.5), torch.rand(2), torch.rand_like(torch.ones(2))]
+    state = torch.get_rng_state()
+    torch.manual_seed(1)
+    with torch.pipeline():
+        first = torch.ones(3).bernoulli_(0.5)
+        second = torch.rand(2)
+        assert not pending(first)
+        third = torch.rand_like(second)
+        assert pending(third)
+        assert torch.get_rng_state().tolist() == state.tolist() and not pending(third)
+        torch.rand_like(third)  # nobody holds it: the stream moves on all the same
+    assert [first.tolist(), second.tolist(), third.tolist()] == [t.tolist() for t in wanted]
+    assert torch.get_rng_state().tolist() != state.tolist()

@@ -84,6 +84,12 @@ class Draws(NamedTuple):
     same: Rule | None = None
 
 
+def draws(operator: Any) -> bool:
+    """Whether an operator takes random numbers."""
+    declared = isinstance(getattr(operator.declaration, "batch", None), Draws)
+    return declared or any(a.type == "Generator" for a in operator.schema.arguments)
+
+
 def called(name: str, *args: Any) -> Any:
     """Another operator on arguments in the schema's order; those left out have their defaults."""
     operator = registry.get(name)

@@ -117,6 +117,7 @@ class Family:
     inplace = False  # whether members have an in-place form unless they say otherwise
     is_view = False
     elementwise = False
+    any_numbers = False  # whether only the elements of what a call makes depend on its numbers
     changes_layout = False  # whether results may be of another layout, sparse or not, than the arguments
     out = EXACT  # what members do with `out=` unless they say otherwise
     # (functional operator, target, *others) -> the others as an in-place call takes them; raises what only it refuses.
@@ -373,7 +374,7 @@ class Pointwise(Family):
     precision is rounded to it, as there, unless `rounds_numbers` is false.
     """
 
-    inplace = elementwise = True
+    inplace = elementwise = any_numbers = True
     out = CASTABLE
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,

@@ -43,7 +43,7 @@ from ..._dispatch.keys import (
 )
 from ..._dispatch.registry import Operator, PerOperator, registry
 from ..._dispatch.schema import NUMBERS, Argument
-from .batch import Draws
+from .batch import draws
 
 _new = object.__new__
 _MOST = 256  # keys of an operator; one that is seldom called with the same layouts twice begins anew
@@ -345,8 +345,7 @@ class Recorder:
     def run(self, operator: Operator, args: tuple) -> Any:
         """The results, as twins, of a call that is written down."""
         schema = operator.schema
-        draws = any(a.type == "Generator" for a in schema.arguments) or isinstance(operator.declaration.batch, Draws)
-        if draws or schema.base_name.lstrip("_").startswith(_BY_STORAGE):
+        if draws(operator) or schema.base_name.lstrip("_").startswith(_BY_STORAGE):
             raise Unplannable
         slots, twins = _mapped(self.slot, args), tuple(map(twin_of, args))
         if schema.writes and (slots[0] in self.constants or self._root(args[0]) in self.inputs):
