@@ -207,17 +207,134 @@ def test_arguments_that_are_written(replays):
     assert run(given, given).tolist() == [2, 2, 2]
 
 
-# what is not ---------------------------------------------------------------------------------------------------------
+# gradients -----------------------------------------------------------------------------------------------------------
 
 
-def test_training_is_not_replayed(replays):
-    net, same = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
-    same.load_state_dict(net.state_dict())
+def test_training_is_replayed(replays):
+    net, same = Net(), Net()
     run = compiled(net)
+    ours, theirs = (torch.optim.AdamW(module.parameters(), lr=0.01) for module in (net, same))
+    for number in range(6):
+        outcome = []
+        for call, optimizer in ((run, ours), (same, theirs)):
+            torch.manual_seed(number)  # of the dropout
+            given = (x + number).requires_grad_()
+            optimizer.zero_grad()
+            call(given * 2).square().sum().backward()  # an argument that is no leaf
+            optimizer.step()
+            outcome.append(given.grad)
+        assert torch.allclose(*outcome, rtol=1e-4, atol=1e-4)
+    for one, other in zip(net.state_dict().values(), same.state_dict().values(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
+    assert len(replays) == 4
+
+
+def test_a_replayed_result_in_the_graph(replays):
+    weight = torch.ones(3, requires_grad=True)
+    run = compiled(lambda x: (x * weight * weight).tanh() * 2)
+    settled(run, x)
+    made = run(x)
+    assert replays and made.requires_grad and not made.is_leaf
+    assert type(made.grad_fn).__name__ == "CompiledFunctionBackward"
+    made.sum().backward(retain_graph=True)
+    once = weight.grad.clone()
+    made.sum().backward()
+    assert torch.allclose(weight.grad, 2 * once)
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        made.sum().backward()
+    (gradient,) = torch.autograd.grad(run(x).sum(), weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        gradient.sum().backward()
+    made = run(x)
+    with torch.no_grad():
+        weight.mul_(2)
+    with pytest.raises(RuntimeError, match=r"\[torch.FloatTensor \[3\]\] is at version 1; expected version 0"):
+        made.sum().backward()
+
+
+def test_a_replayed_result_that_is_written(replays):
+    weight = torch.ones(3, requires_grad=True)
+    run = compiled(lambda x: (x * weight).tanh())
+    settled(run, x)
+    made = run(x)
+    made.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        made.sum().backward()
+    plain = compiled(lambda x: x * weight * 2)
+    settled(plain, x)
+    made = plain(x)
+    made.mul_(2)  # which backward does not read
+    weight.grad = None
+    made.sum().backward()
+    assert torch.allclose(weight.grad, 4 * x.sum(0)) and len(replays) == 6
+
+
+def test_several_results_and_gradients_that_are_one(replays):
+    first, second, third = (torch.ones(2, 3, requires_grad=True) for _ in range(3))
+    run = compiled(lambda x: ((first + second + x).t(), (first * third).sum(), x.argmax()))
+    for number in range(5):
+        for tensor in (first, second, third):
+            tensor.grad = None
+        turned, total, place = run(x)
+        assert turned.shape == (3, 2) and place.item() == 2 and not place.requires_grad
+        if number < 4:
+            torch.autograd.backward([turned, total], [torch.ones(3, 2), torch.tensor(2.0)])
+            second.grad.add_(5)
+            assert first.grad.tolist() == [[3.0] * 3] * 2 and second.grad.tolist() == [[6.0] * 3] * 2
+        else:
+            turned.sum().backward()
+            second.grad.add_(5)
+            assert first.grad.tolist() == [[1.0] * 3] * 2 and second.grad.tolist() == [[6.0] * 3] * 2
+    assert third.grad.tolist() == [[0.0] * 3] * 2  # as in PyTorch, where a call is one node
+    assert len(replays) == 3
+
+
+def test_hooks_of_tensors_around_a_replay(replays):
+    weight, seen = torch.ones(3, requires_grad=True), []
+    run = compiled(lambda x: (x * weight).exp().sum())
+    settled(run, x)
+    handle = weight.register_hook(lambda g: seen.append("hook") or g * 2)
+    weight.register_post_accumulate_grad_hook(lambda t: seen.append("after"))
+    made = run(x)
+    made.register_hook(lambda g: seen.append("result") or g * 3)
+    made.backward()
+    assert seen == ["result", "hook", "after"] and len(replays) == 3
+    assert torch.allclose(weight.grad, 6 * (x * x.exp()).sum(0), rtol=1e-5)
+    handle.remove()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append("pack") or t, lambda t: t):
+        run(x).backward()
+    assert "pack" in seen and len(replays) == 3
+
+
+def test_functions_of_the_program_in_backward_are_called(replays):
+    seen = []
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(1)
+            return grad * 2
+
+    weight = torch.ones(3, requires_grad=True)
+    run = compiled(lambda x: Twice.apply(x * weight) + 1)
     for _ in range(5):
-        run(x).square().sum().backward()
-        same(x).square().sum().backward()
-    assert torch.allclose(net.weight.grad, same.weight.grad) and not replays
+        run(x).sum().backward()
+    assert len(seen) == 5 and not replays
+
+
+def test_recorded_draws_are_drawn_anew(replays):
+    run = compiled(lambda x: F.dropout(x, 0.5) + torch.rand_like(x))
+    torch.manual_seed(0)
+    expected = [F.dropout(x, 0.5) + torch.rand_like(x) for _ in range(5)]
+    torch.manual_seed(0)
+    assert [run(x).tolist() for _ in range(5)] == [made.tolist() for made in expected] and len(replays) == 3
+
+
+# what is not ---------------------------------------------------------------------------------------------------------
 
 
 def test_backward_inside(replays):

@@ -66,7 +66,7 @@ class BackwardCFunction(Node, FunctionCtx):
 
     def apply(self, *grads: Any) -> tuple:
         if self.materialize_grads:
-            grads = tuple(_zeros(self.outputs[i]) if g is None else g for i, g in enumerate(grads))
+            grads = tuple(zeros(self.outputs[i]) if g is None else g for i, g in enumerate(grads))
         implementation = self.function.backward
         if implementation is Function.backward:
             implementation = self.function.vjp
@@ -85,7 +85,7 @@ class BackwardCFunction(Node, FunctionCtx):
         return tuple(g for is_tensor, g in zip(self.tensor_inputs, result, strict=False) if is_tensor)
 
 
-def _zeros(output: tuple) -> Tensor | None:
+def zeros(output: tuple) -> Tensor | None:
     import mindtorch_v2 as torch
 
     shape, kind, device = output
@@ -280,19 +280,23 @@ def once_differentiable(function: Callable) -> Callable:
         if not modes.grad_enabled or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return outputs
         several = isinstance(outputs, tuple)
-        error = _DelayedError()
+        error = DelayedError("trying to differentiate twice a function that was marked with @once_differentiable")
         made = [error.attach(o) if isinstance(o, Tensor) else o for o in (outputs if several else (outputs,))]
         return tuple(made) if several else made[0]
 
     return wrapper
 
 
-class _DelayedError(Node):
+class DelayedError(Node):
     """A node that only complains."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
 
     def attach(self, tensor: Tensor) -> Tensor:
         self.outputs = (*self.outputs, (tensor._array.shape, tensor._array.dtype, tensor._device))
         return tensor._with_edge((self, len(self.outputs) - 1))
 
     def apply(self, *grads: Any) -> tuple:
-        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+        raise RuntimeError(self.text)

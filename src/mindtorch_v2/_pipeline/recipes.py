@@ -35,8 +35,8 @@ class Recipe:
     those in them of lists, and by how much versions grow; `returns` the position of the argument that comes back.
     """
 
-    __slots__ = ("draws", "expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "results", "returns",
-                 "several", "template", "tensors", "variants", "written")  # fmt: skip
+    __slots__ = ("draws", "expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "results",
+                 "returns", "several", "template", "tensors", "variants", "written")  # fmt: skip
 
     def __init__(self, operator: Operator, kind: str, template: tuple, results: tuple[Layout | None, ...]) -> None:
         self.operator, self.kind, self.template, self.results = operator, kind, template, results
@@ -80,17 +80,21 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     drawing, listed = draws(operator), any(a.writes and a.is_list for a in schema.arguments)
     if (drawing or listed) and where.type != "cpu":
         return CUT
-    if drawing and any(a.type == "Generator" and v is not None for a, v in zip(schema.arguments, args, strict=True)):
+    given = [a for a, v in zip(schema.arguments, args, strict=True) if v is not None]
+    if any(a.type == "Generator" for a in given):
         return CUT  # a stream of the program's own, whose state it may look at
-    if listed and any(a.optional and a.is_tensor and v is not None for a, v in zip(schema.arguments, args, strict=True)):
+    if listed and any(a.optional and a.is_tensor for a in given):
         return CUT  # elements may say that nothing is written
     found = _inferred(operator, args)
     if found is None:
         return CUT
     results, written, returns, several = found
     told = {i for i, _, _ in written}
-    if listed and not told or any(a.writes and not a.is_list and i not in told for i, a in enumerate(schema.arguments)):
+    if not told and any(a.writes for a in schema.arguments):
         return CUT  # what is written is not known
+    for i, a in enumerate(schema.arguments):
+        if a.writes and i not in told and isinstance(args[i], Tensor):
+            written = (*written, (i, None, 0))  # which its version does not tell
     template = _template(args, free)
     writes = operator.schema.writes
     recipe = Recipe(operator, "call", template, results)

@@ -218,7 +218,8 @@ except (KeyError, TypeError): _recipe = _miss(({key}), ({names},))
 if _recipe.quick is not _trace.quick:
     return _other(_trace, _recipe, ({names},), ({flat}))
 _values = _trace.values
-_trace.items += _recipe, {flat}
+_items = _trace.items
+_items += _recipe, {flat}
 _deferred = _new(Deferred)
 _deferred.layout = _layout = _recipe.layout
 _deferred.shape = _layout.shape

@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._autograd.node import saving_hooks, version_of
 from .._core.generator import default_generator
 from .._core.planning import changes
 from .._core.tensor import Tensor
+from .._dispatch.keys import BACKEND_MASK, VIEW_MASK, WITH_GRAD
 from ..utils import _pytree as pytree
+from .backward import Backward, CompiledFunctionBackward, view_of
 from .guards import NotGuarded, Surroundings, Watched, ambient, global_hooks, key_of
 from .trace import Trace
 
@@ -43,7 +46,7 @@ class Replays:
         except NotGuarded:
             known, key = _NEVER, ()
         if known.__class__ is Replay:
-            if known.surroundings.holds() and known.fetches():
+            if known.surroundings.holds() and known.fetches() and not (known.backward and saving_hooks.users):
                 return known.run(tensors)
             known = None
         self.recorded += 1
@@ -133,7 +136,7 @@ class Replay:
             raise NotGuarded("it is too short")
         self.numbers = list(trace.numbers)
         self._find_inputs(trace, tensors, pipe.unwritten)
-        self._find_results(trace, pipe.made, result, tensors)
+        needing = self._find_results(trace, pipe.made, result, tensors)
         # writes that count: each source that was written, and how often
         bumps = [(tensor, tensor._version - before) for tensor, before in zip(sources, versions, strict=True)
                  if not tensor.is_inference() and tensor._version != before]  # fmt: skip
@@ -141,12 +144,33 @@ class Replay:
         self.bumps = [(arguments.get(id(tensor)), tensor, count) for tensor, count in bumps]
         if len(tensors) > 1 and any(position is not None for position, _, _ in self.bumps):
             raise NotGuarded("an argument is written, and there are others, which may lie in the same memory")
+        self.backward: Backward | None = None
+        if needing:
+            self._find_backward(trace, pipe.made, needing, tensors, sources)
+
+    def _find_backward(self, trace: Trace, made: Sequence[Any], needing: Sequence[Tensor], tensors: Sequence[Tensor],
+                       sources: Sequence[Tensor]) -> None:  # fmt: skip
+        """Plans the backward pass of results that need gradients."""
+        if any(tensor.requires_grad for _, tensor, _ in self.bumps):
+            raise NotGuarded("it writes a tensor that needs gradients")
+        needs = list({id(t): t for t in sources if t.requires_grad}.values())
+        try:
+            self.backward = Backward(needing, needs, list(trace.inputs.values()), made)
+        except RuntimeError as error:
+            raise NotGuarded(f"its gradients cannot be computed now: {error}") from error
+        arguments = {id(tensor): position for position, tensor in enumerate(tensors)}
+        self.needs = [(arguments.get(id(tensor)), tensor) for tensor in needs]
+        owners = self.from_owners
+        read = self.backward.reads("made")
+        self.saved = [owners[position] for position in self.backward.reads("input") if position in owners]
+        self.saved_results = [i for i, (kind, what, _) in enumerate(self.results) if kind == "made" and what in read]
 
     def _find_inputs(self, trace: Trace, tensors: Sequence[Tensor], unwritten: dict[int, Any]) -> None:
         """Notes where each input of the plan comes from: an argument, a tensor, a view of one, a constant."""
         arguments = {id(tensor._array): position for position, tensor in reversed(list(enumerate(tensors)))}
         held = list(self.surroundings.tensors())
         kept = {id(tensor._array): position for position, (tensor, _) in reversed(list(enumerate(held)))}
+        self.from_owners: dict[int, tuple[int | None, Tensor]] = {}  # by input: which argument, and the tensor
         self.constants: list[Any] = []  # arrays by input; None where it is fetched
         self.from_arguments: list[tuple[int, int]] = []  # (input, argument)
         self.fetched: list[tuple[int, Tensor]] = []
@@ -158,11 +182,16 @@ class Replay:
             layout, own = trace.layouts[number], id(arrays[position])
             self.constants.append(None)
             if own in arguments:
+                self.from_owners[position] = arguments[own], tensors[arguments[own]]
                 self.from_arguments.append((position, arguments[own]))
             elif own in kept:
                 used.add(kept[own])
+                self.from_owners[position] = None, held[kept[own]][0]
                 self.fetched.append((position, held[kept[own]][0]))
-            elif (found := self._view_of(arrays[position], tensors, held)) is not None:
+            elif (found := self._part_of(arrays[position], tensors, held)) is not None:
+                of_argument, which, _ = found
+                owner = tensors[which] if of_argument else held[which][0]
+                self.from_owners[position] = which if of_argument else None, owner
                 self.views.append((position, *found, layout))
                 used.update([found[1]] if not found[0] else [])
             elif _held_elsewhere(arrays, position):
@@ -177,7 +206,7 @@ class Replay:
         self.made_views: dict[int, tuple[Any, Any]] = {}
 
     @staticmethod
-    def _view_of(array: Any, tensors: Sequence[Tensor], held: Sequence[tuple[Tensor, Any]]) -> tuple | None:
+    def _part_of(array: Any, tensors: Sequence[Tensor], held: Sequence[tuple[Tensor, Any]]) -> tuple | None:
         """Which known array an array shows a part of: (is it an argument's, which one, where it begins in it)."""
         if array.__class__ is not np.ndarray or array.base is None:
             return None
@@ -190,7 +219,9 @@ class Replay:
                     found.append((of_argument, which, at - source.__array_interface__["data"][0], id(source)))
         return found[0][:3] if found and len({source for *_, source in found}) == 1 else None
 
-    def _find_results(self, trace: Trace, made: Sequence[Any], result: Any, tensors: Sequence[Tensor]) -> None:
+    def _find_results(self, trace: Trace, made: Sequence[Any], result: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Notes what is made of the outputs; gives the results that need gradients."""
+        needing: list[Tensor] = []
         leaves, self.structure = pytree.tree_flatten(result)
         positions = {id(array): position for position, array in enumerate(made)}
         arguments = {id(tensor): position for position, tensor in enumerate(tensors)}
@@ -208,16 +239,21 @@ class Replay:
                 self.results.append(("value", leaf, None))
             elif leaf.__class__ is not Tensor or leaf._hooks is not None:
                 raise NotGuarded(f"it gives a {type(leaf).__name__}")
-            elif leaf.requires_grad or leaf._edge is not None:
-                raise NotGuarded("its results need gradients")
             elif id(leaf._array) in positions:
-                self.results.append(("made", positions[id(leaf._array)], (leaf._keys, leaf._device)))
+                keys = leaf._keys
+                if leaf.requires_grad:
+                    if leaf._edge is None:
+                        raise NotGuarded("it gives a leaf that needs gradients")
+                    keys = keys & ~VIEW_MASK | WITH_GRAD[keys & BACKEND_MASK]
+                    needing.append(leaf)
+                self.results.append(("made", positions[id(leaf._array)], (keys, leaf._device, leaf.requires_grad)))
                 root = trace.outputs[positions[id(leaf._array)]]
                 if root in roots or leaf._base is not None and leaf._base._version:
                     raise NotGuarded("two of its results are one, or share memory")
                 roots.add(root)
             else:
                 raise NotGuarded("a result was not recorded")
+        return needing
 
     # running ---------------------------------------------------------------------------------------------------------
 
@@ -240,11 +276,11 @@ class Replay:
             inputs[position] = tensor._array
         for position, of_argument, which, offset, layout in self.views:
             if of_argument:
-                inputs[position] = _view(tensors[which]._array, offset, layout)
+                inputs[position] = view_of(tensors[which]._array, offset, layout)
                 continue
             source, known = self.held[which]._array, self.made_views.get(position)
             if known is None or known[0] is not source:
-                known = self.made_views[position] = (source, _view(source, offset, layout))
+                known = self.made_views[position] = (source, view_of(source, offset, layout))
             inputs[position] = known[1]
         for position in self.copied:
             inputs[position] = inputs[position].copy()
@@ -253,35 +289,29 @@ class Replay:
             written = tensor if argument is None else tensors[argument]
             for _ in range(count):
                 written._bump_version()
-        leaves = []
+        leaves, needing = [], []
         for kind, what, place in self.results:
             if kind == "made":
                 leaf = object.__new__(Tensor)
-                leaf._array, (leaf._keys, leaf._device) = made[what], place
+                leaf._array, (leaf._keys, leaf._device, needs) = made[what], place
                 leaves.append(leaf)
+                if needs:
+                    needing.append(leaf)
             else:
                 leaves.append(tensors[what] if kind == "argument" else what)
+        if self.backward is not None:
+            saved = [held if which is None else tensors[which] for which, held in self.saved]
+            saved += [leaves[i].detach() for i in self.saved_results]
+            needs = [held if which is None else tensors[which] for which, held in self.needs]
+            node = CompiledFunctionBackward(self.backward, self.backward.held(inputs, made), saved, needs)
+            for number, leaf in enumerate(needing):
+                leaf._edge = (node, number)
+                leaf._edge_version = version_of(leaf)
         return self.structure.unflatten(leaves)
 
 
 def _geometry(array: Any) -> tuple:
     return array.__class__, array.shape, array.strides, array.dtype
-
-
-class _Memory:
-    """Memory of an array, from a byte on, for NumPy to make another array of."""
-
-    def __init__(self, source: np.ndarray, offset: int, layout: Any) -> None:
-        self.source = source  # which keeps the memory
-        address, readonly = source.__array_interface__["data"]
-        self.__array_interface__ = {
-            "shape": layout.shape, "strides": layout.strides, "typestr": f"|V{layout.dtype.itemsize}",
-            "data": (address + offset, readonly), "version": 3}  # fmt: skip
-
-
-def _view(source: np.ndarray, offset: int, layout: Any) -> np.ndarray:
-    """The part of an array's memory that begins at an offset."""
-    return np.asarray(_Memory(source, offset, layout)).view(layout.dtype)
 
 
 def _held_elsewhere(arrays: Sequence[Any], position: int) -> bool:
