@@ -115,6 +115,7 @@ def gradients_differ(seed):
     return "", any(type(k).__name__ == "Replay" for k in compiled._region.replays.known.values())
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_gradients_of_replayed_programs():
     outcome = [gradients_differ(seed) for seed in range(80)]
     assert not [wrong for wrong, _ in outcome if wrong]
