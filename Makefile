@@ -4,12 +4,13 @@
 #   .venv-torch  the library beside the real PyTorch      (parity, bench)
 #   .venv-cuda   the library with CuPy                    (test-cuda, where $(PYTHON) has no CuPy)
 #   .venv-docs   the library and what builds the site     (site, site-test)
+#   .venv-suite  the library and what PyTorch's own tests import, no PyTorch  (torch-tests)
 
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo demo-digits shim test test-quick test-npu test-cuda parity fuzz golden stubs bench bench-ops bench-cuda lint docs site \
-        site-test clean
+        site-test torch-tests clean
 
 help:
 	@echo "make demo     train a small GPT, let it write, draw its loss curve, beside what PyTorch printed for this seed"
@@ -21,6 +22,7 @@ help:
 	@echo "make test-cuda run the CUDA backend's tests, on a machine with an NVIDIA GPU and CuPy; skipped without"
 	@echo "make parity   compare with the real PyTorch, operator by operator"
 	@echo "make fuzz     compare random programs, calls, configurations, indices and files with the real PyTorch, COUNT of each"
+	@echo "make torch-tests SOURCE=checkout-of-pytorch  run PyTorch's own tests; one that passed before and does not is an error"
 	@echo "make golden   ask the real PyTorch again for the answers that the tests compare with"
 	@echo "make stubs    write the .pyi files anew from the operators' schemas"
 	@echo "make bench    time the library against the real PyTorch"
@@ -77,6 +79,12 @@ fuzz: .venv-torch/.ready
 	    echo "$$what:"; .venv-torch/bin/python tests/parity/random_$$what.py --count $(COUNT) --seed $(SEED) || failed="$$failed $$what"; \
 	done; test -z "$$failed" || { echo "differences in:$$failed"; exit 1; }
 
+# FILES="test_torch.py nn/test_pooling.py" are the files to run, UPDATE=1 writes their lists anew.
+SOURCE ?=
+torch-tests: .venv-suite/.ready
+	@test -n "$(SOURCE)" || { echo "Name a checkout of PyTorch: make torch-tests SOURCE=../pytorch"; exit 1; }
+	@.venv-suite/bin/python tools/torch_tests/run.py '$(SOURCE)' $(FILES) $(if $(UPDATE),--update)
+
 golden: .venv-torch/.ready
 	@for tool in tools/golden_*.py; do echo $$tool; .venv-torch/bin/python $$tool || exit 1; done
 
@@ -117,8 +125,9 @@ site-test: .venv-docs/.ready
 .venv-torch/.ready: EXTRAS = parity,fast
 .venv-cuda/.ready: EXTRAS = dev,cuda
 .venv-docs/.ready: EXTRAS = docs,plot
+.venv-suite/.ready: EXTRAS = suite,fast
 
-.venv/.ready .venv-demo/.ready .venv-torch/.ready .venv-cuda/.ready .venv-docs/.ready: pyproject.toml
+.venv/.ready .venv-demo/.ready .venv-torch/.ready .venv-cuda/.ready .venv-docs/.ready .venv-suite/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "mindtorch_v2 needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
 	    echo "Name a newer one, for example: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12"; exit 1; }
@@ -128,4 +137,4 @@ site-test: .venv-docs/.ready
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-demo .venv-torch .venv-cuda .venv-docs build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out
+	rm -rf .venv .venv-demo .venv-torch .venv-cuda .venv-docs .venv-suite build/site build/torch_tests .mypy_cache .ruff_cache .pytest_cache .hypothesis examples/out

@@ -10,6 +10,7 @@ from math import e, inf, nan, pi
 from typing import Any as _Any
 
 from . import (
+    _marked,
     _platforms,  # first: before NumPy is asked for anything
     _torch_dispatch,
 )
@@ -104,6 +105,7 @@ __version__ = _TorchVersion("2.13.0+mindtorch2")
 _sys.modules[f"{__name__}._tensor"] = _tensor  # where PyTorch has it
 _register_python_key()
 _torch_dispatch.attach()
+_marked.attach()
 _public.attach_methods()
 _roots.attach()
 _convert.attach()

@@ -80,6 +80,7 @@ from ._core.checks import _check_value as _check_value
 from ._core.checks import _check_with as _check_with
 def _chunk_cat(tensors: Sequence[Tensor], dim: _int, num_chunks: _int, *, out: Tensor | None = None) -> Tensor: ...
 from . import _compat as _compat
+def _conj(input: Tensor) -> Tensor: ...
 def _convert_indices_from_coo_to_csr(
     input: Tensor,
     size: _int,
@@ -477,6 +478,7 @@ def _fused_sgd_(
 from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
 from . import _jit_internal as _jit_internal
+def _lazy_clone(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 from . import _lobpcg as _lobpcg
 def _log_softmax_backward_data(
     grad_output: Tensor,
@@ -513,6 +515,7 @@ def _native_batch_norm_legit(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
+def _neg_view(input: Tensor) -> Tensor: ...
 def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: _bool) -> tuple[Tensor, Tensor]: ...
 def _pad_packed_sequence(
     data: Tensor,
@@ -1593,14 +1596,14 @@ from .amp._state import is_autocast_enabled as is_autocast_enabled
 is_autocast_ipu_enabled: Any
 is_autocast_xla_enabled: Any
 from ._core.convert import is_complex as is_complex
-def is_conj(self: Tensor, device: Any = None) -> _bool: ...
+def is_conj(self: Tensor) -> _bool: ...
 from ._core.settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 def is_distributed(self: Tensor, device: Any = None) -> _bool: ...
 from ._core.convert import is_floating_point as is_floating_point
 from ._autograd import is_grad_enabled as is_grad_enabled
 from ._core.convert import is_inference as is_inference
 from ._autograd import is_inference_mode_enabled as is_inference_mode_enabled
-def is_neg(self: Tensor, device: Any = None) -> _bool: ...
+def is_neg(self: Tensor) -> _bool: ...
 from ._core.convert import is_nonzero as is_nonzero
 from ._core.convert import is_same_size as is_same_size
 from ._core.convert import is_signed as is_signed

@@ -18,6 +18,7 @@ from ._dispatch.callers import by_precedence
 from ._dispatch.keys import (
     ALL_KEYS,
     FUNC_MASK,
+    MARKED_MASK,
     PROFILER_MASK,
     PYTHON_MASK,
     REQUIRES_GRAD,
@@ -33,7 +34,7 @@ from ._dispatch.schema import Schema
 from ._ops._declare.out import handle_out
 
 # Out of force in a handler: what is served before PythonDispatch. Those that are no keys in PyTorch stay.
-ABOVE = ALL_KEYS & ~((TORCH_DISPATCH_MASK << 1) - 1) & ~(PYTHON_MASK | PROFILER_MASK | VMAP_MASK)
+ABOVE = ALL_KEYS & ~((TORCH_DISPATCH_MASK << 1) - 1) & ~(PYTHON_MASK | PROFILER_MASK | VMAP_MASK | MARKED_MASK)
 
 
 def dispatch_modes() -> list[Any]:

@@ -11,10 +11,11 @@ from typing import Any
 from ._core.device import CPU
 from ._core.device import device as device_type
 from ._core.dtype import dtype as dtype_type
+from ._core.marks import marked
 from ._core.storage import TypedStorage, UntypedStorage
 from ._core.tensor import Tensor, set_state, wrap_meta
 from ._core.wrapper_subclass import make_wrapper_subclass
-from ._dispatch.keys import DEVICE_MASKS
+from ._dispatch.keys import DEVICE_MASKS, MARKED_MASK
 
 _LARGEST = (1 << 63) - 1
 
@@ -41,6 +42,11 @@ def _checked_geometry(nbytes: int, itemsize: int, offset: int, size: Sequence[in
                            f"{(offset + span) * itemsize} bytes, and its storage has {nbytes}")
 
 
+def _element_size(dtype: dtype_type) -> int:
+    """The bytes that an element takes."""
+    return dtype.itemsize
+
+
 def _rebuild_tensor(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
     """A tensor on the memory of a storage."""
     if not isinstance(storage, (TypedStorage, UntypedStorage)):
@@ -61,7 +67,6 @@ class _Unfinished(threading.local):
     """What waits for the elements of the storages that a file holds; `steps` is None while nothing is loaded."""
 
     steps: list[Callable[[], None]] | None = None
-    computed: dict[int, tuple[UntypedStorage, dtype_type, dict[tuple[bool, bool], UntypedStorage]]] = {}  # noqa: RUF012
 
 
 _unfinished = _Unfinished()
@@ -70,13 +75,13 @@ _unfinished = _Unfinished()
 @contextlib.contextmanager
 def elements_come_later() -> Iterator[None]:
     """While in force, tensors may be rebuilt on storages that are not filled yet; at the end they are completed."""
-    before = _unfinished.steps, _unfinished.computed
+    before = _unfinished.steps
     steps: list[Callable[[], None]] = []
-    _unfinished.steps, _unfinished.computed = steps, {}
+    _unfinished.steps = steps
     try:
         yield
     finally:
-        _unfinished.steps, _unfinished.computed = before
+        _unfinished.steps = before
     for step in steps:
         step()
 
@@ -89,37 +94,15 @@ def when_filled(step: Callable[[], None]) -> None:
         _unfinished.steps.append(step)
 
 
-def _computed(storage: Any, conj: bool, neg: bool) -> TypedStorage:
-    """The storage with all its elements conjugated or negated; the same one for all tensors that ask for it.
-
-    In PyTorch's files these are marks on tensors that share one memory. Here they are computed, once for a storage: so
-    tensors with equal marks still share, and no more memory is needed than some times that of the file.
-    """
-    source, kind = storage.untyped(), storage.dtype
-    _, known, results = _unfinished.computed.setdefault(id(source), (source, kind, {})) \
-        if _unfinished.steps is not None else (source, kind, {})
-    if known is not kind:
-        raise RuntimeError("Cannot load conjugated or negated tensors that view the same data as different types")
-    if (conj, neg) not in results:
-        results[conj, neg] = made = UntypedStorage(source.nbytes_, device=source.device)
-
-        def compute() -> None:
-            before, after = (_rebuild_tensor(TypedStorage(wrap_storage=one, dtype=kind), 0,
-                                             (source.nbytes_ // kind.itemsize,), (1,)) for one in (source, made))
-            before = before.conj() if conj else before
-            after.copy_(before.neg() if neg else before)
-
-        when_filled(compute)
-    return TypedStorage(wrap_storage=results[conj, neg], dtype=kind)
-
-
 def _rebuild_tensor_v2(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...],
                        requires_grad: bool, backward_hooks: OrderedDict, metadata: dict | None = None) -> Tensor:
     if metadata:
         if unknown := metadata.keys() - {"conj", "neg"}:
             raise ValueError(f"a tensor's metadata holds {sorted(unknown)}, which are not known")
-        storage = _computed(storage, bool(metadata.get("conj")), bool(metadata.get("neg")))
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    if metadata and any(metadata.values()):
+        tensor._array = marked(tensor._array, bool(metadata.get("conj")), bool(metadata.get("neg")))
+        tensor._keys |= MARKED_MASK
     return tensor.requires_grad_() if requires_grad else tensor
 
 

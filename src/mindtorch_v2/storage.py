@@ -41,6 +41,16 @@ CLASSES = {
 globals().update(CLASSES)
 
 
+def _dtype_to_storage_type_map() -> dict[Any, str]:
+    """The names of the old classes by element type."""
+    return dict(LEGACY_NAMES)
+
+
+def _storage_type_to_dtype_map() -> dict[str, Any]:
+    """The element types by the names of the old classes."""
+    return {name: kind for kind, name in LEGACY_NAMES.items()}
+
+
 def _warn_typed_storage_removal(stacklevel: int = 2) -> None:
     warn_once(DEPRECATED, stacklevel + 1)
 

@@ -41,7 +41,7 @@ def plain(value: Any) -> np.ndarray:
     value = value.detach().cpu()
     if value.dtype is torch.complex32:
         value = value.to(torch.complex64)
-    return (value.float() if value.dtype.itemsize == 2 and value.is_floating_point() else value).numpy()
+    return (value.float() if value.dtype.itemsize == 2 and value.is_floating_point() else value).numpy(force=True)
 
 
 class OnDevice:

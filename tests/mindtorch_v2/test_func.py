@@ -28,9 +28,9 @@ REFUSING = frozenset("""
 def close(got: Any, expected: Any) -> None:
     assert got.dtype == expected.dtype and got.shape == expected.shape
     if got.dtype.is_floating_point or got.dtype.is_complex:
-        np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(got.numpy(force=True), expected.numpy(force=True), rtol=1e-9, atol=1e-9)
     else:
-        np.testing.assert_array_equal(got.numpy(), expected.numpy())
+        np.testing.assert_array_equal(got.numpy(force=True), expected.numpy(force=True))
 
 
 def refused(call: Call, error: RuntimeError) -> bool:

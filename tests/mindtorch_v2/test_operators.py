@@ -74,7 +74,7 @@ def run_on(call: Call, tensors: Iterable[Any], device: str = "cpu") -> Any:
 
 def values_of(tensor: Any) -> np.ndarray:
     tensor = tensor.detach()
-    return (tensor.to(torch.float32) if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
+    return (tensor.to(torch.float32) if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy(force=True)
 
 
 def outline(tensor: Any) -> tuple:

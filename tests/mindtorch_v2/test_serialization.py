@@ -122,8 +122,8 @@ def test_conjugated_and_negated_tensors_of_pytorch(zipped: bool, weights_only: b
     assert imaginary.tolist() == [-2, 1, -6] and imaginary.stride() == (2,) and imaginary.storage_offset() == 1
     first, second, plain = load("torch.FloatStorage", "neg", (0, (6,), (1,)), (0, (2, 3), (0, 2)))
     assert second.tolist() == [[-1, -3, -5]] * 2
-    first[2] = 9  # those with the same marks share their memory, as in PyTorch
-    assert second[0].tolist() == [-1, 9, -5] and plain.tolist() == [1, 2, 3, -1, 5, 6]
+    first[2] = 9  # all share their memory, and see it through their marks
+    assert second[0].tolist() == [-1, 9, -5] and plain.tolist() == [1, 2, -9, -1, 5, 6]
 
 
 @pytest.mark.parametrize("zipped", [True, False])

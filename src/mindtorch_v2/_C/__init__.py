@@ -1,20 +1,26 @@
 """The few names of PyTorch's extension module that Python programs use."""
 
+import enum
 import importlib
 from typing import Any
 
 from .._compat.absent import absent_class
 from .._core.determinism import determinism
 from .._core.generator import Generator
+from .._core.marks import is_conjugated as _is_conjugated
+from .._core.marks import is_negated as _is_negated
+from .._core.marks import is_shared as _is_shared
+from .._core.marks import marked as _marked
 from .._core.storage import StorageBase  # noqa: F401 - by this name
 from .._core.tensor import Tensor, TensorBase, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
-from .._dispatch.keys import FUNC_MASK, PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
+from .._dispatch.keys import FUNC_MASK, MARKED_MASK, PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
 from .._dispatch.keys import DispatchKey as _DispatchKey
 from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
 from .._dispatch.levels import open_levels
 from .._ops._declare.op import public_functions
 from .._ops.linalg.common import _LinAlgError
 from .._torch_dispatch import dispatch_modes
+from ._schemas import FunctionSchema, parse_schema  # noqa: F401 - by these names
 
 _HOMES = {"_functorch": "_C._functorch", "_profiler": "_C._profiler", "_nn": "nn.functional", "_fft": "fft",
           "_linalg": "linalg", "_special": "special"}
@@ -83,6 +89,38 @@ def _is_alias_of(data: Tensor, other: Tensor) -> bool:
     return data.untyped_storage() is other.untyped_storage()
 
 
+def _is_cow_tensor(data: Tensor) -> bool:
+    """Whether a tensor's memory will be copied before it is written (`_lazy_clone`)."""
+    return _is_shared(data._storage if data._storage is not None or data._base is None else data._shared_storage())
+
+
+def _storage_address(data: Tensor) -> int:
+    return data.untyped_storage()._cdata
+
+
+def _data_address(data: Tensor) -> int:
+    """The address of the first element, for a reader."""
+    return data.const_data_ptr()
+
+
+def _set_marks(tensor: Tensor, conjugate: bool, negative: bool) -> None:
+    tensor._array = _marked(tensor._array, conjugate, negative)
+    shown = conjugate or negative or _is_cow_tensor(tensor)
+    tensor._keys = tensor._keys | MARKED_MASK if shown else tensor._keys & ~MARKED_MASK
+
+
+def _set_conj(tensor: Tensor, conj: bool) -> None:
+    """Lets a tensor show its memory conjugated, or as it is."""
+    if conj != _is_conjugated(tensor._array):
+        _set_marks(tensor, conj, _is_negated(tensor._array))
+
+
+def _set_neg(tensor: Tensor, neg: bool) -> None:
+    """Lets a tensor show its memory negated, or as it is."""
+    if neg != _is_negated(tensor._array):
+        _set_marks(tensor, _is_conjugated(tensor._array), neg)
+
+
 def _log_api_usage_once(event: str) -> None:
     """Nothing is logged."""
 
@@ -146,6 +184,27 @@ class _DisableTorchDispatch(changed_modes):
 
 def _is_torch_function_enabled() -> bool:
     return not modes.exclude & PYTHON_MASK
+
+
+class _TorchFunctionState(enum.Enum):
+    """Who is asked before a function runs."""
+
+    ENABLED = 0
+    SUBCLASSES_DISABLED = 1
+    ALL_DISABLED = 2
+
+
+def _get_torch_function_state() -> _TorchFunctionState:
+    return _TorchFunctionState.ENABLED if _is_torch_function_enabled() else _TorchFunctionState.SUBCLASSES_DISABLED
+
+
+def _set_torch_function_state(state: _TorchFunctionState) -> None:
+    asked = state is _TorchFunctionState.ENABLED
+    modes.update(exclude=modes.exclude & ~PYTHON_MASK if asked else modes.exclude | PYTHON_MASK)
+
+
+def _len_torch_function_stack() -> int:
+    return len(modes.__dict__.get("function_modes", ()))
 
 
 def _dispatch_isTensorSubclassLike(tensor: Tensor) -> bool:

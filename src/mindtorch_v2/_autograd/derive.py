@@ -15,6 +15,7 @@ from .._dispatch.callers import compile_function
 from .._dispatch.keys import (
     BACKEND_MASK,
     INFERENCE_MASK,
+    MARKED_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
     SUBCLASS_MASK,
@@ -326,9 +327,12 @@ def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: 
     grad_keys = "grad_keys"
     if mask & SPARSE_MASK or operator.declaration.family.changes_layout:  # the result may be sparse or not
         grad_keys, scope["WITH_GRAD"] = f"WITH_GRAD[result._keys & {BACKEND_MASK}]", WITH_GRAD
+    if mask & MARKED_MASK or operator.declaration.family.marks:
+        grad_keys, scope["WITH_GRAD"] = (
+            f"result._keys & {MARKED_MASK} | WITH_GRAD[result._keys & {BACKEND_MASK}]", WITH_GRAD)
     if mask & TORCH_DISPATCH_MASK:  # the result is whatever a subclass or a mode makes it
         grad_keys, scope["WITH_GRAD"] = (
-            f"result._keys & {SUBCLASS_MASK} | WITH_GRAD[result._keys & {BACKEND_MASK}]", WITH_GRAD)
+            f"result._keys & {SUBCLASS_MASK | MARKED_MASK} | WITH_GRAD[result._keys & {BACKEND_MASK}]", WITH_GRAD)
     make = compile_function("make", kernel_source(operator, derivative, inplace, grad_keys), scope)
     kernel = make(below, WITH_GRAD[backend])
     return refuse_inference(operator, derivative, kernel) if mask & INFERENCE_MASK and derivative.saved else kernel

@@ -17,6 +17,7 @@ from .._dispatch.callers import call_torch_function
 from .._dispatch.keys import (
     AUTOGRAD_MASK,
     INFERENCE_MASK,
+    MARKED_MASK,
     PYTHON_MASK,
     SPARSE_MASK,
     TORCH_DISPATCH_MASK,
@@ -33,6 +34,7 @@ from . import resize as _resize
 from .device import CPU, META, device, memory_format, preserve_format
 from .dtype import dtype, get_default_dtype
 from .from_data import from_numpy, new_tensor
+from .marks import MathView, is_conjugated, is_negated
 from .storage import LEGACY_NAMES, TypedStorage, UntypedStorage
 from .tensor import Tensor, _rebuild_from_type_v2, flush_pending, wrap
 from .wrapper_subclass import WrapperArray
@@ -219,6 +221,24 @@ def _never(self: Tensor, device: Any = None) -> bool:
     return False
 
 
+def _is_conj(self: Tensor) -> bool:
+    """Whether it is a view that conjugates what lies in memory.
+
+    >>> torch.tensor([1j]).conj().is_conj()
+    True
+    """
+    return bool(self._keys & MARKED_MASK) and is_conjugated(self._array)
+
+
+def _is_neg(self: Tensor) -> bool:
+    """Whether it is a view that negates what lies in memory.
+
+    >>> torch.tensor([1j]).conj().imag.is_neg()
+    True
+    """
+    return bool(self._keys & MARKED_MASK) and is_negated(self._array)
+
+
 def _is_on(name: str) -> property:
     def is_on(self: Tensor) -> bool:
         return self._device.type == name
@@ -302,7 +322,7 @@ def _deepcopy(self: Tensor, memo: dict) -> Any:
         return _deepcopy_dispatched(self, memo)
     flush_pending[0]()
     made = object.__new__(type(self))
-    if self._keys & SPARSE_MASK:
+    if self._keys & SPARSE_MASK or self._array.__class__ is MathView:
         made._array = self.detach().clone()._array  # type: ignore[attr-defined]
     else:
         storage = copy.deepcopy(self._shared_storage(), memo)
@@ -366,9 +386,12 @@ def _rebuilding(self: Tensor) -> tuple[Callable, tuple]:
         return _utils._rebuild_meta_tensor_no_storage, (self.dtype, size, stride, self.requires_grad)
     geometry: tuple = (self.storage_offset(), size, stride, self.requires_grad, OrderedDict())
     storage, kind = self._shared_storage(), self.dtype
+    marks = {name: True for name, mark in (("conj", _is_conj(self)), ("neg", _is_neg(self))) if mark}
+    metadata = (marks,) if marks else ()
     if kind not in LEGACY_NAMES:
-        return _utils._rebuild_tensor_v3, (storage, *geometry, kind)
-    return _utils._rebuild_tensor_v2, (TypedStorage(wrap_storage=storage, dtype=kind, _internal=True), *geometry)
+        return _utils._rebuild_tensor_v3, (storage, *geometry, kind, *metadata)
+    typed = TypedStorage(wrap_storage=storage, dtype=kind, _internal=True)
+    return _utils._rebuild_tensor_v2, (typed, *geometry, *metadata)
 
 
 _PROPERTIES = {f"is_{name}": _is_on(name) for name in _ON_DEVICE}
@@ -376,7 +399,7 @@ _PROPERTIES |= dict.fromkeys(_NEVER, property(_never))
 _PROPERTIES["__cuda_array_interface__"] = property(_cuda_array_interface)
 _METHODS: dict[str, Callable] = {
     **{name: _type_method(name, kind) for name, kind in _TYPE_METHODS.items()},
-    **dict.fromkeys(("is_conj", "is_neg", "is_distributed"), _never), "is_pinned": _is_pinned,
+    "is_conj": _is_conj, "is_neg": _is_neg, "is_distributed": _never, "is_pinned": _is_pinned,
     "__array_wrap__": _array_wrap, "__deepcopy__": _deepcopy, "__dlpack__": _dlpack.dlpack,
     "__dlpack_device__": _dlpack.dlpack_device, "__reduce_ex__": _reduce_ex, "__repr__": _repr,
     "__reversed__": _reversed, "apply_": _apply, "cpu": _cpu, "cuda": _device_method("cuda"), "get_device": get_device,

@@ -59,6 +59,8 @@ def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | Non
         raise TypeError("stream must be ``int`` or ``none``")
     if stream not in (None, -1):
         raise AssertionError("stream should be None on cpu.")
+    if self.is_conj():  # type: ignore[attr-defined]
+        raise BufferError("Can't export tensors with the conjugate bit set")
     array = self._host_array("__dlpack__()")
     if array.dtype.isbuiltin != 1:
         raise BufferError(

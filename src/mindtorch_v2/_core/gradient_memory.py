@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._backends.meta import MetaArray
-from .._dispatch.keys import FUNC_MASK, REQUIRES_GRAD, TORCH_DISPATCH_MASK
+from .._dispatch.keys import FUNC_MASK, MARKED_MASK, REQUIRES_GRAD, TORCH_DISPATCH_MASK
 from .deferred import Deferred
 from .geometry import is_dense
 
@@ -82,4 +82,5 @@ def owns_memory(grad: Any) -> bool:
 
 def _has_storage_alone(grad: Any) -> bool:
     """Whether no other array lies on the storage of an array that, unlike an ndarray, names it."""
-    return not grad._keys & FUNC_MASK and sys.getrefcount(grad._array.storage) <= (2 if grad._storage is None else 3)
+    own = 2 if grad._storage is None else 3
+    return not grad._keys & (FUNC_MASK | MARKED_MASK) and sys.getrefcount(grad._array.storage) <= own

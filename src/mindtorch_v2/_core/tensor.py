@@ -4,6 +4,7 @@ Fields have class-level defaults, so that making a result sets only what differs
 from the operator table by `_ops.public`; what stands here is state and conversion.
 """
 
+import functools
 import gc
 import sys
 import weakref
@@ -25,6 +26,7 @@ from .._dispatch.keys import (
     CUDA_MASK,
     FUNC_MASK,
     INFERENCE_MASK,
+    MARKED_MASK,
     META_MASK,
     PYTHON_MASK,
     REQUIRES_GRAD,
@@ -44,10 +46,14 @@ from .deferred import Deferred
 from .device import CPU, META, Size, device, layout, strided
 from .dtype import CPP_NAMES, FLOAT, OF_ARRAY, WIDER, cast, dtype
 from .geometry import contiguous_strides, is_dense
+from .marks import marked
 from .storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage, follow_storage
 from .warn import warn_once
 
 _new = object.__new__
+_MARKS = {"conj": "conjugate", "neg": "negative"}
+# A place that _marked.py fills: gives a tensor memory that no lazy copy shares.
+own_memory: list[Callable[[Any], None]] = []
 _size = tuple.__new__
 
 
@@ -243,7 +249,7 @@ class Tensor(TensorBase):
                 self._settle()
                 if self._storage is not None:
                     return self._storage
-            array = self._array
+            array = marked(self._array, False, False) if self._keys & MARKED_MASK else self._array
             if self._base is not None:
                 storage = self._base._shared_storage()
                 if self._base._former_storages:
@@ -306,6 +312,12 @@ class Tensor(TensorBase):
 
     def data_ptr(self) -> int:
         """The address of the first element."""
+        if self._keys & MARKED_MASK and self._array.size:
+            own_memory[0](self)  # who asks for the address may write there
+        return self.const_data_ptr()
+
+    def const_data_ptr(self) -> int:
+        """The address of the first element, for somebody who only reads."""
         storage = self._shared_storage()
         if storage is None:
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
@@ -444,7 +456,7 @@ class Tensor(TensorBase):
             made._storage = self._shared_storage()  # first, since it gives an empty array PyTorch's strides
         made._array = self._array
         made._counter = self._version_counter
-        made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK)
+        made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK | MARKED_MASK)
         if self._offset:
             made._offset = self._offset
         if self._device is not CPU:
@@ -456,15 +468,18 @@ class Tensor(TensorBase):
         made: Any = _new(type(self))
         fields = fields_of(self)
         fields_of(made).update({n: v for n, v in fields.items() if n not in Tensor.__annotations__ or n in _OF_MEMORY})
+        for name in _slots_of(type(self)):  # type: ignore[arg-type]
+            if hasattr(self, name):
+                setattr(made, name, getattr(self, name))
         made._storage, made._counter = self._shared_storage(), self._version_counter
         made._array = self._array
-        made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK | SUBCLASS_MASK)
+        made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK | SUBCLASS_MASK | MARKED_MASK)
         return made
 
     def _with_edge(self, edge: tuple) -> "Tensor":
         """The same memory and version, as output of another node."""
         made = self._detached()
-        made._edge, made._keys = edge, WITH_GRAD[made._keys & BACKEND_MASK] | made._keys & SUBCLASS_MASK
+        made._edge, made._keys = edge, WITH_GRAD[made._keys & BACKEND_MASK] | made._keys & (SUBCLASS_MASK | MARKED_MASK)
         return made
 
     def _is_dispatched(self) -> bool:
@@ -523,7 +538,7 @@ class Tensor(TensorBase):
         self._device = new._device
         recorded = self.requires_grad and not new._keys & INFERENCE_MASK
         self._asked_for_grad = self._asked_for_grad or self.requires_grad and self._base is None
-        self._keys = (self._keys & SUBCLASS_MASK) | new._keys & INFERENCE_MASK | (
+        self._keys = (self._keys & SUBCLASS_MASK) | new._keys & (INFERENCE_MASK | MARKED_MASK) | (
             WITH_GRAD[new._backend_mask()] if recorded else new._backend_mask()
         )
 
@@ -661,12 +676,18 @@ class Tensor(TensorBase):
         if force.__class__ is not bool:
             raise TypeError(expected("numpy", "force", "bool", force))
         if force:
-            return self.detach().cpu().numpy()
+            return self.detach().cpu().resolve_conj().resolve_neg().numpy()  # type: ignore[attr-defined]
         if self._device is not CPU:
             raise TypeError(f"can't convert {self._device} device type tensor to numpy. Use Tensor.cpu() to copy the "
                             "tensor to host memory first.")
         if self.requires_grad and modes.grad_enabled:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        if self._keys & MARKED_MASK:
+            for mark, name in ((self.is_conj(), "conj"), (self.is_neg(), "neg")):  # type: ignore[attr-defined]
+                if mark:
+                    raise RuntimeError(f"Can't call numpy() on Tensor that has {_MARKS[name]} bit set. Use "
+                                       f"tensor.resolve_{name}().numpy() instead.")
+            own_memory[0](self)
         array = self._host_array("numpy()")
         if array.dtype.isbuiltin != 1:
             raise TypeError(f"Got unsupported ScalarType {self.dtype.scalar_name}")
@@ -854,9 +875,6 @@ def alias(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offs
     return made
 
 
-_SHARED_KEYS = BACKEND_MASK | INFERENCE_MASK
-
-
 def tracked_view(
     source: Tensor, array: Any, offset: int, operator: Operator, args: tuple, nr: int | None = None
 ) -> Tensor:
@@ -890,6 +908,14 @@ def tracked_view(
     elif nr is not None:
         made._creation = MULTI_OUTPUT
     return made
+
+
+@functools.cache
+def _slots_of(kind: Any) -> tuple[str, ...]:
+    """The attributes that a subclass keeps in slots."""
+    slots = (vars(each).get("__slots__", ()) for each in kind.__mro__ if each.__module__ != __name__)
+    return tuple(name for names in slots for name in ((names,) if isinstance(names, str) else names)
+                 if name not in ("__dict__", "__weakref__"))
 
 
 def _follow_storage(storage: UntypedStorage, start: int, end: int) -> None:

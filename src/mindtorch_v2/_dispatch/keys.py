@@ -29,29 +29,31 @@ class DispatchKey(IntEnum):
     FuncTorch = 8
     # A subclass of Tensor, or a mode, whose __torch_dispatch__ answers the call below autograd.
     PythonDispatch = 9
+    # A conjugated or negated view, or a tensor that shares its memory with a copy until one is written (_marked.py).
+    Marked = 10
     # A tensor made in inference mode, or a call inside it: results are marked, writes from outside refused.
-    Inference = 10
-    Autograd = 11
-    AutogradMeta = 12
-    AutogradPrivateUse1 = 13
-    AutogradNPU = 14
-    AutogradCUDA = 15
-    AutogradCPU = 16
+    Inference = 11
+    Autograd = 12
+    AutogradMeta = 13
+    AutogradPrivateUse1 = 14
+    AutogradNPU = 15
+    AutogradCUDA = 16
+    AutogradCPU = 17
     # A view of a tensor that does not need grad. Its base may come to need it through an in-place write
     # on a sibling, and then so does the view: the key's kernel looks before the call goes on.
-    ADInplaceOrView = 17
+    ADInplaceOrView = 18
     # A tensor that carries a tangent (_autograd/forward.py).
-    ForwardAD = 18
-    Functionalize = 19
-    Autocast = 20
+    ForwardAD = 19
+    Functionalize = 20
+    Autocast = 21
     # A call inside vmap: operators that draw random numbers ask what to do about it.
-    FuncTorchVmapMode = 21
+    FuncTorchVmapMode = 22
     # A subclass of Tensor, or a mode, whose __torch_function__ sees the call first.
-    Python = 22
+    Python = 23
     # A call while a profiler runs: its time, and what it calls, are written down.
-    Profiler = 23
+    Profiler = 24
     # A call on tensors without memory that is written down for a plan (_ops/_declare/plans.py).
-    Planning = 24
+    Planning = 25
 
 
 BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.NPU, DispatchKey.PrivateUse1, DispatchKey.Meta)
@@ -78,6 +80,7 @@ VMAP_MASK = 1 << DispatchKey.FuncTorchVmapMode
 PYTHON_MASK = 1 << DispatchKey.Python
 PROFILER_MASK = 1 << DispatchKey.Profiler
 TORCH_DISPATCH_MASK = 1 << DispatchKey.PythonDispatch
+MARKED_MASK = 1 << DispatchKey.Marked
 PLAN_MASK = 1 << DispatchKey.Planning
 # What a subclass of Tensor brings along, whatever the memory.
 SUBCLASS_MASK = PYTHON_MASK | TORCH_DISPATCH_MASK

@@ -307,7 +307,7 @@ def _silu_double(grad: Tensor, grad_output: Tensor, self: Tensor) -> Tensor:
 
 
 def _conjugate(self: Tensor) -> Tensor:
-    return self.conj() if self.dtype.is_complex else self
+    return self.conj_physical() if self.dtype.is_complex else self
 
 
 SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",

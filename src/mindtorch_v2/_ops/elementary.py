@@ -472,7 +472,7 @@ CONJUGATE = op("_conj_physical(Tensor self) -> Tensor",
 _CONJUGATED = function_of(CONJUGATE)
 
 
-@composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(), aliases=("conj",),
+@composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(),
            out=AS_OPERAND._replace(names="torch.conj_physical"), keeps_zero=True, linear=True)
 def _conj_physical(self):
     return _CONJUGATED(self) if self.dtype.is_complex else self
@@ -485,12 +485,12 @@ def _conj_physical_inplace(self):
 
 @composite("resolve_conj(Tensor(a) self) -> Tensor(a)", samples=unary())
 def _resolve_conj(self):
-    return self
+    return self.clone() if self.is_conj() else self
 
 
 @composite("resolve_neg(Tensor(a) self) -> Tensor(a)", samples=unary())
 def _resolve_neg(self):
-    return self
+    return self.clone() if self.is_neg() else self
 
 
 def _real_floating(common: dtype) -> tuple[dtype, dtype]:

@@ -327,7 +327,7 @@ def _several_dims(name: str) -> Callable:
         if name == "hfft":
             x = _fft_c2c(x, dims[:-1], scale, True) if dims[:-1] else x
             return _fft_c2r(x.conj(), dims[-1:], scale, length)
-        x = _fft_r2c(x, dims[-1:], scale, True).conj()
+        x = _fft_r2c(x, dims[-1:], scale, True).conj_physical()
         return _fft_c2c(x, dims[:-1], scale, False) if dims[:-1] else x
 
     return transform

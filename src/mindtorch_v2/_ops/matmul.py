@@ -30,7 +30,7 @@ _NO_PRODUCT = frozenset((uint16, uint32, uint64))
 
 def conj(tensor: Any) -> Any:
     """The complex conjugate; a real tensor as it is."""
-    return tensor.conj() if tensor.dtype.is_complex else tensor
+    return tensor.conj_physical() if tensor.dtype.is_complex else tensor
 
 
 # checks --------------------------------------------------------------------------------------------------------------

@@ -208,7 +208,9 @@ view_as_real: Callable = function_of(op(
 @composite("real(Tensor(a) self) -> Tensor(a)", public="torch", samples=cases(case(t(2, 3))),
     keeps_zero=True, linear=True)
 def _real(self):
-    return view_as_real(self).select(-1, 0) if self.dtype.category == COMPLEX else self
+    if self.dtype.category != COMPLEX:
+        return self
+    return view_as_real(self._conj() if self.is_conj() else self).select(-1, 0)
 
 
 @composite("imag(Tensor(a) self) -> Tensor(a)", public="torch",
@@ -216,6 +218,8 @@ def _real(self):
 def _imag(self):
     if self.dtype.category != COMPLEX:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    if self.is_conj():
+        return view_as_real(self._conj()).select(-1, 1)._neg_view()
     return view_as_real(self).select(-1, 1)
 
 

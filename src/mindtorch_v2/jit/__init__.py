@@ -18,6 +18,14 @@ _T = TypeVar("_T")
 _TORCHSCRIPT = "TorchScript files need PyTorch; torch.save a state_dict instead."
 
 
+class TracerWarning(Warning):
+    """What a tracer would warn of; nothing is traced here."""
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """There are none to ignore."""
+
+
 class ScriptModule(Module):
     """A module as scripts know it: an ordinary one."""
 

@@ -118,6 +118,7 @@ class Family:
     is_view = False
     elementwise = False
     any_numbers = False  # whether only the elements of what a call makes depend on its numbers
+    marks = False  # whether results are tensors with marks (_marked.py)
     changes_layout = False  # whether results may be of another layout, sparse or not, than the arguments
     out = EXACT  # what members do with `out=` unless they say otherwise
     # (functional operator, target, *others) -> the others as an in-place call takes them; raises what only it refuses.
@@ -702,7 +703,7 @@ class View(Family):
 
         def remember(key: tuple | None, source: Tensor, *args: Any) -> Any:
             made = general(source, *args)
-            if key is not None and key not in known:
+            if key is not None and key not in known and source._array.__class__ is _ndarray:
                 if len(known) >= 256:
                     known.clear()
                 known[key] = found_out(source, args)

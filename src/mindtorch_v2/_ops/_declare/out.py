@@ -15,6 +15,7 @@ from ..._dispatch.keys import (
     AUTOCAST_MASK,
     DUAL_MASK,
     INFERENCE_MASK,
+    MARKED_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
     TORCH_DISPATCH_MASK,
@@ -307,6 +308,9 @@ def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands
         strides = value.stride() if elementwise else contiguous_strides(shape)
         show(target, target.untyped_storage(), target.storage_offset(), shape, strides)
     if target._array.size:
+        if target._keys & MARKED_MASK:
+            target.copy_(value)  # type: ignore[attr-defined]
+            return
         backend_of(target._device.type).copy(target, value)
     target._bump_version()
 

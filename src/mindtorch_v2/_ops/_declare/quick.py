@@ -7,7 +7,7 @@ function) and `ufunc` (what that is when every other argument has its default, i
 
 from collections.abc import Sequence
 
-from ..._dispatch.keys import BACKEND_MASK, DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, VIEW_MASK
+from ..._dispatch.keys import BACKEND_MASK, DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, TORCH_DISPATCH_MASK, VIEW_MASK
 from ..._dispatch.schema import Argument
 
 
@@ -160,7 +160,7 @@ def view_source(name: str, arguments: Sequence[Argument], expression: str) -> st
     return f"""def {name}({names}):
     a = {first}._array
     try: _shown, _offset = {expression}
-    except (ValueError, IndexError, OverflowError, TypeError): _shown = None
+    except (ValueError, IndexError, OverflowError, TypeError, AttributeError): _shown = None
     _base = {first}._base
     if _shown is None or not _shown.size or {_unusual(first)}: return general({names})
 {_view_setup(first)}
@@ -211,9 +211,10 @@ def planned_view_source(name: str, arguments: Sequence[Argument], key: str, *, s
 
 
 def _unusual(first: str) -> str:
-    """The condition that a view's source is an inference tensor, or a view whose base came to need grad."""
+    """The condition that a view's source is an inference tensor, of a class that answers for it, or a view whose base
+    came to need grad."""
     woken = f"_base is not None and _base._keys & {REQUIRES_GRAD | DUAL_MASK} and {first}._keys & {VIEW_MASK}"
-    return f"{first}._keys & {INFERENCE_MASK} or {woken}"
+    return f"{first}._keys & {INFERENCE_MASK | TORCH_DISPATCH_MASK} or {woken}"
 
 
 def _view_setup(first: str) -> str:

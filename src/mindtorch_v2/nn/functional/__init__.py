@@ -7,6 +7,7 @@ from ..._ops._declare import documentation as _documentation
 from ..._ops._declare.op import public_functions as _public_functions
 from ...overrides import handle_torch_function as _handle_torch_function
 from ...overrides import has_torch_function as _has_torch_function
+from ...overrides import has_torch_function_unary, has_torch_function_variadic  # noqa: F401
 from ...overrides import overridable as _overridable
 
 _PARTS = ("activation", "attention", "embedding", "grouped", "loss", "pooling", "vision")
