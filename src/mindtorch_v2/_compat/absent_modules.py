@@ -41,7 +41,6 @@ ABSENT_MODULES: dict[str, Names | str] = {
     "backends.xeon": Names(),
     "distributed._composable": Names(),
     "distributed._composable.fsdp": "distributed.fsdp",
-    "distributed.checkpoint": Names("Use torch.save and torch.load.", "FileSystemReader FileSystemWriter", "load save"),
     "distributed.checkpoint.hf_storage": Names("", "HuggingFaceStorageReader HuggingFaceStorageWriter"),
     "distributed.fsdp": Names(_NOT_SHARDED, """
         BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule:nn.Module FullOptimStateDictConfig FullStateDictConfig
