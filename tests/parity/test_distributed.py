@@ -49,6 +49,14 @@ def test_collectives_give_the_same(tmp_path, size):
             assert got == expected, f"rank {rank}"
 
 
+def test_checkpoints_go_both_ways(tmp_path):
+    """What four ranks of one library saved, two of the other load, cut otherwise."""
+    program = str(HERE / "checkpoint.py")
+    for name, writer, reader in (("theirs", [], OURS), ("ours", OURS, [])):
+        together(writer, 4, program, "save", str(tmp_path / name))
+        together(reader, 2, program, "load", str(tmp_path / name))
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_collectives_through_mpi_give_the_same(tmp_path, size):
     pytest.importorskip("mpi4py", reason="the extra mpi")

@@ -72,7 +72,7 @@ def set_element(root_dict: STATE_DICT_TYPE, path: OBJ_PATH, value: Any) -> None:
     container[path[-1]] = value
 
 
-def _lengthen(values: list, index: int) -> None:
+def _lengthen(values: list, index: Any) -> None:
     values.extend([None] * (index + 1 - len(values)))
 
 

@@ -259,7 +259,8 @@ def _validate_global_plan(global_plan: list[SavePlan], metadata: Metadata) -> li
 def _neighbours(entry: TensorStorageMetadata) -> list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]]:
     """Pairs of pieces that could overlap: those that do along the longest dimension."""
     dim = max(range(len(entry.size)), key=entry.size.__getitem__)
-    pairs, open_ones = [], []
+    pairs: list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]] = []
+    open_ones: list[ChunkStorageMetadata] = []
     for chunk in sorted(entry.chunks, key=lambda each: (each.offsets[dim], *each.offsets)):
         open_ones = [each for each in open_ones if each.offsets[dim] + each.sizes[dim] > chunk.offsets[dim]]
         pairs += [(each, chunk) for each in open_ones]

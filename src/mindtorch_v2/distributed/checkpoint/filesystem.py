@@ -241,12 +241,9 @@ class _FileSystemWriter(_Folder, StorageWriter):
                  if (name := f"{plan.storage_data.prefix}{number}{DEFAULT_SUFFIX}") not in in_use)
         groups = (_split_by_size_and_type(self.thread_count, plan.items) if self.single_file_per_rank
                   else [[item] for item in plan.items])
-        named = [(next(names), items) for items in groups]
-        if self.thread_count > 1:
-            with ThreadPoolExecutor(self.thread_count) as threads:
-                written = list(threads.map(lambda job: self._write_file(*job, planner), named))
-        else:
-            written = [self._write_file(name, items, planner) for name, items in named]
+        with ThreadPoolExecutor(self.thread_count) if self.thread_count > 1 else contextlib.nullcontext() as threads:
+            run = map if threads is None else threads.map
+            written = list(run(lambda name, items: self._write_file(name, items, planner), names, groups))
         future: Future[list[WriteResult]] = Future()
         future.set_result([result for results in written for result in results])
         return future
@@ -360,8 +357,8 @@ class FileSystemReader(_Folder, StorageReader):
     def _read_piece(self, stream: Any, info: _StorageInfo, items: list[ReadItem], planner: LoadPlanner) -> None:
         """Gives the planner all that its plan asks for of one stored piece."""
         if info.transform_descriptors:
-            raise NotImplementedError(f"{info.relative_path} is transformed by {list(info.transform_descriptors)}, which "
-                                      "mindtorch_v2 does not read")
+            raise NotImplementedError(f"{info.relative_path} is transformed by {list(info.transform_descriptors)}, "
+                                      "which mindtorch_v2 does not read")
         stream.seek(info.offset)
         data = io.BytesIO(stream.read(info.length))
         stored = None

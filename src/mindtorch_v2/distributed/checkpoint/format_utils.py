@@ -52,6 +52,7 @@ class BroadcastingTorchSaveReader(StorageReader):
         assert isinstance(planner, DefaultLoadPlanner)
         stored: dict[str, Any] = {}
         if self.is_coordinator:
+            assert self.checkpoint_id is not None
             stored = torch.load(self.checkpoint_id, map_location="cpu", weights_only=False)
             stored = flatten_state_dict(stored)[0] if planner.flatten_state_dict else stored
         for name, wanted in planner.state_dict.items():  # in one order on all ranks

@@ -59,7 +59,7 @@ class AsyncSaveResponse:
     """When the copy is made, and when it is saved."""
 
     staging_completion: Future[None]
-    upload_completion: Future[None]
+    upload_completion: Future[Any]
 
 
 def async_save(state_dict: STATE_DICT_TYPE, *, checkpoint_id: str | os.PathLike | None = None,
