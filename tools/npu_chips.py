@@ -44,7 +44,12 @@ def run(chip: str, results: Path) -> None:
 
 HEAD = """# What each simulated Ascend chip refuses
 
-Made by `tools/npu_chips.py`, which runs the samples of every operator that runs on an NPU on the simulator, as chip A2
+```console
+$ for chip in A2 310P 950; do python tools/npu_chips.py --chip $chip; done    # some minutes for each
+$ python tools/npu_chips.py --write                                           # makes this page
+```
+
+This runs the samples of every operator that runs on an NPU on the simulator, as chip A2
 (910B), 310P and 950: values in eight element types, derivatives and in-place forms in float32. Each call either gave
 the CPU's numbers or raised before CANN was called, naming the chip. A 310P computes float32 products in float16, and is
 compared with that in mind. Nothing ran on hardware; the rules are those of CANN's documents (see npu.md).
