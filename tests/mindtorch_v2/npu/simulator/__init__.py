@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .build import Prototype, compiler, prototypes, toolkit
+from .collectives import Collectives
 from .machine import Fault
 from .operators import Operators
 
@@ -14,7 +15,7 @@ _HANDLER = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(cty
 _SIGNED = {"int8_t": 8, "int32_t": 32, "int64_t": 64}
 
 
-class Simulator(Operators):
+class Simulator(Operators, Collectives):
     """Answers the calls that come through the compiled library."""
 
     def __init__(self, root: Path) -> None:

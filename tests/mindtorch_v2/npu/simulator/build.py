@@ -25,7 +25,7 @@ class Prototype(NamedTuple):
 
 def runtime_prototypes() -> list[Prototype]:
     found = []
-    for line in (FOLDER / "runtime.h").read_text().splitlines():
+    for line in [line for name in ("runtime.h", "hccl.h") for line in (FOLDER / name).read_text().splitlines()]:
         if line.startswith("//"):
             continue
         match = re.fullmatch(r"(.+?)\s*\b(\w+)\((.*)\);", line)
@@ -130,7 +130,7 @@ def toolkit() -> Path:
             pass
         compiled.unlink()
         written.unlink()
-    for name in ("libnnopbase.so", "libopapi.so"):
+    for name in ("libnnopbase.so", "libopapi.so", "libhccl.so"):
         link = library.with_name(name)
         if not link.exists():
             try:

@@ -1,0 +1,22 @@
+// HCCL, as far as the library binds it. Those without an answer in collectives.py must not be called.
+int32_t HcclGetRootInfo(void* rootInfo);
+int32_t HcclCommInitRootInfo(uint32_t nRanks, const void* rootInfo, uint32_t rank, void** comm);
+int32_t HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, void** comm);
+int32_t HcclCommInitAll(uint32_t ndev, int32_t* devices, void** comms);
+int32_t HcclCommDestroy(void* comm);
+int32_t HcclGetRankSize(void* comm, uint32_t* rankSize);
+int32_t HcclGetRankId(void* comm, uint32_t* rank);
+int32_t HcclGetCommName(void* comm, char* commName);
+int32_t HcclGetCommAsyncError(void* comm, int32_t* asyncError);
+int32_t HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, int32_t dataType, int32_t op, void* comm, void* stream);
+int32_t HcclBroadcast(void* buf, uint64_t count, int32_t dataType, uint32_t root, void* comm, void* stream);
+int32_t HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, int32_t dataType, void* comm, void* stream);
+int32_t HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, int32_t dataType, int32_t op, void* comm, void* stream);
+int32_t HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, int32_t dataType, int32_t op, uint32_t root, void* comm, void* stream);
+int32_t HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, int32_t dataType, uint32_t root, void* comm, void* stream);
+int32_t HcclSend(void* sendBuf, uint64_t count, int32_t dataType, uint32_t destRank, void* comm, void* stream);
+int32_t HcclRecv(void* recvBuf, uint64_t count, int32_t dataType, uint32_t srcRank, void* comm, void* stream);
+int32_t HcclAlltoAll(const void* sendBuf, uint64_t sendCount, int32_t sendType, const void* recvBuf, uint64_t recvCount, int32_t recvType, void* comm, void* stream);
+int32_t HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls, int32_t sendType, const void* recvBuf, const void* recvCounts, const void* rdispls, int32_t recvType, void* comm, void* stream);
+int32_t HcclBarrier(void* comm, void* stream);
+void* HcclGetErrorString(int32_t code);
