@@ -221,7 +221,7 @@ def test_meshes(together):
     def work(rank):
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
         assert mesh.shape == (2, 2) and mesh.ndim == 2 and mesh.size() == 4 and mesh.size(1) == 2
-        assert mesh.get_coordinate() == [rank // 2, rank % 2]
+        assert mesh.get_coordinate() == (rank // 2, rank % 2)
         assert mesh.get_local_rank("shard") == rank % 2
         assert repr(mesh) == "DeviceMesh((replicate=2, shard=2), 'cpu', stride=(2, 1))"
         across, along = mesh.get_group("replicate"), mesh["shard"].get_group()

@@ -70,7 +70,7 @@ def test_what_hccl_cannot_do(calls, monkeypatch):
         dist.broadcast(torch.ones(2, device="npu"), 0)
 
 
-# two processes, each with a machine of its own -------------------------------------------------------------------------
+# two processes, each with a machine of its own ------------------------------------------------------------------------
 
 
 def _on(rank, *values, dtype=torch.float32):
