@@ -19,4 +19,4 @@ int32_t HcclRecv(void* recvBuf, uint64_t count, int32_t dataType, uint32_t srcRa
 int32_t HcclAlltoAll(const void* sendBuf, uint64_t sendCount, int32_t sendType, const void* recvBuf, uint64_t recvCount, int32_t recvType, void* comm, void* stream);
 int32_t HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls, int32_t sendType, const void* recvBuf, const void* recvCounts, const void* rdispls, int32_t recvType, void* comm, void* stream);
 int32_t HcclBarrier(void* comm, void* stream);
-void* HcclGetErrorString(int32_t code);
+const char* HcclGetErrorString(int32_t code);
