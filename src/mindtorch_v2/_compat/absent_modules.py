@@ -55,8 +55,6 @@ ABSENT_MODULES: dict[str, Names | str] = {
         "loss_parallel parallelize_module"),
     "export": Names("Run the module itself: there is no ahead-of-time graph here.", "Dim ExportedProgram",
                     "export load register_dataclass save"),
-    "nested": Names("Pad the rows with torch.nn.utils.rnn.pad_sequence, or pack them with pack_sequence.", "", """
-        as_nested_tensor masked_select narrow nested_tensor nested_tensor_from_jagged to_padded_tensor"""),
     "nn.parallel.scatter_gather": Names("It uses one device.", "", "gather scatter scatter_kwargs"),
 }
 

@@ -270,7 +270,7 @@ def described(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, An
     except (TypeError, ValueError):
         bound = {**{str(i): value for i, value in enumerate(args)}, **kwargs}
     return {
-        str(name): (str(value.dtype).removeprefix("torch."), tuple(value.shape), value.requires_grad)
+        str(name): (str(value.dtype).removeprefix("torch."), tuple(value._array.shape), value.requires_grad)
         if isinstance(value, Tensor)
         else repr(value)[:80]
         for name, value in bound.items()

@@ -95,3 +95,8 @@ def constrain_range(a: Any, *, min: int | None, max: int | None = None) -> None:
     """Raises if a number is not within bounds."""
     if min is not None and a < min or max is not None and a > max:
         raise ValueError(f"Invalid value {a} for range [{min}:{max}]")
+
+
+def is_nested_int(s: Any) -> bool:
+    """Whether a size is the length of a ragged dimension."""
+    return hasattr(s, "number") and isinstance(s, int)

@@ -412,6 +412,8 @@ class MultiheadAttention(Module):
                 key_padding_mask: torch.Tensor | None = None, need_weights: bool = True,
                 attn_mask: torch.Tensor | None = None, average_attn_weights: bool = True,
                 is_causal: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if query.is_nested:
+            return self._of_components(query, key, value), None
         for mask in (key_padding_mask, attn_mask):
             check_mask(mask)
         swaps = self.batch_first and query.dim() == 3
@@ -427,6 +429,16 @@ class MultiheadAttention(Module):
             training=self.training, key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
             average_attn_weights=average_attn_weights, is_causal=is_causal, **separate)
         return (output.transpose(1, 0) if swaps else output), weights
+
+    def _of_components(self, *nested: Any) -> torch.Tensor:
+        """The outputs for nested tensors: each component is a sequence of its own."""
+        reason = ("training is enabled" if self.training else "some Tensor argument has_torch_function"
+                  if nested[0].layout is torch.jagged else "")
+        if reason:
+            raise AssertionError("MultiheadAttention does not support NestedTensor outside of its fast path. The fast "
+                                 f"path was not hit because {reason}")
+        made = [self(*parts, need_weights=False)[0] for parts in zip(*(n.unbind() for n in nested), strict=True)]
+        return torch.nested.as_nested_tensor(made)
 
     def merge_masks(self, attn_mask: torch.Tensor | None, key_padding_mask: torch.Tensor | None,
                     query: torch.Tensor) -> tuple[torch.Tensor | None, int | None]:

@@ -178,8 +178,8 @@ class TransformerEncoder(Module):
                 is_causal: bool | None = None) -> Tensor:
         padding = _canonical_mask(src_key_padding_mask, "src_key_padding_mask", _none_or_dtype(mask), "mask", src.dtype)
         mask = _canonical_mask(mask, "mask", None, "", src.dtype, check_other=False)
-        length = src.size(1 if src.dim() == 3 and self.layers[0].self_attn.batch_first else 0)
-        is_causal = _detect_is_causal_mask(mask, is_causal, length)
+        along = 1 if src.dim() == 3 and self.layers[0].self_attn.batch_first else 0
+        is_causal = _detect_is_causal_mask(mask, is_causal, 0 if src.is_nested else src.size(along))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
